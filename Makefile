@@ -1,0 +1,62 @@
+# Everything runs in .venv, which the first target that needs it makes. A machine needs Python 3
+# with venv and pip, make and git. uv is installed for this folder alone (in .uv): it takes a Python
+# 3.10 it finds on the machine and downloads one otherwise.
+
+UV_VERSION := 0.13.8
+PYTHON3 ?= python3
+UV := .uv/$(UV_VERSION)/bin/uv
+PYTHON := .venv/bin/python
+INSTALLED := .venv/.installed
+CHECKED := $(wildcard apex_agents launch configs)
+ARGS ?=
+
+.DELETE_ON_ERROR:
+.PHONY: help train test lint format pins clean
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@echo "ARGS is passed on, as in: make test ARGS='-k adder'"
+
+train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
+	@$(PYTHON) launch/apex_dqn.py --lp_launch_type=local_mp $(ARGS)
+
+test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
+	@$(PYTHON) -m pytest $(ARGS)
+
+lint: $(INSTALLED) ## Check style, format and types.
+	@$(PYTHON) -m ruff check --quiet .
+	@$(PYTHON) -m ruff format --check --quiet .
+	@$(PYTHON) -m mypy --no-error-summary $(CHECKED)
+
+format: $(INSTALLED) ## Format the code and fix what ruff can fix.
+	@$(PYTHON) -m ruff format --quiet .
+	@$(PYTHON) -m ruff check --fix --quiet .
+
+pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
+	@$(UV) pip compile --quiet --python-version "$$(cat .python-version)" --extra dev --no-header \
+	  --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
+
+clean: ## Remove the environment and all caches; results of training stay.
+	@rm -rf .venv .uv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made from /, where a pyenv without Python 3.10 does not stumble over our .python-version.
+$(UV):
+	@cd / && $(PYTHON3) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: needs a $(PYTHON3) with venv and pip (Debian, Ubuntu: apt install python3-venv)" >&2; \
+	  exit 1; }
+	@cd / && $(PYTHON3) -m venv "$(CURDIR)/.uv/$(UV_VERSION)"
+	@.uv/$(UV_VERSION)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  uv==$(UV_VERSION)
+
+# Compiled here once: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every process
+# would compile TensorFlow anew (4.4 s instead of 1.5 s per import).
+$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) | $(UV)
+	@echo "Installing the packages of requirements.txt into .venv ..."
+	@test -x $(PYTHON) || $(UV) venv --quiet --python "$$(cat .python-version)" .venv || { \
+	  echo "error: found no Python $$(cat .python-version) and could not download one" >&2; \
+	  exit 1; }
+	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
+	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
+	@$(UV) pip check --quiet --python $(PYTHON)
+	@touch $@

@@ -1,0 +1,1 @@
+"""Ape-X: distributed prioritized experience replay for DQN and DPG agents."""

@@ -1,0 +1,53 @@
+"""How lanes explore: the epsilon ladder of Ape-X DQN.
+
+Horgan et al. 2018, section 4.1 and appendix B.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from apex_agents.validation import require, require_fraction, require_positive
+
+
+@dataclasses.dataclass
+class ExplorationConfig:
+    """Epsilon-greedy exploration with a constant epsilon per lane (section 4.1).
+
+    Attributes:
+      epsilon: epsilon of the most exploring lane (section 4.1: 0.4).
+      alpha: how steeply epsilon falls from lane to lane (section 4.1: 7).
+      num_distinct_epsilons: use only this many values, spread over the whole ladder (appendix B:
+        6 in the ablation); None gives each lane its own.
+      evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
+    """
+
+    epsilon: float = 0.4
+    alpha: float = 7.0
+    num_distinct_epsilons: int | None = None
+    evaluation_epsilon: float = 0.00164
+
+    def validate(self, prefix: str = "exploration.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        require_fraction(self, prefix, "epsilon", "evaluation_epsilon")
+        require(self.alpha >= 0, f"{prefix}alpha", self.alpha, "at least 0")
+        require_positive(self, prefix, "num_distinct_epsilons", optional=True)
+
+
+def epsilon_ladder(config: ExplorationConfig, num_lanes: int) -> np.ndarray:
+    """Return the epsilon of every lane of every actor.
+
+      epsilon_i = epsilon ** (1 + i / (N - 1) * alpha),  i = 0 .. N - 1
+
+    Source: Horgan et al. 2018, section 4.1; a single lane gets `epsilon`.
+
+    Args:
+      config: the ladder's ends and, optionally, its number of rungs.
+      num_lanes: N, lanes of all actors together; what the paper calls actors.
+
+    Returns:
+      `[N]` float64, falling.
+    """
+    rungs = min(config.num_distinct_epsilons or num_lanes, num_lanes)
+    rung = np.arange(num_lanes) * rungs // num_lanes
+    return config.epsilon ** (1 + rung / max(rungs - 1, 1) * config.alpha)

@@ -1,0 +1,35 @@
+"""The seam between an algorithm and its actors: all that acting needs from any network."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+
+class PolicyOutput(NamedTuple):
+    """What a policy says of one time step of every lane.
+
+    Attributes:
+      action: `[L]` int32 or `[L, D]`, the action to take, exploration included.
+      q_taken: `[L]`, q(s, action).
+      value: `[L]`, the value to bootstrap from if a return ends here: max_a q(s, a) or q(s, pi(s)).
+    """
+
+    action: np.ndarray
+    q_taken: np.ndarray
+    value: np.ndarray
+
+
+class Policy(Protocol):
+    """Chooses actions for all lanes at once.
+
+    Attributes:
+      variables: the variables to keep up to date, by the names under which they are published.
+    """
+
+    variables: Mapping[str, Sequence[tf.Variable]]
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        """Evaluate the network once for `[L, ...]` observations."""
+        ...

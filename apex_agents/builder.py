@@ -1,0 +1,87 @@
+"""What a program needs from an algorithm: the parts, and nothing about what is in them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import reverb
+import tensorflow as tf
+from acme import core
+from acme.utils import counting, loggers
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.policy import Policy
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.learner import ApexLearner
+
+
+class Builder(Protocol):
+    """Makes the parts of an Ape-X agent; `program` and `run_local` put them together.
+
+    Attributes:
+      config: the agent's settings; programs read `config.replay` and `config.batch_size`.
+    """
+
+    config: Any
+
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        """Build the tables of the replay server.
+
+        Args:
+          spec: of one environment.
+          rate_limiter: for the transitions, instead of the config's.
+        """
+        ...
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        """Build the learner's source of batches; the tables have to exist."""
+        ...
+
+    def make_adder(
+        self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
+    ) -> PrioritizedNStepAdder:
+        """Build the adder of one lane."""
+        ...
+
+    def make_policy(
+        self, spec: EnvironmentSpec, lanes: Sequence[int], num_lanes: int, seed: int
+    ) -> Policy:
+        """Build the exploring policy of some lanes.
+
+        Args:
+          spec: of one environment.
+          lanes: indices of these lanes among all lanes of all actors.
+          num_lanes: lanes of all actors together.
+          seed: of initial parameters and exploration.
+        """
+        ...
+
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
+        """Build the policy that is evaluated, for `num_lanes` lanes."""
+        ...
+
+    def make_actor(
+        self,
+        policy: Policy,
+        adders: Sequence[PrioritizedNStepAdder] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> ApexActor:
+        """Build an actor; given a source of variables, it waits for the first ones."""
+        ...
+
+    def make_learner(
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        seed: int = 0,
+        counter: counting.Counter | None = None,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ApexLearner:
+        """Build the learner; it publishes its first parameters at once."""
+        ...

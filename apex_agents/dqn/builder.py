@@ -1,0 +1,134 @@
+"""Makes the parts of Ape-X DQN."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import reverb
+import sonnet as snt
+import tensorflow as tf
+from acme import core
+from acme.tf import variable_utils
+from acme.utils import counting, loggers
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.exploration import epsilon_ladder
+from apex_agents.acting.policy import Policy
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.learning import DQNUpdate
+from apex_agents.dqn.networks import make_network
+from apex_agents.dqn.policy import EpsilonGreedyPolicy
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.tables import (
+    make_evaluation_table,
+    make_parameter_table,
+    make_transition_table,
+)
+from apex_agents.replay.transitions import item_signature
+
+
+class ApexDQNBuilder:
+    """See `apex_agents.builder.Builder` for what each method promises.
+
+    Attributes:
+      config: the agent's settings.
+    """
+
+    def __init__(self, config: ApexDQNConfig):
+        """Remember the config; nothing is built yet.
+
+        Raises:
+          ValueError: a field of the config holds a value that cannot work.
+        """
+        config.validate()
+        self.config = config
+
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        """Build the tables of the replay server."""
+        signature = item_signature(spec.observations, spec.actions)
+        parameters = {"network": self._make_network(spec, seed=0).variables}
+        return [
+            make_transition_table(self.config.replay, signature, rate_limiter),
+            make_parameter_table(parameters),
+            make_evaluation_table(),
+        ]
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        """Build the learner's source of batches."""
+        return make_dataset(client, self.config.replay, self.config.batch_size, spec.actions)
+
+    def make_adder(
+        self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
+    ) -> PrioritizedNStepAdder:
+        """Build the adder of one lane."""
+        return PrioritizedNStepAdder(
+            client=client,
+            replay=self.config.replay,
+            n_step=self.config.n_step,
+            discount=self.config.discount,
+            frame_stack=self.config.frame_stack or None,
+            should_stop=should_stop,
+        )
+
+    def make_policy(
+        self, spec: EnvironmentSpec, lanes: Sequence[int], num_lanes: int, seed: int
+    ) -> Policy:
+        """Build the exploring policy of some of all lanes."""
+        epsilons = epsilon_ladder(self.config.exploration, num_lanes)[list(lanes)]
+        return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
+
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
+        """Build the policy that is evaluated."""
+        epsilons = np.full(num_lanes, self.config.exploration.evaluation_epsilon)
+        return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
+
+    def make_actor(
+        self,
+        policy: Policy,
+        adders: Sequence[PrioritizedNStepAdder] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> ApexActor:
+        """Build an actor; with a source of variables it begins with the newest ones."""
+        variable_client = None
+        if variable_source is not None:
+            variable_client = variable_utils.VariableClient(
+                variable_source, policy.variables, self.config.parameter_update_period
+            )
+            variable_client.update_and_wait()
+        return ApexActor(policy, adders, variable_client)
+
+    def make_learner(
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        seed: int = 0,
+        counter: counting.Counter | None = None,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ApexLearner:
+        """Build the learner; it publishes its first parameters at once."""
+        network = self._make_network(spec, seed)
+        target_network = self._make_network(spec, seed)
+        return ApexLearner(
+            update=DQNUpdate(network, target_network, self.config),
+            dataset=dataset,
+            client=client,
+            importance_exponent=self.config.replay.importance_exponent,
+            publish_period=self.config.publish_period,
+            counter=counter,
+            logger=logger,
+            should_stop=should_stop,
+        )
+
+    def _make_network(self, spec: EnvironmentSpec, seed: int) -> snt.Module:
+        tf.random.set_seed(seed)
+        network = make_network(self.config, spec.actions.num_values)
+        network(tf.zeros([1, *spec.observations.shape], spec.observations.dtype))
+        return network

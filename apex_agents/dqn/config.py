@@ -1,0 +1,68 @@
+"""The settings of Ape-X DQN; every default is the paper's value for Atari."""
+
+import dataclasses
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.validation import require, require_fraction, require_positive
+
+NETWORKS = ("atari", "mlp")
+
+
+@dataclasses.dataclass
+class ApexDQNConfig:
+    """Ape-X DQN (Horgan et al. 2018, sections 3.1 and 4.1, appendix C).
+
+    Attributes:
+      network: 'atari' for stacked 84x84 frames (Wang et al. 2016), 'mlp' for vectors.
+      mlp_hidden_sizes: units of the layers below the two streams; for 'mlp' only.
+      stream_hidden_size: units of the hidden layer of the value and of the advantage stream
+        (Wang et al. 2016: 512).
+      frame_stack: frames per observation, stored once each; 0 when observations are not stacks
+        (Mnih et al. 2015: 4).
+      n_step: steps per transition (appendix C: 3).
+      discount: gamma per agent step (Mnih et al. 2015: 0.99).
+      batch_size: transitions per learner step (section 4.1: 512).
+      learning_rate: of centered RMSProp (appendix C: 0.00025 / 4).
+      rmsprop_decay: decay of its running means (appendix C: 0.95).
+      rmsprop_epsilon: its epsilon, under the root (appendix C: 1.5e-7).
+      max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
+      target_update_period: learner steps between copies to the target network (appendix C: 2500).
+      parameter_update_period: agent steps between two pulls of parameters by an actor (section
+        4.1: every 400 frames at action repeat 4).
+      publish_period: learner steps between two publications of parameters (the paper's learner
+        answers requests; at 19 steps/s, 20 steps are well below the 2.8 s between two requests).
+      exploration: epsilons of actors and evaluator.
+      replay: the replay memory.
+    """
+
+    network: str = "atari"
+    mlp_hidden_sizes: tuple[int, ...] = (256,)
+    stream_hidden_size: int = 512
+    frame_stack: int = 4
+    n_step: int = 3
+    discount: float = 0.99
+    batch_size: int = 512
+    learning_rate: float = 0.00025 / 4
+    rmsprop_decay: float = 0.95
+    rmsprop_epsilon: float = 1.5e-7
+    max_gradient_norm: float = 40.0
+    target_update_period: int = 2500
+    parameter_update_period: int = 100
+    publish_period: int = 20
+    exploration: ExplorationConfig = dataclasses.field(default_factory=ExplorationConfig)
+    replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+
+    def validate(self, prefix: str = "agent.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        require(self.network in NETWORKS, f"{prefix}network", self.network, f"one of {NETWORKS}")
+        require_positive(self, prefix, "stream_hidden_size", "n_step", "batch_size")
+        require_positive(self, prefix, "learning_rate", "rmsprop_epsilon", "max_gradient_norm")
+        require_positive(self, prefix, "target_update_period", "parameter_update_period")
+        require_positive(self, prefix, "publish_period")
+        require_fraction(self, prefix, "discount", "rmsprop_decay")
+        require(self.frame_stack >= 0, f"{prefix}frame_stack", self.frame_stack, "at least 0")
+        sizes = self.mlp_hidden_sizes
+        require(all(s > 0 for s in sizes), f"{prefix}mlp_hidden_sizes", sizes, "greater than 0")
+        self.exploration.validate(f"{prefix}exploration.")
+        self.replay.validate(f"{prefix}replay.")

@@ -1,0 +1,78 @@
+"""The update of Ape-X DQN (Horgan et al. 2018, section 3.1 and appendix C)."""
+
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.learning.losses import double_q_loss
+from apex_agents.learning.update import UpdateOutput
+from apex_agents.replay.transitions import Transition
+
+
+class DQNUpdate:
+    """Double Q-learning on n-step transitions with a periodically copied target network.
+
+    Attributes:
+      variables: `{'network': ...}`, the online network, for actors.
+      state: networks, optimiser and step count, for checkpoints.
+    """
+
+    def __init__(self, network: snt.Module, target_network: snt.Module, config: ApexDQNConfig):
+        """Take two networks whose variables exist, and make the target equal to the first."""
+        self._network = network
+        self._target_network = target_network
+        self._max_gradient_norm = config.max_gradient_norm
+        self._target_update_period = config.target_update_period
+        self._optimizer = snt.optimizers.RMSProp(
+            learning_rate=config.learning_rate,
+            decay=config.rmsprop_decay,
+            momentum=0.0,
+            epsilon=config.rmsprop_epsilon,
+            centered=True,
+        )
+        self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._copy_to_target()
+        self.variables = {"network": network.variables}
+        self.state = {
+            "network": network,
+            "target_network": target_network,
+            "optimizer": self._optimizer,
+            "num_updates": self._num_updates,
+        }
+
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        """Descend the weighted loss on one batch; see `learning.update.Update`."""
+        q_t_value = self._target_network(transitions.next_observation)
+        q_t_selector = self._network(transitions.next_observation)
+        with tf.GradientTape() as tape:
+            q_tm1 = self._network(transitions.observation)
+            loss, td_error = double_q_loss(
+                q_tm1,
+                transitions.action,
+                transitions.n_step_return,
+                transitions.n_step_discount,
+                q_t_value,
+                q_t_selector,
+            )
+            mean_loss = tf.reduce_mean(weights * loss)
+        variables = self._network.trainable_variables
+        gradients = tape.gradient(mean_loss, variables)
+        gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
+        self._optimizer.apply(gradients, variables)
+
+        self._num_updates.assign_add(1)
+        if self._num_updates % self._target_update_period == 0:
+            self._copy_to_target()
+        priorities = tf.abs(td_error)
+        metrics = {
+            "loss": mean_loss,
+            "td_error": tf.reduce_mean(priorities),
+            "q_value": tf.reduce_mean(q_tm1),
+            "gradient_norm": gradient_norm,
+        }
+        return UpdateOutput(priorities=priorities, metrics=metrics)
+
+    def _copy_to_target(self) -> None:
+        pairs = zip(self._network.variables, self._target_network.variables, strict=True)
+        for source, target in pairs:
+            target.assign(source)

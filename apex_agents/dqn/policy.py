@@ -1,0 +1,35 @@
+"""The policy of Ape-X DQN: epsilon-greedy with an epsilon of its own in every lane."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.acting.policy import PolicyOutput
+
+
+class EpsilonGreedyPolicy:
+    """Acts on action values (Horgan et al. 2018, section 4.1).
+
+    Attributes:
+      variables: `{'network': ...}`, the network's variables.
+      epsilons: `[L]`, probability of a uniformly random action in each lane.
+    """
+
+    def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
+        """Wrap a network whose variables exist."""
+        self.variables = {"network": network.variables}
+        self.epsilons = np.asarray(epsilons)
+        self._evaluate = tf.function(network)
+        self._random = np.random.default_rng(seed)
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        """Choose an action in every lane; see `PolicyOutput` for shapes."""
+        q_values = self._evaluate(tf.convert_to_tensor(observation)).numpy()
+        num_lanes, num_actions = q_values.shape
+        explore = self._random.random(num_lanes) < self.epsilons
+        uniform = self._random.integers(num_actions, size=num_lanes)
+        action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
+        q_taken = q_values[np.arange(num_lanes), action]
+        return PolicyOutput(action=action, q_taken=q_taken, value=q_values.max(axis=-1))

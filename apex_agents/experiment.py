@@ -1,0 +1,199 @@
+"""An experiment: what is trained, where, for how long; and its run in one process.
+
+`program.make_program` runs the same experiment in many processes.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psutil
+import reverb
+
+from apex_agents.acting.loop import run_lanes
+from apex_agents.builder import Builder
+from apex_agents.environments import EnvironmentConfig, Lanes
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.statistics import ReplayStatistics, read_statistics
+from apex_agents.validation import require, require_positive
+
+
+@dataclasses.dataclass
+class EvaluationConfig:
+    """The evaluator (Horgan et al. 2018, section 4.1 and appendix B).
+
+    Attributes:
+      num_episodes: episodes per evaluation, played in lock-step, each by a lane of its own.
+      min_period_seconds: seconds from the start of one evaluation to that of the next; longer when
+        the evaluation itself takes longer.
+    """
+
+    num_episodes: int = 20
+    min_period_seconds: float = 60.0
+
+    def validate(self, prefix: str = "run.evaluation.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        require_positive(self, prefix, "num_episodes")
+        period = self.min_period_seconds
+        require(period >= 0, f"{prefix}min_period_seconds", period, "at least 0")
+
+
+@dataclasses.dataclass
+class RunConfig:
+    """How many processes, and when the run ends: at whichever limit is reached first.
+
+    Attributes:
+      seed: of everything that can be seeded; sampling in the replay server cannot.
+      num_actors: actor processes (section 4.1: 360).
+      lanes_per_actor: environments that each actor steps in lock-step; a lane is what the paper
+        calls an actor, with an epsilon of its own.
+      max_learner_steps: end after this many updates; None never does.
+      max_actor_steps: end after this many transitions of all actors together; None never does.
+      target_return: end when an evaluation reaches this mean unclipped return; None never does.
+      evaluation: how the evaluator works.
+    """
+
+    seed: int = 0
+    num_actors: int = 360
+    lanes_per_actor: int = 1
+    max_learner_steps: int | None = None
+    max_actor_steps: int | None = None
+    target_return: float | None = None
+    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+
+    def validate(self, prefix: str = "run.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        require_positive(self, prefix, "num_actors", "lanes_per_actor")
+        require_positive(self, prefix, "max_learner_steps", "max_actor_steps", optional=True)
+        require(self.seed >= 0, f"{prefix}seed", self.seed, "at least 0")
+        self.evaluation.validate(f"{prefix}evaluation.")
+
+    @property
+    def num_lanes(self) -> int:
+        """Lanes of all actors together, N in the paper's epsilon ladder."""
+        return self.num_actors * self.lanes_per_actor
+
+    def node_seed(self, node: str, index: int = 0) -> int:
+        """Return the seed of one node, different for every node of the run."""
+        entropy = [self.seed, *node.encode(), index]
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+
+    def end_reason(self, learner_steps: int, statistics: ReplayStatistics) -> str | None:
+        """Say why the run is over, or return None while it is not."""
+        evaluation = statistics.evaluation
+        if self.target_return is not None and evaluation is not None:
+            if evaluation.mean_return >= self.target_return:
+                return f"target return {self.target_return:g} reached"
+        if self.max_learner_steps is not None and learner_steps >= self.max_learner_steps:
+            return f"{self.max_learner_steps} learner steps done"
+        if self.max_actor_steps is not None and statistics.actor_steps >= self.max_actor_steps:
+            return f"{self.max_actor_steps} actor steps done"
+        return None
+
+
+@dataclasses.dataclass
+class ExperimentConfig:
+    """What a file in `configs/` returns.
+
+    Attributes:
+      agent: the algorithm's settings, such as `ApexDQNConfig`.
+      environment: what it learns to play.
+      run: processes and limits.
+    """
+
+    agent: Any
+    environment: EnvironmentConfig
+    run: RunConfig
+
+    def validate(self) -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        self.agent.validate()
+        self.environment.validate()
+        self.run.validate()
+
+
+@dataclasses.dataclass
+class Experiment:
+    """All that a program needs to run.
+
+    Attributes:
+      builder: makes the agent's parts.
+      make_lanes: `(num_lanes, seed, evaluation) -> Lanes`.
+      run: processes and limits.
+      workdir: folder for logs and checkpoints, which exists; the same for all processes.
+      started_at: when the command was started, seconds since the epoch.
+    """
+
+    builder: Builder
+    make_lanes: Callable[[int, int, bool], Lanes]
+    run: RunConfig
+    workdir: str
+    started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
+
+    def elapsed_seconds(self) -> float:
+        """Return the wall time since the command was started."""
+        return time.time() - self.started_at
+
+
+def run_local(
+    experiment: Experiment, on_episode: Callable[[Any], None] = lambda episode: None
+) -> ApexLearner:
+    """Run an experiment in this process: acting and learning take turns at a fixed ratio.
+
+    After every lock-step of the lanes of all actors, the learner takes as many steps as
+    `samples_per_insert` asks for (1 sample per insert if the config leaves it open). Environments,
+    exploration and initial parameters are seeded; which transitions the replay server samples is
+    not, so that runs are alike but not equal.
+
+    Args:
+      experiment: `target_return` is not looked at, since nobody evaluates; give another limit.
+      on_episode: called with every finished `Episode` of the acting lanes.
+
+    Returns:
+      The learner, closed; its variables are the result.
+
+    Raises:
+      ValueError: the run has no limit that would end it.
+    """
+    builder, run = experiment.builder, experiment.run
+    if run.max_learner_steps is None and run.max_actor_steps is None:
+        raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
+    replay = builder.config.replay
+    lanes = experiment.make_lanes(run.num_lanes, run.node_seed("actor"), False)
+    limiter = reverb.rate_limiters.MinSize(replay.min_size)
+    server = reverb.Server(builder.make_replay_tables(lanes.spec, limiter))
+    client = reverb.Client(f"localhost:{server.port}")
+    dataset = builder.make_dataset(client, lanes.spec)
+    learner = builder.make_learner(lanes.spec, dataset, client, run.node_seed("learner"))
+    policy = builder.make_policy(
+        lanes.spec, range(run.num_lanes), run.num_lanes, run.node_seed("policy")
+    )
+    adders = [builder.make_adder(client) for _ in range(run.num_lanes)]
+    actor = builder.make_actor(policy, adders, ParameterSource(client))
+
+    steps_per_transition = (replay.samples_per_insert or 1.0) / builder.config.batch_size
+    steps_due = 0.0
+    statistics = ReplayStatistics()
+    for episodes in run_lanes(lanes, actor):
+        for episode in episodes:
+            on_episode(episode)
+        if statistics.replay_size < replay.min_size:
+            statistics = read_statistics(client, replay.replicas)
+        else:
+            steps_due += run.num_lanes * steps_per_transition
+        while steps_due >= 1:
+            learner.step()
+            steps_due -= 1
+        num_transitions = sum(adder.num_transitions for adder in adders)
+        if run.end_reason(
+            learner.num_steps, statistics._replace(actor_steps=num_transitions, evaluation=None)
+        ):
+            break
+    actor.close()
+    learner.close()
+    lanes.close()
+    server.stop()
+    return learner

@@ -1,0 +1,130 @@
+"""The learner: samples, updates, writes priorities back, publishes parameters.
+
+Horgan et al. 2018, algorithm 2. It knows nothing of the algorithm that updates.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import reverb
+import tensorflow as tf
+from acme import core, types
+from acme.utils import counting, loggers
+
+from apex_agents.learning.losses import importance_weights
+from apex_agents.learning.update import Update, UpdateOutput
+from apex_agents.replay.parameters import publish_parameters, to_arrays
+from apex_agents.replay.priorities import PriorityWriter
+
+
+class ApexLearner(core.Learner):
+    """Learns from prioritized batches."""
+
+    def __init__(
+        self,
+        update: Update,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        importance_exponent: float,
+        publish_period: int,
+        counter: counting.Counter | None = None,
+        logger: loggers.Logger | None = None,
+        log_period_seconds: float = 5.0,
+        should_stop: Callable[[], bool] = lambda: False,
+    ):
+        """Publish the first parameters; the first `step` starts sampling.
+
+        Args:
+          update: what one step does to the networks.
+          dataset: batches as `replay.dataset.make_dataset` gives them.
+          client: connected to the replay server.
+          importance_exponent: beta of the importance weights.
+          publish_period: learner steps between two publications of the parameters.
+          counter: counts `steps` and `walltime`; prefix it to tell processes apart.
+          logger: receives counts, speeds and metrics.
+          log_period_seconds: seconds between two rows for the logger.
+          should_stop: asked while waiting for data.
+        """
+        self._update = update
+        self._dataset = dataset
+        self._iterator = None
+        self._client = client
+        self._publish_period = publish_period
+        self._counter = counter or counting.Counter(prefix="learner")
+        self._logger = logger or loggers.NoOpLogger()
+        self._log_period_seconds = log_period_seconds
+        self._should_stop = should_stop
+        self._priority_writer = PriorityWriter(client)
+        self.num_steps = 0
+        self._waiting_seconds = 0.0
+        self._last_log = (time.monotonic(), 0)
+        self.publish()
+
+        @tf.function
+        def update_on_sample(sample: reverb.ReplaySample) -> UpdateOutput:
+            info = sample.info
+            weights = importance_weights(info.probability, info.table_size, importance_exponent)
+            return update(sample.data, weights)
+
+        self._update_on_sample = update_on_sample
+
+    def step(self) -> None:
+        """Wait for a batch and learn from it; return without one only when told to stop."""
+        sample = self._next_sample()
+        if sample is None:
+            return
+        output = self._update_on_sample(sample)
+        self._priority_writer.write(sample.info.key.numpy(), output.priorities.numpy())
+        self.num_steps += 1
+        if self.num_steps % self._publish_period == 0:
+            self.publish()
+        self._count_and_log(output)
+
+    def publish(self) -> None:
+        """Publish the current parameters."""
+        publish_parameters(self._client, to_arrays(self._update.variables), self.num_steps)
+
+    def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
+        """Return copies of the named variables."""
+        arrays = to_arrays(self._update.variables)
+        return [arrays[name] for name in names]
+
+    def close(self) -> None:
+        """Publish what was learned and write the pending priorities."""
+        self.publish()
+        self._priority_writer.close()
+        self._logger.close()
+
+    def _next_sample(self) -> reverb.ReplaySample | None:
+        started = time.monotonic()
+        while not self._should_stop():
+            if self._iterator is None:
+                self._iterator = iter(self._dataset)
+            try:
+                sample = next(self._iterator)
+                self._waiting_seconds += time.monotonic() - started
+                return sample
+            except StopIteration:  # The limiter let nothing through for a while.
+                self._iterator = None
+        return None
+
+    def _count_and_log(self, output: UpdateOutput) -> None:
+        now = time.monotonic()
+        last_time, last_steps = self._last_log
+        elapsed = now - last_time
+        counts = self._counter.increment(steps=1)
+        if elapsed < self._log_period_seconds and last_steps:
+            return
+        metrics = {name: float(np.asarray(value)) for name, value in output.metrics.items()}
+        self._logger.write(
+            {
+                **counts,
+                **metrics,
+                "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,
+                "waiting_for_data": self._waiting_seconds / elapsed,
+                "priorities_not_finite": self._priority_writer.num_not_finite,
+            }
+        )
+        self._last_log = (now, self.num_steps)
+        self._waiting_seconds = 0.0

@@ -1,0 +1,115 @@
+"""The distributed program: one replay server, one learner, many actors, one evaluator.
+
+Figure 1 of Horgan et al. 2018 as a Launchpad program. Nodes talk to the replay server only: actors
+add transitions and read parameters, the learner samples and publishes, the evaluator reads
+parameters and reports. Only the learner decides when the run ends.
+"""
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import launchpad as lp
+import reverb
+
+from apex_agents.acting.loop import run_lanes
+from apex_agents.experiment import Experiment
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.statistics import StatisticsPoller
+from apex_agents.running.evaluation import run_evaluator
+from apex_agents.running.loggers import ActorLogger, make_learner_logger
+from apex_agents.running.node import ReplayNode, run_client_node
+from apex_agents.running.workdir import SUMMARY_FILE
+
+
+def make_program(experiment: Experiment) -> lp.Program:
+    """Wire an experiment.
+
+    Args:
+      experiment: has to survive pickling by cloudpickle, since nodes may run in other processes.
+
+    Returns:
+      A program with the groups `replay`, `learner`, `evaluator` and `actor`, for `lp.launch` or
+      `running.launcher.launch_program`.
+    """
+    program = lp.Program("apex_agents")
+    replay = ReplayNode(_make_tables, experiment)
+    # The address instead of Launchpad's handle: a node connects after it has redirected its output.
+    address = replay.reverb_address
+
+    def add_node(name: str, function: Callable[..., Any], *args: Any) -> None:
+        program.add_node(lp.PyNode(run_client_node, name, function, experiment, address, *args))
+
+    with program.group("replay"):
+        program.add_node(replay)
+    with program.group("learner"):
+        add_node("learner", _learn)
+    with program.group("evaluator"):
+        add_node("evaluator", run_evaluator)
+    with program.group("actor"):
+        for index in range(experiment.run.num_actors):
+            add_node(f"actor_{index}", _act, index)
+    return program
+
+
+def _make_tables(experiment: Experiment) -> list[reverb.Table]:
+    lanes = experiment.make_lanes(1, 0, False)
+    tables = experiment.builder.make_replay_tables(lanes.spec)
+    lanes.close()
+    return tables
+
+
+def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
+    """Act in the lanes of one actor until the program stops."""
+    builder, run = experiment.builder, experiment.run
+    should_stop = lp.stop_event().is_set
+    seed = run.node_seed("actor", index)
+    lanes = experiment.make_lanes(run.lanes_per_actor, seed, False)
+    first_lane = index * run.lanes_per_actor
+    lane_indices = range(first_lane, first_lane + run.lanes_per_actor)
+    policy = builder.make_policy(lanes.spec, lane_indices, run.num_lanes, seed)
+    adders = [builder.make_adder(client, should_stop) for _ in lane_indices]
+    source = ParameterSource(client, should_stop)
+    actor = builder.make_actor(policy, adders, source)
+    logger = ActorLogger(experiment, index, adders, source)
+    for episodes in run_lanes(lanes, actor, should_stop):
+        logger.record(episodes)
+    logger.close()
+    lanes.close()
+
+
+def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
+    """Learn until the run's end, say why it ended, stop the program, and return the learner."""
+    builder, run = experiment.builder, experiment.run
+    should_stop = lp.stop_event().is_set
+    poller = StatisticsPoller(client, builder.config.replay.replicas)
+    lanes = experiment.make_lanes(1, 0, False)
+    dataset = builder.make_dataset(client, lanes.spec)
+    learner = builder.make_learner(
+        lanes.spec,
+        dataset,
+        client,
+        seed=run.node_seed("learner"),
+        logger=make_learner_logger(experiment, poller),
+        should_stop=should_stop,
+    )
+    lanes.close()
+    reason = None
+    while reason is None and not should_stop():
+        learner.step()
+        reason = run.end_reason(learner.num_steps, poller.latest)
+    learner.close()
+    poller.close()
+    summary = {
+        "finished": reason is not None,
+        "reason": reason or "stopped from outside",
+        "learner_steps": learner.num_steps,
+        "actor_steps": poller.latest.actor_steps,
+        "wall_time_seconds": experiment.elapsed_seconds(),
+    }
+    pathlib.Path(experiment.workdir, SUMMARY_FILE).write_text(json.dumps(summary, indent=2))
+    if reason is not None:
+        lp.stop()
+    return learner

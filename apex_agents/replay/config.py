@@ -1,0 +1,62 @@
+"""What the shared replay memory holds and how it is sampled."""
+
+import dataclasses
+
+from apex_agents.validation import require, require_fraction, require_positive
+
+
+@dataclasses.dataclass
+class ReplayConfig:
+    """The prioritized replay memory (Horgan et al. 2018, sections 3, 4.1 and appendix F).
+
+    Attributes:
+      max_size: capacity in transitions; the oldest goes first (section 4.1: 2 million, soft).
+      min_size: transitions needed before sampling starts (appendix C: 50 000).
+      priority_exponent: alpha in P(k) = p_k^alpha / sum p^alpha (section 4.1: 0.6); 0 is uniform.
+      importance_exponent: beta of the importance weights (section 4.1: 0.4).
+      samples_per_insert: transitions sampled by the learner for each one added; None lets acting
+        and learning run at unrelated speeds, as in the paper.
+      samples_per_insert_tolerance: how far acting or learning may run ahead of that ratio, as a
+        share of `min_size`.
+      replicas: times each transition is added (appendix A: 1, and 8 in the recency ablation).
+      insert_batch: transitions an actor sends at once (section 4.1: batches of 50).
+      max_in_flight: transitions an actor may hold that the replay has not confirmed (section 4.1:
+        up to 100).
+      prefetch_batches: batches sampled ahead by the learner (section 4.1: up to 16).
+    """
+
+    max_size: int = 2_000_000
+    min_size: int = 50_000
+    priority_exponent: float = 0.6
+    importance_exponent: float = 0.4
+    samples_per_insert: float | None = None
+    samples_per_insert_tolerance: float = 0.5
+    replicas: int = 1
+    insert_batch: int = 50
+    max_in_flight: int = 100
+    prefetch_batches: int = 16
+
+    def validate(self, prefix: str = "replay.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        require_positive(self, prefix, "max_size", "min_size", "replicas", "insert_batch")
+        require_positive(self, prefix, "prefetch_batches", "samples_per_insert_tolerance")
+        require_positive(self, prefix, "samples_per_insert", optional=True)
+        require_fraction(self, prefix, "importance_exponent")
+        require(
+            self.priority_exponent >= 0,
+            f"{prefix}priority_exponent",
+            self.priority_exponent,
+            "at least 0",
+        )
+        require(
+            self.min_size <= self.max_size,
+            f"{prefix}min_size",
+            self.min_size,
+            f"at most max_size ({self.max_size})",
+        )
+        require(
+            self.max_in_flight >= self.insert_batch,
+            f"{prefix}max_in_flight",
+            self.max_in_flight,
+            f"at least insert_batch ({self.insert_batch})",
+        )

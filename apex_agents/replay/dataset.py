@@ -1,0 +1,49 @@
+"""Reads prioritized batches of transitions ahead of the learner.
+
+Horgan et al. 2018, algorithm 2, line 4, and appendix F ("Sampling Data").
+"""
+
+from typing import Any
+
+import reverb
+import tensorflow as tf
+
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.tables import TRANSITIONS
+from apex_agents.replay.transitions import unpack_item
+
+# How long the iterator waits for a limiter that lets nothing through before it ends.
+_RATE_LIMITER_TIMEOUT_MS = 500
+
+
+def make_dataset(
+    client: reverb.Client, replay: ReplayConfig, batch_size: int, action_spec: Any
+) -> tf.data.Dataset:
+    """Sample the transition table for as long as its limiter allows.
+
+    Args:
+      client: connected to the replay server.
+      replay: how many batches to read ahead.
+      batch_size: B, transitions per batch.
+      action_spec: dm_env spec of one action.
+
+    Returns:
+      Batches `reverb.ReplaySample(info, data)`: `info` as Reverb gives it, `[B]` each; `data` a
+      `Transition`. An iterator over it ends when the limiter lets nothing through for half a
+      second; a new one can be made at once.
+    """
+    # Reverb's own buffer belongs to the batches read ahead: more in flight are staler priorities.
+    in_flight_batches = min(2, replay.prefetch_batches)
+    dataset = reverb.TrajectoryDataset.from_table_signature(
+        server_address=client.server_address,
+        table=TRANSITIONS,
+        max_in_flight_samples_per_worker=in_flight_batches * batch_size,
+        num_workers_per_iterator=1,
+        rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
+    )
+
+    def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
+        return reverb.ReplaySample(sample.info, unpack_item(sample.data, action_spec))
+
+    dataset = dataset.batch(batch_size, drop_remainder=True).map(unpack, deterministic=True)
+    return dataset.prefetch(max(replay.prefetch_batches - in_flight_batches, 1))

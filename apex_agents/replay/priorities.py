@@ -1,0 +1,80 @@
+"""Priorities: what may enter a table, and how the learner writes them back.
+
+Horgan et al. 2018, algorithm 2, lines 7-8. The write-back runs in a thread of its own: a replay
+server that is slow or gone holds up no update of the network.
+"""
+
+import queue
+import threading
+
+import numpy as np
+import reverb
+
+from apex_agents.replay.tables import TRANSITIONS
+
+# A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
+MIN_PRIORITY = 1e-6
+MAX_PRIORITY = 1e6
+
+
+def bounded_priority(td_error: np.ndarray | float) -> np.ndarray:
+    """Return |td_error| clipped to what a Reverb table can hold; NaN stays NaN."""
+    return np.clip(np.abs(td_error), MIN_PRIORITY, MAX_PRIORITY)
+
+
+class PriorityWriter:
+    """Writes new priorities into the transition table without holding up its caller."""
+
+    def __init__(self, client: reverb.Client, max_pending_batches: int = 100):
+        """Start the writing thread.
+
+        Args:
+          client: connected to the replay server.
+          max_pending_batches: batches kept while the server does not answer; further ones are
+            dropped and counted, their transitions keep the priorities they have.
+        """
+        self._client = client
+        self._pending: queue.Queue = queue.Queue(max_pending_batches)
+        self.num_dropped_batches = 0
+        self.num_not_finite = 0
+        self._thread = threading.Thread(target=self._write_forever, daemon=True)
+        self._thread.start()
+
+    def write(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        """Hand over one batch.
+
+        Args:
+          keys: `[B]` uint64, the items' keys.
+          priorities: `[B]`, |td error|.
+        """
+        try:
+            self._pending.put_nowait((keys, priorities))
+        except queue.Full:
+            self.num_dropped_batches += 1
+
+    def flush(self) -> None:
+        """Block until the batches handed over so far are written."""
+        self._pending.join()
+
+    def close(self) -> None:
+        """Write what is pending if the server answers, and end the thread."""
+        self._pending.put(None)
+        self._thread.join(timeout=2)
+
+    def _write_forever(self) -> None:
+        while (batch := self._pending.get()) is not None:
+            try:
+                self._write(*batch)
+            except RuntimeError:  # The server went away: priorities are advice, not data.
+                self.num_dropped_batches += 1
+            finally:
+                self._pending.task_done()
+        self._pending.task_done()
+
+    def _write(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        finite = np.isfinite(priorities)
+        self.num_not_finite += int((~finite).sum())
+        updates = dict(
+            zip(keys[finite].tolist(), bounded_priority(priorities[finite]).tolist(), strict=True)
+        )
+        self._client.mutate_priorities(TRANSITIONS, updates)

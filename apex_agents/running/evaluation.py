@@ -1,0 +1,107 @@
+"""The evaluator: plays with the newest parameters, reports, keeps the best.
+
+Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no data.
+"""
+
+import pathlib
+import time
+from collections.abc import Callable
+
+import launchpad as lp
+import numpy as np
+import reverb
+from acme.tf import variable_utils
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.loop import run_lanes
+from apex_agents.environments import Lanes
+from apex_agents.experiment import Experiment
+from apex_agents.replay.parameters import ParameterSource, to_arrays
+from apex_agents.replay.statistics import read_statistics, report_evaluation
+from apex_agents.replay.tables import Evaluation
+from apex_agents.running.loggers import make_csv_logger
+from apex_agents.running.workdir import BEST_CHECKPOINT, save_variables
+
+
+def play_episodes(
+    lanes: Lanes, actor: ApexActor, should_stop: Callable[[], bool] = lambda: False
+) -> np.ndarray | None:
+    """Play one episode in every lane.
+
+    Counting the first episode of each lane, whenever it ends, does not favour short ones.
+
+    Args:
+      lanes: environments in lock-step.
+      actor: whose policy is evaluated.
+      should_stop: asked at every step.
+
+    Returns:
+      `[L]`, unclipped returns; None if told to stop before the last episode ended.
+    """
+    returns = np.full(lanes.num_lanes, np.nan)
+    for episodes in run_lanes(lanes, actor, should_stop):
+        for episode in episodes:
+            if np.isnan(returns[episode.lane]):
+                returns[episode.lane] = episode.episode_return
+        if not np.isnan(returns).any():
+            return returns
+    return None
+
+
+def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
+    """Evaluate new parameters again and again until the program stops.
+
+    Each evaluation is a row of `logs/evaluator.csv` and is reported to the learner; parameters that
+    reach the best mean return so far go to `checkpoints/best.npz`.
+
+    Args:
+      experiment: what is evaluated, and how often.
+      client: connected to the replay server.
+    """
+    builder, config = experiment.builder, experiment.run.evaluation
+    should_stop = lp.stop_event().is_set
+    seed = experiment.run.node_seed("evaluator")
+    lanes = experiment.make_lanes(config.num_episodes, seed, True)
+    policy = builder.make_evaluation_policy(lanes.spec, config.num_episodes, seed)
+    source = ParameterSource(client, should_stop)
+    variable_client = variable_utils.VariableClient(source, policy.variables)
+    actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
+    logger = make_csv_logger(experiment, "evaluator")
+    best_return = -np.inf
+    evaluated_steps = 0
+    while not should_stop():
+        started = time.monotonic()
+        variable_client.update_and_wait()
+        if source.learner_steps <= evaluated_steps:
+            time.sleep(0.1)
+            continue
+        returns = play_episodes(lanes, actor, should_stop)
+        if returns is None:
+            break
+        evaluated_steps = source.learner_steps
+        evaluation = _summarise(returns, evaluated_steps, client, builder.config.replay.replicas)
+        if evaluation.mean_return >= best_return:
+            best_return = evaluation.mean_return
+            path = pathlib.Path(experiment.workdir, BEST_CHECKPOINT)
+            save_variables(path, to_arrays(policy.variables))
+        row = {name: float(value) for name, value in evaluation._asdict().items()}
+        logger.write({**row, "wall_time_seconds": experiment.elapsed_seconds()})
+        report_evaluation(client, evaluation)
+        remaining = started + config.min_period_seconds - time.monotonic()
+        lp.stop_event().wait(max(remaining, 0))
+    logger.close()
+    lanes.close()
+
+
+def _summarise(
+    returns: np.ndarray, learner_steps: int, client: reverb.Client, replicas: int
+) -> Evaluation:
+    statistics = read_statistics(client, replicas)
+    values = (
+        returns.mean(),
+        returns.std(ddof=1) / len(returns) ** 0.5 if len(returns) > 1 else 0.0,
+        len(returns),
+        learner_steps,
+        statistics.actor_steps,
+    )
+    return Evaluation(*[np.asarray(value, np.float64) for value in values])

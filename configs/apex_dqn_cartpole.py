@@ -1,0 +1,35 @@
+"""CartPole-v1 on one small machine, in about a minute."""
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.replay.config import ReplayConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings."""
+    agent = ApexDQNConfig(
+        network="mlp",
+        mlp_hidden_sizes=(128,),
+        stream_hidden_size=128,
+        frame_stack=0,
+        batch_size=64,
+        learning_rate=0.00025,
+        target_update_period=250,
+        parameter_update_period=20,
+        publish_period=20,
+        exploration=ExplorationConfig(evaluation_epsilon=0.0),
+        replay=ReplayConfig(
+            max_size=50_000, min_size=1_000, samples_per_insert=8.0, prefetch_batches=4
+        ),
+    )
+    run = RunConfig(
+        num_actors=1,
+        lanes_per_actor=8,
+        target_return=475.0,
+        max_actor_steps=1_000_000,
+        evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=3.0),
+    )
+    environment = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
+    return ExperimentConfig(agent=agent, environment=environment, run=run)

@@ -1,0 +1,99 @@
+"""The command line that all agents share: flags in, exit code out."""
+
+import difflib
+import functools
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# Read when TensorFlow is imported, here and in the nodes' processes: its notes on missing GPU
+# drivers are no news on most machines, and its errors arrive as exceptions.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from apex_agents.builder import Builder
+from apex_agents.environments import make_lanes
+from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.program import make_program
+from apex_agents.running.launcher import launch_program
+from apex_agents.running.workdir import make_workdir
+from apex_agents.validation import field_paths
+
+LAUNCH_TYPES = ("local_mp", "local_mt")
+EXIT_USAGE = 2
+
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder for logs and checkpoints; a new one in runs/ by default."
+)
+
+
+def run(make_builder: Callable[[Any], Builder], default_config: str) -> None:
+    """Parse the command line, train, and exit.
+
+    Args:
+      make_builder: makes the agent's builder from `config.agent`.
+      default_config: file of the configuration used without --config.
+    """
+    config_flag = config_flags.DEFINE_config_file("config", default_config)
+    main = functools.partial(_main, make_builder, config_flag)
+    app.run(main, flags_parser=functools.partial(_parse_flags, default_config))
+
+
+def _main(
+    make_builder: Callable[[Any], Builder], config_flag: flags.FlagHolder, argv: Sequence[str]
+) -> None:
+    config: ExperimentConfig = config_flag.value
+    launch_type = flags.FLAGS.lp_launch_type
+    try:
+        if len(argv) > 1:
+            raise ValueError(f"{argv[1]!r} is not a flag; flags begin with --.")
+        if launch_type not in LAUNCH_TYPES:
+            raise ValueError(f"--lp_launch_type={launch_type} does not work; use {LAUNCH_TYPES}.")
+        config.validate()
+        name = re.sub(r".*/|\.py$", "", flags.FLAGS["config"].config_filename)
+        experiment = Experiment(
+            builder=make_builder(config.agent),
+            make_lanes=functools.partial(make_lanes, config.environment),
+            run=config.run,
+            workdir=make_workdir(_WORKDIR.value, name, config),
+        )
+    except ValueError as error:
+        _fail(error)
+    sys.exit(launch_program(make_program(experiment), experiment, launch_type))
+
+
+def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
+    try:
+        return app.parse_flags_with_usage(argv)
+    except (KeyError, IndexError, TypeError) as error:
+        _fail(_explain_misspelt_field(default_config, argv) or error)
+    except Exception as error:  # A config file is code: anything may be wrong with it.
+        _fail(f"--config cannot be read: {type(error).__name__}: {error}")
+
+
+def _explain_misspelt_field(default_config: str, argv: Sequence[str]) -> str | None:
+    """Name the field that the config lacks, and the closest one that it has."""
+    values = [re.match(r"--?config=(.*)", arg) for arg in argv]
+    path = next((match[1] for match in values if match), default_config)
+    spec = importlib.util.spec_from_file_location("config", path)
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    known = field_paths(module.get_config())
+    overrides = [re.match(r"--?(?:no)?config\.([^=]*)", arg) for arg in argv]
+    for field in (match[1] for match in overrides if match):
+        if field not in known:
+            closest = difflib.get_close_matches(field, known, 1, 0.0)[0]
+            return f"--config.{field} does not exist in {path}; the closest is --config.{closest}."
+    return None
+
+
+def _fail(message: object) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(EXIT_USAGE)

@@ -1,0 +1,153 @@
+"""Tests of the installation: Courier stand-in, both install forms, pins, Makefile."""
+
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SITE_PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
+SHIM_FILES = ("apex_agents_courier_shim.pth", "apex_agents_courier_shim.py")
+
+# Runs with nothing but the standard library and the shim.
+REFUSALS = """
+import courier
+from courier.handlers.python import pybind
+
+assert "apex_agents_courier_shim" in courier.__spec__.origin, courier.__spec__
+for use in (lambda: courier.Client("localhost:1"), courier.Server, courier.list_methods):
+    try:
+        use()
+    except RuntimeError as error:
+        assert "apex_agents does not use Courier" in str(error), error
+    else:
+        raise AssertionError("Courier did not refuse")
+print("refused")
+"""
+
+LIBRARIES = """
+from acme import core, environment_loop, specs
+from acme.tf import savers, variable_utils
+from acme.utils import counting, loggers
+import launchpad as lp
+lp.ReverbNode, lp.PyNode
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> pathlib.Path:
+    # Needs no network: hatchling is one of the pins.
+    folder = tmp_path_factory.mktemp("wheel")
+    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=ROOT)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.mark.parametrize(
+    "imports", ["import launchpad, acme", "import acme, launchpad"], ids=["launchpad", "acme"]
+)
+def test_acme_and_launchpad_import_in_any_order(imports):
+    output = _run(sys.executable, "-c", imports + LIBRARIES + REFUSALS)
+    assert output.splitlines()[-1] == "refused"
+
+
+def test_editable_install_has_the_current_shim():
+    for name in SHIM_FILES:
+        source = ROOT / "courier_shim" / name
+        assert (SITE_PACKAGES / name).read_text() == source.read_text(), "run `make` again"
+
+
+def test_shim_imports_nothing_at_the_start_of_python():
+    # -S leaves site-packages, and so all .pth files, out.
+    program = "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules);"
+    program += "import apex_agents_courier_shim; print(*(set(sys.modules) - before))"
+    output = _run(sys.executable, "-S", "-c", program, str(ROOT / "courier_shim"))
+    assert output.split() == ["apex_agents_courier_shim"]
+
+
+def test_wheel_has_the_shim_in_its_root(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert set(SHIM_FILES) <= set(names)
+    assert "apex_agents/__init__.py" in names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {"apex_agents", "apex_agents-0.1.0.dist-info", *SHIM_FILES}
+
+
+def test_wheel_install_has_the_shim_active(wheel, tmp_path):
+    # A fresh environment holds our wheel alone: `courier` can come from nowhere but the shim.
+    _run(sys.executable, "-m", "venv", str(tmp_path / "env"))
+    python = str(tmp_path / "env" / "bin" / "python")
+    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    assert _run(python, "-c", REFUSALS, cwd=tmp_path).split() == ["refused"]
+
+
+def test_requirements_are_plain_pins():
+    for line in (ROOT / "requirements.txt").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
+
+
+def test_every_direct_dependency_is_pinned_within_its_bounds():
+    pins = _pins()
+    assert "apex-agents" not in pins
+    direct = [
+        requirement
+        for requirement in map(Requirement, importlib.metadata.requires("apex_agents") or ())
+        if requirement.marker is None or requirement.marker.evaluate({"extra": "dev"})
+    ]
+    assert {"tensorflow", "dm-reverb", "pytest"} <= {requirement.name for requirement in direct}
+    for requirement in direct:
+        pin = pins.get(canonicalize_name(requirement.name))
+        assert pin is not None and requirement.specifier.contains(pin), (str(requirement), pin)
+
+
+def test_installed_versions_are_the_pins():
+    pins = _pins()
+    assert {name: importlib.metadata.version(name) for name in pins} == pins
+
+
+def test_package_metadata():
+    import apex_agents
+
+    assert pathlib.Path(apex_agents.__file__).parent == ROOT / "apex_agents"
+    assert importlib.metadata.version("apex_agents") == "0.1.0"
+
+
+def test_make_help_lists_the_targets():
+    # A surrounding make (`make test`) hands its own flags down and would add lines.
+    output = _run("make", "MAKEFLAGS=", "--no-print-directory", "help", cwd=ROOT)
+    assert re.findall(r"^  make (\w+)", output, re.M) == [
+        "help",
+        "train",
+        "test",
+        "lint",
+        "format",
+        "pins",
+        "clean",
+    ]
+
+
+def test_ci_runs_lint_and_tests():
+    commands = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert commands[-2:] == ["make lint", "make test"]
+    _run("bash", "-n", ".ci/run", cwd=ROOT)
+
+
+def _pins() -> dict[str, str]:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
+
+
+def _run(*command: str, cwd=None) -> str:
+    """Runs a command to its end and returns its standard output; fails with all it printed."""
+    result = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
