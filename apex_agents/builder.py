@@ -22,7 +22,8 @@ class Builder(Protocol):
       config: the agent's settings; programs read `config.replay` and `config.batch_size`.
     """
 
-    config: Any
+    @property
+    def config(self) -> Any: ...
 
     def make_replay_tables(
         self,
@@ -73,7 +74,7 @@ class Builder(Protocol):
         """Build an actor; given a source of variables, it waits for the first ones."""
         ...
 
-    def make_learner(
+    def make_learner(  # noqa: PLR0913
         self,
         spec: EnvironmentSpec,
         dataset: tf.data.Dataset,

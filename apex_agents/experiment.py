@@ -84,9 +84,9 @@ class RunConfig:
     def end_reason(self, learner_steps: int, statistics: ReplayStatistics) -> str | None:
         """Say why the run is over, or return None while it is not."""
         evaluation = statistics.evaluation
-        if self.target_return is not None and evaluation is not None:
-            if evaluation.mean_return >= self.target_return:
-                return f"target return {self.target_return:g} reached"
+        target = self.target_return
+        if target is not None and evaluation and evaluation.mean_return >= target:
+            return f"target return {target:g} reached"
         if self.max_learner_steps is not None and learner_steps >= self.max_learner_steps:
             return f"{self.max_learner_steps} learner steps done"
         if self.max_actor_steps is not None and statistics.actor_steps >= self.max_actor_steps:

@@ -8,7 +8,7 @@ Examples:
 
 import pathlib
 
-import command
+import command  # type: ignore[import-not-found]
 
 from apex_agents.dqn.builder import ApexDQNBuilder
 

@@ -4,10 +4,11 @@ import difflib
 import functools
 import importlib.util
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 # Read when TensorFlow is imported, here and in the nodes' processes: its notes on missing GPU
 # drivers are no news on most machines, and its errors arrive as exceptions.
@@ -48,6 +49,7 @@ def _main(
     make_builder: Callable[[Any], Builder], config_flag: flags.FlagHolder, argv: Sequence[str]
 ) -> None:
     config: ExperimentConfig = config_flag.value
+    config_file_flag: Any = flags.FLAGS["config"]
     launch_type = flags.FLAGS.lp_launch_type
     try:
         if len(argv) > 1:
@@ -55,7 +57,7 @@ def _main(
         if launch_type not in LAUNCH_TYPES:
             raise ValueError(f"--lp_launch_type={launch_type} does not work; use {LAUNCH_TYPES}.")
         config.validate()
-        name = re.sub(r".*/|\.py$", "", flags.FLAGS["config"].config_filename)
+        name = pathlib.Path(config_file_flag.config_filename).stem
         experiment = Experiment(
             builder=make_builder(config.agent),
             make_lanes=functools.partial(make_lanes, config.environment),
@@ -69,7 +71,7 @@ def _main(
 
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
     try:
-        return app.parse_flags_with_usage(argv)
+        return app.parse_flags_with_usage(list(argv))
     except (KeyError, IndexError, TypeError) as error:
         _fail(_explain_misspelt_field(default_config, argv) or error)
     except Exception as error:  # A config file is code: anything may be wrong with it.
@@ -94,6 +96,6 @@ def _explain_misspelt_field(default_config: str, argv: Sequence[str]) -> str | N
     return None
 
 
-def _fail(message: object) -> None:
+def _fail(message: object) -> NoReturn:
     print(f"error: {message}", file=sys.stderr)
     sys.exit(EXIT_USAGE)

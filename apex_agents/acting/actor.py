@@ -4,6 +4,7 @@ Horgan et al. 2018, algorithm 1.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -37,8 +38,8 @@ class ApexActor(core.Actor):
         self._policy = policy
         self._adders = adders
         self._variable_client = variable_client
-        self._timestep: dm_env.TimeStep | None = None  # Batched; its arrays belong to us.
-        self._output: PolicyOutput | None = None
+        self._timestep: Any = None  # Batched; its arrays belong to us.
+        self._output: Any = None
         self._batched = True
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:

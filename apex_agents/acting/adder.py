@@ -5,8 +5,8 @@ Horgan et al. 2018, section 3 and appendix F ("Adding Data"). One adder serves o
 Every observation is appended once, as one row of the column `observation` (only the newest frame
 when observations are stacks of frames). The transition that ends at a row adds its `outcome` there
 (see `replay.transitions`). At the end of an episode several transitions end at the same row; each
-further one appends a row that holds an `outcome` alone. An item refers to the first observation, the
-outcome and the last observation.
+further one appends a row that holds an `outcome` alone. An item refers to the first observation,
+the outcome and the last observation.
 """
 
 import collections

@@ -28,7 +28,8 @@ class Policy(Protocol):
       variables: the variables to keep up to date, by the names under which they are published.
     """
 
-    variables: Mapping[str, Sequence[tf.Variable]]
+    @property
+    def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         """Evaluate the network once for `[L, ...]` observations."""

@@ -103,7 +103,7 @@ class ApexDQNBuilder:
             variable_client.update_and_wait()
         return ApexActor(policy, adders, variable_client)
 
-    def make_learner(
+    def make_learner(  # noqa: PLR0913
         self,
         spec: EnvironmentSpec,
         dataset: tf.data.Dataset,

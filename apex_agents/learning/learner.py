@@ -5,6 +5,7 @@ Horgan et al. 2018, algorithm 2. It knows nothing of the algorithm that updates.
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import reverb
@@ -21,7 +22,7 @@ from apex_agents.replay.priorities import PriorityWriter
 class ApexLearner(core.Learner):
     """Learns from prioritized batches."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         update: Update,
         dataset: tf.data.Dataset,
@@ -48,7 +49,7 @@ class ApexLearner(core.Learner):
         """
         self._update = update
         self._dataset = dataset
-        self._iterator = None
+        self._iterator: Any = None
         self._client = client
         self._publish_period = publish_period
         self._counter = counter or counting.Counter(prefix="learner")

@@ -28,8 +28,11 @@ class Update(Protocol):
       state: everything a checkpoint has to hold.
     """
 
-    variables: Mapping[str, Sequence[tf.Variable]]
-    state: Mapping[str, Any]
+    @property
+    def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
+
+    @property
+    def state(self) -> Mapping[str, Any]: ...
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Update the networks; `weights` are importance weights, `[B]`."""

@@ -81,7 +81,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         evaluated_steps = source.learner_steps
         evaluation = _summarise(returns, evaluated_steps, client, builder.config.replay.replicas)
         if evaluation.mean_return >= best_return:
-            best_return = evaluation.mean_return
+            best_return = float(evaluation.mean_return)
             path = pathlib.Path(experiment.workdir, BEST_CHECKPOINT)
             save_variables(path, to_arrays(policy.variables))
         row = {name: float(value) for name, value in evaluation._asdict().items()}

@@ -18,7 +18,7 @@ _ACTOR_PERIOD_SECONDS = 5.0
 
 def make_csv_logger(experiment: Experiment, node: str) -> loggers.Logger:
     """Open `logs/<node>.csv` for appending; every row is on disk at once."""
-    file = pathlib.Path(experiment.workdir, "logs", f"{node}.csv").open("a")
+    file = pathlib.Path(experiment.workdir, "logs", f"{node}.csv").open("a")  # noqa: SIM115
     return loggers.CSVLogger(file, flush_every=1)
 
 

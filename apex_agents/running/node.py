@@ -98,7 +98,7 @@ class ReplayNode(lp.ReverbNode):
 
 def redirect_output(name: str, workdir: str) -> None:
     """Send everything this process prints, C++ libraries included, to `logs/<name>.log`."""
-    log = pathlib.Path(workdir, "logs", f"{name}.log").open("a", buffering=1)
+    log = pathlib.Path(workdir, "logs", f"{name}.log").open("a", buffering=1)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(log.fileno(), stream.fileno())

@@ -1,0 +1,18 @@
+"""Environments stepped in lock-step: Atari, gymnasium and toy tasks behind one interface."""
+
+from apex_agents.environments.atari_config import AtariConfig
+from apex_agents.environments.factory import EnvironmentConfig, make_lanes
+from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
+from apex_agents.environments.lanes import EnvironmentSpec, Episode, Lanes
+from apex_agents.environments.toy import Catch
+
+__all__ = [
+    "AtariConfig",
+    "Catch",
+    "EnvironmentConfig",
+    "EnvironmentSpec",
+    "Episode",
+    "GymnasiumEnvironment",
+    "Lanes",
+    "make_lanes",
+]

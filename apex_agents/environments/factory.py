@@ -1,0 +1,128 @@
+"""Which environment a run uses, by name, and how its lanes are made."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+
+from apex_agents.environments.atari import AtariLanes
+from apex_agents.environments.atari_config import AtariConfig, rom_name
+from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
+from apex_agents.environments.lanes import Lanes, LockStepLanes
+from apex_agents.environments.toy import Catch
+
+
+@dataclasses.dataclass
+class EnvironmentConfig:
+    """The environment of a run.
+
+    Attributes:
+      suite: where the task comes from: 'atari' (the paper's section 4.1), 'gymnasium' or 'toy'.
+      task: the task's name in its suite: a game for 'atari' ('pong', 'MsPacman', 'ALE/Pong-v5'), an
+        id for 'gymnasium' ('CartPole-v1'), 'catch' for 'toy'.
+      atari: the preprocessing of the 'atari' suite; the others do not read it.
+    """
+
+    suite: str = "atari"
+    task: str = "pong"
+    atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
+
+    def validate(self) -> None:
+        """Check the names and the Atari fields, without making an environment.
+
+        Raises:
+          ValueError: the suite or the task is unknown, or an Atari field is out of its range.
+        """
+        if self.suite not in _SUITES:
+            raise _make_unknown_error("suite", self.suite, _SUITES)
+        _SUITES[self.suite].check_task(self.task)
+        self.atari.validate()
+
+
+def make_lanes(
+    config: EnvironmentConfig, num_lanes: int, seed: int, evaluation: bool = False
+) -> Lanes:
+    """Make the lanes of an actor or of an evaluator.
+
+    Args:
+      config: the environment.
+      num_lanes: number of lanes, L.
+      seed: from which the lanes get a seed each.
+      evaluation: play by the rules of evaluation where the suite has such (see `AtariConfig`).
+
+    Returns:
+      L lanes, to be reset first and closed in the end.
+
+    Raises:
+      ValueError: there would be no lane, the suite or the task is unknown, or an Atari field is out
+        of its range.
+    """
+    if num_lanes < 1:
+        raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
+    config.validate()
+    return _SUITES[config.suite].make_lanes(config, _make_seeds(seed, num_lanes), evaluation)
+
+
+class _Suite(NamedTuple):
+    """A source of tasks.
+
+    Attributes:
+      check_task: raises ValueError for a name that is not one of the suite's tasks.
+      make_lanes: makes lanes from a valid config, one seed per lane and whether to evaluate.
+    """
+
+    check_task: Callable[[str], object]
+    make_lanes: Callable[[EnvironmentConfig, list[int], bool], Lanes]
+
+
+def _make_atari(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
+    return AtariLanes(config.task, config.atari, seeds, evaluation)
+
+
+def _check_gymnasium_task(task: str) -> None:
+    try:
+        gymnasium.spec(task)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise _make_unknown_error("gymnasium task", task, gymnasium.registry) from error
+
+
+def _make_gymnasium(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
+    del evaluation  # Played by the same rules.
+    return LockStepLanes([GymnasiumEnvironment(config.task, seed) for seed in seeds])
+
+
+def _check_toy_task(task: str) -> None:
+    if task not in _TOYS:
+        raise _make_unknown_error("toy task", task, _TOYS)
+
+
+def _make_toy(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
+    del evaluation  # Played by the same rules.
+    return LockStepLanes([_TOYS[config.task](seed=seed) for seed in seeds])
+
+
+_TOYS = {"catch": Catch}
+
+_SUITES = {
+    "atari": _Suite(rom_name, _make_atari),
+    "gymnasium": _Suite(_check_gymnasium_task, _make_gymnasium),
+    "toy": _Suite(_check_toy_task, _make_toy),
+}
+
+
+def _make_unknown_error(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
+    names = sorted(allowed)
+    closest = difflib.get_close_matches(name, names)
+    listed = ", ".join(names) if len(names) <= 20 else f"one of the {len(names)} registered names"
+    return ValueError(
+        f"unknown {kind} {name!r}; closest: {', '.join(closest) or 'none'}; allowed: {listed}"
+    )
+
+
+def _make_seeds(seed: int, num_lanes: int) -> list[int]:
+    """Return a seed in [0, 2 ** 31), which every environment accepts, for each lane."""
+    children = np.random.SeedSequence(seed).spawn(num_lanes)
+    return [int(child.generate_state(1)[0]) >> 1 for child in children]

@@ -1,0 +1,104 @@
+"""Toy tasks: small enough that a whole agent can be seen to learn within seconds."""
+
+from __future__ import annotations
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+
+class Catch(dm_env.Environment):
+    """Catch a falling ball with a paddle.
+
+    The ball appears in a random column of the top row and falls one row per step; the paddle, in
+    the bottom row, starts in the middle and moves left (0), stays (1) or moves right (2). The
+    episode terminates when the ball reaches the bottom row, after `rows - 1` steps, with reward 1
+    if the paddle is there and -1 if not; every other reward is 0.
+    """
+
+    def __init__(self, rows: int = 10, columns: int = 5, seed: int | None = None):
+        """Initialize the board.
+
+        Args:
+          rows: height of the board, in cells.
+          columns: width of the board, in cells.
+          seed: seed of the ball's columns; None: unseeded.
+
+        Raises:
+          ValueError: the board has fewer than two rows or no column.
+        """
+        if rows < 2 or columns < 1:
+            raise ValueError(
+                f"the board must have at least 2 rows and 1 column, got {rows} x {columns}"
+            )
+        self._rows = rows
+        self._columns = columns
+        self._random = np.random.default_rng(seed)
+        self._ball_row = 0
+        self._ball_column = 0
+        self._paddle_column = 0
+        self._needs_reset = True
+
+    def reset(self) -> dm_env.TimeStep:
+        """Drop a new ball and return the FIRST step."""
+        self._ball_row = 0
+        self._ball_column = int(self._random.integers(self._columns))
+        self._paddle_column = self._columns // 2
+        self._needs_reset = False
+        return dm_env.restart(self._observe())
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        """Move the paddle, then let the ball fall by one row.
+
+        Args:
+          action: 0 (left), 1 (stay) or 2 (right); ignored before a reset and after a LAST step.
+
+        Returns:
+          The next time step, with float32 reward and discount.
+
+        Raises:
+          ValueError: the action is none of the three.
+        """
+        if self._needs_reset:
+            return self.reset()
+        if action not in (0, 1, 2):
+            raise ValueError(f"action must be 0, 1 or 2, got {action}")
+        moved = self._paddle_column + int(action) - 1
+        self._paddle_column = min(max(moved, 0), self._columns - 1)
+        self._ball_row += 1
+        if self._ball_row < self._rows - 1:
+            return dm_env.TimeStep(
+                dm_env.StepType.MID, np.float32(0.0), np.float32(1.0), self._observe()
+            )
+        self._needs_reset = True
+        caught = self._paddle_column == self._ball_column
+        return dm_env.TimeStep(
+            dm_env.StepType.LAST,
+            np.float32(1.0 if caught else -1.0),
+            np.float32(0.0),
+            self._observe(),
+        )
+
+    def observation_spec(self) -> specs.BoundedArray:
+        """Return the spec of an observation: `[rows * columns]`, 1 at the ball and the paddle."""
+        return specs.BoundedArray(
+            (self._rows * self._columns,), np.float32, 0.0, 1.0, name="observation"
+        )
+
+    def action_spec(self) -> specs.DiscreteArray:
+        """Return the spec of an action: int32, 0 left, 1 stay, 2 right."""
+        return specs.DiscreteArray(3, dtype=np.int32, name="action")
+
+    def reward_spec(self) -> specs.BoundedArray:
+        """Return the spec of a reward: a float32 scalar in [-1, 1]."""
+        return specs.BoundedArray((), np.float32, -1.0, 1.0, name="reward")
+
+    def discount_spec(self) -> specs.BoundedArray:
+        """Return the spec of a discount: a float32 scalar in [0, 1]."""
+        return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
+
+    def _observe(self) -> np.ndarray:
+        board = np.zeros((self._rows, self._columns), np.float32)
+        board[self._ball_row, self._ball_column] = 1.0
+        board[-1, self._paddle_column] = 1.0
+        return board.reshape(-1)

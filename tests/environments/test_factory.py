@@ -1,0 +1,102 @@
+"""Tests of the names of environments, of their lanes' seeds, and of the errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
+
+CARTPOLE = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
+CATCH = EnvironmentConfig(suite="toy", task="catch")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [CARTPOLE, CATCH, EnvironmentConfig(), EnvironmentConfig("gymnasium", "Pendulum-v1")],
+    ids=lambda config: config.task,
+)
+def test_first_and_second_steps_conform_to_the_spec(config):
+    lanes = make_lanes(config, num_lanes=3, seed=0)
+    assert lanes.num_lanes == 3
+    actions = np.stack([lanes.spec.actions.generate_value()] * 3)
+    for time_step, step_type in ((lanes.reset(), 0), (lanes.step(actions), 1)):
+        assert time_step.step_type.tolist() == [step_type] * 3
+        for lane in range(3):
+            lanes.spec.observations.validate(time_step.observation[lane])
+            lanes.spec.rewards.validate(time_step.reward[lane])
+            lanes.spec.discounts.validate(time_step.discount[lane])
+    assert lanes.finished_episodes() == []
+    lanes.close()
+
+
+def test_lanes_have_seeds_of_their_own():
+    first = make_lanes(CARTPOLE, num_lanes=4, seed=1).reset().observation
+    again = make_lanes(CARTPOLE, num_lanes=4, seed=1).reset().observation
+    other = make_lanes(CARTPOLE, num_lanes=4, seed=2).reset().observation
+    np.testing.assert_array_equal(first, again)
+    starts = [row.tobytes() for row in itertools.chain(first, other)]
+    assert len(set(starts)) == 8
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            EnvironmentConfig(suite="atri"),
+            "unknown suite 'atri'; closest: atari; allowed: atari, g",
+        ),
+        (EnvironmentConfig(task="pnog"), "unknown Atari game 'pnog'; closest: pong; allowed: one"),
+        (EnvironmentConfig(task="joust"), "unknown Atari game 'joust'"),
+        (
+            EnvironmentConfig("gymnasium", "CartPol-v1"),
+            "unknown gymnasium task 'CartPol-v1'; closest: CartPole-v1",
+        ),
+        (EnvironmentConfig("gymnasium", "no_such_module:A-v0"), "unknown gymnasium task"),
+        (EnvironmentConfig("toy", "cach"), "unknown toy task 'cach'; closest: catch; allowed: cat"),
+    ],
+)
+def test_unknown_names_are_errors(config, message):
+    with pytest.raises(ValueError) as caught:
+        config.validate()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError):
+        make_lanes(config, num_lanes=1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("sticky_action_probability", 1.0, r"in \[0, 1\)"),
+        ("sticky_action_probability", -0.1, r"in \[0, 1\)"),
+        ("clip_rewards", 1, "True or False"),
+        ("full_action_set", "no", "True or False"),
+        ("life_loss_ends_episode", None, "True or False"),
+        ("max_noops", -1, "an integer >= 0"),
+        ("action_repeat", 0, "an integer >= 1"),
+        ("frame_stack", 0, "an integer >= 1"),
+        ("frame_size", 84.0, "an integer >= 1"),
+        ("max_frames", 0, "an integer >= 1"),
+        ("evaluation_max_frames", True, "an integer >= 1"),
+        ("num_threads", 0, "an integer >= 1"),
+    ],
+)
+def test_atari_fields_out_of_range_are_errors(field, value, allowed):
+    atari = dataclasses.replace(AtariConfig(), **{field: value})
+    with pytest.raises(ValueError, match=f"{field} must be {allowed}, got {value!r}"):
+        EnvironmentConfig(atari=atari).validate()
+
+
+def test_defaults_are_valid():
+    EnvironmentConfig().validate()
+    CARTPOLE.validate()
+    CATCH.validate()
+
+
+def test_no_lane_is_an_error():
+    with pytest.raises(ValueError, match="num_lanes must be at least 1, got 0"):
+        make_lanes(CATCH, num_lanes=0, seed=0)

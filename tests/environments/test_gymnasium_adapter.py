@@ -1,0 +1,164 @@
+"""Tests of the gymnasium adapter, on real and on scripted gymnasium environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+from absl.testing import absltest
+from dm_env import specs, test_utils
+from gymnasium import spaces
+
+from apex_agents.environments import GymnasiumEnvironment
+
+
+class CartPoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> GymnasiumEnvironment:
+        return GymnasiumEnvironment("CartPole-v1", seed=0)
+
+    def make_action_sequence(self) -> list[int]:
+        return [0] * 30
+
+
+class PendulumContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> GymnasiumEnvironment:
+        return GymnasiumEnvironment(gymnasium.make("Pendulum-v1", max_episode_steps=5), seed=0)
+
+
+class Recorder(gymnasium.Env):
+    """Ends as told after one step; records what it receives."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        observation: Any = None,
+        ends: tuple[bool, bool] = (False, False),
+    ):
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self._observation = observation
+        self._ends = ends
+        self.actions: list[Any] = []
+        self.seeds: list[int | None] = []
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        self.seeds.append(seed)
+        return self._observation, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.actions.append(action)
+        return self._observation, 2, *self._ends, {}
+
+
+UNIT_BOX = spaces.Box(0.0, 1.0, (2,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ends", "step_type", "discount"),
+    [
+        ((False, False), dm_env.StepType.MID, 1.0),
+        ((True, False), dm_env.StepType.LAST, 0.0),
+        ((False, True), dm_env.StepType.LAST, 1.0),
+        ((True, True), dm_env.StepType.LAST, 0.0),
+    ],
+)
+def test_ends_of_episodes(ends, step_type, discount):
+    environment = GymnasiumEnvironment(
+        Recorder(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32), ends)
+    )
+    environment.reset()
+    step = environment.step(0)
+    assert (step.step_type, step.reward, step.discount) == (step_type, 2.0, discount)
+    assert environment.step(0).first() == step.last()
+
+
+def test_cartpole_that_falls_terminates():
+    environment = GymnasiumEnvironment("CartPole-v1", seed=0)
+    step = environment.reset()
+    while not step.last():
+        step = environment.step(0)
+    assert step.discount == 0.0
+
+
+def test_cartpole_at_its_time_limit_is_truncated():
+    environment = GymnasiumEnvironment(gymnasium.make("CartPole-v1", max_episode_steps=5), seed=0)
+    environment.reset()
+    steps = [environment.step(t % 2) for t in range(6)]
+    assert [int(step.step_type) for step in steps] == [1, 1, 1, 1, 2, 0]
+    assert [step.discount for step in steps] == [1.0, 1.0, 1.0, 1.0, 1.0, None]
+
+
+def test_pendulum_is_truncated_after_200_steps():
+    environment = GymnasiumEnvironment("Pendulum-v1", seed=0)
+    environment.reset()
+    steps = [environment.step(np.zeros(1, np.float32)) for _ in range(200)]
+    assert [step.last() for step in steps] == [False] * 199 + [True]
+    assert steps[-1].discount == 1.0
+
+
+def test_specs_of_boxes_and_discrete_spaces():
+    environment = GymnasiumEnvironment(
+        Recorder(spaces.Box(-1e300, 2.0, (3,), np.float64), spaces.Discrete(4))
+    )
+    assert environment.observation_spec() == specs.BoundedArray(
+        (3,), np.float32, -np.inf, 2.0, name="observation"
+    )
+    assert environment.action_spec() == specs.DiscreteArray(4, np.int32, name="action")
+
+    environment = GymnasiumEnvironment(
+        Recorder(spaces.Box(0, 255, (4, 4), np.uint8), spaces.Box(-2.0, 2.0, (1,), np.float32))
+    )
+    assert environment.observation_spec() == specs.BoundedArray(
+        (4, 4), np.uint8, 0, 255, name="observation"
+    )
+    assert environment.action_spec() == specs.BoundedArray(
+        (1,), np.float32, -2.0, 2.0, name="action"
+    )
+
+
+def test_float64_observations_become_float32():
+    observation = np.array([0.25, 0.5], np.float64)
+    environment = GymnasiumEnvironment(
+        Recorder(spaces.Box(0.0, 1.0, (2,), np.float64), spaces.Discrete(2), observation)
+    )
+    for step in (environment.reset(), environment.step(1)):
+        assert step.observation.dtype == np.float32
+        assert step.observation.tolist() == [0.25, 0.5]
+
+
+def test_discrete_spaces_start_at_zero_for_the_agent():
+    recorder = Recorder(spaces.Discrete(3, start=5), spaces.Discrete(2, start=-1), observation=6)
+    environment = GymnasiumEnvironment(recorder)
+    step = environment.reset()
+    assert (step.observation.dtype, int(step.observation)) == (np.int32, 6 - 5)
+    environment.step(np.int32(0))
+    environment.step(np.int32(1))
+    assert recorder.actions == [-1, 0]
+
+
+def test_box_actions_have_the_dtype_of_their_space():
+    recorder = Recorder(UNIT_BOX, spaces.Box(-1.0, 1.0, (2,), np.float64), np.zeros(2, np.float32))
+    environment = GymnasiumEnvironment(recorder)
+    environment.reset()
+    environment.step(np.array([0.5, -0.5], np.float32))
+    assert recorder.actions[0].dtype == np.float64
+    assert recorder.actions[0].tolist() == [0.5, -0.5]
+
+
+def test_seed_is_given_to_the_first_reset_only():
+    recorder = Recorder(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32))
+    environment = GymnasiumEnvironment(recorder, seed=7)
+    environment.reset()
+    environment.reset()
+    assert recorder.seeds == [7, None]
+
+
+def test_other_spaces_are_an_error():
+    with pytest.raises(ValueError, match="the observation space must be a Box or a Discrete"):
+        GymnasiumEnvironment(Recorder(spaces.Dict({"x": UNIT_BOX}), spaces.Discrete(2)))
+    with pytest.raises(ValueError, match="the action space must be a Box or a Discrete"):
+        GymnasiumEnvironment(Recorder(UNIT_BOX, spaces.MultiDiscrete([2, 2])))

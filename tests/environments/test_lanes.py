@@ -1,0 +1,148 @@
+"""Tests of the lock-step lanes, on scripted environments."""
+
+from __future__ import annotations
+
+import dm_env
+import numpy as np
+import pytest
+from dm_env import specs
+
+from apex_agents.environments import EnvironmentSpec, Episode
+from apex_agents.environments.lanes import LockStepLanes
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+class Countdown(dm_env.Environment):
+    """Ends after `length` steps; the observation is `[episode, steps so far]`, the reward given."""
+
+    def __init__(self, length: int, reward: float, last_discount: float, size: int = 2):
+        self._length = length
+        self._reward = reward
+        self._last_discount = last_discount
+        self._size = size
+        self._episode = 0
+        self._steps = 0
+        self._ended = True
+        self.actions: list[int] = []
+        self.closed = False
+
+    def reset(self) -> dm_env.TimeStep:
+        self._episode += 1
+        self._steps = 0
+        self._ended = False
+        return dm_env.restart(self._observe())
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        if self._ended:
+            return self.reset()
+        self.actions.append(int(action))
+        self._steps += 1
+        self._ended = self._steps == self._length
+        if self._ended:
+            return dm_env.TimeStep(
+                dm_env.StepType.LAST, self._reward, self._last_discount, self._observe()
+            )
+        return dm_env.transition(self._reward, self._observe())
+
+    def observation_spec(self) -> specs.Array:
+        return specs.Array((self._size,), np.float32, name="observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(100)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _observe(self) -> np.ndarray:
+        return np.array([self._episode, self._steps], np.float32)
+
+
+def as_lists(time_step: dm_env.TimeStep) -> list[list]:
+    return [array.tolist() for array in time_step]
+
+
+def test_lanes_advance_together_whatever_their_episode_lengths():
+    short = Countdown(length=2, reward=0.5, last_discount=0.0)
+    long = Countdown(length=3, reward=-1.0, last_discount=1.0)
+    lanes = LockStepLanes([short, long])
+
+    steps = [lanes.reset()]
+    steps += [lanes.step(np.array([t, 10 + t])) for t in range(1, 7)]
+
+    # Read after the last step: the arrays of a step are not those of the next one.
+    assert [as_lists(step) for step in steps] == [
+        [[FIRST, FIRST], [0.0, 0.0], [1.0, 1.0], [[1, 0], [1, 0]]],
+        [[MID, MID], [0.5, -1.0], [1.0, 1.0], [[1, 1], [1, 1]]],
+        [[LAST, MID], [0.5, -1.0], [0.0, 1.0], [[1, 2], [1, 2]]],
+        [[FIRST, LAST], [0.0, -1.0], [1.0, 1.0], [[2, 0], [1, 3]]],
+        [[MID, FIRST], [0.5, 0.0], [1.0, 1.0], [[2, 1], [2, 0]]],
+        [[LAST, MID], [0.5, -1.0], [0.0, 1.0], [[2, 2], [2, 1]]],
+        [[FIRST, MID], [0.0, -1.0], [1.0, 1.0], [[3, 0], [2, 2]]],
+    ]
+    assert short.actions == [1, 2, 4, 5]
+    assert long.actions == [11, 12, 13, 15, 16]
+
+
+def test_dtypes_and_shapes_of_a_step():
+    lanes = LockStepLanes([Countdown(2, 0.5, 0.0), Countdown(3, 0.5, 0.0), Countdown(4, 0.5, 0.0)])
+    for time_step in (lanes.reset(), lanes.step(np.zeros(3, np.int32))):
+        assert (time_step.step_type.dtype, time_step.step_type.shape) == (np.int32, (3,))
+        assert (time_step.reward.dtype, time_step.reward.shape) == (np.float32, (3,))
+        assert (time_step.discount.dtype, time_step.discount.shape) == (np.float32, (3,))
+        assert (time_step.observation.dtype, time_step.observation.shape) == (np.float32, (3, 2))
+
+
+def test_finished_episodes_are_reported_once():
+    lanes = LockStepLanes([Countdown(2, 0.5, 0.0), Countdown(3, -1.0, 1.0)])
+    lanes.reset()
+    reports = []
+    for _ in range(6):
+        lanes.step(np.zeros(2, np.int32))
+        reports.append(lanes.finished_episodes())
+    assert reports == [
+        [],
+        [Episode(lane=0, episode_return=0.5 + 0.5, clipped_return=0.5 + 0.5, length=2)],
+        [Episode(lane=1, episode_return=-3.0, clipped_return=-3.0, length=3)],
+        [],
+        [Episode(lane=0, episode_return=0.5 + 0.5, clipped_return=0.5 + 0.5, length=2)],
+        [],
+    ]
+
+
+def test_a_reset_forgets_the_unfinished_episode():
+    lanes = LockStepLanes([Countdown(2, 1.0, 0.0)])
+    lanes.reset()
+    lanes.step(np.zeros(1, np.int32))
+    lanes.reset()
+    lanes.step(np.zeros(1, np.int32))
+    lanes.step(np.zeros(1, np.int32))
+    assert lanes.finished_episodes() == [Episode(0, 1.0 + 1.0, 1.0 + 1.0, 2)]
+
+
+def test_spec_is_that_of_one_lane():
+    environment = Countdown(2, 1.0, 0.0)
+    assert LockStepLanes([environment, Countdown(3, 1.0, 0.0)]).spec == EnvironmentSpec(
+        environment.observation_spec(),
+        environment.action_spec(),
+        environment.reward_spec(),
+        environment.discount_spec(),
+    )
+    # By position and by name the same as acme.specs.EnvironmentSpec.
+    assert EnvironmentSpec._fields == ("observations", "actions", "rewards", "discounts")
+
+
+def test_close_closes_every_environment():
+    environments = [Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0)]
+    LockStepLanes(environments).close()
+    assert all(environment.closed for environment in environments)
+
+
+def test_no_environment_is_an_error():
+    with pytest.raises(ValueError, match="at least one environment"):
+        LockStepLanes([])
+
+
+def test_different_specs_are_an_error():
+    with pytest.raises(ValueError, match="lane 1 has"):
+        LockStepLanes([Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0, size=3)])

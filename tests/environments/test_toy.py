@@ -1,0 +1,88 @@
+"""Tests of the toy tasks."""
+
+from __future__ import annotations
+
+import itertools
+
+import dm_env
+import numpy as np
+import pytest
+from absl.testing import absltest
+from dm_env import test_utils
+
+from apex_agents.environments import Catch
+
+LEFT, STAY, RIGHT = 0, 1, 2
+
+
+class CatchContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> Catch:
+        return Catch(seed=0)
+
+    def make_action_sequence(self) -> itertools.chain:
+        return itertools.chain([LEFT] * 15, [RIGHT] * 15)
+
+
+def test_boards_of_an_episode_where_the_ball_falls_in_the_middle():
+    environment = Catch(rows=3, columns=1, seed=0)
+    steps = [environment.reset(), environment.step(STAY), environment.step(STAY)]
+    assert [step.observation.tolist() for step in steps] == [[1, 0, 1], [0, 1, 1], [0, 0, 1]]
+
+
+def test_paddle_moves_and_stops_at_the_walls():
+    environment = Catch(rows=6, columns=3, seed=0)
+    environment.reset()
+    paddles = []
+    for action in (LEFT, LEFT, RIGHT, STAY):
+        bottom_row = environment.step(action).observation[-3:]
+        paddles.append(int(bottom_row.argmax()))
+    assert paddles == [0, 0, 1, 1]
+
+
+def follow_ball(observation: np.ndarray) -> int:
+    board = observation.reshape(10, 5)
+    ball, paddle = board[:-1].sum(axis=0).argmax(), board[-1].argmax()
+    return STAY + int(np.sign(ball - paddle))
+
+
+def avoid_ball(observation: np.ndarray) -> int:
+    board = observation.reshape(10, 5)
+    return RIGHT if board[:-1].sum(axis=0).argmax() < 2 else LEFT
+
+
+@pytest.mark.parametrize(("policy_fn", "outcome"), [(follow_ball, 1.0), (avoid_ball, -1.0)])
+def test_reward_comes_at_the_bottom(policy_fn, outcome):
+    environment = Catch(seed=3)
+    for _ in range(20):
+        step, rewards = environment.reset(), []
+        while not step.last():
+            step = environment.step(policy_fn(step.observation))
+            rewards.append(step.reward)
+        assert rewards == [0.0] * 8 + [outcome]
+        assert step.discount == 0.0
+
+
+def test_seed_decides_the_columns():
+    def play(seed: int) -> list[int]:
+        environment = Catch(seed=seed)
+        return [int(environment.reset().observation[:5].argmax()) for _ in range(20)]
+
+    assert play(1) == play(1)
+    assert play(1) != play(2)
+    assert set(play(1)) == {0, 1, 2, 3, 4}
+
+
+def test_a_step_after_the_last_one_starts_an_episode():
+    environment = Catch(rows=2)
+    environment.reset()
+    assert environment.step(STAY).last()
+    assert environment.step(STAY).step_type is dm_env.StepType.FIRST
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="got 1 x 5"):
+        Catch(rows=1)
+    environment = Catch()
+    environment.reset()
+    with pytest.raises(ValueError, match="action must be 0, 1 or 2, got 3"):
+        environment.step(3)
