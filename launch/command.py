@@ -40,16 +40,15 @@ def run(make_builder: Callable[[Any], Builder], default_config: str) -> None:
       make_builder: makes the agent's builder from `config.agent`.
       default_config: file of the configuration used without --config.
     """
-    config_flag = config_flags.DEFINE_config_file("config", default_config)
-    main = functools.partial(_main, make_builder, config_flag)
-    app.run(main, flags_parser=functools.partial(_parse_flags, default_config))
+    app.run(
+        functools.partial(_main, make_builder),
+        flags_parser=functools.partial(_parse_flags, default_config),
+    )
 
 
-def _main(
-    make_builder: Callable[[Any], Builder], config_flag: flags.FlagHolder, argv: Sequence[str]
-) -> None:
-    config: ExperimentConfig = config_flag.value
-    config_file_flag: Any = flags.FLAGS["config"]
+def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
+    config: ExperimentConfig = flags.FLAGS.config
+    config_flag: Any = flags.FLAGS["config"]
     launch_type = flags.FLAGS.lp_launch_type
     try:
         if len(argv) > 1:
@@ -57,12 +56,13 @@ def _main(
         if launch_type not in LAUNCH_TYPES:
             raise ValueError(f"--lp_launch_type={launch_type} does not work; use {LAUNCH_TYPES}.")
         config.validate()
-        name = pathlib.Path(config_file_flag.config_filename).stem
         experiment = Experiment(
             builder=make_builder(config.agent),
             make_lanes=functools.partial(make_lanes, config.environment),
             run=config.run,
-            workdir=make_workdir(_WORKDIR.value, name, config),
+            workdir=make_workdir(
+                _WORKDIR.value, pathlib.Path(config_flag.config_filename).stem, config
+            ),
         )
     except ValueError as error:
         _fail(error)
@@ -70,18 +70,24 @@ def _main(
 
 
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
-    try:
-        return app.parse_flags_with_usage(list(argv))
-    except (KeyError, IndexError, TypeError) as error:
-        _fail(_explain_misspelt_field(default_config, argv) or error)
-    except Exception as error:  # A config file is code: anything may be wrong with it.
-        _fail(f"--config cannot be read: {type(error).__name__}: {error}")
-
-
-def _explain_misspelt_field(default_config: str, argv: Sequence[str]) -> str | None:
-    """Name the field that the config lacks, and the closest one that it has."""
     values = [re.match(r"--?config=(.*)", arg) for arg in argv]
     path = next((match[1] for match in values if match), default_config)
+    if not pathlib.Path(path).is_file():
+        known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
+        _fail(f"--config={path} is no file; there are {', '.join(known)}.")
+    try:
+        config_flags.DEFINE_config_file("config", default_config)
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        _fail(str(error).splitlines()[0])
+    except KeyError as error:
+        _fail(_explain_misspelt_field(path, argv) or error)
+    except Exception as error:  # A config file is code: anything may be wrong with it.
+        _fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
+
+
+def _explain_misspelt_field(path: str, argv: Sequence[str]) -> str | None:
+    """Name the field that the config lacks, and the closest one that it has."""
     spec = importlib.util.spec_from_file_location("config", path)
     if spec is None or spec.loader is None:
         return None
