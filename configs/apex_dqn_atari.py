@@ -1,0 +1,12 @@
+"""The paper's run: 360 actors on one Atari game, for a cluster of about 376 cores and a GPU."""
+
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import ExperimentConfig, RunConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings: every one of them is a default."""
+    return ExperimentConfig(
+        agent=ApexDQNConfig(), environment=EnvironmentConfig(task="pong"), run=RunConfig()
+    )

@@ -1,0 +1,30 @@
+"""One Atari game on a laptop or a 2-core machine: the paper's algorithm at a small machine's scale.
+
+Without a GPU the learner is the bottleneck: a fixed number of samples per insert, the one of DQN
+(Mnih et al. 2015: 32 for every 4 agent steps), holds the actors back. Batches are as small as
+DQN's for the same reason: many updates matter more here than large ones.
+"""
+
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.replay.config import ReplayConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings."""
+    agent = ApexDQNConfig(
+        batch_size=32,
+        learning_rate=0.0001,
+        target_update_period=1000,
+        publish_period=50,
+        replay=ReplayConfig(
+            max_size=200_000, min_size=10_000, samples_per_insert=8.0, prefetch_batches=8
+        ),
+    )
+    run = RunConfig(
+        num_actors=1,
+        lanes_per_actor=8,
+        evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
+    )
+    return ExperimentConfig(agent=agent, environment=EnvironmentConfig(task="pong"), run=run)
