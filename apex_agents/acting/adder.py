@@ -177,7 +177,8 @@ class PrioritizedNStepAdder:
         column = self._writer.history["observation"]
         if not self._stack:
             return column[-1 - rows_back]
-        # Contiguous, and with negative bounds: see the notes on Reverb in the README.
+        # Contiguous, and with negative bounds: with gaps Reverb returns other rows than asked for,
+        # and a positive bound that equals the column's length makes an empty slice.
         frames = column[-rows_back - self._stack : -rows_back or None]
         if len(frames) != self._stack:
             raise AssertionError(f"{len(frames)} of {self._stack} frames are left in the writer.")
