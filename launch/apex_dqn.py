@@ -1,4 +1,4 @@
-"""Trains Ape-X DQN.
+r"""Trains Ape-X DQN.
 
 Examples:
   python launch/apex_dqn.py --lp_launch_type=local_mp

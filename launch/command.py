@@ -76,7 +76,11 @@ def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
         known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
         _fail(f"--config={path} is no file; there are {', '.join(known)}.")
     try:
-        config_flags.DEFINE_config_file("config", default_config)
+        config_flags.DEFINE_config_file(
+            "config", default_config, "File of the settings; --config.FIELD=VALUE changes one."
+        )
+        for name in ("config", "workdir", "lp_launch_type"):  # What --help shows.
+            flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
         return flags.FLAGS(argv)
     except flags.Error as error:
         _fail(str(error).splitlines()[0])

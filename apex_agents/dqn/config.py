@@ -63,6 +63,7 @@ class ApexDQNConfig:
         require_fraction(self, prefix, "discount", "rmsprop_decay")
         require(self.frame_stack >= 0, f"{prefix}frame_stack", self.frame_stack, "at least 0")
         sizes = self.mlp_hidden_sizes
-        require(all(s > 0 for s in sizes), f"{prefix}mlp_hidden_sizes", sizes, "greater than 0")
+        positive = all(isinstance(size, int) and size > 0 for size in sizes)
+        require(positive, f"{prefix}mlp_hidden_sizes", sizes, "whole numbers greater than 0")
         self.exploration.validate(f"{prefix}exploration.")
         self.replay.validate(f"{prefix}replay.")

@@ -16,6 +16,8 @@ from apex_agents.replay.tables import TRANSITIONS
 MIN_PRIORITY = 1e-6
 MAX_PRIORITY = 1e6
 
+_CLOSE_TIMEOUT_SECONDS = 2
+
 
 def bounded_priority(td_error: np.ndarray | float) -> np.ndarray:
     """Return |td_error| clipped to what a Reverb table can hold; NaN stays NaN."""
@@ -57,9 +59,12 @@ class PriorityWriter:
         self._pending.join()
 
     def close(self) -> None:
-        """Write what is pending if the server answers, and end the thread."""
-        self._pending.put(None)
-        self._thread.join(timeout=2)
+        """Write what is pending if the server answers soon, and end the thread."""
+        try:
+            self._pending.put(None, timeout=_CLOSE_TIMEOUT_SECONDS)
+        except queue.Full:  # The server is gone; a daemon thread holds up no exit.
+            return
+        self._thread.join(timeout=_CLOSE_TIMEOUT_SECONDS)
 
     def _write_forever(self) -> None:
         while (batch := self._pending.get()) is not None:

@@ -58,7 +58,7 @@ def make_transition_table(
 
     Args:
       config: sizes, exponents and ratio.
-      signature: nest of `tf.TensorSpec` of one item; see `acting.adder.item_signature`.
+      signature: nest of `tf.TensorSpec` of one item; see `replay.transitions.item_signature`.
       rate_limiter: used instead of the config's, for callers that interleave acting and learning
         themselves.
 

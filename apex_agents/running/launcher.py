@@ -14,6 +14,7 @@ from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from apex_agents.experiment import Experiment
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
+from apex_agents.running.node import LAUNCHER_PID
 from apex_agents.running.workdir import FAILURE_FILE, SUMMARY_FILE
 
 EXIT_SUCCESS = 0
@@ -22,6 +23,7 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it.
 EXIT_TERMINATED = 143  # 128 + SIGTERM.
 
 _STATUS_PERIOD_SECONDS = 10.0
+_STATUS_TIMEOUT_SECONDS = 2
 # How long after a node has left the launcher waits for word that the program was stopped.
 _STOP_GRACE_SECONDS = 3.0
 
@@ -60,19 +62,23 @@ class StatusLine:
         self._experiment = experiment
         self._replay = experiment.builder.config.replay
         self._stop = threading.Event()
-        thread = threading.Thread(target=self._print_forever, args=(replay_address,), daemon=True)
-        thread.start()
+        self._thread = threading.Thread(
+            target=self._print_forever, args=(replay_address,), daemon=True
+        )
+        self._thread.start()
 
     def close(self) -> None:
         """Stop printing."""
         self._stop.set()
+        # Python aborts when it exits while a thread is inside a call to a server that is gone.
+        self._thread.join(2 * _STATUS_TIMEOUT_SECONDS)
 
     def _print_forever(self, replay_address: str) -> None:
         client = reverb.Client(replay_address)
         before, before_time = ReplayStatistics(), time.monotonic()
         while not self._stop.wait(_STATUS_PERIOD_SECONDS):
             try:
-                now = read_statistics(client, self._replay.replicas)
+                now = read_statistics(client, self._replay.replicas, _STATUS_TIMEOUT_SECONDS)
             except (RuntimeError, reverb.errors.ReverbError):
                 continue
             elapsed = time.monotonic() - before_time
@@ -99,10 +105,12 @@ class StatusLine:
 
 
 def _make_resources(program: lp.Program) -> dict[str, PythonProcess]:
-    """Hide the GPU from every process but the learner's."""
-    no_gpu = {"CUDA_VISIBLE_DEVICES": "-1"}
+    """Tell every process who launched it, and hide the GPU from all but the learner's."""
+    launcher = {LAUNCHER_PID: str(os.getpid())}
+    no_gpu = {**launcher, "CUDA_VISIBLE_DEVICES": "-1"}
     return {
-        group: PythonProcess(env={} if group == "learner" else no_gpu) for group in program.groups
+        group: PythonProcess(env=launcher if group == "learner" else no_gpu)
+        for group in program.groups
     }
 
 

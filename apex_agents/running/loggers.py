@@ -74,15 +74,22 @@ class ActorLogger:
         """Count one lock-step and the episodes it finished; write a row when one is due."""
         self._episodes.extend(episodes)
         self._lock_steps += 1
+        if time.monotonic() - self._last >= _ACTOR_PERIOD_SECONDS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        if self._lock_steps:
+            self._write()
+        self._logger.close()
+
+    def _write(self) -> None:
         elapsed = time.monotonic() - self._last
-        if elapsed < _ACTOR_PERIOD_SECONDS:
-            return
-        num_episodes = len(self._episodes)
         self._logger.write(
             {
                 "wall_time_seconds": self._experiment.elapsed_seconds(),
                 "actor_steps_per_second": self._lock_steps * len(self._adders) / elapsed,
-                "episodes": num_episodes,
+                "episodes": len(self._episodes),
                 "episode_return": _mean([e.episode_return for e in self._episodes]),
                 "clipped_return": _mean([e.clipped_return for e in self._episodes]),
                 "episode_length": _mean([e.length for e in self._episodes]),
@@ -94,10 +101,6 @@ class ActorLogger:
         self._episodes = []
         self._lock_steps = 0
         self._last = time.monotonic()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._logger.close()
 
 
 def _mean(values: Sequence[float]) -> float:

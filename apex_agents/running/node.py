@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
+import psutil
 import reverb
 import tensorflow as tf
 from launchpad import context
@@ -18,6 +20,10 @@ from launchpad import context
 from apex_agents.experiment import Experiment
 from apex_agents.running.workdir import FAILURE_FILE
 
+# Environment variable that tells a node's process who launched it.
+LAUNCHER_PID = "APEX_AGENTS_LAUNCHER_PID"
+
+_LAUNCHER_CHECK_SECONDS = 1
 # A node that waits for a server which is gone cannot be woken up; Launchpad kills everything,
 # itself too, 10 s after the stop.
 _LEAVE_WITHIN_SECONDS = 5
@@ -55,7 +61,8 @@ def run_node(name: str, workdir: str, function: Callable[[], Any]) -> None:
     own_process = _has_own_process()
     if own_process:
         redirect_output(name, workdir)
-        _leave_in_time(lp.stop_event())
+        _leave_in_time()
+        _leave_with_launcher()
         if name != "learner":
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -111,13 +118,41 @@ def _has_own_process() -> bool:
     )
 
 
-def _leave_in_time(stop_event: threading.Event) -> None:
+def _leave_in_time() -> None:
+    # Python runs signal handlers in the main thread, which may be stuck inside a call to a server
+    # that is gone; the wakeup descriptor is written to wherever that thread is.
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    signal.set_wakeup_fd(sender)
+
     def leave() -> None:
-        stop_event.wait()
+        while os.read(receiver, 1)[0] != signal.SIGTERM:
+            pass
         time.sleep(_LEAVE_WITHIN_SECONDS)
         os._exit(0)
 
     threading.Thread(target=leave, daemon=True).start()
+
+
+def _leave_with_launcher() -> None:
+    """Stop this node when the launcher is gone, killed or with its terminal closed."""
+    launcher_pid = os.environ.get(LAUNCHER_PID)
+    if launcher_pid is None:
+        return
+
+    def watch() -> None:
+        while _is_alive(int(launcher_pid)):
+            time.sleep(_LAUNCHER_CHECK_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _report_failure(name: str, workdir: str, error: Exception) -> None:

@@ -1,5 +1,6 @@
 """The folder of one run: what is in it, and under which names."""
 
+import collections
 import dataclasses
 import json
 import pathlib
@@ -57,10 +58,7 @@ def save_variables(path: pathlib.Path, variables: dict[str, list[np.ndarray]]) -
 def load_variables(path: pathlib.Path) -> dict[str, list[np.ndarray]]:
     """Read what `save_variables` wrote; nothing in the file is executed."""
     with np.load(path, allow_pickle=False) as arrays:
-        names = {key.rsplit("/", 1)[0] for key in arrays}
+        counts = collections.Counter(key.rpartition("/")[0] for key in arrays)
         return {
-            name: [
-                arrays[f"{name}/{i}"] for i in range(sum(k.startswith(f"{name}/") for k in arrays))
-            ]
-            for name in names
+            name: [arrays[f"{name}/{i}"] for i in range(count)] for name, count in counts.items()
         }

@@ -1,0 +1,41 @@
+"""Catch on one small machine, in seconds: shows that all the parts work together."""
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.replay.config import ReplayConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings."""
+    agent = ApexDQNConfig(
+        network="mlp",
+        mlp_hidden_sizes=(64,),
+        stream_hidden_size=64,
+        frame_stack=0,
+        batch_size=32,
+        learning_rate=0.0005,
+        target_update_period=50,
+        parameter_update_period=10,
+        publish_period=10,
+        exploration=ExplorationConfig(evaluation_epsilon=0.0),
+        replay=ReplayConfig(
+            max_size=20_000,
+            min_size=500,
+            samples_per_insert=8.0,
+            insert_batch=10,
+            max_in_flight=20,
+            prefetch_batches=4,
+        ),
+    )
+    run = RunConfig(
+        num_actors=1,
+        lanes_per_actor=8,
+        target_return=0.9,
+        max_actor_steps=200_000,
+        evaluation=EvaluationConfig(num_episodes=50, min_period_seconds=1.0),
+    )
+    return ExperimentConfig(
+        agent=agent, environment=EnvironmentConfig(suite="toy", task="catch"), run=run
+    )

@@ -1,0 +1,128 @@
+"""Every file in configs/ describes a run that can start; the paper's values are the paper's."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.environments import make_lanes
+from apex_agents.experiment import ExperimentConfig
+from apex_agents.replay.parameters import ParameterSource
+
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.py"))
+
+
+def load(name: str) -> ExperimentConfig:
+    spec = importlib.util.spec_from_file_location(name, CONFIGS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_config_is_valid(name):
+    config = load(name)
+    assert isinstance(config, ExperimentConfig)
+    config.validate()
+    assert load(name) is not config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_fit_each_other(name):
+    config = load(name)
+    lanes = make_lanes(config.environment, num_lanes=2, seed=0)
+    timestep = lanes.reset()
+    builder = ApexDQNBuilder(config.agent)
+    server = reverb.Server(builder.make_replay_tables(lanes.spec))
+    client = reverb.Client(f"localhost:{server.port}")
+    dataset = builder.make_dataset(client, lanes.spec)
+    learner = builder.make_learner(lanes.spec, dataset, client)
+    source = ParameterSource(client)
+    num_lanes = config.run.num_lanes
+    policy = builder.make_policy(lanes.spec, [0, num_lanes - 1], num_lanes, seed=1)
+    actor = builder.make_actor(policy, [builder.make_adder(client) for _ in range(2)], source)
+    actor.observe_first(timestep)
+    assert np.all(actor.select_action(timestep.observation) < lanes.spec.actions.num_values)
+
+    # The actor has pulled what the learner published, which had another seed.
+    (published,) = learner.get_variables(["network"])
+    for variable, array in zip(policy.variables["network"], published, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), array)
+    observation = dataset.element_spec.data.observation
+    batch = [config.agent.batch_size, *lanes.spec.observations.shape]
+    assert observation.shape.is_compatible_with(batch)
+    assert observation.dtype == tf.as_dtype(lanes.spec.observations.dtype)
+    expected = config.agent.exploration.epsilon
+    assert policy.epsilons[0] == expected
+    lanes.close()
+    server.stop()
+
+
+def test_atari_has_the_values_of_the_paper():
+    config = load("apex_dqn_atari")
+    agent, replay, atari = config.agent, config.agent.replay, config.environment.atari
+    # Horgan et al. 2018, section 4.1.
+    assert config.run.num_actors == 360
+    assert config.run.lanes_per_actor == 1
+    assert agent.batch_size == 512
+    assert replay.max_size == 2_000_000
+    assert replay.priority_exponent == 0.6
+    assert replay.importance_exponent == 0.4
+    assert replay.insert_batch == 50
+    assert replay.max_in_flight == 100
+    assert replay.prefetch_batches == 16
+    assert replay.replicas == 1
+    assert replay.samples_per_insert is None
+    assert agent.exploration.epsilon == 0.4
+    assert agent.exploration.alpha == 7
+    assert agent.exploration.num_distinct_epsilons is None
+    assert agent.parameter_update_period * atari.action_repeat == 400  # Frames.
+    # Appendix C.
+    assert agent.network == "atari"
+    assert agent.n_step == 3
+    assert agent.learning_rate == 0.0000625  # 0.00025 / 4
+    assert agent.rmsprop_decay == 0.95
+    assert agent.rmsprop_epsilon == 0.00000015
+    assert agent.max_gradient_norm == 40
+    assert agent.target_update_period == 2500
+    assert replay.min_size == 50_000
+    assert atari.action_repeat == 4
+    assert atari.clip_rewards is True
+    assert atari.max_frames == 50_000
+    # Appendix B and table 2.
+    assert agent.exploration.evaluation_epsilon == 0.00164
+    assert atari.evaluation_max_frames == 108_000
+    # Mnih et al. 2015 and Wang et al. 2016, as the paper has no other values.
+    assert agent.discount == 0.99
+    assert agent.frame_stack == atari.frame_stack == 4
+    assert atari.frame_size == 84
+    assert atari.max_noops == 30
+    assert atari.sticky_action_probability == 0
+    assert agent.stream_hidden_size == 512
+    # Nothing ends the run.
+    assert config.environment.suite == "atari"
+    assert config.run.max_learner_steps is None
+    assert config.run.max_actor_steps is None
+    assert config.run.target_return is None
+
+
+def test_single_host_differs_from_the_paper_in_scale_only():
+    paper, small = load("apex_dqn_atari"), load("apex_dqn_atari_single_host")
+    assert small.environment == paper.environment
+    for field in ("network", "frame_stack", "n_step", "discount", "exploration", "rmsprop_decay"):
+        assert getattr(small.agent, field) == getattr(paper.agent, field), field
+    for field in ("priority_exponent", "importance_exponent", "replicas"):
+        assert getattr(small.agent.replay, field) == getattr(paper.agent.replay, field), field
+    assert small.run.num_lanes == 8
+
+
+def test_cartpole_ends_at_the_return_that_counts_as_solved():
+    config = load("apex_dqn_cartpole")
+    assert config.environment.task == "CartPole-v1"
+    assert config.run.target_return == 475  # gymnasium's reward threshold.
+    assert config.agent.exploration.evaluation_epsilon == 0

@@ -1,0 +1,119 @@
+"""Tests of one evaluation: which episodes count, and by which return."""
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from apex_agents.environments import EnvironmentSpec, Episode
+from apex_agents.running.evaluation import play_episodes
+
+
+class ScriptedLanes:
+    """Finishes the given episodes, one list per lock-step, and none afterwards."""
+
+    def __init__(self, num_lanes: int, script: list[list[Episode]]):
+        self.num_lanes = num_lanes
+        self.spec = EnvironmentSpec(
+            observations=specs.Array((1,), np.float32),
+            actions=specs.DiscreteArray(2),
+            rewards=specs.Array((), np.float32),
+            discounts=specs.BoundedArray((), np.float32, 0, 1),
+        )
+        self.num_resets = 0
+        self.actions: list[np.ndarray] = []
+        self._script = script
+
+    def reset(self) -> dm_env.TimeStep:
+        self.num_resets += 1
+        return self._timestep()
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        self.actions.append(actions)
+        return self._timestep()
+
+    def finished_episodes(self) -> list[Episode]:
+        index = len(self.actions) - 1
+        return self._script[index] if index < len(self._script) else []
+
+    def close(self) -> None:
+        pass
+
+    def _timestep(self) -> dm_env.TimeStep:
+        ones = np.ones(self.num_lanes, np.float32)
+        observation = np.full([self.num_lanes, 1], len(self.actions), np.float32)
+        return dm_env.TimeStep(np.ones(self.num_lanes, np.int32), ones, ones, observation)
+
+
+class EchoActor:
+    """Acts what it sees, and counts what it is told."""
+
+    def __init__(self):
+        self.calls: list[str] = []
+
+    def select_action(self, observation):
+        return observation[:, 0].astype(np.int32)
+
+    def observe_first(self, timestep):
+        self.calls.append("first")
+
+    def observe(self, action, next_timestep):
+        self.calls.append("observe")
+
+    def update(self, wait=False):
+        self.calls.append("update")
+
+
+def episode(lane: int, episode_return: float, clipped_return: float = 0.0) -> Episode:
+    return Episode(lane, episode_return, clipped_return, length=1)
+
+
+def test_the_first_episode_of_each_lane_counts_whenever_it_ends():
+    script = [
+        [],
+        [episode(lane=1, episode_return=5.0)],
+        [episode(lane=1, episode_return=100.0), episode(lane=2, episode_return=-3.0)],
+        [episode(lane=1, episode_return=200.0)],
+        [episode(lane=0, episode_return=7.0), episode(lane=2, episode_return=300.0)],
+        [episode(lane=0, episode_return=400.0)],
+    ]
+    lanes = ScriptedLanes(3, script)
+    returns = play_episodes(lanes, EchoActor())
+    np.testing.assert_array_equal(returns, [7.0, 5.0, -3.0])
+    assert len(lanes.actions) == 5  # Not one step more than needed.
+    assert lanes.num_resets == 1
+
+
+def test_two_episodes_of_a_lane_in_one_list_count_once():
+    lanes = ScriptedLanes(1, [[episode(0, 1.0), episode(0, 2.0)]])
+    np.testing.assert_array_equal(play_episodes(lanes, EchoActor()), [1.0])
+
+
+def test_returns_are_unclipped():
+    lanes = ScriptedLanes(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
+    np.testing.assert_array_equal(play_episodes(lanes, EchoActor()), [400.0, -21.0])
+
+
+def test_a_return_of_zero_counts():
+    lanes = ScriptedLanes(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
+    np.testing.assert_array_equal(play_episodes(lanes, EchoActor()), [0.0])
+
+
+def test_actions_are_the_actors():
+    lanes = ScriptedLanes(2, [[], [], [episode(0, 1.0), episode(1, 1.0)]])
+    actor = EchoActor()
+    play_episodes(lanes, actor)
+    np.testing.assert_array_equal(lanes.actions, [[0, 0], [1, 1], [2, 2]])
+    assert actor.calls == ["first"] + ["observe", "update"] * 3
+
+
+def test_stops_when_told_to_though_episodes_are_missing():
+    lanes = ScriptedLanes(2, [[episode(0, 1.0)]])
+    returns = play_episodes(lanes, EchoActor(), should_stop=lambda: len(lanes.actions) == 4)
+    assert returns is None
+    assert len(lanes.actions) == 4
+
+
+def test_stops_before_the_first_step():
+    lanes = ScriptedLanes(1, [])
+    assert play_episodes(lanes, EchoActor(), should_stop=lambda: True) is None
+    assert lanes.actions == []

@@ -1,0 +1,120 @@
+"""Tests of the CSV files: their columns and what is in them."""
+
+import csv
+import math
+import pathlib
+import types
+
+import pytest
+
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import Episode
+from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.replay.statistics import ReplayStatistics
+from apex_agents.running import loggers
+
+
+@pytest.fixture
+def experiment(tmp_path) -> Experiment:
+    (tmp_path / "logs").mkdir()
+    # Started at second 0: the wall time is then the time of day, which tests can bound.
+    return Experiment(
+        ApexDQNBuilder(ApexDQNConfig()), lambda *_: None, RunConfig(), str(tmp_path), started_at=0.0
+    )
+
+
+def rows(experiment: Experiment, node: str) -> list[dict[str, str]]:
+    with pathlib.Path(experiment.workdir, "logs", f"{node}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def make_actor_logger(experiment: Experiment):
+    adders = [
+        types.SimpleNamespace(num_transitions=10, num_not_finite=1),
+        types.SimpleNamespace(num_transitions=20, num_not_finite=2),
+    ]
+    source = types.SimpleNamespace(learner_steps=40)
+    return loggers.ActorLogger(experiment, 3, adders, source)
+
+
+def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
+    logger = make_actor_logger(experiment)
+    logger.record([Episode(0, 10.0, 1.0, 100)])
+    logger.record([])
+    assert rows(experiment, "actor_3") == []  # Not due yet.
+    monkeypatch.setattr(loggers, "_ACTOR_PERIOD_SECONDS", 0.0)
+    logger.record([Episode(1, 20.0, 3.0, 300), Episode(0, 60.0, 5.0, 500)])
+    (row,) = rows(experiment, "actor_3")  # On disk before the file is closed.
+    values = {name: float(value) for name, value in row.items()}
+    assert values.pop("wall_time_seconds") > 1e9
+    assert values.pop("actor_steps_per_second") > 0
+    assert values == {
+        "episodes": 3,
+        "episode_return": (10 + 20 + 60) / 3,
+        "clipped_return": (1 + 3 + 5) / 3,
+        "episode_length": (100 + 300 + 500) / 3,
+        "transitions": 10 + 20,
+        "transitions_not_finite": 1 + 2,
+        "parameters_learner_steps": 40,
+    }
+    logger.close()
+
+
+def test_actor_speed_counts_every_lane(experiment, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
+    logger = make_actor_logger(experiment)
+    for _ in range(50):
+        now[0] += 0.125
+        logger.record([])
+    # Due after 5 s, 40 lock-steps of 2 lanes; the 10 that follow wait for the next row.
+    (row,) = rows(experiment, "actor_3")
+    assert float(row["actor_steps_per_second"]) == 40 * 2 / 5
+    logger.close()
+
+
+def test_actor_rows_do_not_overlap(experiment, monkeypatch):
+    monkeypatch.setattr(loggers, "_ACTOR_PERIOD_SECONDS", 0.0)
+    logger = make_actor_logger(experiment)
+    logger.record([Episode(0, 10.0, 1.0, 100)])
+    logger.record([])
+    first, second = rows(experiment, "actor_3")
+    assert float(first["episodes"]) == 1
+    assert float(second["episodes"]) == 0
+    assert math.isnan(float(second["episode_return"]))
+    logger.close()
+
+
+def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
+    statistics = ReplayStatistics(actor_steps=400, sampled=1000, replay_size=300)
+    poller = types.SimpleNamespace(latest=statistics)
+    logger = loggers.make_learner_logger(experiment, poller)
+    logger.write({"learner_steps": 1, "loss": 0.5})
+    poller.latest = statistics._replace(actor_steps=500)
+    logger.write({"learner_steps": 2, "loss": 0.25})
+    first, second = rows(experiment, "learner")
+    assert set(first) == {
+        "learner_steps",
+        "loss",
+        "actor_steps",
+        "replay_size",
+        "samples_per_insert",
+        "wall_time_seconds",
+    }
+    assert float(first["loss"]) == 0.5
+    assert float(first["actor_steps"]) == 400
+    assert float(first["replay_size"]) == 300
+    assert float(first["samples_per_insert"]) == 1000 / 400
+    assert float(first["wall_time_seconds"]) > 1e9
+    assert float(second["learner_steps"]) == 2
+    assert float(second["samples_per_insert"]) == 1000 / 500
+    logger.close()
+
+
+def test_a_second_logger_appends_without_a_second_header(experiment):
+    for step in (1, 2):
+        logger = loggers.make_csv_logger(experiment, "learner")
+        logger.write({"learner_steps": step})
+        logger.close()
+    assert [row["learner_steps"] for row in rows(experiment, "learner")] == ["1", "2"]

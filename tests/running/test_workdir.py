@@ -1,0 +1,144 @@
+"""Tests of the run's folder and of what is saved in it."""
+
+import dataclasses
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from apex_agents.running.workdir import load_variables, make_workdir, save_variables
+
+
+@dataclasses.dataclass
+class Config:
+    size: int = 3
+    nested: dict = dataclasses.field(default_factory=lambda: {"rate": 0.5})
+
+
+def test_make_workdir_writes_the_config_and_makes_the_folders(tmp_path):
+    path = tmp_path / "a" / "b"
+    assert make_workdir(str(path), "name", Config()) == str(path)
+    assert json.loads((path / "config.json").read_text()) == {"size": 3, "nested": {"rate": 0.5}}
+    assert (path / "logs").is_dir()
+    assert (path / "checkpoints").is_dir()
+
+
+def test_make_workdir_accepts_an_empty_folder_and_keeps_foreign_files(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert make_workdir(str(tmp_path), "name", Config()) == str(tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_make_workdir_is_absolute_and_new_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = make_workdir(None, "name", Config())
+    assert re.fullmatch(rf"{re.escape(str(tmp_path))}/runs/name-\d{{8}}-\d{{6}}", path)
+    assert make_workdir("relative", "name", Config()) == str(tmp_path / "relative")
+
+
+def test_make_workdir_expands_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert make_workdir("~/run", "name", Config()) == str(tmp_path / "run")
+
+
+def test_make_workdir_refuses_a_folder_that_holds_a_run(tmp_path):
+    make_workdir(str(tmp_path), "name", Config(size=1))
+    with pytest.raises(ValueError, match=f"--workdir={tmp_path} already holds a run"):
+        make_workdir(str(tmp_path), "name", Config(size=2))
+    assert json.loads((tmp_path / "config.json").read_text())["size"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("file", "Not a directory"),
+        ("file/run", "Not a directory"),
+        ("blocked", "File exists"),
+        ("/proc/run", "No such file or directory"),
+    ],
+)
+def test_make_workdir_says_why_it_cannot_write(tmp_path, path, reason):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "logs").write_text("")
+    with pytest.raises(ValueError) as caught:
+        make_workdir(str(tmp_path / path), "name", Config())
+    assert str(caught.value) == f"--workdir={tmp_path / path} cannot be written: {reason}."
+
+
+VARIABLES = {
+    # More than ten, so that 10 must not come before 2.
+    "network": [np.full([2], i, np.float32) for i in range(12)],
+    "policy/torso": [np.arange(6).reshape(2, 3), np.asarray(7, np.int64)],
+    "empty_shape": [np.zeros([0, 3], np.float64)],
+}
+
+
+def test_variables_survive_a_round_trip(tmp_path):
+    save_variables(tmp_path / "best.npz", VARIABLES)
+    loaded = load_variables(tmp_path / "best.npz")
+    assert set(loaded) == set(VARIABLES)
+    for name, group in VARIABLES.items():
+        assert len(loaded[name]) == len(group)
+        for array, expected in zip(loaded[name], group, strict=True):
+            assert array.dtype == expected.dtype
+            np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("policy", "policy/torso")])
+def test_a_name_may_begin_like_another(tmp_path, names):
+    variables = {name: [np.asarray(i)] for i, name in enumerate(names)}
+    save_variables(tmp_path / "best.npz", variables)
+    loaded = load_variables(tmp_path / "best.npz")
+    assert {name: [int(a) for a in group] for name, group in loaded.items()} == {
+        names[0]: [0],
+        names[1]: [1],
+    }
+
+
+def test_saving_replaces_and_leaves_no_other_file(tmp_path):
+    path = tmp_path / "best.npz"
+    save_variables(path, {"network": [np.zeros(3)]})
+    save_variables(path, {"network": [np.ones(3)]})
+    np.testing.assert_array_equal(load_variables(path)["network"][0], [1, 1, 1])
+    assert [file.name for file in tmp_path.iterdir()] == ["best.npz"]
+
+
+class FailsToSave:
+    """Becomes no array: stands for a disk that is full in the middle of a file."""
+
+    def __array__(self, *args, **kwargs):
+        raise OSError("no space left")
+
+
+def test_failed_saving_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "best.npz"
+    save_variables(path, {"network": [np.zeros(3)]})
+    with pytest.raises(OSError, match="no space left"):
+        save_variables(path, {"network": [np.ones(3), FailsToSave()]})
+    np.testing.assert_array_equal(load_variables(path)["network"][0], [0, 0, 0])
+
+
+class Hostile:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (self.path,)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    np.savez(
+        tmp_path / "hostile.npz",
+        **{"network/0": np.array([Hostile(tmp_path / "executed")], dtype=object)},
+    )
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        load_variables(tmp_path / "hostile.npz")
+    assert not (tmp_path / "executed").exists()
+    # The trap works where pickles are allowed.
+    np.load(tmp_path / "hostile.npz", allow_pickle=True)["network/0"]
+    assert (tmp_path / "executed").exists()
