@@ -168,7 +168,9 @@ class PrioritizedNStepAdder:
         self.num_transitions += 1
         self._unflushed += self._replay.replicas
         if self._unflushed >= self._replay.insert_batch:
-            allowed = self._replay.max_in_flight - self._replay.insert_batch
+            # The next batch may be over by the replicas of its last transition.
+            batch = self._replay.insert_batch + self._replay.replicas - 1
+            allowed = max(self._replay.max_in_flight - batch, 0)
             self._wait(lambda timeout_ms: self._writer.flush(allowed, timeout_ms))
             self._unflushed = 0
 

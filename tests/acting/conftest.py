@@ -1,0 +1,104 @@
+"""A replay that hands back every item once, in the order in which the items were written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import reverb
+from dm_env import specs
+
+from apex_agents.replay.tables import TRANSITIONS
+from apex_agents.replay.transitions import item_signature
+
+
+class Item(NamedTuple):
+    """One transition with its priority, as written or as expected."""
+
+    observation: Any
+    action: Any
+    n_step_return: float
+    n_step_discount: float
+    next_observation: Any
+    priority: float
+
+
+class FifoReplay:
+    """A Reverb server whose only table is a queue without a limit, or with the limiter given."""
+
+    def __init__(
+        self,
+        observation_spec: specs.Array,
+        action_spec: specs.Array,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ):
+        table = reverb.Table(
+            name=TRANSITIONS,
+            sampler=reverb.selectors.Fifo(),
+            remover=reverb.selectors.Fifo(),
+            max_size=100_000,
+            max_times_sampled=1,
+            rate_limiter=rate_limiter or reverb.rate_limiters.MinSize(1),
+            signature=item_signature(observation_spec, action_spec),
+        )
+        self._action_shape = action_spec.shape
+        self.server = reverb.Server([table])
+        self.client = reverb.Client(f"localhost:{self.server.port}")
+
+    @property
+    def size(self) -> int:
+        return self.client.server_info()[TRANSITIONS].current_size
+
+    def read(self, num_items: int | None = None) -> list[Item]:
+        """Take items out, all that are there unless told how many."""
+        num_items = self.size if num_items is None else num_items
+        if not num_items:
+            return []
+        items: list[Item] = []
+        reader = threading.Thread(target=self._read_into, args=(items, num_items), daemon=True)
+        reader.start()
+        reader.join(timeout=20)  # The client itself waits for ever for items that do not come.
+        assert len(items) == num_items
+        return items
+
+    def assert_holds(self, expected: list[tuple]) -> None:
+        """Take all items out and compare them with the expected ones."""
+        items = self.read()
+        assert len(items) == len(expected)
+        for i, (item, row) in enumerate(zip(items, expected, strict=True)):
+            for field, value, wanted in zip(Item._fields, item, row, strict=True):
+                np.testing.assert_allclose(value, wanted, rtol=1e-6, err_msg=f"{field} of item {i}")
+
+    def _read_into(self, items: list[Item], num_items: int) -> None:
+        samples = self.client.sample(
+            TRANSITIONS, num_items, emit_timesteps=False, unpack_as_table_signature=True
+        )
+        items.extend(map(self._make_item, samples))
+
+    def _make_item(self, sample: reverb.ReplaySample) -> Item:
+        outcome = sample.data["outcome"]
+        return Item(
+            observation=sample.data["observation"],
+            action=outcome[:-2].reshape(self._action_shape),
+            n_step_return=outcome[-2],
+            n_step_discount=outcome[-1],
+            next_observation=sample.data["next_observation"],
+            priority=sample.info.priority,
+        )
+
+
+@pytest.fixture
+def make_fifo_replay() -> Iterator[Callable[..., FifoReplay]]:
+    """Start `FifoReplay`s that end with the test."""
+    replays = []
+
+    def make(*args: Any, **kwargs: Any) -> FifoReplay:
+        replays.append(FifoReplay(*args, **kwargs))
+        return replays[-1]
+
+    yield make
+    for replay in replays:
+        replay.server.stop()

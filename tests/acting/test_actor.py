@@ -1,0 +1,379 @@
+"""Tests of the actor: who gets which time step with which output, and real environments."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from acme import EnvironmentLoop, core
+from acme.tf import variable_utils
+from acme.utils import loggers
+from dm_env import specs
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.loop import run_lanes
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.environments import Catch, GymnasiumEnvironment
+from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.replay.config import ReplayConfig
+
+FIRST, MID, LAST = 0, 1, 2
+GAMMA = 0.9
+
+
+class SumPolicy:
+    """With s the sum of an observation: action = number of calls % 2, q = 100 * s, value = 10 * s.
+
+    `variables` as the `Policy` protocol asks; nothing depends on them.
+    """
+
+    def __init__(self):
+        self.variables: dict[str, Sequence[tf.Variable]] = {}
+        self.num_calls = 0
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        sums = observation.reshape(len(observation), -1).sum(axis=1, dtype=np.float64)
+        action = np.full(len(observation), self.num_calls % 2, np.int32)
+        self.num_calls += 1
+        self.shapes.append(observation.shape)
+        return PolicyOutput(action, 100 * sums, 10 * sums)
+
+
+class RecordingAdder:
+    """Keeps what it is given as plain rows (step type, reward, discount, observation, output)."""
+
+    def __init__(self):
+        self.rows: list[tuple] = []
+        self.closed = False
+
+    def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
+        step_type, reward, discount, observation = timestep
+        self.rows.append(
+            (
+                *(int(step_type), float(reward), float(discount), observation.tolist()),
+                *(int(output.action), float(output.q_taken), float(output.value)),
+            )
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def batch(*rows: tuple) -> dm_env.TimeStep:
+    """Make the batched time step of rows (step type, reward, discount, observation)."""
+    step_type, reward, discount, observation = zip(*rows, strict=True)
+    return dm_env.TimeStep(
+        np.array(step_type, np.int32),
+        np.array(reward, np.float32),
+        np.array(discount, np.float32),
+        np.array(observation, np.float32),
+    )
+
+
+def test_every_lane_gets_its_own_rows():
+    adders = [RecordingAdder(), RecordingAdder()]
+    policy = SumPolicy()
+    actor = ApexActor(policy, adders)
+    timesteps = [
+        batch((FIRST, 0, 1, [0, 1]), (FIRST, 0, 1, [50, 2])),
+        batch((MID, 1, 1, [0, 3]), (LAST, 10, 0, [50, 4])),
+        batch((LAST, 2, 1, [0, 5]), (FIRST, 0, 1, [60, 6])),
+        batch((FIRST, 0, 1, [7, 7]), (MID, 20, 0.5, [60, 8])),
+        batch((MID, 3, 1, [7, 9]), (MID, 30, 1, [60, 10])),
+    ]
+    actor.observe_first(timesteps[0])
+    for timestep, next_timestep in itertools.pairwise(timesteps):
+        action = actor.select_action(timestep.observation)
+        assert action.shape == (2,)
+        actor.observe(action, next_timestep)
+    assert policy.shapes == [(2, 2)] * 4
+    assert adders[0].rows == [
+        (FIRST, 0, 1, [0, 1], 0, 100, 10),
+        (MID, 1, 1, [0, 3], 1, 300, 30),
+        (LAST, 2, 1, [0, 5], 0, 500, 50),
+        (FIRST, 0, 1, [7, 7], 1, 1400, 140),
+    ]
+    assert adders[1].rows == [
+        (FIRST, 0, 1, [50, 2], 0, 5200, 520),
+        (LAST, 10, 0, [50, 4], 1, 5400, 540),
+        (FIRST, 0, 1, [60, 6], 0, 6600, 660),
+        (MID, 20, 0.5, [60, 8], 1, 6800, 680),
+    ]
+
+
+def test_records_the_action_that_was_taken():
+    adder = RecordingAdder()
+    actor = ApexActor(SumPolicy(), [adder])
+    actor.observe_first(batch((FIRST, 0, 1, [1, 1])))
+    actor.select_action(np.ones((1, 2), np.float32))
+    actor.observe(np.array([7]), batch((MID, 0, 1, [2, 2])))
+    assert adder.rows == [(FIRST, 0, 1, [1, 1], 7, 200, 20)]
+
+
+def test_one_environment_without_a_batch():
+    adder = RecordingAdder()
+    actor = ApexActor(SumPolicy(), [adder])
+    for start in (1.0, 5.0):
+        actor.observe_first(dm_env.restart(np.array([start])))
+        for k in (1, 2):
+            action = actor.select_action(np.array([start + k - 1]))
+            assert np.shape(action) == ()
+            step_type, discount = (dm_env.StepType(k), 1.0 if k == 1 else start % 2)
+            observation = np.array([start + k])
+            actor.observe(action, dm_env.TimeStep(step_type, 10.0 * k, discount, observation))
+    # Calls of the policy 0, 1 and, for the last observation, 2; then 3, 4, 5.
+    assert adder.rows == [
+        (FIRST, 0, 1, [1], 0, 100, 10),
+        (MID, 10, 1, [2], 1, 200, 20),
+        (LAST, 20, 1, [3], 0, 300, 30),
+        (FIRST, 0, 1, [5], 1, 500, 50),
+        (MID, 10, 1, [6], 0, 600, 60),
+        (LAST, 20, 1, [7], 1, 700, 70),
+    ]
+
+
+def test_without_adders_and_variables():
+    actor = ApexActor(SumPolicy())
+    actor.observe_first(dm_env.restart(np.array([1.0])))
+    actor.observe(actor.select_action(np.array([1.0])), dm_env.termination(1.0, np.array([2.0])))
+    actor.update()
+    actor.update(wait=True)
+    actor.close()
+
+
+def test_close_closes_every_adder():
+    adders = [RecordingAdder(), RecordingAdder()]
+    ApexActor(SumPolicy(), adders).close()
+    assert all(adder.closed for adder in adders)
+
+
+class History(dm_env.Environment):
+    """Passes time steps on, and keeps copies of them and of the actions."""
+
+    def __init__(self, environment: dm_env.Environment):
+        self._environment = environment
+        self.episodes: list[list[tuple]] = []
+        self.actions: list[list[int]] = []
+
+    def reset(self) -> dm_env.TimeStep:
+        timestep = self._environment.reset()
+        self.episodes.append([(None, None, timestep.observation.copy())])
+        self.actions.append([])
+        return timestep
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        timestep = self._environment.step(action)
+        self.actions[-1].append(int(action))
+        row = (timestep.reward, timestep.discount, timestep.observation.copy())
+        self.episodes[-1].append(row)
+        return timestep
+
+    def observation_spec(self) -> specs.Array:
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> specs.Array:
+        return self._environment.action_spec()
+
+
+def one_step_items(environment: History) -> list[tuple]:
+    """Return what n = 1 and `SumPolicy` make of the episodes."""
+    items = []
+    for rows, actions in zip(environment.episodes, environment.actions, strict=True):
+        for k, action in enumerate(actions):
+            observation = rows[k][2]
+            reward, discount, next_observation = rows[k + 1]
+            q_taken = 100 * observation.sum(dtype=np.float64)
+            target = reward + GAMMA * discount * 10 * next_observation.sum(dtype=np.float64)
+            priority = max(abs(target - q_taken), 1e-6)
+            items.append(
+                (observation, action, reward, GAMMA * discount, next_observation, priority)
+            )
+    return items
+
+
+def run_episodes(
+    environment: dm_env.Environment, make_fifo_replay: Callable, num_episodes: int
+) -> Any:
+    """Let Acme's loop record one-step transitions; return the replay."""
+    replay = make_fifo_replay(environment.observation_spec(), environment.action_spec())
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)
+    actor = ApexActor(SumPolicy(), [adder])
+    EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger()).run(num_episodes)
+    actor.close()
+    return replay
+
+
+def test_environment_loop_with_catch(make_fifo_replay):
+    environment = History(Catch(rows=4, columns=3, seed=0))
+    replay = run_episodes(environment, make_fifo_replay, num_episodes=4)
+    items = one_step_items(environment)
+    assert [float(item[3]) for item in items] == pytest.approx([0.9, 0.9, 0] * 4)
+    replay.assert_holds(items)
+
+
+def test_environment_loop_with_a_time_limit(make_fifo_replay):
+    cartpole = gymnasium.make("CartPole-v1", max_episode_steps=5)
+    environment = History(GymnasiumEnvironment(cartpole, seed=0))
+    replay = run_episodes(environment, make_fifo_replay, num_episodes=2)
+    items = one_step_items(environment)
+    # Pushed left and right by turns, the pole stands after five steps: both ends are truncations.
+    assert [float(item[3]) for item in items] == pytest.approx([0.9] * 10)
+    replay.assert_holds(items)
+
+
+class Overwriting(dm_env.Environment):
+    """Hands out one and the same array: `[episode, step]`, in episodes of three steps."""
+
+    def __init__(self, last_discount: float):
+        self._observation = np.zeros(2, np.float32)
+        self._last_discount = last_discount
+
+    def reset(self) -> dm_env.TimeStep:
+        self._observation[:] = (self._observation[0] + 1, 0)
+        return dm_env.restart(self._observation)
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        if self._observation[1] == 3:
+            return self.reset()
+        self._observation[1] += 1
+        if self._observation[1] == 3:
+            return dm_env.TimeStep(
+                dm_env.StepType.LAST, 8.0, self._last_discount, self._observation
+            )
+        return dm_env.transition(2.0 ** self._observation[1], self._observation)
+
+    def observation_spec(self) -> specs.Array:
+        return specs.Array((2,), np.float32)
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(2)
+
+    def reward_spec(self) -> specs.Array:
+        return specs.Array((), np.float32)
+
+
+class OverwritingLanes:
+    """One lane that writes every time step into the same arrays."""
+
+    def __init__(self, environment: dm_env.Environment):
+        self._lanes = LockStepLanes([environment])
+        self._timestep: Any = None
+
+    def reset(self) -> dm_env.TimeStep:
+        self._timestep = self._lanes.reset()
+        return self._timestep
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        for kept, field in zip(self._timestep, self._lanes.step(actions), strict=True):
+            kept[:] = field
+        return self._timestep
+
+    def finished_episodes(self) -> list:
+        return self._lanes.finished_episodes()
+
+
+def act_unbatched(environment: dm_env.Environment, actor: ApexActor) -> None:
+    EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger()).run(num_episodes=2)
+
+
+def act_batched(environment: dm_env.Environment, actor: ApexActor) -> None:
+    # Two episodes of FIRST and three steps; a row is recorded with the step that follows it.
+    for _ in zip(range(8), run_lanes(OverwritingLanes(environment), actor), strict=False):
+        pass
+
+
+@pytest.mark.parametrize("act", [act_unbatched, act_batched])
+@pytest.mark.parametrize("last_discount", [0.0, 1.0])
+def test_environment_that_overwrites_its_observation(act, last_discount, make_fifo_replay):
+    environment = Overwriting(last_discount)
+    replay = make_fifo_replay(environment.observation_spec(), environment.action_spec())
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    actor = ApexActor(SumPolicy(), [adder])
+    act(environment, actor)
+    actor.close()
+    d = last_discount
+    # Calls of the policy in order: actions 0, 1, 0 and, at LAST, 1; q and value of [e, k] are
+    # 100 * (e + k) and 10 * (e + k).
+    replay.assert_holds(
+        [
+            ([1, 0], 0, 2 + 0.9 * 4, 0.81, [1, 2], 100 - (2 + 0.9 * 4 + 0.81 * 30)),
+            ([1, 1], 1, 4 + 0.9 * 8, 0.81 * d, [1, 3], 200 - (4 + 0.9 * 8 + 0.81 * d * 40)),
+            ([1, 2], 0, 8, 0.9 * d, [1, 3], 300 - (8 + 0.9 * d * 40)),
+            ([2, 0], 0, 2 + 0.9 * 4, 0.81, [2, 2], 200 - (2 + 0.9 * 4 + 0.81 * 40)),
+            ([2, 1], 1, 4 + 0.9 * 8, 0.81 * d, [2, 3], 300 - (4 + 0.9 * 8 + 0.81 * d * 50)),
+            ([2, 2], 0, 8, 0.9 * d, [2, 3], 400 - (8 + 0.9 * d * 50)),
+        ]
+    )
+
+
+class Source(core.VariableSource):
+    """Counts requests; answers with their number once `gate` is open."""
+
+    def __init__(self):
+        self.num_requests = 0
+        self.gate = threading.Event()
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        self.num_requests += 1
+        self.gate.wait(timeout=10)
+        return [[np.float32(self.num_requests)] for _ in names]
+
+
+def make_updating_actor(source: Source, period: int) -> tuple[ApexActor, tf.Variable]:
+    variable = tf.Variable(0.0)
+    client = variable_utils.VariableClient(source, {"policy": [variable]}, update_period=period)
+    return ApexActor(SumPolicy(), variable_client=client), variable
+
+
+def update_until(actor: ApexActor, variable: tf.Variable, value: float, max_updates: int) -> int:
+    """Update until the variable has the value, giving the background fetch time in between."""
+    for num_updates in range(1, max_updates + 1):
+        actor.update()
+        if variable.numpy() == value:
+            return num_updates
+        time.sleep(0.05)
+    raise AssertionError(f"{variable.numpy()} instead of {value} after {max_updates} updates")
+
+
+def test_update_pulls_every_so_many_calls():
+    source = Source()
+    source.gate.set()
+    actor, variable = make_updating_actor(source, period=10)
+    for _ in range(9):
+        actor.update()
+    assert source.num_requests == 0
+    # The tenth call asks; a later one, before the next request is due, finds the answer.
+    assert update_until(actor, variable, 1.0, max_updates=10) < 10
+    assert source.num_requests == 1
+    update_until(actor, variable, 2.0, max_updates=20)
+    assert source.num_requests == 2
+
+
+def test_update_does_not_wait_for_a_slow_source():
+    source = Source()
+    actor, variable = make_updating_actor(source, period=1)
+    start = time.monotonic()
+    for _ in range(100):
+        actor.update()
+        assert time.monotonic() - start < 5  # The source alone would take 10 s.
+    assert variable.numpy() == 0.0
+    source.gate.set()
+    update_until(actor, variable, 1.0, max_updates=100)
+
+
+def test_update_waits_when_told_to():
+    source = Source()
+    source.gate.set()
+    actor, variable = make_updating_actor(source, period=1)
+    actor.update(wait=True)
+    assert variable.numpy() == 1.0

@@ -1,0 +1,564 @@
+"""Tests of the adder against a real Reverb server: every item and every priority.
+
+Unless a case says otherwise gamma is 0.9, rewards are powers of two, and the step with observation
+k takes action k, with q = 10 * (k + 1) for it and a value of 1 more than that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+import pytest
+import reverb
+from dm_env import specs
+
+from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.replay.config import ReplayConfig
+
+FIRST, MID, LAST = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
+GAMMA = 0.9
+NAN = np.nan
+SCALAR = specs.Array((), np.int64)
+DISCRETE = specs.DiscreteArray(100)
+
+
+class Step(NamedTuple):
+    """One time step with what the policy said of it."""
+
+    step_type: dm_env.StepType
+    reward: float | None
+    discount: float | None
+    observation: Any
+    action: Any = 0
+    q_taken: float = 0.0
+    value: float = 0.0
+
+
+def add_all(adder: PrioritizedNStepAdder, steps: list[Step]) -> None:
+    for step in steps:
+        output = PolicyOutput(np.asarray(step.action), np.asarray(step.q_taken), step.value)
+        adder.add(dm_env.TimeStep(*step[:4]), output)
+
+
+# Four steps of one episode; each case appends its own end.
+START = [
+    Step(FIRST, None, None, 0, 0, 10, 11),
+    Step(MID, 1, 1, 1, 1, 20, 21),
+    Step(MID, 2, 1, 2, 2, 30, 31),
+    Step(MID, 4, 1, 3, 3, 40, 41),
+]
+TERMINATION = Step(LAST, 8, 0, 4, 4, NAN, NAN)
+TRUNCATION = Step(LAST, 8, 1, 4, 4, NAN, 51)
+
+
+class Case(NamedTuple):
+    """`expected` rows: observation, action, R, D, next observation, priority."""
+
+    n_step: int
+    steps: list[Step]
+    expected: list[tuple]
+
+
+CASES = {
+    "n=1, termination": Case(
+        1,
+        [*START, TERMINATION],
+        [
+            (0, 0, 1, 0.9, 1, 1 + 0.9 * 21 - 10),
+            (1, 1, 2, 0.9, 2, 2 + 0.9 * 31 - 20),
+            (2, 2, 4, 0.9, 3, 4 + 0.9 * 41 - 30),
+            (3, 3, 8, 0, 4, 40 - 8),
+        ],
+    ),
+    "n=1, truncation": Case(
+        1,
+        [*START, TRUNCATION],
+        [
+            (0, 0, 1, 0.9, 1, 1 + 0.9 * 21 - 10),
+            (1, 1, 2, 0.9, 2, 2 + 0.9 * 31 - 20),
+            (2, 2, 4, 0.9, 3, 4 + 0.9 * 41 - 30),
+            (3, 3, 8, 0.9, 4, 8 + 0.9 * 51 - 40),
+        ],
+    ),
+    "n=3, not ended": Case(
+        3,
+        START,
+        [(0, 0, 1 + 0.9 * 2 + 0.81 * 4, 0.729, 3, 1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 41 - 10)],
+    ),
+    "n=3, termination": Case(
+        3,
+        [*START, TERMINATION],
+        [
+            (0, 0, 1 + 0.9 * 2 + 0.81 * 4, 0.729, 3, 1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 41 - 10),
+            (1, 1, 2 + 0.9 * 4 + 0.81 * 8, 0, 4, 20 - (2 + 0.9 * 4 + 0.81 * 8)),
+            (2, 2, 4 + 0.9 * 8, 0, 4, 30 - (4 + 0.9 * 8)),
+            (3, 3, 8, 0, 4, 40 - 8),
+        ],
+    ),
+    "n=3, truncation": Case(
+        3,
+        [*START, TRUNCATION],
+        [
+            (0, 0, 1 + 0.9 * 2 + 0.81 * 4, 0.729, 3, 1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 41 - 10),
+            (1, 1, 2 + 0.9 * 4 + 0.81 * 8, 0.729, 4, 2 + 0.9 * 4 + 0.81 * 8 + 0.729 * 51 - 20),
+            (2, 2, 4 + 0.9 * 8, 0.81, 4, 4 + 0.9 * 8 + 0.81 * 51 - 30),
+            (3, 3, 8, 0.9, 4, 8 + 0.9 * 51 - 40),
+        ],
+    ),
+    "n=4, as long as the episode": Case(
+        4,
+        [*START, TRUNCATION],
+        [
+            (
+                *(0, 0, 1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 8, 0.6561, 4),
+                1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 8 + 0.6561 * 51 - 10,
+            ),
+            (1, 1, 2 + 0.9 * 4 + 0.81 * 8, 0.729, 4, 2 + 0.9 * 4 + 0.81 * 8 + 0.729 * 51 - 20),
+            (2, 2, 4 + 0.9 * 8, 0.81, 4, 4 + 0.9 * 8 + 0.81 * 51 - 30),
+            (3, 3, 8, 0.9, 4, 8 + 0.9 * 51 - 40),
+        ],
+    ),
+    "episode shorter than n, termination": Case(
+        5,
+        [*START[:2], Step(LAST, 2, 0, 2, 2, NAN, NAN)],
+        [
+            (0, 0, 1 + 0.9 * 2, 0, 2, 10 - (1 + 0.9 * 2)),
+            (1, 1, 2, 0, 2, 20 - 2),
+        ],
+    ),
+    "episode shorter than n, truncation": Case(
+        5,
+        [*START[:2], Step(LAST, 2, 1, 2, 2, NAN, 31)],
+        [
+            (0, 0, 1 + 0.9 * 2, 0.81, 2, 1 + 0.9 * 2 + 0.81 * 31 - 10),
+            (1, 1, 2, 0.9, 2, 2 + 0.9 * 31 - 20),
+        ],
+    ),
+    "episode of one step": Case(
+        3,
+        [START[0], Step(LAST, 2, 1, 1, 1, NAN, 31)],
+        [(0, 0, 2, 0.9, 1, 2 + 0.9 * 31 - 10)],
+    ),
+    "discounts of the environment": Case(
+        3,
+        [
+            Step(FIRST, None, None, 0, 0, 10, 11),
+            Step(MID, 1, 0.5, 1, 1, 20, 21),
+            Step(MID, 2, 0.25, 2, 2, 30, 31),
+            Step(MID, 4, 0.8, 3, 3, 40, 41),
+            Step(LAST, 8, 0.6, 4, 4, NAN, 51),
+        ],
+        [
+            (
+                *(0, 0, 1 + 0.45 * 2 + 0.45 * 0.225 * 4, 0.45 * 0.225 * 0.72, 3),
+                10 - (1 + 0.45 * 2 + 0.45 * 0.225 * 4 + 0.45 * 0.225 * 0.72 * 41),
+            ),
+            (
+                *(1, 1, 2 + 0.225 * 4 + 0.225 * 0.72 * 8, 0.225 * 0.72 * 0.54, 4),
+                20 - (2 + 0.225 * 4 + 0.225 * 0.72 * 8 + 0.225 * 0.72 * 0.54 * 51),
+            ),
+            (2, 2, 4 + 0.72 * 8, 0.72 * 0.54, 4, 30 - (4 + 0.72 * 8 + 0.72 * 0.54 * 51)),
+            (3, 3, 8, 0.54, 4, 40 - (8 + 0.54 * 51)),
+        ],
+    ),
+    "discount of 0 before the end": Case(
+        2,
+        [
+            Step(FIRST, None, None, 0, 0, 10, 11),
+            Step(MID, 1, 0, 1, 1, 20, 21),
+            Step(MID, 2, 1, 2, 2, 30, 31),
+            Step(LAST, 4, 0, 3, 3, NAN, NAN),
+        ],
+        [
+            (0, 0, 1, 0, 2, 10 - 1),
+            (1, 1, 2 + 0.9 * 4, 0, 3, 20 - (2 + 0.9 * 4)),
+            (2, 2, 4, 0, 3, 30 - 4),
+        ],
+    ),
+    "two episodes": Case(
+        2,
+        [
+            *START[:2],
+            Step(LAST, 2, 0, 2, 2, NAN, NAN),
+            Step(FIRST, None, None, 5, 5, 60, 61),
+            Step(MID, 16, 1, 6, 6, 70, 71),
+            Step(MID, 32, 1, 7, 7, 80, 81),
+            Step(LAST, 64, 1, 8, 8, NAN, 91),
+        ],
+        [
+            (0, 0, 1 + 0.9 * 2, 0, 2, 10 - (1 + 0.9 * 2)),
+            (1, 1, 2, 0, 2, 20 - 2),
+            (5, 5, 16 + 0.9 * 32, 0.81, 7, 16 + 0.9 * 32 + 0.81 * 81 - 60),
+            (6, 6, 32 + 0.9 * 64, 0.81, 8, 32 + 0.9 * 64 + 0.81 * 91 - 70),
+            (7, 7, 64, 0.9, 8, 64 + 0.9 * 91 - 80),
+        ],
+    ),
+    "abandoned episode": Case(
+        2,
+        [
+            *START[:3],
+            Step(FIRST, None, None, 5, 5, 60, 61),
+            Step(MID, 16, 1, 6, 6, 70, 71),
+            Step(MID, 32, 1, 7, 7, 80, 81),
+        ],
+        [
+            (0, 0, 1 + 0.9 * 2, 0.81, 2, 1 + 0.9 * 2 + 0.81 * 31 - 10),
+            (5, 5, 16 + 0.9 * 32, 0.81, 7, 16 + 0.9 * 32 + 0.81 * 81 - 60),
+        ],
+    ),
+    "reward and discount of FIRST": Case(
+        1,
+        [Step(FIRST, 1000, 0, 0, 0, 10, 11), Step(MID, 1, 1, 1, 1, 20, 21)],
+        [(0, 0, 1, 0.9, 1, 1 + 0.9 * 21 - 10)],
+    ),
+    "priorities at both bounds": Case(
+        1,
+        [
+            Step(FIRST, None, None, 0, 0, 19, 0),
+            Step(MID, 1, 1, 1, 1, 0, 20),  # 1 + 0.9 * 20 - 19 = 0
+            Step(MID, -1e9, 1, 2, 2, 0, 0),
+            Step(LAST, 1e9, 0, 3, 3, 0, 0),
+        ],
+        [
+            (0, 0, 1, 0.9, 1, 1e-6),
+            (1, 1, -1e9, 0.9, 2, 1e6),
+            (2, 2, 1e9, 0, 3, 1e6),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_items_and_priorities(name, make_fifo_replay):
+    case = CASES[name]
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), case.n_step, GAMMA)
+    add_all(adder, case.steps)
+    adder.close()
+    replay.assert_holds(case.expected)
+    assert adder.num_transitions == len(case.expected)
+    assert adder.num_not_finite == 0
+
+
+def test_vector_actions_are_copied(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, specs.BoundedArray((2,), np.float32, -1, 1))
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    reused = np.zeros(2, np.float32)
+    for step_type, action in ((FIRST, (-0.5, 0.25)), (MID, (0.75, 1)), (LAST, (7, 7))):
+        reused[:] = action
+        timestep = dm_env.TimeStep(step_type, 1.0, 1.0, 0)
+        adder.add(timestep, PolicyOutput(reused, np.float32(10), np.float32(100)))
+    adder.close()
+    replay.assert_holds(
+        [
+            (0, (-0.5, 0.25), 1 + 0.9, 0.81, 0, 1 + 0.9 + 0.81 * 100 - 10),
+            (0, (0.75, 1), 1, 0.9, 0, 1 + 0.9 * 100 - 10),
+        ]
+    )
+
+
+def test_replicas(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(replicas=2), 3, GAMMA)
+    add_all(adder, [*START[:2], Step(LAST, 2, 0, 2)])
+    adder.close()
+    first = (0, 0, 1 + 0.9 * 2, 0, 2, 10 - (1 + 0.9 * 2))
+    second = (1, 1, 2, 0, 2, 20 - 2)
+    replay.assert_holds([first, first, second, second])
+    assert adder.num_transitions == 2
+
+
+@pytest.mark.parametrize("bad", [NAN, np.inf, -np.inf])
+def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)
+    add_all(
+        adder,
+        [
+            Step(FIRST, None, None, 0, 0, 10, 11),
+            Step(MID, bad, 1, 1, 1, 20, 21),  # Spoils 0 -> 1.
+            Step(MID, 2, 1, 2, 2, 30, bad),  # Spoils 1 -> 2.
+            Step(MID, 4, 1, 3, 3, bad, 41),  # Spoils 3 -> 4.
+            Step(MID, 8, 1, 4, 4, 50, 51),
+            Step(LAST, 16, 0, 5, 5, NAN, NAN),
+        ],
+    )
+    adder.close()
+    replay.assert_holds([(2, 2, 4, 0.9, 3, 4 + 0.9 * 41 - 30), (4, 4, 16, 0, 5, 50 - 16)])
+    assert adder.num_transitions == 2
+    assert adder.num_not_finite == 3
+
+
+def test_reward_that_is_not_finite_spoils_every_transition_that_holds_it(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    add_all(adder, [*START[:2], Step(MID, NAN, 1, 2, 2, 30, 31), START[3], TERMINATION])
+    adder.close()
+    replay.assert_holds([(2, 2, 4 + 0.9 * 8, 0, 4, 30 - (4 + 0.9 * 8)), (3, 3, 8, 0, 4, 40 - 8)])
+    assert adder.num_not_finite == 2
+
+
+# Frames `[2, 3]`; an observation is a stack of three. Frame k shows k in every corner differently.
+STACK = specs.Array((3, 2, 3), np.uint8)
+
+
+def frame(number: int) -> np.ndarray:
+    return np.array([[number, number + 50, 255 - number], [1, 2 * number, 100 - number]], np.uint8)
+
+
+def frames(*numbers: int) -> np.ndarray:
+    return np.stack([frame(number) for number in numbers])
+
+
+def stacked(steps: list[Step], *history: int) -> list[Step]:
+    """Let frame `k` of an episode, counted from `history`, be the newest of its k-th step."""
+    numbers = [*history, *(history[-1] + 1 + i for i in range(len(steps) - 1))]
+    return [step._replace(observation=frames(*numbers[i : i + 3])) for i, step in enumerate(steps)]
+
+
+STACKED_CASES = {
+    "n=1": Case(
+        1,
+        stacked([*START, TERMINATION], 7, 8, 9),
+        [
+            (frames(7, 8, 9), 0, 1, 0.9, frames(8, 9, 10), 1 + 0.9 * 21 - 10),
+            (frames(8, 9, 10), 1, 2, 0.9, frames(9, 10, 11), 2 + 0.9 * 31 - 20),
+            (frames(9, 10, 11), 2, 4, 0.9, frames(10, 11, 12), 4 + 0.9 * 41 - 30),
+            (frames(10, 11, 12), 3, 8, 0, frames(11, 12, 13), 40 - 8),
+        ],
+    ),
+    "n=3, termination": Case(
+        3,
+        stacked([*START, TERMINATION], 7, 8, 9),
+        [
+            (
+                *(frames(7, 8, 9), 0, 1 + 0.9 * 2 + 0.81 * 4, 0.729, frames(10, 11, 12)),
+                1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 41 - 10,
+            ),
+            (
+                *(frames(8, 9, 10), 1, 2 + 0.9 * 4 + 0.81 * 8, 0, frames(11, 12, 13)),
+                20 - (2 + 0.9 * 4 + 0.81 * 8),
+            ),
+            (frames(9, 10, 11), 2, 4 + 0.9 * 8, 0, frames(11, 12, 13), 30 - (4 + 0.9 * 8)),
+            (frames(10, 11, 12), 3, 8, 0, frames(11, 12, 13), 40 - 8),
+        ],
+    ),
+    "FIRST repeats its frame, as resets do": Case(
+        1,
+        stacked([*START[:2], Step(LAST, 2, 1, 2, 2, NAN, 31)], 9, 9, 9),
+        [
+            (frames(9, 9, 9), 0, 1, 0.9, frames(9, 9, 10), 1 + 0.9 * 21 - 10),
+            (frames(9, 9, 10), 1, 2, 0.9, frames(9, 10, 11), 2 + 0.9 * 31 - 20),
+        ],
+    ),
+    "episode shorter than the stack and than n, then another": Case(
+        5,
+        stacked([START[0], Step(LAST, 1, 1, 1, 1, NAN, 21)], 7, 8, 9)
+        + stacked([*START[:2], Step(LAST, 2, 0, 2, 2, NAN, NAN)], 30, 31, 32),
+        [
+            (frames(7, 8, 9), 0, 1, 0.9, frames(8, 9, 10), 1 + 0.9 * 21 - 10),
+            (frames(30, 31, 32), 0, 1 + 0.9 * 2, 0, frames(32, 33, 34), 10 - (1 + 0.9 * 2)),
+            (frames(31, 32, 33), 1, 2, 0, frames(32, 33, 34), 20 - 2),
+        ],
+    ),
+    "abandoned episode": Case(
+        2,
+        stacked(START[:3], 7, 8, 9) + stacked(START[:3], 30, 31, 32),
+        [
+            (
+                *(frames(7, 8, 9), 0, 1 + 0.9 * 2, 0.81, frames(9, 10, 11)),
+                1 + 0.9 * 2 + 0.81 * 31 - 10,
+            ),
+            (
+                *(frames(30, 31, 32), 0, 1 + 0.9 * 2, 0.81, frames(32, 33, 34)),
+                1 + 0.9 * 2 + 0.81 * 31 - 10,
+            ),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STACKED_CASES)
+def test_stacked_frames(name, make_fifo_replay):
+    case = STACKED_CASES[name]
+    replay = make_fifo_replay(STACK, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), case.n_step, GAMMA, frame_stack=3)
+    add_all(adder, case.steps)
+    adder.close()
+    replay.assert_holds(case.expected)
+
+
+def make_random_episodes(num_steps: int) -> list[list[Step]]:
+    """Play episodes of 1 to 12 steps that terminate, are truncated or are abandoned."""
+    random = np.random.default_rng(0)
+    episodes = []
+    while sum(map(len, episodes)) < num_steps:
+        length = random.integers(1, 13)
+        end = random.choice(["termination", "truncation", "abandoned"])
+        numbers = random.integers(0, 100, length + 3)  # Frames; FIRST shows three.
+        episode = []
+        for t in range(length + 1):
+            is_last = t == length and end != "abandoned"
+            episode.append(
+                Step(
+                    step_type=FIRST if t == 0 else LAST if is_last else MID,
+                    reward=random.normal(),
+                    discount=float(end == "truncation") if is_last else random.uniform(),
+                    observation=frames(*numbers[t : t + 3]),
+                    action=random.integers(100),
+                    q_taken=random.normal(),
+                    value=random.normal(),
+                )
+            )
+        episodes.append(episode)
+    return episodes
+
+
+def reference_items(episode: list[Step], n_step: int) -> list[tuple]:
+    """Write the definition out, from the whole episode at once."""
+    items = []
+    length = len(episode) - 1
+    for t in range(length):
+        end = min(t + n_step, length)
+        if end < t + n_step and episode[-1].step_type != LAST:
+            break
+        n_step_return, n_step_discount = 0.0, 1.0
+        for step in episode[t + 1 : end + 1]:
+            n_step_return += n_step_discount * step.reward
+            n_step_discount *= GAMMA * step.discount
+        target = n_step_return + n_step_discount * episode[end].value
+        items.append(
+            (
+                *(episode[t].observation, episode[t].action, n_step_return, n_step_discount),
+                *(episode[end].observation, abs(target - episode[t].q_taken)),
+            )
+        )
+    return items
+
+
+@pytest.mark.parametrize("n_step", [1, 3, 8])
+def test_several_hundred_random_steps_of_stacked_frames(n_step, make_fifo_replay):
+    replay = make_fifo_replay(STACK, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), n_step, GAMMA, frame_stack=3)
+    episodes = make_random_episodes(num_steps=500)
+    for episode in episodes:
+        add_all(adder, episode)
+    adder.close()
+    replay.assert_holds([item for episode in episodes for item in reference_items(episode, n_step)])
+
+
+class FlushRecorder:
+    """Passes all on to a writer; notes the items created before each flush, and what it allows."""
+
+    def __init__(self, writer: reverb.TrajectoryWriter):
+        self._writer = writer
+        self._num_items = 0
+        self.flushes: list[tuple[int, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def create_item(self, *args: Any) -> None:
+        self._num_items += 1
+        self._writer.create_item(*args)
+
+    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
+        self.flushes.append((self._num_items, block_until_num_items))
+        self._writer.flush(block_until_num_items, timeout_ms)
+
+
+class FlushRecordingClient:
+    """A client whose writer is a `FlushRecorder`."""
+
+    def __init__(self, client: reverb.Client):
+        self._client = client
+
+    def trajectory_writer(self, num_keep_alive_refs: int) -> FlushRecorder:
+        self.writer = FlushRecorder(self._client.trajectory_writer(num_keep_alive_refs))
+        return self.writer
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (ReplayConfig(insert_batch=4, max_in_flight=10), [(4, 6), (8, 6), (12, 6)]),
+        (ReplayConfig(insert_batch=4, max_in_flight=4, replicas=2), [(4, 0), (8, 0), (12, 0)]),
+        (ReplayConfig(), []),
+    ],
+    ids=["batches of 4", "replicas fill batches too", "less than one batch"],
+)
+def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    client = FlushRecordingClient(replay.client)
+    adder = PrioritizedNStepAdder(client, config, 1, GAMMA)
+    num_transitions = 13 // config.replicas
+    add_all(adder, [START[0], *[Step(MID, 0, 1, 0, value=1)] * num_transitions])
+    assert client.writer.flushes == expected
+    adder.close()
+    assert replay.size == num_transitions * config.replicas
+
+
+class Background:
+    """Adds steps in a thread, as long as nobody sets `stop`."""
+
+    def __init__(self, client: reverb.Client, config: ReplayConfig, steps: list[Step]):
+        self.stop = threading.Event()
+        self.adder = PrioritizedNStepAdder(
+            client, config, n_step=1, discount=GAMMA, should_stop=self.stop.is_set
+        )
+        self._thread = threading.Thread(target=add_all, args=(self.adder, steps), daemon=True)
+        self._thread.start()
+
+    def blocks_after(self, num_transitions: int) -> bool:
+        """Return whether it adds that many transitions and then waits, attempt after attempt."""
+        deadline = time.monotonic() + 10
+        while self.adder.num_transitions < num_transitions and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._thread.join(timeout=0.8)  # Longer than one attempt to send.
+        return self._thread.is_alive() and self.adder.num_transitions == num_transitions
+
+    def ends_within(self, seconds: float) -> bool:
+        self._thread.join(timeout=seconds)
+        return not self._thread.is_alive()
+
+
+NUMBERED = [Step(FIRST, None, None, 0), *[Step(MID, 0, 1, k, value=k) for k in range(1, 41)]]
+
+
+def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
+    config = ReplayConfig(insert_batch=4, max_in_flight=8)
+    background = Background(replay.client, config, NUMBERED)
+    # 4 are in the table; the batch that makes it 8 unconfirmed ones is the last.
+    assert background.blocks_after(4 + 8)
+    assert replay.size == 4
+    # Every transition taken out lets one in; four of them are room for the next batch.
+    assert [int(item.next_observation) for item in replay.read(4)] == [1, 2, 3, 4]
+    assert background.blocks_after(8 + 8)
+    assert replay.size == 4
+    background.stop.set()
+    assert background.ends_within(5)
+    start = time.monotonic()
+    background.adder.close()
+    assert time.monotonic() - start < 5
+
+
+def test_blocked_adder_loses_and_repeats_nothing(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
+    config = ReplayConfig(insert_batch=4, max_in_flight=8)
+    steps = [*NUMBERED, Step(LAST, 0, 0, 41)]
+    background = Background(replay.client, config, steps + steps)
+    items = []
+    for num_items in (30, 10, 1, 41):
+        time.sleep(0.6)  # Longer than one attempt to send: the adder has to try again.
+        items += replay.read(num_items)
+    assert background.ends_within(5)
+    background.adder.close()
+    assert [int(item.observation) for item in items] == [*range(41), *range(41)]
+    assert [int(item.next_observation) for item in items] == [*range(1, 42), *range(1, 42)]
+    assert replay.size == 0

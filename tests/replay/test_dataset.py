@@ -1,0 +1,126 @@
+"""Tests of the batches that the learner reads, from a real Reverb server."""
+
+from __future__ import annotations
+
+import time
+
+import dm_env
+import numpy as np
+import pytest
+import reverb
+from dm_env import specs
+
+from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.tables import make_transition_table
+from apex_agents.replay.transitions import item_signature
+
+CONFIG = ReplayConfig(max_size=1000, min_size=8, prefetch_batches=2)
+STACK = specs.Array((3, 4, 5), np.uint8)
+VECTOR = specs.Array((6,), np.float32)
+DISCRETE = specs.DiscreteArray(18)
+BOX = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+
+
+def make_table(observation_spec: specs.Array, action_spec: specs.Array) -> reverb.Table:
+    return make_transition_table(CONFIG, item_signature(observation_spec, action_spec))
+
+
+def add(
+    client: reverb.Client, observations: list, actions: list, frame_stack: int | None = None
+) -> None:
+    """Record one truncated episode with n = 1, gamma = 0.5 and the k-th reward 2 * k."""
+    adder = PrioritizedNStepAdder(client, CONFIG, 1, 0.5, frame_stack)
+    last = len(observations) - 1
+    for k, (observation, action) in enumerate(zip(observations, [*actions, actions[0]])):  # noqa: B905
+        step_type = dm_env.StepType.LAST if k == last else dm_env.StepType(min(k, 1))
+        timestep = dm_env.TimeStep(step_type, 2.0 * k, 1.0, observation)
+        adder.add(timestep, PolicyOutput(np.asarray(action), np.float32(0), np.float32(0)))
+    adder.close()
+
+
+def test_batches_of_stacked_frames_and_discrete_actions(serve):
+    client = serve(make_table(STACK, DISCRETE))
+    # Frame k is full of k; observation k shows the frames k, k + 1, k + 2.
+    observations = [
+        np.stack([np.full((4, 5), frame, np.uint8) for frame in range(k, k + 3)]) for k in range(18)
+    ]
+    add(client, observations, list(range(17)), frame_stack=3)
+    batch = next(iter(make_dataset(client, CONFIG, batch_size=16, action_spec=DISCRETE)))
+    data = batch.data
+    assert (data.observation.shape, data.observation.dtype) == ((16, 3, 4, 5), np.uint8)
+    assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 3, 4, 5), np.uint8)
+    assert (data.action.shape, data.action.dtype) == ((16,), np.int32)
+    assert (data.n_step_return.shape, data.n_step_return.dtype) == ((16,), np.float32)
+    assert (data.n_step_discount.shape, data.n_step_discount.dtype) == ((16,), np.float32)
+    for k, observation, n_step_return, n_step_discount, next_observation in zip(
+        data.action.numpy(),
+        data.observation.numpy(),
+        data.n_step_return.numpy(),
+        data.n_step_discount.numpy(),
+        data.next_observation.numpy(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(observation, observations[k])
+        np.testing.assert_array_equal(next_observation, observations[k + 1])
+        assert (n_step_return, n_step_discount) == (2 * (k + 1), 0.5)
+
+
+def test_info_of_a_batch(serve):
+    client = serve(make_table(STACK, DISCRETE))
+    add(client, [np.zeros(STACK.shape, np.uint8)] * 9, [0] * 8, frame_stack=3)
+    info = next(iter(make_dataset(client, CONFIG, batch_size=4, action_spec=DISCRETE))).info
+    assert (info.key.shape, info.key.dtype) == ((4,), np.uint64)
+    assert info.table_size.numpy().tolist() == [8] * 4
+    # With q and values of 0 the priorities are the rewards 2, 4, ..., 16.
+    total = sum(p**0.6 for p in (2, 4, 6, 8, 10, 12, 14, 16))
+    np.testing.assert_allclose(info.probability, info.priority.numpy() ** 0.6 / total)
+
+
+def test_batches_of_vectors(serve):
+    client = serve(make_table(VECTOR, BOX))
+    observations = [np.arange(6, dtype=np.float32) + 0.1 * k for k in range(10)]
+    actions = [np.array([0.1 * k, -0.3], np.float32) for k in range(9)]
+    add(client, observations, actions)
+    data = next(iter(make_dataset(client, CONFIG, batch_size=16, action_spec=BOX))).data
+    assert (data.observation.shape, data.observation.dtype) == ((16, 6), np.float32)
+    assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 6), np.float32)
+    assert (data.action.shape, data.action.dtype) == ((16, 2), np.float32)
+    for row, n_step_return in enumerate(data.n_step_return.numpy()):
+        k = int(n_step_return) // 2 - 1
+        np.testing.assert_array_equal(data.observation[row], observations[k])
+        np.testing.assert_array_equal(data.next_observation[row], observations[k + 1])
+        np.testing.assert_array_equal(data.action[row], actions[k])
+
+
+def test_discrete_actions_of_any_dtype_come_back_in_it(serve):
+    action_spec = specs.DiscreteArray(10, dtype=np.int64)
+    client = serve(make_table(VECTOR, action_spec))
+    add(client, [np.zeros(6, np.float32)] * 9, [9] * 8)
+    action = next(iter(make_dataset(client, CONFIG, 4, action_spec))).data.action
+    assert action.dtype == np.int64
+    assert action.numpy().tolist() == [9] * 4
+
+
+def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
+    client = serve(make_table(VECTOR, DISCRETE))
+    dataset = make_dataset(client, CONFIG, batch_size=4, action_spec=DISCRETE)
+    start = time.monotonic()
+    with pytest.raises(StopIteration):
+        next(iter(dataset))
+    assert 0.4 < time.monotonic() - start < 4
+    add(client, [np.zeros(6, np.float32)] * 9, [0] * 8)
+    iterator = iter(dataset)
+    for _ in range(5):
+        assert next(iterator).data.action.shape == (4,)
+
+
+def test_iterator_survives_a_short_pause(serve):
+    client = serve(make_table(VECTOR, DISCRETE))
+    add(client, [np.zeros(6, np.float32)] * 9, [0] * 8)
+    iterator = iter(make_dataset(client, CONFIG, batch_size=4, action_spec=DISCRETE))
+    next(iterator)
+    time.sleep(1)
+    next(iterator)

@@ -1,0 +1,125 @@
+"""Tests of publishing and reading parameters through a real Reverb server."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from acme.tf import variable_utils
+
+from apex_agents.replay import parameters
+from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
+from apex_agents.replay.tables import PARAMETERS, make_parameter_table
+
+
+def make_variables(start: float) -> dict[str, list[tf.Variable]]:
+    """Make two groups with several shapes and dtypes."""
+    return {
+        "policy": [
+            tf.Variable(tf.reshape(tf.range(start, start + 6), [2, 3])),
+            tf.Variable(start + 10),
+        ],
+        "steps": [tf.Variable([int(start) + 20, 21], dtype=tf.int64)],
+    }
+
+
+def expected_arrays(start: float) -> dict[str, list[np.ndarray]]:
+    matrix = [[start, start + 1, start + 2], [start + 3, start + 4, start + 5]]
+    return {
+        "policy": [np.array(matrix, np.float32), np.float32(start + 10)],
+        "steps": [np.array([int(start) + 20, 21], np.int64)],
+    }
+
+
+def assert_equal(groups: list, expected: list) -> None:
+    assert [len(group) for group in groups] == [len(group) for group in expected]
+    for group, expected_group in zip(groups, expected, strict=True):
+        for array, expected_array in zip(group, expected_group, strict=True):
+            np.testing.assert_array_equal(array, expected_array)
+            assert array.dtype == expected_array.dtype
+
+
+@pytest.fixture
+def client(serve) -> reverb.Client:
+    return serve(make_parameter_table(make_variables(0.0)))
+
+
+def num_fetches(client: reverb.Client) -> int:
+    return client.server_info()[PARAMETERS].rate_limiter_info.sample_stats.completed
+
+
+def test_to_arrays():
+    arrays = to_arrays(make_variables(5.0))
+    assert list(arrays) == ["policy", "steps"]
+    assert_equal(list(arrays.values()), list(expected_arrays(5.0).values()))
+
+
+def test_published_parameters_arrive(client):
+    publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
+    source = ParameterSource(client)
+    assert source.learner_steps == -1
+    expected = expected_arrays(5.0)
+    assert_equal(source.get_variables(["policy"]), [expected["policy"]])
+    assert_equal(source.get_variables(["steps", "policy"]), [expected["steps"], expected["policy"]])
+    assert source.learner_steps == 7
+
+
+def test_reads_again_only_what_is_new(client):
+    source = ParameterSource(client)
+    publish_parameters(client, to_arrays(make_variables(0.0)), learner_steps=1)
+    for _ in range(3):
+        source.get_variables(["policy"])
+    assert num_fetches(client) == 1
+    publish_parameters(client, to_arrays(make_variables(1.0)), learner_steps=2)
+    publish_parameters(client, to_arrays(make_variables(2.0)), learner_steps=3)
+    for _ in range(3):
+        assert_equal(source.get_variables(["policy"]), [expected_arrays(2.0)["policy"]])
+    assert num_fetches(client) == 2
+    assert source.learner_steps == 3
+
+
+def test_waits_for_the_first_publication(client):
+    source = ParameterSource(client)
+    received: list = []
+    reader = threading.Thread(target=lambda: received.extend(source.get_variables(["policy"])))
+    reader.start()
+    time.sleep(0.3)
+    assert reader.is_alive()
+    publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=0)
+    reader.join(timeout=5)
+    assert_equal(received, [expected_arrays(5.0)["policy"]])
+    assert source.learner_steps == 0
+
+
+def test_stops_waiting_with_the_program(client):
+    answers = iter([False, False, True])
+    source = ParameterSource(client, should_stop=lambda: next(answers))
+    with pytest.raises(RuntimeError, match="stopped before the learner published"):
+        source.get_variables(["policy"])
+
+
+def test_works_with_acmes_variable_client(client):
+    publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
+    variables = make_variables(0.0)
+    variable_client = variable_utils.VariableClient(ParameterSource(client), variables)
+    variable_client.update_and_wait()
+    expected = expected_arrays(5.0)
+    assert_equal(list(to_arrays(variables).values()), [expected["policy"], expected["steps"]])
+
+
+def test_the_last_parameters_stand_while_the_server_is_away(monkeypatch):
+    monkeypatch.setattr(parameters, "_SERVER_TIMEOUT_SECONDS", 1)
+    server = reverb.Server([make_parameter_table(make_variables(0.0))])
+    client = reverb.Client(f"localhost:{server.port}")
+    publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
+    source = ParameterSource(client)
+    source.get_variables(["policy"])
+    server.stop()
+    start = time.monotonic()
+    assert_equal(source.get_variables(["policy"]), [expected_arrays(5.0)["policy"]])
+    assert source.learner_steps == 7
+    assert time.monotonic() - start < 5

@@ -1,0 +1,102 @@
+"""Tests of the counts that the replay server keeps."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.statistics import (
+    ReplayStatistics,
+    StatisticsPoller,
+    read_statistics,
+    report_evaluation,
+)
+from apex_agents.replay.tables import (
+    TRANSITIONS,
+    Evaluation,
+    make_evaluation_table,
+    make_transition_table,
+)
+
+
+def make_tables() -> list[reverb.Table]:
+    config = ReplayConfig(max_size=10, min_size=1)
+    signature = tf.TensorSpec([], tf.int64)
+    return [make_transition_table(config, signature), make_evaluation_table()]
+
+
+@pytest.fixture
+def client(serve) -> reverb.Client:
+    return serve(*make_tables())
+
+
+def insert(client: reverb.Client, num_items: int) -> None:
+    with client.trajectory_writer(num_keep_alive_refs=1) as writer:
+        for number in range(num_items):
+            writer.append(np.int64(number))
+            writer.create_item(TRANSITIONS, 1.0, writer.history[-1])
+
+
+def test_empty_replay(client):
+    assert read_statistics(client) == ReplayStatistics(0, 0, 0, None)
+    assert read_statistics(client).samples_per_insert == 0
+
+
+@pytest.mark.parametrize(
+    ("replicas", "actor_steps", "samples_per_insert"), [(1, 16, 0.375), (4, 4, 1.5)]
+)
+def test_counts(replicas, actor_steps, samples_per_insert, client):
+    insert(client, 16)
+    assert len(list(client.sample(TRANSITIONS, 6, emit_timesteps=False))) == 6
+    statistics = read_statistics(client, replicas)
+    assert statistics == ReplayStatistics(actor_steps, 6, 10, None)  # The table holds 10.
+    assert statistics.samples_per_insert == samples_per_insert
+
+
+def test_evaluation_is_reported_and_read_back(client):
+    for mean_return in (-1.5, 20.25):
+        report_evaluation(
+            client,
+            Evaluation(
+                mean_return=np.float64(mean_return),
+                standard_error=np.float64(0.5),
+                num_episodes=np.float64(10),
+                learner_steps=np.float64(2000),
+                actor_steps=np.float64(2**53 - 1),
+            ),
+        )
+    for _ in range(2):  # Reading takes nothing away.
+        evaluation = read_statistics(client).evaluation
+        assert evaluation == Evaluation(20.25, 0.5, 10.0, 2000.0, 2.0**53 - 1)
+        assert np.shape(evaluation.mean_return) == ()
+
+
+def test_reading_does_not_count_as_sampling(client):
+    insert(client, 3)
+    report_evaluation(client, Evaluation(*np.zeros(5)))
+    read_statistics(client)
+    assert read_statistics(client).sampled == 0
+
+
+def test_server_that_does_not_answer():
+    server = reverb.Server(make_tables())
+    client = reverb.Client(f"localhost:{server.port}")
+    server.stop()
+    with pytest.raises((RuntimeError, reverb.errors.DeadlineExceededError)):
+        read_statistics(client, timeout_seconds=1)
+
+
+def test_poller(client):
+    insert(client, 4)
+    poller = StatisticsPoller(client, replicas=2, period_seconds=0.05)
+    assert poller.latest == ReplayStatistics()
+    deadline = time.monotonic() + 5
+    while poller.latest.actor_steps != 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    poller.close()
+    assert poller.latest == ReplayStatistics(2, 0, 4, None)
