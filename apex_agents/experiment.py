@@ -16,7 +16,6 @@ from apex_agents.acting.loop import run_lanes
 from apex_agents.builder import Builder
 from apex_agents.environments import EnvironmentConfig, Lanes
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 from apex_agents.validation import require, require_positive
 
@@ -172,25 +171,25 @@ def run_local(
         lanes.spec, range(run.num_lanes), run.num_lanes, run.node_seed("policy")
     )
     adders = [builder.make_adder(client) for _ in range(run.num_lanes)]
-    actor = builder.make_actor(policy, adders, ParameterSource(client))
+    actor = builder.make_actor(policy, adders, variable_source=learner)
 
     steps_per_transition = (replay.samples_per_insert or 1.0) / builder.config.batch_size
-    steps_due = 0.0
     statistics = ReplayStatistics()
+    transitions_before_learning = 0
     for episodes in run_lanes(lanes, actor):
         for episode in episodes:
             on_episode(episode)
+        num_transitions = sum(adder.num_transitions for adder in adders)
         if statistics.replay_size < replay.min_size:
             statistics = read_statistics(client, replay.replicas)
-        else:
-            steps_due += run.num_lanes * steps_per_transition
-        while steps_due >= 1:
+            transitions_before_learning = num_transitions
+        statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)
+        steps_due = (num_transitions - transitions_before_learning) * steps_per_transition
+        while not run.end_reason(learner.num_steps, statistics):
+            if learner.num_steps >= int(steps_due):
+                break
             learner.step()
-            steps_due -= 1
-        num_transitions = sum(adder.num_transitions for adder in adders)
-        if run.end_reason(
-            learner.num_steps, statistics._replace(actor_steps=num_transitions, evaluation=None)
-        ):
+        else:
             break
     actor.close()
     learner.close()

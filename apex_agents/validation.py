@@ -1,6 +1,7 @@
 """Checks of configs: one message that names the field, what it holds and what is allowed."""
 
 import dataclasses
+import math
 from typing import Any
 
 
@@ -21,13 +22,19 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
 
 
 def require_positive(config: Any, prefix: str, *fields: str, optional: bool = False) -> None:
-    """Raise a ValueError unless the named numeric fields of `config` are > 0 (or None)."""
+    """Raise a ValueError unless the named numeric fields of `config` are > 0 (or None).
+
+    Fields declared as `int` also have to hold whole numbers.
+    """
+    whole_fields = {f.name for f in dataclasses.fields(config) if f.type in (int, int | None)}
     for name in fields:
         value = getattr(config, name)
         if optional and value is None:
             continue
-        positive = isinstance(value, (int, float)) and value > 0
+        positive = isinstance(value, (int, float)) and 0 < value < math.inf
         require(positive, f"{prefix}{name}", value, "greater than 0")
+        whole = name not in whole_fields or isinstance(value, int)
+        require(whole, f"{prefix}{name}", value, "a whole number")
 
 
 def require_fraction(config: Any, prefix: str, *fields: str) -> None:

@@ -77,6 +77,8 @@ class ParameterSource(core.VariableSource):
         return [self._variables[name] for name in names]
 
     def _refresh(self) -> None:
+        if self._should_stop():  # The server may be going away; a call to it might never return.
+            return
         try:
             table = self._client.server_info(_SERVER_TIMEOUT_SECONDS)[PARAMETERS]
             version = table.rate_limiter_info.insert_stats.completed

@@ -70,7 +70,10 @@ class PriorityWriter:
         while (batch := self._pending.get()) is not None:
             try:
                 self._write(*batch)
-            except (RuntimeError, reverb.errors.ReverbError):  # The server went away: priorities are advice, not data.
+            except (
+                RuntimeError,
+                reverb.errors.ReverbError,
+            ):  # The server went away: priorities are advice, not data.
                 self.num_dropped_batches += 1
             finally:
                 self._pending.task_done()

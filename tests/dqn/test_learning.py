@@ -1,0 +1,219 @@
+"""Tests of the update against steps worked out by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import reverb
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.learning import DQNUpdate
+from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.transitions import Transition
+
+# Action values are a table: states are one-hot, the network is one matrix [state, action].
+ONLINE = [[1.0, 2.0], [3.0, 5.0]]
+TARGET = [[-9.0, -9.0], [7.0, 4.0]]
+
+TRANSITIONS = Transition(
+    observation=tf.constant([[1.0, 0.0], [0.0, 1.0]]),
+    action=tf.constant([0, 1], tf.int32),
+    n_step_return=tf.constant([0.5, -1.0]),
+    n_step_discount=tf.constant([0.9, 0.0]),
+    next_observation=tf.constant([[0.0, 1.0], [1.0, 0.0]]),
+)
+WEIGHTS = tf.constant([1.0, 0.5])
+# In state 1 the online network prefers action 1, which the target network values at 4.
+TD_ERROR = [0.5 + 0.9 * 4.0 - 1.0, -1.0 - 5.0]  # 3.1 and -6
+# Mean of w * 0.5 * td^2 over two rows; d/dq of it is -w * td / 2.
+LOSS = (1.0 * 0.5 * 3.1 * 3.1 + 0.5 * 0.5 * 6.0 * 6.0) / 2
+GRADIENTS = (-1.0 * 3.1 / 2, 0.5 * 6.0 / 2)  # -1.55 at [0, 0] and 1.5 at [1, 1]
+GRADIENT_NORM = math.sqrt(1.55 * 1.55 + 1.5 * 1.5)
+
+LEARNING_RATE, DECAY, EPSILON = 0.1, 0.6, 0.01
+
+
+def make_linear(values: list[list[float]]) -> snt.Linear:
+    network = snt.Linear(2, with_bias=False)
+    network(tf.zeros([1, 2]))
+    network.w.assign(values)
+    return network
+
+
+def make_update(
+    max_gradient_norm: float = 40.0, target_update_period: int = 1000
+) -> tuple[DQNUpdate, snt.Linear, snt.Linear]:
+    config = ApexDQNConfig(
+        learning_rate=LEARNING_RATE,
+        rmsprop_decay=DECAY,
+        rmsprop_epsilon=EPSILON,
+        max_gradient_norm=max_gradient_norm,
+        target_update_period=target_update_period,
+    )
+    network, target_network = make_linear(ONLINE), make_linear(TARGET)
+    update = DQNUpdate(network, target_network, config)
+    target_network.w.assign(TARGET)
+    return update, network, target_network
+
+
+def first_rmsprop_step(gradient: float) -> float:
+    """Return by how much the first step of centered RMSProp lowers a parameter."""
+    mean_square, mean = (1 - DECAY) * gradient**2, (1 - DECAY) * gradient
+    return LEARNING_RATE * gradient / math.sqrt(mean_square - mean**2 + EPSILON)
+
+
+@pytest.mark.parametrize("run", [lambda update: update, tf.function], ids=["eager", "tf.function"])
+def test_one_update(run):
+    update, network, target_network = make_update()
+    output = run(update)(TRANSITIONS, WEIGHTS)
+    expected = [
+        [1.0 - first_rmsprop_step(GRADIENTS[0]), 2.0],
+        [3.0, 5.0 - first_rmsprop_step(GRADIENTS[1])],
+    ]
+    np.testing.assert_allclose(network.w, expected, rtol=1e-6)
+    np.testing.assert_array_equal(target_network.w, TARGET)
+    np.testing.assert_allclose(output.priorities, np.abs(TD_ERROR), rtol=1e-6)
+    metrics = {name: float(value) for name, value in output.metrics.items()}
+    assert metrics == pytest.approx(
+        {
+            "loss": LOSS,
+            "td_error": (3.1 + 6.0) / 2,
+            "q_value": (1.0 + 2.0 + 3.0 + 5.0) / 4,
+            "gradient_norm": GRADIENT_NORM,
+        }
+    )
+
+
+def test_running_means_go_on_from_update_to_update():
+    update, network, _ = make_update()
+    # The second row alone; the discount is 0, so that only q = w[1, 1] matters.
+    batch = Transition(*[field[1:] for field in TRANSITIONS])
+    w = 5.0
+    mean_square = mean = 0.0
+    for _ in range(3):
+        update(batch, tf.constant([1.0]))
+        gradient = w - (-1.0)
+        mean_square = 0.6 * mean_square + 0.4 * gradient**2
+        mean = 0.6 * mean + 0.4 * gradient
+        w -= 0.1 * gradient / math.sqrt(mean_square - mean**2 + 0.01)
+    np.testing.assert_allclose(network.w, [[1.0, 2.0], [3.0, w]], rtol=1e-5)
+
+
+def test_gradients_are_clipped_by_their_global_norm():
+    update, network, _ = make_update(max_gradient_norm=0.5)
+    output = update(TRANSITIONS, WEIGHTS)
+    scale = 0.5 / GRADIENT_NORM
+    expected = [
+        [1.0 - first_rmsprop_step(scale * GRADIENTS[0]), 2.0],
+        [3.0, 5.0 - first_rmsprop_step(scale * GRADIENTS[1])],
+    ]
+    np.testing.assert_allclose(network.w, expected, rtol=1e-6)
+    assert float(output.metrics["gradient_norm"]) == pytest.approx(GRADIENT_NORM)
+
+
+def test_gradients_are_not_clipped_below_the_limit():
+    update, network, _ = make_update(max_gradient_norm=GRADIENT_NORM + 0.01)
+    update(TRANSITIONS, WEIGHTS)
+    expected = [1.0 - first_rmsprop_step(GRADIENTS[0]), 5.0 - first_rmsprop_step(GRADIENTS[1])]
+    np.testing.assert_allclose(np.diag(network.w.numpy()), expected, rtol=1e-6)
+
+
+def test_importance_weights_scale_gradients_and_not_priorities():
+    update, network, _ = make_update()
+    output = update(TRANSITIONS, tf.constant([0.0, 1.0]))
+    expected = [[1.0, 2.0], [3.0, 5.0 - first_rmsprop_step(1.0 * 6.0 / 2)]]
+    np.testing.assert_allclose(network.w, expected, rtol=1e-6)
+    np.testing.assert_allclose(output.priorities, [3.1, 6.0], rtol=1e-6)
+
+
+def test_target_network_starts_as_a_copy():
+    network, target_network = make_linear(ONLINE), make_linear(TARGET)
+    DQNUpdate(network, target_network, ApexDQNConfig())
+    np.testing.assert_array_equal(target_network.w, ONLINE)
+
+
+@pytest.mark.parametrize("run", [lambda update: update, tf.function], ids=["eager", "tf.function"])
+def test_target_network_is_copied_every_period_and_left_alone_between(run):
+    update, network, target_network = make_update(target_update_period=3)
+    step = run(update)
+    online, target = [], []
+    for _ in range(7):
+        step(TRANSITIONS, WEIGHTS)
+        online.append(network.w.numpy().tolist())
+        target.append(target_network.w.numpy().tolist())
+    assert target == [TARGET, TARGET, online[2], online[2], online[2], online[5], online[5]]
+    assert all(before != after for before, after in itertools.pairwise(online))
+
+
+def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
+    update, network, target_network = make_update(target_update_period=4)
+    for _ in range(3):
+        update(TRANSITIONS, WEIGHTS)
+    path = tf.train.Checkpoint(**update.state).write(str(tmp_path / "state"))
+    update(TRANSITIONS, WEIGHTS)
+
+    restored, restored_network, restored_target = make_update(target_update_period=4)
+    restored(TRANSITIONS, WEIGHTS)  # The optimiser makes its variables now.
+    tf.train.Checkpoint(**restored.state).read(path).assert_consumed()
+    restored(TRANSITIONS, WEIGHTS)
+    np.testing.assert_array_equal(restored_network.w, network.w)
+    np.testing.assert_array_equal(restored_target.w, target_network.w)
+    np.testing.assert_array_equal(target_network.w, network.w)
+
+
+def test_equal_seeds_and_batches_give_equal_parameters():
+    first, second = learn_from_fixed_batches(seed=7), learn_from_fixed_batches(seed=7)
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    other = learn_from_fixed_batches(seed=8)
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def learn_from_fixed_batches(seed: int) -> list[np.ndarray]:
+    """Let a learner of its own take 20 steps and return its parameters."""
+    config = ApexDQNConfig(
+        network="mlp",
+        mlp_hidden_sizes=(16,),
+        stream_hidden_size=16,
+        frame_stack=0,
+        learning_rate=0.001,
+        target_update_period=7,
+        replay=ReplayConfig(max_size=100, min_size=1),
+    )
+    builder = ApexDQNBuilder(config)
+    spec = make_lanes(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
+    server = reverb.Server(builder.make_replay_tables(spec))
+    client = reverb.Client(f"localhost:{server.port}")
+    learner = builder.make_learner(spec, make_fixed_batches(), client, seed)
+    before = learner.get_variables(["network"])[0]
+    for _ in range(20):
+        learner.step()
+    (after,) = learner.get_variables(["network"])
+    learner.close()
+    server.stop()
+    assert all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    return after
+
+
+def make_fixed_batches() -> tf.data.Dataset:
+    random = np.random.default_rng(0)
+    size = (20, 8)
+    info = reverb.SampleInfo(
+        key=np.arange(160, dtype=np.uint64).reshape(size),
+        probability=random.uniform(0.001, 1.0, size),
+        table_size=np.full(size, 100, np.int64),
+        priority=np.ones(size),
+        times_sampled=np.ones(size, np.int32),
+    )
+    transitions = Transition(
+        observation=random.uniform(size=[*size, 50]).astype(np.float32),
+        action=random.integers(3, size=size).astype(np.int32),
+        n_step_return=random.normal(size=size).astype(np.float32),
+        n_step_discount=random.uniform(size=size).astype(np.float32),
+        next_observation=random.uniform(size=[*size, 50]).astype(np.float32),
+    )
+    return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))

@@ -1,0 +1,159 @@
+"""Tests of the dueling networks."""
+
+import math
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.networks import (
+    AtariTorso,
+    DuelingHead,
+    VectorTorso,
+    make_network,
+    scale_gradient,
+)
+
+NUM_ACTIONS = 6
+
+
+def make_head() -> DuelingHead:
+    """Build a head over two features whose hidden layers pass positive features on.
+
+    v = h_0 + 2 h_1 + 0.5; adv = (h_0, 2 h_0 + h_1, 3 h_0 - h_1); h = relu(features)
+    """
+    head = DuelingHead(hidden_size=2, num_actions=3)
+    head(tf.zeros([1, 2]))
+    # The hidden layers of both streams are alike; the shapes tell the others apart.
+    values = {
+        (2, 2): np.eye(2),
+        (2,): np.zeros(2),
+        (2, 1): [[1.0], [2.0]],
+        (1,): [0.5],
+        (2, 3): [[1.0, 2.0, 3.0], [0.0, 1.0, -1.0]],
+        (3,): np.zeros(3),
+    }
+    for variable in head.variables:
+        variable.assign(values[tuple(variable.shape)])
+    return head
+
+
+def test_action_values_are_value_plus_advantage_minus_mean_advantage():
+    q_values = make_head()(tf.constant([[1.0, 3.0], [-1.0, 3.0]]))
+    expected = [
+        # h = (1, 3): v = 1 + 6 + 0.5; adv = (1, 5, 0), mean 2.
+        [7.5 + 1 - 2, 7.5 + 5 - 2, 7.5 + 0 - 2],
+        # h = (0, 3): v = 0 + 6 + 0.5; adv = (0, 3, -3), mean 0.
+        [6.5 + 0, 6.5 + 3, 6.5 - 3],
+    ]
+    np.testing.assert_allclose(q_values, expected, rtol=1e-6)
+
+
+def test_gradients_into_the_features_are_scaled_and_those_into_the_streams_are_not():
+    head = make_head()
+    features = tf.constant([[1.0, 3.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        q_taken = head(features)[:, 1]
+    (value_weights,) = [v for v in head.variables if v.shape == [2, 1]]
+    feature_gradient, weight_gradient = tape.gradient(q_taken, [features, value_weights])
+    # dv = (1, 2), dadv_1 = (2, 1), dmean = ((1 + 2 + 3) / 3, (0 + 1 - 1) / 3) = (2, 0).
+    unscaled = np.array([[1 + 2 - 2, 2 + 1 - 0]])
+    np.testing.assert_allclose(feature_gradient, unscaled / math.sqrt(2), rtol=1e-6)
+    np.testing.assert_allclose(weight_gradient, [[1.0], [3.0]], rtol=1e-6)
+
+
+def test_scale_gradient_keeps_the_value():
+    tensor = tf.constant([1.0, -2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(tensor)
+        scaled = scale_gradient(tensor, 0.25)
+    np.testing.assert_allclose(scaled, [1.0, -2.0], rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(scaled, tensor), [0.25, 0.25], rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def atari_network() -> snt.Sequential:
+    network = make_network(ApexDQNConfig(), NUM_ACTIONS)
+    network(tf.zeros([1, 4, 84, 84], tf.uint8))
+    return network
+
+
+def test_atari_network_has_the_layers_of_the_dueling_paper(atari_network):
+    shapes = sorted(tuple(variable.shape) for variable in atari_network.variables)
+    convolutions = [(8, 8, 4, 32), (32,), (4, 4, 32, 64), (64,), (3, 3, 64, 64), (64,)]
+    hidden = [(7 * 7 * 64, 512), (512,)]
+    value, advantage = [(512, 1), (1,)], [(512, NUM_ACTIONS), (NUM_ACTIONS,)]
+    assert shapes == sorted(convolutions + 2 * hidden + value + advantage)
+    num_parameters = sum(math.prod(shape) for shape in shapes)
+    assert num_parameters == (
+        (8 * 8 * 4 * 32 + 32)
+        + (4 * 4 * 32 * 64 + 64)
+        + (3 * 3 * 64 * 64 + 64)
+        + 2 * (3136 * 512 + 512)
+        + (512 * 1 + 1)
+        + (512 * 6 + 6)
+    )
+
+
+def make_corner_torso(signs: tuple[float, float, float]) -> AtariTorso:
+    """Build a torso whose layers hand on, in channel k, the corner of their input's channel k.
+
+    Each layer multiplies with its sign. Strides 4 * 2 * 1 leave every eighth pixel.
+    """
+    torso = AtariTorso()
+    torso(tf.zeros([1, 4, 84, 84], tf.uint8))
+    sign_of_kernel = dict(zip([(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)], signs, strict=True))
+    for variable in torso.variables:
+        values = np.zeros(variable.shape, np.float32)
+        if values.ndim == 4:
+            for k in range(4):
+                values[0, 0, k, k] = sign_of_kernel[values.shape]
+        variable.assign(values)
+    return torso
+
+
+def test_frames_are_scaled_and_frame_k_is_channel_k():
+    frames = np.random.default_rng(0).integers(0, 256, [2, 4, 84, 84]).astype(np.uint8)
+    features = make_corner_torso((1, 1, 1))(tf.constant(frames)).numpy().reshape(2, 7, 7, 64)
+    for k in range(4):
+        expected = frames[:, k, 0:56:8, 0:56:8] / 255.0
+        np.testing.assert_allclose(features[..., k], expected, rtol=1e-6)
+    assert not features[..., 4:].any()
+
+
+# Without the ReLU after the first, second or third layer, the features would not be 0.
+@pytest.mark.parametrize("signs", [(-1, -1, 1), (1, -1, -1), (1, 1, -1)])
+def test_every_convolution_ends_in_a_relu(signs):
+    frames = tf.fill([1, 4, 84, 84], np.uint8(200))
+    assert not make_corner_torso(signs)(frames).numpy().any()
+
+
+def test_atari_network_maps_a_batch_of_frames(atari_network):
+    frames = np.random.default_rng(1).integers(0, 256, [3, 4, 84, 84]).astype(np.uint8)
+    q_values = atari_network(tf.constant(frames))
+    assert (q_values.dtype, q_values.shape) == (tf.float32, [3, NUM_ACTIONS])
+    np.testing.assert_allclose(q_values[1:2], atari_network(frames[1:2]), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+def test_mlp_network_maps_a_batch_of_vectors(shape, dtype):
+    config = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(7, 4), stream_hidden_size=3)
+    network = make_network(config, NUM_ACTIONS)
+    q_values = network(tf.zeros([2, *shape], dtype))
+    assert (q_values.dtype, q_values.shape) == (tf.float32, [2, NUM_ACTIONS])
+    num_inputs = math.prod(shape)
+    assert sum(math.prod(variable.shape) for variable in network.variables) == (
+        (num_inputs * 7 + 7) + (7 * 4 + 4) + 2 * (4 * 3 + 3) + (3 * 1 + 1) + (3 * 6 + 6)
+    )
+
+
+def test_vector_torso_ends_in_a_relu():
+    torso = VectorTorso([2])
+    torso(tf.zeros([1, 2]))
+    for variable in torso.variables:
+        variable.assign(np.diag([1.0, -1.0]) if variable.shape.rank == 2 else np.zeros(2))
+    assert torso(tf.constant([[3.0, 4.0]])).numpy().tolist() == [[3.0, 0.0]]

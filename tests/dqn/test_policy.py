@@ -1,0 +1,101 @@
+"""Tests of the epsilon-greedy policy."""
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.policy import EpsilonGreedyPolicy
+from apex_agents.environments import EnvironmentConfig, make_lanes
+
+Q_VALUES = np.array([[1.0, 4.0, 2.0, 3.0], [9.0, 7.0, 6.0, 8.0], [-4.0, -3.0, -1.0, -2.0]])
+GREEDY = [1, 0, 2]
+
+
+class DoublingNetwork(snt.Module):
+    """A network whose action values are twice the observation, so that a test can choose them."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(2.0)
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        return self.scale * tf.cast(observation, tf.float32)
+
+
+def make_policy(epsilons: list[float], seed: int = 0) -> EpsilonGreedyPolicy:
+    return EpsilonGreedyPolicy(DoublingNetwork(), epsilons, seed)
+
+
+def test_greedy_without_epsilon():
+    policy = make_policy([0.0, 0.0, 0.0])
+    for _ in range(50):
+        output = policy(Q_VALUES / 2)
+        assert output.action.tolist() == GREEDY
+        assert output.q_taken.tolist() == [4.0, 9.0, -1.0]
+        assert output.value.tolist() == [4.0, 9.0, -1.0]
+    assert output.action.dtype == np.int32
+
+
+def test_every_lane_has_its_own_epsilon():
+    policy = make_policy([0.0, 1.0, 0.4])
+    actions = np.array([policy(Q_VALUES / 2).action for _ in range(2000)])
+    frequencies = [np.bincount(lane, minlength=4) / 2000 for lane in actions.T]
+    assert frequencies[0].tolist() == [0.0, 1.0, 0.0, 0.0]
+    # The seed is fixed, so that the outcome is, too. A frequency of 2000 draws has a standard
+    # deviation below sqrt(0.25 / 2000) = 0.0112: 0.056 is five of them.
+    np.testing.assert_allclose(frequencies[1], [0.25, 0.25, 0.25, 0.25], atol=0.056)
+    np.testing.assert_allclose(frequencies[2], [0.1, 0.1, 0.6 + 0.1, 0.1], atol=0.056)
+
+
+def test_lanes_explore_independently():
+    policy = make_policy([0.5] * 2)
+    actions = np.array([policy(Q_VALUES[[0, 0]] / 2).action for _ in range(200)])
+    # Equal with probability 0.625^2 + 3 * 0.125^2 = 0.4375: 87.5 +- 5 * 7.0 of 200 times.
+    assert 52 < np.sum(actions[:, 0] == actions[:, 1]) < 123
+
+
+def test_output_tells_of_the_action_taken_even_when_it_is_random():
+    policy = make_policy([1.0, 1.0, 1.0])
+    num_not_greedy = 0
+    for _ in range(50):
+        action, q_taken, value = policy(Q_VALUES / 2)
+        assert q_taken.tolist() == [Q_VALUES[lane, action[lane]] for lane in range(3)]
+        assert value.tolist() == [4.0, 9.0, -1.0]
+        num_not_greedy += np.sum(action != GREEDY)
+    assert num_not_greedy > 0
+
+
+def test_seed_decides_the_actions():
+    def play(seed: int) -> list[list[int]]:
+        policy = make_policy([0.5] * 3, seed)
+        return [policy(Q_VALUES / 2).action.tolist() for _ in range(30)]
+
+    assert play(1) == play(1)
+    assert play(1) != play(2)
+
+
+def test_variables_are_those_of_the_network_in_use():
+    policy = make_policy([0.0, 0.0, 0.0])
+    policy(Q_VALUES)
+    (scale,) = policy.variables["network"]
+    scale.assign(-1.0)
+    output = policy(Q_VALUES)
+    assert output.action.tolist() == [0, 2, 0]
+    assert output.value.tolist() == [-1.0, -6.0, 4.0]
+
+
+def test_builder_gives_an_actor_its_part_of_the_ladder():
+    config = ApexDQNConfig(
+        network="mlp",
+        frame_stack=0,
+        exploration=ExplorationConfig(epsilon=0.5, alpha=6.0, evaluation_epsilon=0.25),
+    )
+    builder = ApexDQNBuilder(config)
+    spec = make_lanes(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
+    policy = builder.make_policy(spec, [2, 3], num_lanes=4, seed=0)
+    np.testing.assert_allclose(policy.epsilons, [0.5 ** (1 + 4.0), 0.5 ** (1 + 6.0)])
+    evaluation_policy = builder.make_evaluation_policy(spec, num_lanes=3, seed=0)
+    assert evaluation_policy.epsilons.tolist() == [0.25, 0.25, 0.25]

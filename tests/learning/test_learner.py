@@ -1,0 +1,234 @@
+"""Tests of the learner against a real replay server, with an update that is easy to foresee."""
+
+import collections
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from acme.utils import counting, loggers
+from dm_env import specs
+
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.update import UpdateOutput
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.tables import (
+    PARAMETERS,
+    TRANSITIONS,
+    make_parameter_table,
+    make_transition_table,
+)
+from apex_agents.replay.transitions import Transition, item_signature, pack_outcome
+
+BATCH_SIZE = 64
+OBSERVATION = specs.Array((1,), np.float32)
+ACTION = specs.DiscreteArray(2, dtype=np.int32)
+# Square roots of priorities are 1 and 4: sampled with probabilities 1/5 and 4/5.
+REPLAY = ReplayConfig(
+    max_size=10, min_size=2, priority_exponent=0.5, importance_exponent=0.5, prefetch_batches=1
+)
+RARE, FREQUENT = 10.0, 20.0
+PRIORITIES = {RARE: 1.0, FREQUENT: 16.0}
+
+
+class CountingUpdate:
+    """Counts its calls in its only parameter; new priorities are twice the returns.
+
+    Attributes:
+      seen: returns and importance weights of the newest batch, `[2, B]`.
+    """
+
+    def __init__(self):
+        self.count = tf.Variable([0.0])
+        self.seen = tf.Variable(np.zeros([2, BATCH_SIZE], np.float32))
+        self.variables = {"network": [self.count]}
+        self.state = {"count": self.count}
+
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        self.count.assign_add([1.0])
+        self.seen.assign(tf.stack([transitions.n_step_return, weights]))
+        return UpdateOutput(
+            priorities=2.0 * transitions.n_step_return,
+            metrics={"loss": 100.0 + self.count[0]},
+        )
+
+
+class Replay(NamedTuple):
+    """A server and what talks to it."""
+
+    server: reverb.Server
+    client: reverb.Client
+
+    def make_learner(self, update: CountingUpdate, **settings) -> ApexLearner:
+        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, ACTION)
+        settings = {"publish_period": 1000, **settings}
+        return ApexLearner(update, dataset, self.client, REPLAY.importance_exponent, **settings)
+
+    def num_publications(self) -> int:
+        table = self.client.server_info()[PARAMETERS]
+        return table.rate_limiter_info.insert_stats.completed
+
+    def priorities(self) -> dict[float, float]:
+        """Return the priority that each transition has now, by its return."""
+        found = {}
+        for sample in self.client.sample(
+            TRANSITIONS, 200, emit_timesteps=False, unpack_as_table_signature=True
+        ):
+            found[float(sample.data["outcome"][1])] = float(sample.info.priority)
+        return found
+
+
+@pytest.fixture
+def replay() -> Iterator[Replay]:
+    server = reverb.Server(
+        [
+            make_transition_table(REPLAY, item_signature(OBSERVATION, ACTION)),
+            make_parameter_table(CountingUpdate().variables),
+        ]
+    )
+    yield Replay(server, reverb.Client(f"localhost:{server.port}"))
+    server.stop()
+
+
+def add_transitions(replay: Replay, priorities: dict[float, float]) -> None:
+    """Add one transition per priority, told apart by its return."""
+    with replay.client.trajectory_writer(num_keep_alive_refs=1) as writer:
+        for n_step_return, priority in priorities.items():
+            observation = np.zeros([1], np.float32)
+            outcome = pack_outcome(np.int32(1), n_step_return, 0.5)
+            writer.append({"observation": observation, "outcome": outcome})
+            item = {
+                "observation": writer.history["observation"][-1],
+                "outcome": writer.history["outcome"][-1],
+                "next_observation": writer.history["observation"][-1],
+            }
+            writer.create_item(TRANSITIONS, priority, item)
+            writer.flush()
+
+
+def test_weights_correct_for_the_priorities(replay):
+    add_transitions(replay, PRIORITIES)
+    update = CountingUpdate()
+    learner = replay.make_learner(update)
+    learner.step()
+    learner.close()
+    weights = collections.defaultdict(set)
+    for n_step_return, weight in update.seen.numpy().T.tolist():
+        weights[n_step_return].add(weight)
+    # N * P is 2 * 1/5 and 2 * 4/5, the weights to the power of -1/2 differ by a factor of 2. That
+    # a batch of 64 lacks the rare transition has a probability of 0.8^64 = 6e-7.
+    assert {key: sorted(values) for key, values in weights.items()} == {
+        RARE: [pytest.approx(1.0)],
+        FREQUENT: [pytest.approx(0.5)],
+    }
+
+
+def test_priorities_are_written_back(replay):
+    add_transitions(replay, PRIORITIES)
+    learner = replay.make_learner(CountingUpdate())
+    assert replay.priorities() == {RARE: 1.0, FREQUENT: 16.0}
+    learner.step()
+    learner.close()
+    assert replay.priorities() == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
+
+
+def test_publishes_at_creation_every_period_and_at_the_end(replay):
+    add_transitions(replay, PRIORITIES)
+    source = ParameterSource(replay.client)
+    learner = replay.make_learner(CountingUpdate(), publish_period=2)
+    assert replay.num_publications() == 1  # Without one, the source below would wait for ever.
+    published = []
+    for _ in range(6):
+        ((count,),) = source.get_variables(["network"])
+        published.append((replay.num_publications(), source.learner_steps, count.tolist()))
+        learner.step()
+    assert published == [
+        (1, 0, [0.0]),
+        (1, 0, [0.0]),
+        (2, 2, [2.0]),
+        (2, 2, [2.0]),
+        (3, 4, [4.0]),
+        (3, 4, [4.0]),
+    ]
+    learner.step()
+    learner.close()
+    ((count,),) = source.get_variables(["network"])
+    assert (source.learner_steps, count.tolist()) == (7, [7.0])
+
+
+def test_get_variables_returns_copies(replay):
+    update = CountingUpdate()
+    learner = replay.make_learner(update)
+    (variables,) = learner.get_variables(["network"])
+    update.count.assign([5.0])
+    assert [array.tolist() for array in variables] == [[0.0]]
+    assert [array.tolist() for array in learner.get_variables(["network"])[0]] == [[5.0]]
+    learner.close()
+
+
+def test_logs_counts_speeds_and_metrics(replay):
+    add_transitions(replay, PRIORITIES)
+    logger = loggers.InMemoryLogger()
+    counter = counting.Counter(prefix="learner")
+    learner = replay.make_learner(
+        CountingUpdate(), counter=counter, logger=logger, log_period_seconds=0.0
+    )
+    for _ in range(3):
+        learner.step()
+    learner.close()
+    assert [(row["learner_steps"], row["loss"]) for row in logger.data] == [
+        (1, 101.0),
+        (2, 102.0),
+        (3, 103.0),
+    ]
+    assert counter.get_counts()["learner_steps"] == learner.num_steps == 3
+    for row in logger.data:
+        assert row["learner_steps_per_second"] > 0
+        assert 0 <= row["waiting_for_data"] <= 1
+        assert row["priorities_not_finite"] == 0
+
+
+def test_logs_only_when_the_period_is_over(replay):
+    add_transitions(replay, PRIORITIES)
+    logger = loggers.InMemoryLogger()
+    learner = replay.make_learner(CountingUpdate(), logger=logger, log_period_seconds=1000.0)
+    for _ in range(3):
+        learner.step()
+    learner.close()
+    assert [row["learner_steps"] for row in logger.data] == [1]
+
+
+def test_a_step_without_data_ends_when_told_to_stop(replay):
+    add_transitions(replay, {RARE: 1.0})  # One less than `min_size`.
+    answers = iter([False, False, True])
+    update = CountingUpdate()
+    learner = replay.make_learner(update, should_stop=lambda: next(answers))
+    thread = threading.Thread(target=learner.step, daemon=True)
+    thread.start()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert (learner.num_steps, update.count.numpy().tolist()) == (0, [0.0])
+    assert replay.num_publications() == 1
+    learner.close()
+
+
+def test_learns_as_soon_as_the_limiter_allows(replay):
+    add_transitions(replay, {RARE: 1.0})
+    asked = []
+
+    def add_after_second_question() -> bool:
+        asked.append(True)
+        if len(asked) == 2:
+            add_transitions(replay, {FREQUENT: 16.0})
+        return False
+
+    learner = replay.make_learner(CountingUpdate(), should_stop=add_after_second_question)
+    learner.step()
+    learner.close()
+    assert learner.num_steps == 1
+    assert len(asked) == 2

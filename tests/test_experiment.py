@@ -1,0 +1,423 @@
+"""Tests of whole runs in one process: values worked out by hand, and what breaks them.
+
+The broken variants replace one part through the builder. Each must miss the values that the healthy
+agent reaches: a check that cannot fail would show nothing.
+"""
+
+import collections
+import dataclasses
+import functools
+import importlib.util
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import dm_env
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from dm_env import specs
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.networks import make_network
+from apex_agents.environments import Episode, make_lanes
+from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig, run_local
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.statistics import ReplayStatistics
+from apex_agents.replay.tables import Evaluation
+from apex_agents.running.evaluation import play_episodes
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NUM_LANES = 8
+
+
+class Chain(dm_env.Environment):
+    """Four states in a row; whatever is done, the step out of the last one gives 8 and terminates.
+
+    With a discount of 1/2 the values are 1, 2, 4 and 8. For n = 3 only the first state bootstraps:
+    its target is 0 + 0.5^3 * 8.
+    """
+
+    VALUES = (1.0, 2.0, 4.0, 8.0)
+
+    def __init__(self):
+        self._state = 4
+
+    def reset(self) -> dm_env.TimeStep:
+        self._state = 0
+        return dm_env.restart(self._observe())
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        if self._state == 4:
+            return self.reset()
+        self._state += 1
+        if self._state == 4:
+            return dm_env.termination(8.0, self._observe())
+        return dm_env.transition(0.0, self._observe())
+
+    def observation_spec(self) -> specs.Array:
+        return specs.Array((4,), np.float32)
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(2, dtype=np.int32)
+
+    def _observe(self) -> np.ndarray:
+        return np.eye(5, 4, dtype=np.float32)[self._state]
+
+
+class Choice(dm_env.Environment):
+    """One state for ever: action 1 gives 1, action 0 gives 0; truncated every 5 steps.
+
+    With a discount of 1/2, q(1) = 1 / (1 - 0.5) = 2 and q(0) = 0 + 0.5 * 2 = 1.
+    """
+
+    ACTION_VALUES = (1.0, 2.0)
+    LENGTH = 5
+
+    def __init__(self):
+        self._num_steps = self.LENGTH
+
+    def reset(self) -> dm_env.TimeStep:
+        self._num_steps = 0
+        return dm_env.restart(np.ones(1, np.float32))
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        if self._num_steps == self.LENGTH:
+            return self.reset()
+        self._num_steps += 1
+        make = dm_env.truncation if self._num_steps == self.LENGTH else dm_env.transition
+        return make(float(action), np.ones(1, np.float32))
+
+    def observation_spec(self) -> specs.Array:
+        return specs.Array((1,), np.float32)
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(2, dtype=np.int32)
+
+
+CONFIG = ApexDQNConfig(
+    network="mlp",
+    mlp_hidden_sizes=(32,),
+    stream_hidden_size=32,
+    frame_stack=0,
+    discount=0.5,
+    batch_size=16,
+    learning_rate=0.005,
+    # Large: the steps get smaller with the gradients, and the values come to rest.
+    rmsprop_epsilon=0.01,
+    target_update_period=20,
+    parameter_update_period=5,
+    publish_period=5,
+    exploration=ExplorationConfig(epsilon=0.5, alpha=6.0),
+    replay=ReplayConfig(
+        max_size=1000,
+        min_size=80,
+        samples_per_insert=8.0,
+        insert_batch=5,
+        max_in_flight=10,
+        prefetch_batches=2,
+    ),
+)
+
+
+@dataclasses.dataclass
+class Result:
+    """What a run left behind."""
+
+    learner: ApexLearner
+    episodes: list[Episode]
+    config: ApexDQNConfig
+
+    def q_values(self, observations: np.ndarray) -> np.ndarray:
+        """Evaluate the learned network, `[B, ...]` to `[B, 2]`."""
+        network = make_network(self.config, 2)
+        network(tf.constant(observations, tf.float32))
+        (arrays,) = self.learner.get_variables(["network"])
+        for variable, array in zip(network.variables, arrays, strict=True):
+            variable.assign(array)
+        return network(tf.constant(observations, tf.float32)).numpy()
+
+
+def run(
+    builder: ApexDQNBuilder,
+    environment: Callable[[], dm_env.Environment],
+    max_learner_steps: int = 500,
+) -> Result:
+    def make_lanes(num_lanes: int, seed: int, evaluation: bool) -> LockStepLanes:
+        return LockStepLanes([environment() for _ in range(num_lanes)])
+
+    limits = RunConfig(
+        num_actors=2, lanes_per_actor=NUM_LANES // 2, max_learner_steps=max_learner_steps
+    )
+    episodes: list[Episode] = []
+    learner = run_local(Experiment(builder, make_lanes, limits, workdir=""), episodes.append)
+    return Result(learner, episodes, builder.config)
+
+
+class ChangedAdder:
+    """An adder that sees something else than what happened."""
+
+    def __init__(self, adder: Any, change: Callable[..., dm_env.TimeStep]):
+        self._adder = adder
+        self._change = change
+
+    @property
+    def num_transitions(self) -> int:
+        return self._adder.num_transitions
+
+    def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
+        self._adder.add(self._change(timestep), output)
+
+    def close(self) -> None:
+        self._adder.close()
+
+
+class ScaledDiscountBuilder(ApexDQNBuilder):
+    """Multiplies D with a constant: 1 / gamma makes it gamma^(n-1), gamma makes it gamma^(n+1)."""
+
+    def __init__(self, config: ApexDQNConfig, factor: float):
+        super().__init__(config)
+        self._factor = factor
+
+    def make_dataset(self, client, spec):
+        def scale(sample: reverb.ReplaySample) -> reverb.ReplaySample:
+            discount = sample.data.n_step_discount * self._factor
+            return sample._replace(data=sample.data._replace(n_step_discount=discount))
+
+        return super().make_dataset(client, spec).map(scale)
+
+
+class TruncationTerminatesBuilder(ApexDQNBuilder):
+    """Takes the end of an episode for a termination, always."""
+
+    def make_adder(self, client, should_stop=lambda: False):
+        def terminate(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+            return timestep._replace(discount=0.0) if timestep.last() else timestep
+
+        return ChangedAdder(super().make_adder(client, should_stop), terminate)
+
+
+class OneEpsilonBuilder(ApexDQNBuilder):
+    """Lets all lanes explore alike."""
+
+    def make_policy(self, spec, lanes, num_lanes, seed):
+        policy = super().make_policy(spec, lanes, num_lanes, seed)
+        policy.epsilons[:] = self.config.exploration.epsilon
+        return policy
+
+
+def chain_values(builder: ApexDQNBuilder) -> np.ndarray:
+    """Learn the chain and return `[4, 2]`, the values of its states and actions."""
+    return run(builder, Chain).q_values(np.eye(4))
+
+
+def both_actions(values: tuple[float, ...]) -> np.ndarray:
+    return np.repeat(np.array(values)[:, None], 2, axis=1)
+
+
+def test_values_of_the_chain():
+    values = chain_values(ApexDQNBuilder(CONFIG))
+    np.testing.assert_allclose(values, both_actions(Chain.VALUES), atol=0.15)
+
+
+def test_without_copies_to_the_target_network_nothing_is_bootstrapped():
+    config = dataclasses.replace(CONFIG, target_update_period=10**9)
+    values = chain_values(ApexDQNBuilder(config))
+    # The initial target network says about 0 of the last state instead of 8.
+    np.testing.assert_allclose(values[1:], both_actions(Chain.VALUES[1:]), atol=0.15)
+    assert np.abs(values[0]).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("factor", "first_value"),
+    [(1 / 0.5, 0.5**2 * 8.0), (0.5, 0.5**4 * 8.0)],
+    ids=["gamma^(n-1)", "gamma^(n+1)"],
+)
+def test_a_discount_that_is_off_by_one_step_shows(factor, first_value):
+    values = chain_values(ScaledDiscountBuilder(CONFIG, factor))
+    np.testing.assert_allclose(values, both_actions((first_value, 2.0, 4.0, 8.0)), atol=0.15)
+
+
+ONE_STEP_CONFIG = dataclasses.replace(CONFIG, n_step=1)
+
+
+@pytest.fixture(scope="module")
+def choice_result() -> Result:
+    return run(ApexDQNBuilder(ONE_STEP_CONFIG), Choice)
+
+
+def test_a_truncated_episode_has_the_value_of_an_endless_one(choice_result):
+    (values,) = choice_result.q_values(np.ones([1, 1]))
+    np.testing.assert_allclose(values, Choice.ACTION_VALUES, atol=0.1)
+
+
+def test_a_truncation_taken_for_a_termination_shows():
+    result = run(TruncationTerminatesBuilder(ONE_STEP_CONFIG), Choice)
+    (values,) = result.q_values(np.ones([1, 1]))
+    # One step in five bootstraps nothing; if all were sampled alike, q(1) were 1 / (1 - 0.4).
+    assert values[1] < 1.85
+
+
+def returns_per_lane(result: Result) -> list[float]:
+    """Return each lane's mean return over the second half of its episodes."""
+    returns = collections.defaultdict(list)
+    for episode in result.episodes:
+        returns[episode.lane].append(episode.episode_return)
+    return [float(np.mean(returns[i][len(returns[i]) // 2 :])) for i in range(NUM_LANES)]
+
+
+# The greediest lane chooses action 0 with probability 0.5^7 / 2 = 0.004, the other end of the
+# ladder with 0.5 / 2. Mean returns of 5 steps are thus 4.98 and 3.75; over 10 episodes the latter
+# has a standard deviation of sqrt(5 * 0.25 * 0.75 / 10) = 0.31, and 4.6 is more than two of them
+# away from it and fifteen from the former. Averages over 4 lanes are twice as sharp.
+def test_every_lane_explores_with_its_own_epsilon(choice_result):
+    returns = returns_per_lane(choice_result)
+    assert np.mean(returns[4:]) > 4.6 > returns[0]
+
+
+def test_lanes_that_explore_alike_show():
+    returns = returns_per_lane(run(OneEpsilonBuilder(ONE_STEP_CONFIG), Choice))
+    assert np.mean(returns[4:]) < 4.6
+
+
+class RecordingBuilder(ApexDQNBuilder):
+    """Keeps the adders and the learner within reach."""
+
+    def make_adder(self, client, should_stop=lambda: False):
+        self.adders = [*getattr(self, "adders", []), super().make_adder(client, should_stop)]
+        return self.adders[-1]
+
+    def make_learner(self, *args, **kwargs):
+        self.learner = super().make_learner(*args, **kwargs)
+        return self.learner
+
+
+def test_learner_steps_per_transition_are_fixed():
+    builder = RecordingBuilder(ONE_STEP_CONFIG)
+    moments = []
+
+    def record() -> None:
+        transitions = sum(adder.num_transitions for adder in builder.adders)
+        moments.append((transitions, builder.learner.num_steps))
+
+    class RecordingChoice(Choice):
+        def reset(self) -> dm_env.TimeStep:
+            if getattr(builder, "learner", None):
+                record()
+            return super().reset()
+
+    run(builder, RecordingChoice, max_learner_steps=200)
+    # All lanes begin their episodes at the same time: one moment per episode, when all is quiet.
+    moments = sorted(set(moments))
+    late = [moment for moment in moments if moment[1] > 0]
+    assert len(late) >= 5
+    # 8 samples per insert in batches of 16: a learner step for every 2 transitions.
+    steps = np.diff([num_steps for _, num_steps in late])
+    transitions = np.diff([num_transitions for num_transitions, _ in late])
+    assert transitions.tolist() == [NUM_LANES * Choice.LENGTH] * len(transitions)
+    assert steps.tolist() == [NUM_LANES * Choice.LENGTH / 2] * len(steps)
+
+
+def test_no_step_beyond_max_learner_steps():
+    result = run(ApexDQNBuilder(ONE_STEP_CONFIG), Choice, max_learner_steps=10)
+    assert result.learner.num_steps == 10  # Four would be due after every lock-step.
+
+
+class SourceRecordingBuilder(ApexDQNBuilder):
+    """Remembers where the actor pulls its parameters from."""
+
+    def make_actor(self, policy, adders=(), variable_source=None):
+        self.source = variable_source
+        return super().make_actor(policy, adders, variable_source)
+
+
+def test_actor_pulls_parameters_from_the_learner_not_from_the_server():
+    # Sampling from a server of the same process that has been stopped never returns, and the pool
+    # of Acme's variable client keeps the process from ending for as long as that lasts.
+    builder = SourceRecordingBuilder(ONE_STEP_CONFIG)
+    result = run(builder, Choice, max_learner_steps=10)
+    assert builder.source is result.learner
+
+
+def load_config(name: str) -> ExperimentConfig:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "configs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config()
+
+
+def test_learns_catch():
+    config = load_config("apex_dqn_catch")
+    config.run.max_actor_steps = 10_000  # Eight runs with other seeds needed up to 5600.
+    builder = ApexDQNBuilder(config.agent)
+    make = functools.partial(make_lanes, config.environment)
+    learner = run_local(Experiment(builder, make, config.run, workdir=""))
+
+    # Every column of the board once or more; a random policy gets -0.6.
+    lanes = make(50, 1, True)
+    policy = builder.make_evaluation_policy(lanes.spec, 50, seed=0)
+    (arrays,) = learner.get_variables(["network"])
+    for variable, array in zip(policy.variables["network"], arrays, strict=True):
+        variable.assign(array)
+    assert play_episodes(lanes, ApexActor(policy)).mean() >= 0.8
+
+
+def test_a_run_without_a_limit_is_refused():
+    experiment = Experiment(
+        ApexDQNBuilder(CONFIG), make_lanes, RunConfig(target_return=1.0), workdir=""
+    )
+    with pytest.raises(ValueError, match=r"run\.max_learner_steps or run\.max_actor_steps"):
+        run_local(experiment)
+
+
+def test_every_node_has_a_seed_of_its_own():
+    def make_seeds(seed: int) -> list[int]:
+        config = RunConfig(seed=seed)
+        nodes = [config.node_seed(node) for node in ("learner", "policy", "evaluator")]
+        return nodes + [config.node_seed("actor", index) for index in range(360)]
+
+    seeds = make_seeds(0) + make_seeds(1)
+    assert len(set(seeds)) == 2 * 363
+    assert make_seeds(0) == seeds[:363]
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def make_statistics(mean_return: float | None = None, actor_steps: int = 0) -> ReplayStatistics:
+    evaluation = None
+    if mean_return is not None:
+        evaluation = Evaluation(*[np.float64(x) for x in (mean_return, 0.1, 20, 5, 50)])
+    return ReplayStatistics(actor_steps=actor_steps, evaluation=evaluation)
+
+
+@pytest.mark.parametrize(
+    ("learner_steps", "statistics", "reason"),
+    [
+        (99, make_statistics(), None),
+        (99, make_statistics(mean_return=0.89, actor_steps=999), None),
+        (0, make_statistics(mean_return=0.9), "target return 0.9 reached"),
+        (100, make_statistics(), "100 learner steps done"),
+        (101, make_statistics(mean_return=-1.0), "100 learner steps done"),
+        (0, make_statistics(actor_steps=1000), "1000 actor steps done"),
+        (100, make_statistics(0.95, 1000), "target return 0.9 reached"),
+    ],
+)
+def test_end_reason(learner_steps, statistics, reason):
+    config = RunConfig(max_learner_steps=100, max_actor_steps=1000, target_return=0.9)
+    assert config.end_reason(learner_steps, statistics) == reason
+
+
+def test_without_limits_there_is_no_end():
+    assert RunConfig().end_reason(10**9, make_statistics(1e9, 10**12)) is None
+
+
+def test_a_target_return_of_zero_is_a_target():
+    config = RunConfig(target_return=0.0)
+    assert config.end_reason(0, make_statistics(mean_return=-0.1)) is None
+    assert config.end_reason(0, make_statistics(mean_return=0.0)) == "target return 0 reached"
