@@ -25,6 +25,10 @@ class Builder(Protocol):
     @property
     def config(self) -> Any: ...
 
+    def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Raise a ValueError if this agent, with its config, cannot learn in an environment."""
+        ...
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,

@@ -14,7 +14,7 @@ import reverb
 
 from apex_agents.acting.loop import run_lanes
 from apex_agents.builder import Builder
-from apex_agents.environments import EnvironmentConfig, Lanes
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, Lanes
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 from apex_agents.validation import require, require_positive
@@ -131,6 +131,12 @@ class Experiment:
     run: RunConfig
     workdir: str
     started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
+
+    def environment_spec(self) -> EnvironmentSpec:
+        """Return the spec of one environment, which is made and closed for that."""
+        lanes = self.make_lanes(1, 0, False)
+        lanes.close()
+        return lanes.spec
 
     def elapsed_seconds(self) -> float:
         """Return the wall time since the command was started."""

@@ -55,10 +55,7 @@ def make_program(experiment: Experiment) -> lp.Program:
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
-    lanes = experiment.make_lanes(1, 0, False)
-    tables = experiment.builder.make_replay_tables(lanes.spec)
-    lanes.close()
-    return tables
+    return experiment.builder.make_replay_tables(experiment.environment_spec())
 
 
 def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
@@ -85,17 +82,16 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(client, builder.config.replay.replicas)
-    lanes = experiment.make_lanes(1, 0, False)
-    dataset = builder.make_dataset(client, lanes.spec)
+    spec = experiment.environment_spec()
+    dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(
-        lanes.spec,
+        spec,
         dataset,
         client,
         seed=run.node_seed("learner"),
         logger=make_learner_logger(experiment, poller),
         should_stop=should_stop,
     )
-    lanes.close()
     reason = None
     while reason is None and not should_stop():
         learner.step()

@@ -60,10 +60,11 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             builder=make_builder(config.agent),
             make_lanes=functools.partial(make_lanes, config.environment),
             run=config.run,
-            workdir=make_workdir(
-                _WORKDIR.value, pathlib.Path(config_flag.config_filename).stem, config
-            ),
+            workdir="",
         )
+        experiment.builder.check_environment(experiment.environment_spec())
+        name = pathlib.Path(config_flag.config_filename).stem
+        experiment.workdir = make_workdir(_WORKDIR.value, name, config)
     except ValueError as error:
         _fail(error)
     sys.exit(launch_program(make_program(experiment), experiment, launch_type))

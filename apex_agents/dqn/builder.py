@@ -6,7 +6,7 @@ import numpy as np
 import reverb
 import sonnet as snt
 import tensorflow as tf
-from acme import core
+from acme import core, specs
 from acme.tf import variable_utils
 from acme.utils import counting, loggers
 
@@ -44,6 +44,24 @@ class ApexDQNBuilder:
         """
         config.validate()
         self.config = config
+
+    def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Raise a ValueError unless actions are discrete and observations fit the network."""
+        if not isinstance(spec.actions, specs.DiscreteArray):
+            raise ValueError(
+                f"Ape-X DQN needs discrete actions; the environment has {spec.actions}."
+            )
+        shape, stack = spec.observations.shape, self.config.frame_stack
+        if self.config.network == "atari" and shape[1:] != (84, 84):
+            raise ValueError(
+                f"agent.network is 'atari', for frames [stack, 84, 84], but observations are "
+                f"{shape}; use 'mlp'."
+            )
+        if stack and (len(shape) < 2 or shape[0] != stack):
+            raise ValueError(
+                f"agent.frame_stack is {stack}, but observations are {shape}; it has to be their "
+                "first dimension, or 0 when they are not stacks of frames."
+            )
 
     def make_replay_tables(
         self,

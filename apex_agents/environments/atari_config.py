@@ -53,15 +53,15 @@ class AtariConfig:
         """
         probability = self.sticky_action_probability
         if not 0.0 <= probability < 1.0:
-            raise ValueError(f"sticky_action_probability must be in [0, 1), got {probability!r}")
+            raise _make_range_error("sticky_action_probability", probability, "in [0, 1)")
         for name in ("full_action_set", "life_loss_ends_episode", "clip_rewards"):
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise ValueError(f"{name} must be True or False, got {value!r}")
+                raise _make_range_error(name, value, "True or False")
         for name, minimum in _MINIMA.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+                raise _make_range_error(name, value, f"a whole number >= {minimum}")
 
 
 def rom_name(task: str) -> str:
@@ -100,6 +100,10 @@ _MINIMA = {
     "evaluation_max_frames": 1,
     "num_threads": 1,
 }
+
+
+def _make_range_error(name: str, value: object, allowed: str) -> ValueError:
+    return ValueError(f"environment.atari.{name} is {value!r}; it has to be {allowed}.")
 
 
 def _key(name: str) -> str:

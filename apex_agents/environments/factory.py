@@ -91,7 +91,10 @@ def _check_gymnasium_task(task: str) -> None:
 
 def _make_gymnasium(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
     del evaluation  # Played by the same rules.
-    return LockStepLanes([GymnasiumEnvironment(config.task, seed) for seed in seeds])
+    try:
+        return LockStepLanes([GymnasiumEnvironment(config.task, seed) for seed in seeds])
+    except (gymnasium.error.Error, ImportError) as error:  # Known, but not installed.
+        raise ValueError(f"environment.task {config.task!r} cannot be made: {error}") from error
 
 
 def _check_toy_task(task: str) -> None:

@@ -42,7 +42,7 @@ class ApexLearner(core.Learner):
           client: connected to the replay server.
           importance_exponent: beta of the importance weights.
           publish_period: learner steps between two publications of the parameters.
-          counter: counts `steps` and `walltime`; prefix it to tell processes apart.
+          counter: counts `steps`; prefix it to tell processes apart.
           logger: receives counts, speeds and metrics.
           log_period_seconds: seconds between two rows for the logger.
           should_stop: asked while waiting for data.

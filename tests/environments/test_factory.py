@@ -76,18 +76,20 @@ def test_unknown_names_are_errors(config, message):
         ("clip_rewards", 1, "True or False"),
         ("full_action_set", "no", "True or False"),
         ("life_loss_ends_episode", None, "True or False"),
-        ("max_noops", -1, "an integer >= 0"),
-        ("action_repeat", 0, "an integer >= 1"),
-        ("frame_stack", 0, "an integer >= 1"),
-        ("frame_size", 84.0, "an integer >= 1"),
-        ("max_frames", 0, "an integer >= 1"),
-        ("evaluation_max_frames", True, "an integer >= 1"),
-        ("num_threads", 0, "an integer >= 1"),
+        ("max_noops", -1, "a whole number >= 0"),
+        ("action_repeat", 0, "a whole number >= 1"),
+        ("frame_stack", 0, "a whole number >= 1"),
+        ("frame_size", 84.0, "a whole number >= 1"),
+        ("max_frames", 0, "a whole number >= 1"),
+        ("evaluation_max_frames", True, "a whole number >= 1"),
+        ("num_threads", 0, "a whole number >= 1"),
     ],
 )
 def test_atari_fields_out_of_range_are_errors(field, value, allowed):
     atari = dataclasses.replace(AtariConfig(), **{field: value})
-    with pytest.raises(ValueError, match=f"{field} must be {allowed}, got {value!r}"):
+    with pytest.raises(
+        ValueError, match=f"environment.atari.{field} is {value!r}; it has to be {allowed}"
+    ):
         EnvironmentConfig(atari=atari).validate()
 
 
