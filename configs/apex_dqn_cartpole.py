@@ -14,14 +14,16 @@ def get_config() -> ExperimentConfig:
         mlp_hidden_sizes=(128,),
         stream_hidden_size=128,
         frame_stack=0,
-        batch_size=64,
-        learning_rate=0.00025,
-        target_update_period=250,
+        # Longer returns than on Atari: with 3 steps the greedy policy is lost again and again.
+        n_step=5,
+        batch_size=128,
+        learning_rate=0.001,
+        target_update_period=100,
         parameter_update_period=20,
         publish_period=20,
         exploration=ExplorationConfig(evaluation_epsilon=0.0),
         replay=ReplayConfig(
-            max_size=50_000, min_size=1_000, samples_per_insert=8.0, prefetch_batches=4
+            max_size=50_000, min_size=1_000, samples_per_insert=16.0, prefetch_batches=4
         ),
     )
     run = RunConfig(
