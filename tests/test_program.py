@@ -245,7 +245,7 @@ def test_resolved_config_is_written(processes_run):
     assert config["environment"]["task"] == "catch"  # From the command line.
     assert config["agent"]["replay"]["min_size"] == 20
     assert config["agent"]["replay"]["max_size"] == 50_000  # From the config file.
-    assert config["agent"]["n_step"] == 3  # A default.
+    assert config["agent"]["max_gradient_norm"] == 40.0  # A default.
 
 
 def test_every_node_has_a_log_without_errors(processes_run):

@@ -140,7 +140,7 @@ OVERRIDES = {
         "agent.exploration.evaluation_epsilon",
         0.5,
     ),
-    "nothing": ("--lp_launch_type=local_mt", "agent.batch_size", 64),
+    "nothing": ("--lp_launch_type=local_mt", "agent.max_gradient_norm", 40.0),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -96,7 +97,7 @@ def test_waits_for_the_first_publication(client):
 
 
 def test_stops_waiting_with_the_program(client):
-    answers = iter([False, False, True])
+    answers = itertools.chain([False] * 3, itertools.repeat(True))
     source = ParameterSource(client, should_stop=lambda: next(answers))
     with pytest.raises(RuntimeError, match="stopped before the learner published"):
         source.get_variables(["policy"])
