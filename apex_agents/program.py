@@ -21,7 +21,7 @@ from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.running.evaluation import run_evaluator
 from apex_agents.running.loggers import ActorLogger, make_learner_logger
 from apex_agents.running.node import ReplayNode, run_client_node
-from apex_agents.running.workdir import SUMMARY_FILE
+from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_variables
 
 
 def make_program(experiment: Experiment) -> lp.Program:
@@ -80,8 +80,13 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
 def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     """Learn until the run's end, say why it ended, stop the program, and return the learner."""
     builder, run = experiment.builder, experiment.run
+    workdir = pathlib.Path(experiment.workdir)
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(client, builder.config.replay.replicas)
+
+    def is_over_without_a_step() -> bool:
+        return should_stop() or run.end_reason(0, poller.latest) is not None
+
     spec = experiment.environment_spec()
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(
@@ -90,14 +95,14 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         client,
         seed=run.node_seed("learner"),
         logger=make_learner_logger(experiment, poller),
-        should_stop=should_stop,
+        should_stop=is_over_without_a_step,
     )
     reason = None
     while reason is None and not should_stop():
         learner.step()
         reason = run.end_reason(learner.num_steps, poller.latest)
-    learner.close()
-    poller.close()
+    # First what has to survive: the replay server may be leaving, and calls to it may hang.
+    save_variables(workdir / LAST_CHECKPOINT, learner.get_all_variables())
     summary = {
         "finished": reason is not None,
         "reason": reason or "stopped from outside",
@@ -105,7 +110,9 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         "actor_steps": poller.latest.actor_steps,
         "wall_time_seconds": experiment.elapsed_seconds(),
     }
-    pathlib.Path(experiment.workdir, SUMMARY_FILE).write_text(json.dumps(summary, indent=2))
+    (workdir / SUMMARY_FILE).write_text(json.dumps(summary, indent=2))
+    learner.close()
+    poller.close()
     if reason is not None:
         lp.stop()
     return learner

@@ -71,8 +71,8 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
 
 
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
-    values = [re.match(r"--?config=(.*)", arg) for arg in argv]
-    path = next((match[1] for match in values if match), default_config)
+    words = re.findall(r"(?:^|\0)--?config[=\0]([^\0]*)", "\0".join(argv[1:]))
+    path = words[-1] if words else default_config
     if not pathlib.Path(path).is_file():
         known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
         _fail(f"--config={path} is no file; there are {', '.join(known)}.")

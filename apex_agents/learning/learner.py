@@ -84,16 +84,21 @@ class ApexLearner(core.Learner):
 
     def publish(self) -> None:
         """Publish the current parameters."""
-        publish_parameters(self._client, to_arrays(self._update.variables), self.num_steps)
+        publish_parameters(self._client, self.get_all_variables(), self.num_steps)
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         """Return copies of the named variables."""
-        arrays = to_arrays(self._update.variables)
+        arrays = self.get_all_variables()
         return [arrays[name] for name in names]
 
+    def get_all_variables(self) -> dict[str, list[np.ndarray]]:
+        """Return copies of all variables that actors need, by name."""
+        return to_arrays(self._update.variables)
+
     def close(self) -> None:
-        """Publish what was learned and write the pending priorities."""
-        self.publish()
+        """Publish what was learned, unless the program stops, and write the pending priorities."""
+        if not self._should_stop():
+            self.publish()
         self._priority_writer.close()
         self._logger.close()
 

@@ -10,8 +10,9 @@ class ReplayConfig:
     """The prioritized replay memory (Horgan et al. 2018, sections 3, 4.1 and appendix F).
 
     Attributes:
-      max_size: capacity in transitions; the oldest goes first (section 4.1: 2 million, soft).
-      min_size: transitions needed before sampling starts (appendix C: 50 000).
+      max_size: capacity in items, which are transitions, each counted `replicas` times; the oldest
+        goes first (section 4.1: 2 million, soft).
+      min_size: items needed before sampling starts (appendix C: 50 000).
       priority_exponent: alpha in P(k) = p_k^alpha / sum p^alpha (section 4.1: 0.6); 0 is uniform.
       importance_exponent: beta of the importance weights (section 4.1: 0.4).
       samples_per_insert: transitions sampled by the learner for each one added; None lets acting
@@ -19,9 +20,9 @@ class ReplayConfig:
       samples_per_insert_tolerance: how far acting or learning may run ahead of that ratio, as a
         share of `min_size`.
       replicas: times each transition is added (appendix A: 1, and 8 in the recency ablation).
-      insert_batch: transitions an actor sends at once (section 4.1: batches of 50).
-      max_in_flight: transitions an actor may hold that the replay has not confirmed (section 4.1:
-        up to 100).
+      insert_batch: items after which a lane looks how many are unconfirmed (section 4.1: actors
+        send batches of 50).
+      max_in_flight: items of a lane that the replay has not confirmed yet (section 4.1: up to 100).
       prefetch_batches: batches sampled ahead by the learner (section 4.1: up to 16).
     """
 

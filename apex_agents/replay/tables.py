@@ -39,11 +39,13 @@ def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
     """Build the limiter: adding is always allowed, unless a samples-per-insert ratio is set."""
     if config.samples_per_insert is None:
         return reverb.rate_limiters.MinSize(config.min_size)
-    tolerance = config.samples_per_insert_tolerance * config.min_size * config.samples_per_insert
+    # Reverb counts items, and a transition is `replicas` of them.
+    samples_per_item = config.samples_per_insert / config.replicas
+    tolerance = config.samples_per_insert_tolerance * config.min_size * samples_per_item
     # Both sides work in batches: a tolerance below a few of them would only make them wait.
-    smallest = 4.0 * max(config.max_in_flight * config.samples_per_insert, 1.0)
+    smallest = 4.0 * max(config.max_in_flight * samples_per_item, 1.0)
     return reverb.rate_limiters.SampleToInsertRatio(
-        samples_per_insert=config.samples_per_insert,
+        samples_per_insert=samples_per_item,
         min_size_to_sample=config.min_size,
         error_buffer=max(tolerance, smallest),
     )

@@ -3,6 +3,7 @@
 Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no data.
 """
 
+import contextlib
 import pathlib
 import time
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
     logger = make_csv_logger(experiment, "evaluator")
     best_return = -np.inf
-    evaluated_steps = 0
+    evaluated_steps = actor_steps = 0
     while not should_stop():
         started = time.monotonic()
         variable_client.update_and_wait()
@@ -79,29 +80,35 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         if returns is None:
             break
         evaluated_steps = source.learner_steps
-        evaluation = _summarise(returns, evaluated_steps, client, builder.config.replay.replicas)
+        actor_steps = _read_actor_steps(client, builder.config.replay.replicas, actor_steps)
+        evaluation = _summarise(returns, evaluated_steps, actor_steps)
         if evaluation.mean_return >= best_return:
             best_return = float(evaluation.mean_return)
             path = pathlib.Path(experiment.workdir, BEST_CHECKPOINT)
             save_variables(path, to_arrays(policy.variables))
         row = {name: float(value) for name, value in evaluation._asdict().items()}
         logger.write({**row, "wall_time_seconds": experiment.elapsed_seconds()})
-        report_evaluation(client, evaluation)
+        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+            report_evaluation(client, evaluation)  # The row is written: go on without the server.
         remaining = started + config.min_period_seconds - time.monotonic()
         lp.stop_event().wait(max(remaining, 0))
     logger.close()
     lanes.close()
 
 
-def _summarise(
-    returns: np.ndarray, learner_steps: int, client: reverb.Client, replicas: int
-) -> Evaluation:
-    statistics = read_statistics(client, replicas)
+def _read_actor_steps(client: reverb.Client, replicas: int, last_known: int) -> int:
+    try:
+        return read_statistics(client, replicas).actor_steps
+    except (RuntimeError, reverb.errors.ReverbError):
+        return last_known
+
+
+def _summarise(returns: np.ndarray, learner_steps: int, actor_steps: int) -> Evaluation:
     values = (
         returns.mean(),
         returns.std(ddof=1) / len(returns) ** 0.5 if len(returns) > 1 else 0.0,
         len(returns),
         learner_steps,
-        statistics.actor_steps,
+        actor_steps,
     )
     return Evaluation(*[np.asarray(value, np.float64) for value in values])

@@ -150,7 +150,9 @@ def _conclude(experiment: Experiment, interrupted: bool, died: bool) -> int:
     print()
     if failure:
         log = workdir / "logs" / f"{failure['node']}.log"
-        print(f"Node {failure['node']} failed: {failure['error']}\nIts output is in {log}")
+        print(f"Node {failure['node']} failed: {failure['error']}")
+        if log.exists():  # Threads of one process print into its terminal instead.
+            print(f"Its output is in {log}")
         return EXIT_FAILURE
     if died:
         print(f"A node died; the ends of the files in {workdir / 'logs'} may say why.")

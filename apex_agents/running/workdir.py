@@ -13,6 +13,7 @@ CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
 FAILURE_FILE = "failure.json"
 BEST_CHECKPOINT = "checkpoints/best.npz"
+LAST_CHECKPOINT = "checkpoints/last.npz"
 
 
 def make_workdir(path: str | None, config_name: str, config: Any) -> str:

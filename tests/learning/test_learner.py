@@ -1,6 +1,7 @@
 """Tests of the learner against a real replay server, with an update that is easy to foresee."""
 
 import collections
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -205,7 +206,7 @@ def test_logs_only_when_the_period_is_over(replay):
 
 def test_a_step_without_data_ends_when_told_to_stop(replay):
     add_transitions(replay, {RARE: 1.0})  # One less than `min_size`.
-    answers = iter([False, False, True])
+    answers = itertools.chain([False] * 2, itertools.repeat(True))
     update = CountingUpdate()
     learner = replay.make_learner(update, should_stop=lambda: next(answers))
     thread = threading.Thread(target=learner.step, daemon=True)
@@ -229,6 +230,6 @@ def test_learns_as_soon_as_the_limiter_allows(replay):
 
     learner = replay.make_learner(CountingUpdate(), should_stop=add_after_second_question)
     learner.step()
-    learner.close()
     assert learner.num_steps == 1
     assert len(asked) == 2
+    learner.close()

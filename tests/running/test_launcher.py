@@ -129,6 +129,8 @@ def test_conclude_names_the_node_that_failed(experiment, capsys):
     write(experiment, "summary.json", {**SUMMARY, "finished": False})
     assert launcher._conclude(experiment, interrupted=False, died=True) == 1
     log = pathlib.Path(experiment.workdir, "logs", "actor_3.log")
+    log.parent.mkdir(exist_ok=True)
+    log.touch()
     assert capsys.readouterr().out == (
         f"\nNode actor_3 failed: OSError: gone\nIts output is in {log}\n"
     )
@@ -141,3 +143,9 @@ def test_conclude_says_that_a_node_died(experiment, capsys):
     assert capsys.readouterr().out == (
         f"\nA node died; the ends of the files in {logs} may say why.\n"
     )
+
+
+def test_conclude_names_no_log_that_is_not_there(experiment, capsys):
+    write(experiment, "failure.json", {"node": "actor_3", "error": "OSError: gone"})
+    assert launcher._conclude(experiment, interrupted=False, died=True) == 1
+    assert capsys.readouterr().out == "\nNode actor_3 failed: OSError: gone\n"
