@@ -242,3 +242,10 @@ def test_config_errors(config, message):
     with pytest.raises(ValueError) as error:
         config.validate()
     assert str(error.value) == message
+
+
+def test_samples_per_insert_counts_a_transition_once_whatever_its_replicas():
+    config = ReplayConfig(max_size=1000, min_size=100, samples_per_insert=8.0, replicas=4)
+    table = make_transition_table(config, signature=None)
+    # Reverb counts items: 8 samples per transition are 2 for each of its 4 items.
+    assert table.info.rate_limiter_info.samples_per_insert == 2.0

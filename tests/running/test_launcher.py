@@ -127,10 +127,10 @@ def test_conclude_tells_ctrl_c_from_sigterm(experiment, summary, interrupted, ex
 def test_conclude_names_the_node_that_failed(experiment, capsys):
     write(experiment, "failure.json", {"node": "actor_3", "error": "OSError: gone"})
     write(experiment, "summary.json", {**SUMMARY, "finished": False})
-    assert launcher._conclude(experiment, interrupted=False, died=True) == 1
     log = pathlib.Path(experiment.workdir, "logs", "actor_3.log")
     log.parent.mkdir(exist_ok=True)
     log.touch()
+    assert launcher._conclude(experiment, interrupted=False, died=True) == 1
     assert capsys.readouterr().out == (
         f"\nNode actor_3 failed: OSError: gone\nIts output is in {log}\n"
     )
