@@ -182,6 +182,10 @@ def run_local(
     steps_per_transition = (replay.samples_per_insert or 1.0) / builder.config.batch_size
     statistics = ReplayStatistics()
     transitions_before_learning = 0
+
+    def is_over() -> bool:
+        return run.end_reason(learner.num_steps, statistics) is not None
+
     for episodes in run_lanes(lanes, actor):
         for episode in episodes:
             on_episode(episode)
@@ -191,11 +195,9 @@ def run_local(
             transitions_before_learning = num_transitions
         statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)
         steps_due = (num_transitions - transitions_before_learning) * steps_per_transition
-        while not run.end_reason(learner.num_steps, statistics):
-            if learner.num_steps >= int(steps_due):
-                break
+        while learner.num_steps < int(steps_due) and not is_over():
             learner.step()
-        else:
+        if is_over():
             break
     actor.close()
     learner.close()
