@@ -11,14 +11,17 @@ CHECKED := $(wildcard apex_agents launch configs)
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: help train test lint format pins clean
+.PHONY: help train train-dpg test lint format pins clean
 
 help: ## Show this list.
-	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
 	@echo "ARGS is passed on, as in: make test ARGS='-k adder'"
 
 train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
 	@$(PYTHON) launch/apex_dqn.py --lp_launch_type=local_mp $(ARGS)
+
+train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
+	@$(PYTHON) launch/apex_dpg.py --lp_launch_type=local_mp $(ARGS)
 
 test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
 	@$(PYTHON) -m pytest $(ARGS)

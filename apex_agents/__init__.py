@@ -8,6 +8,8 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
+    "ApexDPGBuilder": "apex_agents.dpg.builder",
+    "ApexDPGConfig": "apex_agents.dpg.config",
     "ApexDQNBuilder": "apex_agents.dqn.builder",
     "ApexDQNConfig": "apex_agents.dqn.config",
     "EnvironmentConfig": "apex_agents.environments",

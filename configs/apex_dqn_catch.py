@@ -25,8 +25,6 @@ def get_config() -> ExperimentConfig:
             max_size=20_000,
             min_size=500,
             samples_per_insert=8.0,
-            insert_batch=10,
-            max_in_flight=20,
             prefetch_batches=4,
         ),
     )

@@ -302,8 +302,7 @@ import functools, json, pathlib, sys
 from absl.testing import absltest
 import launchpad as lp
 import reverb
-from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder, ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.experiment import EvaluationConfig, Experiment, RunConfig
 from apex_agents.program import make_program
@@ -311,23 +310,38 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.parameters import ParameterSource
 
 workdir = pathlib.Path(sys.argv.pop())
+agent_name = sys.argv.pop()
 for folder in ("logs", "checkpoints"):
     (workdir / folder).mkdir(parents=True)
 
 
 class ProgramTest(absltest.TestCase):
     def test_run(self):
-        agent = ApexDQNConfig(
-            network="mlp", mlp_hidden_sizes=(16,), stream_hidden_size=16, frame_stack=0,
-            batch_size=8, replay=ReplayConfig(max_size=1000, min_size=20, insert_batch=10),
-        )
-        # Any evaluation of Catch reaches -1, and evaluations need a learner step.
+        replay = ReplayConfig(max_size=1000, min_size=20, insert_batch=10)
+        if agent_name == "dqn":
+            task = "catch"
+            builder = ApexDQNBuilder(
+                ApexDQNConfig(
+                    network="mlp", mlp_hidden_sizes=(16,), stream_hidden_size=16, frame_stack=0,
+                    batch_size=8, replay=replay,
+                )
+            )
+        else:
+            task = "point_mass"
+            builder = ApexDPGBuilder(
+                ApexDPGConfig(
+                    policy_hidden_sizes=(8, 4), critic_hidden_sizes=(16, 2), batch_size=8,
+                    replay=replay,
+                )
+            )
+        # Any evaluation of Catch reaches -1 and any of the point mass -10, and evaluations need a
+        # learner step.
         evaluation = EvaluationConfig(num_episodes=2, min_period_seconds=0.1)
         run = RunConfig(
-            num_actors=2, lanes_per_actor=2, target_return=-1.0, evaluation=evaluation
+            num_actors=2, lanes_per_actor=2, target_return=-10.0, evaluation=evaluation
         )
-        make_catch = functools.partial(make_lanes, EnvironmentConfig("toy", "catch"))
-        experiment = Experiment(ApexDQNBuilder(agent), make_catch, run, str(workdir))
+        make_task = functools.partial(make_lanes, EnvironmentConfig("toy", task))
+        experiment = Experiment(builder, make_task, run, str(workdir))
         program = make_program(experiment)
         groups = {name: len(nodes) for name, nodes in program.groups.items()}
         manager = lp.launch(program, launch_type="test_mt", test_case=self)
@@ -335,7 +349,8 @@ class ProgramTest(absltest.TestCase):
         (replay,) = program.groups["replay"]
         client = reverb.Client(replay.reverb_address.resolve())
         source = ParameterSource(client)
-        (network,) = source.get_variables(["network"])
+        names = ["network"] if agent_name == "dqn" else ["policy", "critic"]
+        published = dict(zip(names, source.get_variables(names)))
         samples = client.sample(
             "transitions", num_samples=20, emit_timesteps=False, unpack_as_table_signature=True
         )
@@ -343,7 +358,9 @@ class ProgramTest(absltest.TestCase):
         manager.wait()
         seen = {
             "groups": groups,
-            "parameter_shapes": [list(array.shape) for array in network],
+            "parameter_shapes": {
+                name: [list(array.shape) for array in arrays] for name, arrays in published.items()
+            },
             "items": items,
         }
         (workdir / "seen.json").write_text(json.dumps(seen))
@@ -353,50 +370,89 @@ absltest.main()
 """
 
 
-@pytest.fixture(scope="module")
-def test_mt_run(start) -> Command:
-    return start("-c", TEST_MT, "{workdir}").finish()
+@pytest.fixture(scope="module", params=["dqn", "dpg"])
+def test_mt_run(start, request) -> Command:
+    run = start("-c", TEST_MT, request.param, "{workdir}").finish()
+    run.agent = request.param
+    return run
+
+
+def seen_by(test_mt_run: Command) -> dict:
+    return json.loads((test_mt_run.workdir / "seen.json").read_text())
 
 
 def test_program_stops_itself_under_test_mt(test_mt_run):
     assert test_mt_run.exit_code == 0, test_mt_run.output()
     assert test_mt_run.summary()["finished"] is True
-    assert test_mt_run.summary()["reason"] == "target return -1 reached"
+    assert test_mt_run.summary()["reason"] == "target return -10 reached"
     assert test_mt_run.summary()["learner_steps"] > 0
     assert len(test_mt_run.rows("evaluator")) >= 1
 
 
 def test_program_has_the_groups_of_figure_1(test_mt_run):
-    seen = json.loads((test_mt_run.workdir / "seen.json").read_text())
-    assert seen["groups"] == {"replay": 1, "learner": 1, "evaluator": 1, "actor": 2}
+    groups = seen_by(test_mt_run)["groups"]
+    assert groups == {"replay": 1, "learner": 1, "evaluator": 1, "actor": 2}
+
+
+# Weights and biases. Catch: torso 50 -> 16, then 16 -> 16 and 16 -> 3 (advantage) or 1 (value).
+# Point mass: policy 1 -> 8 -> 4 -> 1; critic 1 -> 16, with the action 17 -> 2 -> 1.
+PARAMETER_SHAPES = {
+    "dqn": {
+        "network": [
+            *([50, 16], [16]),
+            *([16, 16], [16], [16, 3], [3]),
+            *([16, 16], [16], [16, 1], [1]),
+        ]
+    },
+    "dpg": {
+        "policy": [[1, 8], [8], [8, 4], [4], [4, 1], [1]],
+        "critic": [[1, 16], [16], [17, 2], [2], [2, 1], [1]],
+    },
+}
 
 
 def test_parameters_are_published(test_mt_run):
-    seen = json.loads((test_mt_run.workdir / "seen.json").read_text())
-    # Torso 50 -> 16, then 16 -> 16 and 16 -> 3 (advantage) or 1 (value), weights and biases.
-    shapes = sorted(seen["parameter_shapes"])
-    assert shapes == sorted(
-        [[50, 16], [16], [16, 16], [16], [16, 3], [3], [16, 16], [16], [16, 1], [1]]
-    )
+    published = seen_by(test_mt_run)["parameter_shapes"]
+    expected = PARAMETER_SHAPES[test_mt_run.agent]
+    assert {name: sorted(shapes) for name, shapes in published.items()} == {
+        name: sorted(shapes) for name, shapes in expected.items()
+    }
 
 
-def test_replay_holds_transitions_of_catch(test_mt_run):
-    seen = json.loads((test_mt_run.workdir / "seen.json").read_text())
-    assert len(seen["items"]) == 20
-    for item in seen["items"]:
-        action, n_step_return, n_step_discount = item["outcome"]
-        ball, next_ball = (_ball_row(item[k]) for k in ("observation", "next_observation"))
-        assert action in (0, 1, 2)
-        if next_ball == 9:  # The ball has reached the bottom: the episode is over.
-            steps = 9 - ball
-            assert 1 <= steps <= 3
-            # gamma ** (steps - 1) * reward of the last step, 0.99 each.
-            assert abs(n_step_return) == pytest.approx({1: 1.0, 2: 0.99, 3: 0.9801}[steps])
-            assert n_step_discount == 0
-        else:
-            assert next_ball - ball == 3
-            assert n_step_return == 0
-            assert n_step_discount == pytest.approx(0.99 * 0.99 * 0.99)
+def test_replay_holds_transitions_of_the_environment(test_mt_run):
+    rows = [item["transition"] for item in seen_by(test_mt_run)["items"]]
+    assert len(rows) == 20
+    for row in rows:
+        CHECKS[test_mt_run.agent](row)
+
+
+def check_transition_of_point_mass(row: list[float]) -> None:
+    position, action, n_step_return, n_step_discount, next_position = row
+    (steps,) = [k for k in (1, 2, 3) if n_step_discount == pytest.approx(0.99**k)]
+    assert abs(action) <= 1
+    assert abs(next_position - position) <= 0.25 * steps + 1e-6
+    # The last reward is minus the distance at the end, the others are in [-1, 0].
+    last = -(0.99 ** (steps - 1)) * abs(next_position)
+    assert last - sum(0.99**k for k in range(steps - 1)) - 1e-6 <= n_step_return <= last + 1e-6
+
+
+def check_transition_of_catch(row: list[float]) -> None:
+    observation, (action, n_step_return, n_step_discount) = row[:50], row[50:53]
+    ball, next_ball = _ball_row(observation), _ball_row(row[53:])
+    assert action in (0, 1, 2)
+    if next_ball == 9:  # The ball has reached the bottom: the episode is over.
+        steps = 9 - ball
+        assert 1 <= steps <= 3
+        # gamma ** (steps - 1) * reward of the last step, 0.99 each.
+        assert abs(n_step_return) == pytest.approx({1: 1.0, 2: 0.99, 3: 0.9801}[steps])
+        assert n_step_discount == 0
+    else:
+        assert next_ball - ball == 3
+        assert n_step_return == 0
+        assert n_step_discount == pytest.approx(0.99 * 0.99 * 0.99)
+
+
+CHECKS = {"dqn": check_transition_of_catch, "dpg": check_transition_of_point_mass}
 
 
 def _ball_row(observation: list[float]) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
@@ -37,12 +38,14 @@ INVALID = {
     "agent.replay.max_size": ([0, -1], "greater than 0"),
     "agent.replay.min_size": ([0, -1, 2_000_001], r"greater than 0|at most max_size \(2000000\)"),
     "agent.replay.priority_exponent": ([-0.1, NAN], "at least 0"),
+    "agent.replay.remover": (["lifo", None], r"one of \('fifo', 'prioritized'\)"),
+    "agent.replay.eviction_exponent": ([NAN, float("inf")], "a finite number"),
     "agent.replay.importance_exponent": ([-0.1, 1.1, NAN], "between 0 and 1"),
     "agent.replay.samples_per_insert": ([0.0, -8.0, NAN], "greater than 0"),
     "agent.replay.samples_per_insert_tolerance": ([0.0, -0.5, NAN], "greater than 0"),
     "agent.replay.replicas": ([0, -1], "greater than 0"),
     "agent.replay.insert_batch": ([0, -1], "greater than 0"),
-    "agent.replay.max_in_flight": ([0, 49], r"at least insert_batch \(50\)"),
+    "agent.replay.max_in_flight": ([0, 19], r"at least insert_batch \(20\)"),
     "agent.replay.prefetch_batches": ([0, -1], "greater than 0"),
     "run.seed": ([-1], "at least 0"),
     "run.num_actors": ([0, -1], "greater than 0"),
@@ -55,11 +58,27 @@ INVALID = {
 ANY_VALUE_WORKS = {"run.target_return"}
 GROUPS = {"agent.exploration", "agent.replay", "run.evaluation"}
 
-CASES = [(field, value) for field, (values, _) in INVALID.items() for value in values]
+# The fields that only the other agent has.
+INVALID_DPG = {
+    "agent.policy_hidden_sizes": (
+        [(64, 0), (64,), (64, 64, 64), (0.5, 1)],
+        "two whole numbers greater than 0",
+    ),
+    "agent.critic_hidden_sizes": ([(64, -1), ()], "two whole numbers greater than 0"),
+    "agent.max_action_gradient": ([0.0, -1.0, NAN], "greater than 0"),
+    "agent.noise_scale": ([-0.1, NAN], "at least 0"),
+}
+
+CASES = [
+    (agent, field, value)
+    for agent, table in ((ApexDQNConfig, INVALID), (ApexDPGConfig, INVALID_DPG))
+    for field, (values, _) in table.items()
+    for value in values
+]
 
 
-def make_config() -> ExperimentConfig:
-    return ExperimentConfig(ApexDQNConfig(), EnvironmentConfig(), RunConfig())
+def make_config(agent: Any = ApexDQNConfig) -> ExperimentConfig:
+    return ExperimentConfig(agent(), EnvironmentConfig(), RunConfig())
 
 
 def set_field(config: Any, path: str, value: Any) -> None:
@@ -67,8 +86,9 @@ def set_field(config: Any, path: str, value: Any) -> None:
     setattr(functools.reduce(getattr, groups, config), name, value)
 
 
-def test_defaults_are_valid():
-    make_config().validate()
+@pytest.mark.parametrize("agent", [ApexDQNConfig, ApexDPGConfig])
+def test_defaults_are_valid(agent):
+    make_config(agent).validate()
 
 
 def test_every_field_is_in_the_table():
@@ -77,15 +97,20 @@ def test_every_field_is_in_the_table():
     assert set(paths) == set(INVALID) | ANY_VALUE_WORKS | GROUPS
 
 
-@pytest.mark.parametrize(("field", "value"), CASES)
-def test_message_names_field_value_and_what_is_allowed(field, value):
-    config = make_config()
+def test_fields_of_both_agents_mean_the_same():
+    dqn, dpg = set(field_paths(ApexDQNConfig())), set(field_paths(ApexDPGConfig()))
+    assert {f"agent.{field}" for field in dpg - dqn} == set(INVALID_DPG)
+
+
+@pytest.mark.parametrize(("agent", "field", "value"), CASES)
+def test_message_names_field_value_and_what_is_allowed(agent, field, value):
+    config = make_config(agent)
     set_field(config, field, value)
     with pytest.raises(ValueError) as error:
         config.validate()
     message = str(error.value)
     assert message.startswith(f"{field} is {value!r}; it has to be ")
-    _, allowed = INVALID[field]
+    _, allowed = {**INVALID, **INVALID_DPG}[field]
     with pytest.raises(ValueError, match=f"it has to be ({allowed})\\.$"):
         config.validate()
 
@@ -104,7 +129,9 @@ def test_message_names_field_value_and_what_is_allowed(field, value):
         ("agent.replay.priority_exponent", 0.0),
         ("agent.replay.importance_exponent", 0.0),
         ("agent.replay.samples_per_insert", 0.5),
-        ("agent.replay.max_in_flight", 50),
+        ("agent.replay.max_in_flight", 20),
+        ("agent.replay.remover", "prioritized"),
+        ("agent.replay.eviction_exponent", 0.0),
         ("run.max_learner_steps", 1),
         ("run.target_return", -21.0),
         ("run.evaluation.min_period_seconds", 0.0),

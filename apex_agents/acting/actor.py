@@ -15,6 +15,29 @@ from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy, PolicyOutput
 
 
+def make_actor(
+    policy: Policy,
+    adders: Sequence[PrioritizedNStepAdder],
+    variable_source: core.VariableSource | None,
+    update_period: int,
+) -> "ApexActor":
+    """Build an actor; given a source of variables, it waits for the first ones.
+
+    Args:
+      policy: chooses the actions.
+      adders: one per lane, or none for an actor that records nothing.
+      variable_source: where new variables come from; None leaves the policy's alone.
+      update_period: agent steps between two pulls of variables.
+    """
+    variable_client = None
+    if variable_source is not None:
+        variable_client = variable_utils.VariableClient(
+            variable_source, policy.variables, update_period
+        )
+        variable_client.update_and_wait()
+    return ApexActor(policy, adders, variable_client)
+
+
 class ApexActor(core.Actor):
     """Acts in lanes that run in lock-step, or in one environment, and records what happens.
 

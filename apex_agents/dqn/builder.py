@@ -7,10 +7,9 @@ import reverb
 import sonnet as snt
 import tensorflow as tf
 from acme import core, specs
-from acme.tf import variable_utils
 from acme.utils import counting, loggers
 
-from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import Policy
@@ -21,12 +20,9 @@ from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.tables import (
-    make_evaluation_table,
-    make_parameter_table,
-    make_transition_table,
-)
+from apex_agents.replay.tables import make_tables
 from apex_agents.replay.transitions import item_signature
+from apex_agents.validation import require
 
 
 class ApexDQNBuilder:
@@ -40,8 +36,10 @@ class ApexDQNBuilder:
         """Remember the config; nothing is built yet.
 
         Raises:
-          ValueError: a field of the config holds a value that cannot work.
+          ValueError: the config is another agent's, or a field holds a value that cannot work.
         """
+        kind = type(config).__name__
+        require(isinstance(config, ApexDQNConfig), "agent", kind, "an ApexDQNConfig")
         config.validate()
         self.config = config
 
@@ -69,17 +67,13 @@ class ApexDQNBuilder:
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
         """Build the tables of the replay server."""
-        signature = item_signature(spec.observations, spec.actions)
-        parameters = {"network": self._make_network(spec, seed=0).variables}
-        return [
-            make_transition_table(self.config.replay, signature, rate_limiter),
-            make_parameter_table(parameters),
-            make_evaluation_table(),
-        ]
+        signature = item_signature(spec, self.config.frame_stack)
+        variables = {"network": self._make_network(spec, seed=0).variables}
+        return make_tables(self.config.replay, signature, variables, rate_limiter)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches."""
-        return make_dataset(client, self.config.replay, self.config.batch_size, spec.actions)
+        return make_dataset(client, self.config.replay, self.config.batch_size, spec)
 
     def make_adder(
         self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
@@ -90,7 +84,7 @@ class ApexDQNBuilder:
             replay=self.config.replay,
             n_step=self.config.n_step,
             discount=self.config.discount,
-            frame_stack=self.config.frame_stack or None,
+            frame_stack=self.config.frame_stack,
             should_stop=should_stop,
         )
 
@@ -113,13 +107,8 @@ class ApexDQNBuilder:
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
         """Build an actor; with a source of variables it begins with the newest ones."""
-        variable_client = None
-        if variable_source is not None:
-            variable_client = variable_utils.VariableClient(
-                variable_source, policy.variables, self.config.parameter_update_period
-            )
-            variable_client.update_and_wait()
-        return ApexActor(policy, adders, variable_client)
+        period = self.config.parameter_update_period
+        return make_actor(policy, adders, variable_source, period)
 
     def make_learner(  # noqa: PLR0913
         self,

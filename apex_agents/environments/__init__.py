@@ -1,10 +1,10 @@
-"""Environments stepped in lock-step: Atari, gymnasium and toy tasks behind one interface."""
+"""Environments stepped in lock-step: Atari, the control suite, gymnasium and toy tasks."""
 
 from apex_agents.environments.atari_config import AtariConfig
 from apex_agents.environments.factory import EnvironmentConfig, make_lanes
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.lanes import EnvironmentSpec, Episode, Lanes
-from apex_agents.environments.toy import Catch
+from apex_agents.environments.toy import Catch, PointMass
 
 __all__ = [
     "AtariConfig",
@@ -14,5 +14,6 @@ __all__ = [
     "Episode",
     "GymnasiumEnvironment",
     "Lanes",
+    "PointMass",
     "make_lanes",
 ]

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import dm_env
 import gymnasium
 import numpy as np
 
@@ -12,7 +13,7 @@ from apex_agents.environments.atari import AtariLanes
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.lanes import Lanes, LockStepLanes
-from apex_agents.environments.toy import Catch
+from apex_agents.environments.toy import Catch, PointMass
 
 
 @dataclasses.dataclass
@@ -20,9 +21,11 @@ class EnvironmentConfig:
     """The environment of a run.
 
     Attributes:
-      suite: where the task comes from: 'atari' (the paper's section 4.1), 'gymnasium' or 'toy'.
-      task: the task's name in its suite: a game for 'atari' ('pong', 'MsPacman', 'ALE/Pong-v5'), an
-        id for 'gymnasium' ('CartPole-v1'), 'catch' for 'toy'.
+      suite: where the task comes from: 'atari' (the paper's section 4.1), 'control' (section 4.2),
+        'gymnasium' or 'toy'.
+      task: the task's name in its suite: a game for 'atari' ('pong', 'MsPacman', 'ALE/Pong-v5'), a
+        domain and a task for 'control' ('humanoid:stand'), an id for 'gymnasium' ('CartPole-v1'),
+        'catch' or 'point_mass' for 'toy'.
       atari: the preprocessing of the 'atari' suite; the others do not read it.
     """
 
@@ -82,6 +85,19 @@ def _make_atari(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -
     return AtariLanes(config.task, config.atari, seeds, evaluation)
 
 
+def _check_control_task(task: str) -> None:
+    from apex_agents.environments.control import check_control_task
+
+    check_control_task(task)
+
+
+def _make_control(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
+    from apex_agents.environments.control import ControlEnvironment
+
+    del evaluation  # Played by the same rules.
+    return LockStepLanes([ControlEnvironment(config.task, seed) for seed in seeds])
+
+
 def _check_gymnasium_task(task: str) -> None:
     try:
         gymnasium.spec(task)
@@ -107,10 +123,11 @@ def _make_toy(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> 
     return LockStepLanes([_TOYS[config.task](seed=seed) for seed in seeds])
 
 
-_TOYS = {"catch": Catch}
+_TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}
 
 _SUITES = {
     "atari": _Suite(rom_name, _make_atari),
+    "control": _Suite(_check_control_task, _make_control),
     "gymnasium": _Suite(_check_gymnasium_task, _make_gymnasium),
     "toy": _Suite(_check_toy_task, _make_toy),
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import dm_env
 import gymnasium
+import gymnasium.wrappers
 import numpy as np
 from dm_env import specs
 from gymnasium import spaces
@@ -16,6 +17,7 @@ class GymnasiumEnvironment(dm_env.Environment):
 
     A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
     discount 1. A step before the first reset, or after a LAST step, ignores its action and resets.
+    Actions of a bounded float space are in [-1, 1], and scaled to its bounds.
     Observations are those of the gymnasium environment, converted to the spec's dtype but not
     copied: an environment that reuses its arrays goes on doing so.
     """
@@ -33,6 +35,7 @@ class GymnasiumEnvironment(dm_env.Environment):
         if isinstance(environment, str):
             # gymnasium's checker would cost time on every step; the specs below check the spaces.
             environment = gymnasium.make(environment, disable_env_checker=True)
+        environment = _rescale_actions(environment)
         self._environment = environment
         self._seed = seed
         self._observation_spec = _make_space_spec(environment.observation_space, "observation")
@@ -117,6 +120,15 @@ def _make_space_spec(space: spaces.Space, name: str) -> specs.BoundedArray:
             low, high = space.low.astype(dtype), space.high.astype(dtype)
         return specs.BoundedArray(space.shape, dtype, low, high, name=name)
     raise ValueError(f"the {name} space must be a Box or a Discrete space, got {space}")
+
+
+def _rescale_actions(environment: gymnasium.Env) -> gymnasium.Env:
+    space = environment.action_space
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        return environment
+    if not space.is_bounded() or np.any(space.low == space.high):
+        return environment
+    return gymnasium.wrappers.RescaleAction(environment, np.float32(-1.0), np.float32(1.0))
 
 
 def _first_value(space: spaces.Space) -> int | None:

@@ -102,3 +102,76 @@ class Catch(dm_env.Environment):
         board[self._ball_row, self._ball_column] = 1.0
         board[-1, self._paddle_column] = 1.0
         return board.reshape(-1)
+
+
+class PointMass(dm_env.Environment):
+    """Push a point to the middle of a line.
+
+    The point starts anywhere in [-1, 1] and moves by `step_size` times the action, which is in
+    [-1, 1]; it cannot leave the line. The reward of a step is minus the distance to the middle.
+    Episodes are truncated after `num_steps` steps.
+    """
+
+    def __init__(self, step_size: float = 0.25, num_steps: int = 10, seed: int | None = None):
+        """Initialize the line.
+
+        Args:
+          step_size: largest move per step.
+          num_steps: steps per episode.
+          seed: seed of the starts; None: unseeded.
+
+        Raises:
+          ValueError: a step or an episode has no length.
+        """
+        if step_size <= 0 or num_steps < 1:
+            raise ValueError(
+                f"step_size must be positive and num_steps at least 1, got {step_size}, {num_steps}"
+            )
+        self._step_size = step_size
+        self._num_steps = num_steps
+        self._random = np.random.default_rng(seed)
+        self._position = 0.0
+        self._steps_left = 0
+
+    def reset(self) -> dm_env.TimeStep:
+        """Put the point somewhere and return the FIRST step."""
+        self._position = self._random.uniform(-1.0, 1.0)
+        self._steps_left = self._num_steps
+        return dm_env.restart(self._observe())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Move the point.
+
+        Args:
+          action: `[1]` in [-1, 1]; ignored before a reset and after a LAST step.
+
+        Returns:
+          The next time step, with float32 reward and discount.
+        """
+        if not self._steps_left:
+            return self.reset()
+        (push,) = np.asarray(action)
+        self._position = min(max(self._position + self._step_size * float(push), -1.0), 1.0)
+        self._steps_left -= 1
+        step_type = dm_env.StepType.MID if self._steps_left else dm_env.StepType.LAST
+        reward = np.float32(-abs(self._position))
+        return dm_env.TimeStep(step_type, reward, np.float32(1.0), self._observe())
+
+    def observation_spec(self) -> specs.BoundedArray:
+        """Return the spec of an observation: `[1]`, the position."""
+        return specs.BoundedArray((1,), np.float32, -1.0, 1.0, name="observation")
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Return the spec of an action: `[1]`, left or right in part of `step_size`."""
+        return specs.BoundedArray((1,), np.float32, -1.0, 1.0, name="action")
+
+    def reward_spec(self) -> specs.BoundedArray:
+        """Return the spec of a reward: a float32 scalar in [-1, 0]."""
+        return specs.BoundedArray((), np.float32, -1.0, 0.0, name="reward")
+
+    def discount_spec(self) -> specs.BoundedArray:
+        """Return the spec of a discount: a float32 scalar in [0, 1]."""
+        return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
+
+    def _observe(self) -> np.ndarray:
+        return np.array([self._position], np.float32)

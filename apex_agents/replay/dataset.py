@@ -17,7 +17,7 @@ _RATE_LIMITER_TIMEOUT_MS = 500
 
 
 def make_dataset(
-    client: reverb.Client, replay: ReplayConfig, batch_size: int, action_spec: Any
+    client: reverb.Client, replay: ReplayConfig, batch_size: int, spec: Any
 ) -> tf.data.Dataset:
     """Sample the transition table for as long as its limiter allows.
 
@@ -25,7 +25,7 @@ def make_dataset(
       client: connected to the replay server.
       replay: how many batches to read ahead.
       batch_size: B, transitions per batch.
-      action_spec: dm_env spec of one action.
+      spec: of one environment.
 
     Returns:
       Batches `reverb.ReplaySample(info, data)`: `info` as Reverb gives it, `[B]` each; `data` a
@@ -43,7 +43,7 @@ def make_dataset(
     )
 
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
-        return reverb.ReplaySample(sample.info, unpack_item(sample.data, action_spec))
+        return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
 
     dataset = dataset.batch(batch_size, drop_remainder=True).map(unpack, deterministic=True)
     return dataset.prefetch(max(replay.prefetch_batches - in_flight_batches, 1))

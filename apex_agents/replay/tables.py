@@ -35,6 +35,27 @@ class Evaluation(NamedTuple):
     actor_steps: np.ndarray
 
 
+def make_tables(
+    config: ReplayConfig,
+    signature: Any,
+    variables: Mapping[str, Sequence[tf.Variable]],
+    rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+) -> list[reverb.Table]:
+    """Build all tables of a replay server.
+
+    Args:
+      config: of the transition table.
+      signature: of one of its items; see `replay.transitions.item_signature`.
+      variables: what the learner will publish, by name.
+      rate_limiter: for the transitions, instead of the config's.
+    """
+    return [
+        make_transition_table(config, signature, rate_limiter),
+        make_parameter_table(variables),
+        make_evaluation_table(),
+    ]
+
+
 def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
     """Build the limiter: adding is always allowed, unless a samples-per-insert ratio is set."""
     if config.samples_per_insert is None:
@@ -65,18 +86,24 @@ def make_transition_table(
         themselves.
 
     Returns:
-      A table with proportional sampling, P(k) = p_k^alpha / sum p^alpha, and FIFO removal.
+      A table with proportional sampling, P(k) = p_k^alpha / sum p^alpha, and the config's removal.
     """
     return reverb.Table(
         name=TRANSITIONS,
         sampler=reverb.selectors.Prioritized(config.priority_exponent),
         # Differs from the paper: one transition leaves for each that enters a full table, instead
         # of all that is over the limit every 100 learner steps; the table keeps the same size.
-        remover=reverb.selectors.Fifo(),
+        remover=_make_remover(config),
         max_size=config.max_size,
         rate_limiter=rate_limiter or make_rate_limiter(config),
         signature=signature,
     )
+
+
+def _make_remover(config: ReplayConfig) -> Any:
+    if config.remover == "fifo":
+        return reverb.selectors.Fifo()
+    return reverb.selectors.Prioritized(config.eviction_exponent)
 
 
 def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:

@@ -1,8 +1,13 @@
 """What one item of the transition table looks like, for those who write it and those who read it.
 
-An item is `observation`, `outcome`, `next_observation`. The outcome is one float32 vector
-`[action..., R, D]`: every column of an item costs memory and time of its own in Reverb, and float32
-holds any discrete action exactly.
+Every column of an item costs memory and time of its own in Reverb, so that items have as few as
+possible. There are two layouts:
+
+- packed: one column `transition`, a float32 vector `[S_t..., A_t..., R, D, S_{t+n}...]`;
+- stacks of frames: `observation` and `next_observation` refer to frames that are stored once each,
+  `outcome` is the float32 vector `[A_t..., R, D]`.
+
+float32 holds any discrete action, and any value of an 8-bit observation, exactly.
 """
 
 from collections.abc import Mapping
@@ -30,15 +35,18 @@ class Transition(NamedTuple):
     next_observation: tf.Tensor
 
 
-def item_signature(observation_spec: Any, action_spec: Any) -> dict[str, tf.TensorSpec]:
+def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
     """Describe one item.
 
     Args:
-      observation_spec: dm_env spec of one observation, stacked frames included.
-      action_spec: dm_env spec of one action.
+      spec: of one environment; `observations` (stacked frames included) and `actions` are read.
+      frame_stack: frames per observation, 0 for the packed layout.
     """
-    observation = tf.TensorSpec(observation_spec.shape, observation_spec.dtype)
-    outcome_size = int(np.prod(action_spec.shape, dtype=int)) + 2
+    outcome_size = _size(spec.actions) + 2
+    if not frame_stack:
+        size = 2 * _size(spec.observations) + outcome_size
+        return {"transition": tf.TensorSpec([size], tf.float32)}
+    observation = tf.TensorSpec(spec.observations.shape, spec.observations.dtype)
     return {
         "observation": observation,
         "outcome": tf.TensorSpec([outcome_size], tf.float32),
@@ -47,23 +55,46 @@ def item_signature(observation_spec: Any, action_spec: Any) -> dict[str, tf.Tens
 
 
 def pack_outcome(action: np.ndarray, n_step_return: float, n_step_discount: float) -> np.ndarray:
-    """Return the vector `[action..., R, D]`."""
+    """Return the float32 vector `[A..., R, D]`."""
     return np.append(np.ravel(action), (n_step_return, n_step_discount)).astype(np.float32)
 
 
-def unpack_item(item: Mapping[str, tf.Tensor], action_spec: Any) -> Transition:
-    """Turn a batch of items into a batch of transitions.
+def pack_transition(
+    observation: np.ndarray, outcome: np.ndarray, next_observation: np.ndarray
+) -> np.ndarray:
+    """Return the float32 vector `[S_t..., outcome..., S_{t+n}...]`."""
+    parts = (np.ravel(observation), outcome, np.ravel(next_observation))
+    return np.concatenate(parts, dtype=np.float32, casting="unsafe")
+
+
+def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
+    """Turn a batch of items, of either layout, into a batch of transitions.
 
     Args:
-      item: `observation` `[B, ...]`, `outcome` `[B, D + 2]`, `next_observation` `[B, ...]`.
-      action_spec: dm_env spec of one action.
+      item: columns by name, `[B, ...]` each.
+      spec: of one environment.
     """
-    outcome = item["outcome"]
-    action = tf.reshape(outcome[:, :-2], [-1, *action_spec.shape])
+    if "transition" in item:
+        size = _size(spec.observations)
+        columns = tf.split(item["transition"], [size, -1, size], axis=1)
+        observation, next_observation = [_restore(columns[i], spec.observations) for i in (0, 2)]
+        outcome = columns[1]
+    else:
+        observation, next_observation = item["observation"], item["next_observation"]
+        outcome = item["outcome"]
     return Transition(
-        observation=item["observation"],
-        action=tf.cast(action, action_spec.dtype),
+        observation=observation,
+        action=_restore(outcome[:, :-2], spec.actions),
         n_step_return=outcome[:, -2],
         n_step_discount=outcome[:, -1],
-        next_observation=item["next_observation"],
+        next_observation=next_observation,
     )
+
+
+def _size(array_spec: Any) -> int:
+    return int(np.prod(array_spec.shape, dtype=int))
+
+
+def _restore(rows: tf.Tensor, array_spec: Any) -> tf.Tensor:
+    """Give flat rows `[B, size]` the shape and the dtype of a spec."""
+    return tf.cast(tf.reshape(rows, [-1, *array_spec.shape]), array_spec.dtype)

@@ -11,8 +11,9 @@ import pytest
 import reverb
 from dm_env import specs
 
+from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.tables import TRANSITIONS
-from apex_agents.replay.transitions import item_signature
+from apex_agents.replay.transitions import item_signature, unpack_item
 
 
 class Item(NamedTuple):
@@ -34,7 +35,9 @@ class FifoReplay:
         observation_spec: specs.Array,
         action_spec: specs.Array,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+        frame_stack: int = 0,
     ):
+        self._spec = EnvironmentSpec(observation_spec, action_spec, rewards=None, discounts=None)
         table = reverb.Table(
             name=TRANSITIONS,
             sampler=reverb.selectors.Fifo(),
@@ -42,9 +45,8 @@ class FifoReplay:
             max_size=100_000,
             max_times_sampled=1,
             rate_limiter=rate_limiter or reverb.rate_limiters.MinSize(1),
-            signature=item_signature(observation_spec, action_spec),
+            signature=item_signature(self._spec, frame_stack),
         )
-        self._action_shape = action_spec.shape
         self.server = reverb.Server([table])
         self.client = reverb.Client(f"localhost:{self.server.port}")
 
@@ -79,15 +81,9 @@ class FifoReplay:
         items.extend(map(self._make_item, samples))
 
     def _make_item(self, sample: reverb.ReplaySample) -> Item:
-        outcome = sample.data["outcome"]
-        return Item(
-            observation=sample.data["observation"],
-            action=outcome[:-2].reshape(self._action_shape),
-            n_step_return=outcome[-2],
-            n_step_discount=outcome[-1],
-            next_observation=sample.data["next_observation"],
-            priority=sample.info.priority,
-        )
+        item = {name: column[None] for name, column in sample.data.items()}
+        transition = unpack_item(item, self._spec)
+        return Item(*[np.asarray(column)[0] for column in transition], sample.info.priority)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 import reverb
 import tensorflow as tf
 
+from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import make_lanes
 from apex_agents.experiment import ExperimentConfig
@@ -15,6 +16,7 @@ from apex_agents.replay.parameters import ParameterSource
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.py"))
+BUILDERS = {"apex_dqn": ApexDQNBuilder, "apex_dpg": ApexDPGBuilder}  # By the start of the name.
 
 
 def load(name: str) -> ExperimentConfig:
@@ -37,7 +39,8 @@ def test_parts_fit_each_other(name):
     config = load(name)
     lanes = make_lanes(config.environment, num_lanes=2, seed=0)
     timestep = lanes.reset()
-    builder = ApexDQNBuilder(config.agent)
+    builder = BUILDERS[name[:8]](config.agent)
+    builder.check_environment(lanes.spec)
     server = reverb.Server(builder.make_replay_tables(lanes.spec))
     client = reverb.Client(f"localhost:{server.port}")
     dataset = builder.make_dataset(client, lanes.spec)
@@ -47,18 +50,19 @@ def test_parts_fit_each_other(name):
     policy = builder.make_policy(lanes.spec, [0, num_lanes - 1], num_lanes, seed=1)
     actor = builder.make_actor(policy, [builder.make_adder(client) for _ in range(2)], source)
     actor.observe_first(timestep)
-    assert np.all(actor.select_action(timestep.observation) < lanes.spec.actions.num_values)
+    action = actor.select_action(timestep.observation)
+    for lane in range(2):
+        lanes.spec.actions.validate(action[lane])
 
     # The actor has pulled what the learner published, which had another seed.
-    (published,) = learner.get_variables(["network"])
-    for variable, array in zip(policy.variables["network"], published, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), array)
+    for name, variables in policy.variables.items():
+        (published,) = learner.get_variables([name])
+        for variable, array in zip(variables, published, strict=True):
+            np.testing.assert_array_equal(variable.numpy(), array)
     observation = dataset.element_spec.data.observation
     batch = [config.agent.batch_size, *lanes.spec.observations.shape]
     assert observation.shape.is_compatible_with(batch)
     assert observation.dtype == tf.as_dtype(lanes.spec.observations.dtype)
-    expected = config.agent.exploration.epsilon
-    assert policy.epsilons[0] == expected
     lanes.close()
     server.stop()
 
@@ -73,8 +77,7 @@ def test_atari_has_the_values_of_the_paper():
     assert replay.max_size == 2_000_000
     assert replay.priority_exponent == 0.6
     assert replay.importance_exponent == 0.4
-    assert replay.insert_batch == 50
-    assert replay.max_in_flight == 100
+    assert replay.remover == "fifo"
     assert replay.prefetch_batches == 16
     assert replay.replicas == 1
     assert replay.samples_per_insert is None
@@ -109,6 +112,50 @@ def test_atari_has_the_values_of_the_paper():
     assert config.run.max_learner_steps is None
     assert config.run.max_actor_steps is None
     assert config.run.target_return is None
+
+
+def test_control_has_the_values_of_the_paper():
+    config = load("apex_dpg_control")
+    agent, replay = config.agent, config.agent.replay
+    # Horgan et al. 2018, sections 4.1 and 4.2.
+    assert config.run.num_actors == 64
+    assert config.run.lanes_per_actor == 1
+    assert agent.batch_size == 256
+    assert replay.samples_per_insert is None
+    assert replay.importance_exponent == 0.4
+    # Appendix D.
+    assert agent.critic_hidden_sizes == (400, 300)
+    assert agent.policy_hidden_sizes == (300, 200)
+    assert agent.learning_rate == 0.0001
+    assert agent.max_action_gradient == 1
+    assert agent.target_update_period == 100
+    assert agent.noise_scale == 0.3
+    assert replay.max_size == 1_000_000
+    assert replay.priority_exponent == 0.6
+    assert replay.remover == "prioritized"
+    assert replay.eviction_exponent == -0.4
+    # "Hyperparameters are otherwise as per DQN."
+    dqn = load("apex_dqn_atari").agent
+    for field in ("n_step", "discount", "max_gradient_norm", "parameter_update_period"):
+        assert getattr(agent, field) == getattr(dqn, field), field
+    for field in ("min_size", "prefetch_batches", "replicas"):
+        assert getattr(replay, field) == getattr(dqn.replay, field), field
+    assert (config.environment.suite, config.environment.task) == ("control", "humanoid:stand")
+    assert config.run.max_learner_steps is None
+    assert config.run.max_actor_steps is None
+    assert config.run.target_return is None
+
+
+@pytest.mark.parametrize(
+    "task", ["humanoid:stand", "humanoid:walk", "humanoid:run", "manipulator:bring_ball"]
+)
+def test_control_takes_the_four_tasks_of_the_paper(task):
+    config = load("apex_dpg_control")
+    config.environment.task = task
+    config.validate()
+    lanes = make_lanes(config.environment, num_lanes=1, seed=0)
+    ApexDPGBuilder(config.agent).check_environment(lanes.spec)
+    lanes.close()
 
 
 def test_single_host_differs_from_the_paper_in_scale_only():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,12 +13,19 @@ import pytest
 from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
 
 CARTPOLE = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
+CONTROL = EnvironmentConfig(suite="control", task="cartpole:swingup")
 CATCH = EnvironmentConfig(suite="toy", task="catch")
 
 
 @pytest.mark.parametrize(
     "config",
-    [CARTPOLE, CATCH, EnvironmentConfig(), EnvironmentConfig("gymnasium", "Pendulum-v1")],
+    [
+        CARTPOLE,
+        CATCH,
+        CONTROL,
+        EnvironmentConfig(),
+        EnvironmentConfig("gymnasium", "Pendulum-v1"),
+    ],
     ids=lambda config: config.task,
 )
 def test_first_and_second_steps_conform_to_the_spec(config):
@@ -33,10 +42,11 @@ def test_first_and_second_steps_conform_to_the_spec(config):
     lanes.close()
 
 
-def test_lanes_have_seeds_of_their_own():
-    first = make_lanes(CARTPOLE, num_lanes=4, seed=1).reset().observation
-    again = make_lanes(CARTPOLE, num_lanes=4, seed=1).reset().observation
-    other = make_lanes(CARTPOLE, num_lanes=4, seed=2).reset().observation
+@pytest.mark.parametrize("config", [CARTPOLE, CONTROL], ids=lambda config: config.task)
+def test_lanes_have_seeds_of_their_own(config):
+    first = make_lanes(config, num_lanes=4, seed=1).reset().observation
+    again = make_lanes(config, num_lanes=4, seed=1).reset().observation
+    other = make_lanes(config, num_lanes=4, seed=2).reset().observation
     np.testing.assert_array_equal(first, again)
     starts = [row.tobytes() for row in itertools.chain(first, other)]
     assert len(set(starts)) == 8
@@ -47,7 +57,12 @@ def test_lanes_have_seeds_of_their_own():
     [
         (
             EnvironmentConfig(suite="atri"),
-            "unknown suite 'atri'; closest: atari; allowed: atari, g",
+            "unknown suite 'atri'; closest: atari; allowed: atari, control, g",
+        ),
+        (EnvironmentConfig(suite="contrl"), "unknown suite 'contrl'; closest: control; allowed"),
+        (
+            EnvironmentConfig("control", "humanoid:stnad"),
+            "unknown control task 'humanoid:stnad'; closest: humanoid:stand, ",
         ),
         (EnvironmentConfig(task="pnog"), "unknown Atari game 'pnog'; closest: pong; allowed: one"),
         (EnvironmentConfig(task="joust"), "unknown Atari game 'joust'"),
@@ -96,9 +111,25 @@ def test_atari_fields_out_of_range_are_errors(field, value, allowed):
 def test_defaults_are_valid():
     EnvironmentConfig().validate()
     CARTPOLE.validate()
+    CONTROL.validate()
     CATCH.validate()
 
 
 def test_no_lane_is_an_error():
     with pytest.raises(ValueError, match="num_lanes must be at least 1, got 0"):
         make_lanes(CATCH, num_lanes=0, seed=0)
+
+
+def test_control_suite_is_imported_only_when_asked_for():
+    code = (
+        "import sys\n"
+        "from apex_agents.environments import EnvironmentConfig\n"
+        "EnvironmentConfig().validate()\n"
+        "assert not {'dm_control', 'mujoco'} & set(sys.modules)\n"
+        "EnvironmentConfig('control', 'humanoid:stand').validate()\n"
+        "assert 'dm_control' in sys.modules"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert process.returncode == 0, process.stderr

@@ -116,7 +116,7 @@ def test_specs_of_boxes_and_discrete_spaces():
         (4, 4), np.uint8, 0, 255, name="observation"
     )
     assert environment.action_spec() == specs.BoundedArray(
-        (1,), np.float32, -2.0, 2.0, name="action"
+        (1,), np.float32, -1.0, 1.0, name="action"
     )
 
 
@@ -149,6 +149,56 @@ def test_box_actions_have_the_dtype_of_their_space():
     assert recorder.actions[0].tolist() == [0.5, -0.5]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_are_scaled_to_a_bounded_box(dtype):
+    box = spaces.Box(np.array([-1.0, 0.0], dtype), np.array([3.0, 10.0], dtype), dtype=dtype)
+    recorder = Recorder(UNIT_BOX, box, np.zeros(2, np.float32))
+    environment = GymnasiumEnvironment(recorder)
+    assert environment.action_spec() == specs.BoundedArray(
+        (2,), np.float32, -1.0, 1.0, name="action"
+    )
+    environment.reset()
+    for action in ([-1, -1], [0, 0], [1, 1], [-1, 0.5]):
+        environment.step(np.array(action, np.float32))
+    np.testing.assert_allclose(
+        recorder.actions, [[-1, 0], [1, 5], [3, 10], [-1, 7.5]], rtol=0, atol=1e-6
+    )
+    assert {action.dtype for action in recorder.actions} == {np.dtype(dtype)}
+
+
+def test_full_action_is_the_full_torque_of_pendulum():
+    environment = GymnasiumEnvironment("Pendulum-v1", seed=3)
+    raw = gymnasium.make("Pendulum-v1")
+    np.testing.assert_array_equal(environment.reset().observation, raw.reset(seed=3)[0])
+    # The smaller one would show a torque that is only clipped to the bounds.
+    for action, torque in ((1.0, 2.0), (0.25, 0.5), (-1.0, -2.0)):
+        step = environment.step(np.array([action], np.float32))
+        observation, reward, *_ = raw.step(np.array([torque], np.float32))
+        np.testing.assert_array_equal(step.observation, observation)
+        assert step.reward == np.float32(reward)
+
+
+@pytest.mark.parametrize(
+    ("box", "action"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,), np.float32), [-7.5, 100.0]),
+        (spaces.Box(np.float32([-2, 0]), np.float32([2, np.inf])), [-2.0, 100.0]),
+        (spaces.Box(-5, 5, (2,), np.int32), [-5, 4]),
+        (spaces.Box(0, 255, (2,), np.uint8), [0, 254]),
+    ],
+    ids=["unbounded", "half_bounded", "int32", "uint8"],
+)
+def test_actions_of_other_boxes_are_left_alone(box, action):
+    recorder = Recorder(UNIT_BOX, box, np.zeros(2, np.float32))
+    environment = GymnasiumEnvironment(recorder)
+    spec = environment.action_spec()
+    np.testing.assert_array_equal([spec.minimum, spec.maximum], [box.low, box.high])
+    environment.reset()
+    environment.step(np.array(action, spec.dtype))
+    assert recorder.actions[0].dtype == box.dtype
+    assert recorder.actions[0].tolist() == action
+
+
 def test_seed_is_given_to_the_first_reset_only():
     recorder = Recorder(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32))
     environment = GymnasiumEnvironment(recorder, seed=7)
@@ -162,3 +212,16 @@ def test_other_spaces_are_an_error():
         GymnasiumEnvironment(Recorder(spaces.Dict({"x": UNIT_BOX}), spaces.Discrete(2)))
     with pytest.raises(ValueError, match="the action space must be a Box or a Discrete"):
         GymnasiumEnvironment(Recorder(UNIT_BOX, spaces.MultiDiscrete([2, 2])))
+
+
+def test_mujoco_tasks_take_actions_in_their_own_bounds():
+    environment = GymnasiumEnvironment("Humanoid-v5", seed=3)
+    raw = gymnasium.make("Humanoid-v5")
+    np.testing.assert_allclose(environment.reset().observation, raw.reset(seed=3)[0], rtol=1e-6)
+    assert environment.action_spec() == specs.BoundedArray(
+        (17,), np.float32, -1.0, 1.0, name="action"
+    )
+    step = environment.step(np.full(17, -0.5, np.float32))
+    observation, reward, *_ = raw.step(np.full(17, -0.2, np.float32))  # Bounds are +-0.4.
+    np.testing.assert_allclose(step.observation, observation, rtol=1e-5, atol=1e-5)
+    assert step.reward == pytest.approx(reward, rel=1e-5)

@@ -39,7 +39,8 @@ for name, flags in json.load(sys.stdin).items():
 print(json.dumps(results))
 """
 
-# Flags, and what has to be in the one line. {tmp} is a folder of this test's own.
+# Flags, and what has to be in the one line. {tmp} is a folder of this test's own, {configs} that of
+# the configs.
 MISTAKES = {
     "unknown_environment": (
         ["--config.environment.task=CartPol-v1"],
@@ -51,7 +52,23 @@ MISTAKES = {
     ),
     "unknown_suite": (
         ["--config.environment.suite=atri"],
-        ["suite 'atri'", "allowed: atari, gymnasium, toy"],
+        ["suite 'atri'", "allowed: atari, control, gymnasium, toy"],
+    ),
+    "unknown_control_task": (
+        ["--config.environment.suite=control", "--config.environment.task=humanoid:wlak"],
+        ["'humanoid:wlak'", "closest: humanoid:walk"],
+    ),
+    "continuous_actions": (
+        ["--config.environment.task=Pendulum-v1"],
+        ["Ape-X DQN needs discrete actions"],
+    ),
+    "config_of_the_other_agent": (
+        ["--config={configs}/apex_dpg_pendulum.py"],
+        ["agent is 'ApexDPGConfig'", "an ApexDQNConfig"],
+    ),
+    "unknown_remover": (
+        ["--config.agent.replay.remover=lifo"],
+        ["agent.replay.remover is 'lifo'", "'fifo', 'prioritized'"],
     ),
     "misspelt_field": (
         ["--config.agent.batchsize=8"],
@@ -164,7 +181,7 @@ def results(folder) -> dict[str, tuple[int, str, str]]:
         "config_as_two_arguments": atari,
         **{name: [flag] for name, (flag, _, _) in OVERRIDES.items()},
         **{
-            name: [flag.format(tmp=folder) for flag in flags]
+            name: [flag.format(tmp=folder, configs=ROOT / "configs") for flag in flags]
             for name, (flags, _) in MISTAKES.items()
         },
     }

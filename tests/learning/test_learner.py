@@ -13,6 +13,7 @@ import tensorflow as tf
 from acme.utils import counting, loggers
 from dm_env import specs
 
+from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import UpdateOutput
 from apex_agents.replay.config import ReplayConfig
@@ -24,11 +25,20 @@ from apex_agents.replay.tables import (
     make_parameter_table,
     make_transition_table,
 )
-from apex_agents.replay.transitions import Transition, item_signature, pack_outcome
+from apex_agents.replay.transitions import (
+    Transition,
+    item_signature,
+    pack_outcome,
+    pack_transition,
+)
 
 BATCH_SIZE = 64
-OBSERVATION = specs.Array((1,), np.float32)
-ACTION = specs.DiscreteArray(2, dtype=np.int32)
+SPEC = EnvironmentSpec(
+    observations=specs.Array((1,), np.float32),
+    actions=specs.DiscreteArray(2, dtype=np.int32),
+    rewards=None,
+    discounts=None,
+)
 # Square roots of priorities are 1 and 4: sampled with probabilities 1/5 and 4/5.
 REPLAY = ReplayConfig(
     max_size=10, min_size=2, priority_exponent=0.5, importance_exponent=0.5, prefetch_batches=1
@@ -66,7 +76,7 @@ class Replay(NamedTuple):
     client: reverb.Client
 
     def make_learner(self, update: CountingUpdate, **settings) -> ApexLearner:
-        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, ACTION)
+        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC)
         settings = {"publish_period": 1000, **settings}
         return ApexLearner(update, dataset, self.client, REPLAY.importance_exponent, **settings)
 
@@ -80,7 +90,7 @@ class Replay(NamedTuple):
         for sample in self.client.sample(
             TRANSITIONS, 200, emit_timesteps=False, unpack_as_table_signature=True
         ):
-            found[float(sample.data["outcome"][1])] = float(sample.info.priority)
+            found[float(sample.data["transition"][2])] = float(sample.info.priority)
         return found
 
 
@@ -88,7 +98,7 @@ class Replay(NamedTuple):
 def replay() -> Iterator[Replay]:
     server = reverb.Server(
         [
-            make_transition_table(REPLAY, item_signature(OBSERVATION, ACTION)),
+            make_transition_table(REPLAY, item_signature(SPEC)),
             make_parameter_table(CountingUpdate().variables),
         ]
     )
@@ -102,12 +112,8 @@ def add_transitions(replay: Replay, priorities: dict[float, float]) -> None:
         for n_step_return, priority in priorities.items():
             observation = np.zeros([1], np.float32)
             outcome = pack_outcome(np.int32(1), n_step_return, 0.5)
-            writer.append({"observation": observation, "outcome": outcome})
-            item = {
-                "observation": writer.history["observation"][-1],
-                "outcome": writer.history["outcome"][-1],
-                "next_observation": writer.history["observation"][-1],
-            }
+            writer.append({"transition": pack_transition(observation, outcome, observation)})
+            item = {"transition": writer.history["transition"][-1]}
             writer.create_item(TRANSITIONS, priority, item)
             writer.flush()
 

@@ -12,6 +12,7 @@ from dm_env import specs
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
+from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.tables import make_transition_table
@@ -24,13 +25,19 @@ DISCRETE = specs.DiscreteArray(18)
 BOX = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
 
 
-def make_table(observation_spec: specs.Array, action_spec: specs.Array) -> reverb.Table:
-    return make_transition_table(CONFIG, item_signature(observation_spec, action_spec))
+def make_spec(observation_spec: specs.Array, action_spec: specs.Array) -> EnvironmentSpec:
+    return EnvironmentSpec(observation_spec, action_spec, rewards=None, discounts=None)
 
 
-def add(
-    client: reverb.Client, observations: list, actions: list, frame_stack: int | None = None
-) -> None:
+FRAMES = make_spec(STACK, DISCRETE)
+VECTORS = make_spec(VECTOR, DISCRETE)
+
+
+def make_table(spec: EnvironmentSpec, frame_stack: int = 0) -> reverb.Table:
+    return make_transition_table(CONFIG, item_signature(spec, frame_stack))
+
+
+def add(client: reverb.Client, observations: list, actions: list, frame_stack: int = 0) -> None:
     """Record one truncated episode with n = 1, gamma = 0.5 and the k-th reward 2 * k."""
     adder = PrioritizedNStepAdder(client, CONFIG, 1, 0.5, frame_stack)
     last = len(observations) - 1
@@ -42,13 +49,13 @@ def add(
 
 
 def test_batches_of_stacked_frames_and_discrete_actions(serve):
-    client = serve(make_table(STACK, DISCRETE))
+    client = serve(make_table(FRAMES, frame_stack=3))
     # Frame k is full of k; observation k shows the frames k, k + 1, k + 2.
     observations = [
         np.stack([np.full((4, 5), frame, np.uint8) for frame in range(k, k + 3)]) for k in range(18)
     ]
     add(client, observations, list(range(17)), frame_stack=3)
-    batch = next(iter(make_dataset(client, CONFIG, batch_size=16, action_spec=DISCRETE)))
+    batch = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=FRAMES)))
     data = batch.data
     assert (data.observation.shape, data.observation.dtype) == ((16, 3, 4, 5), np.uint8)
     assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 3, 4, 5), np.uint8)
@@ -69,9 +76,9 @@ def test_batches_of_stacked_frames_and_discrete_actions(serve):
 
 
 def test_info_of_a_batch(serve):
-    client = serve(make_table(STACK, DISCRETE))
+    client = serve(make_table(FRAMES, frame_stack=3))
     add(client, [np.zeros(STACK.shape, np.uint8)] * 9, [0] * 8, frame_stack=3)
-    info = next(iter(make_dataset(client, CONFIG, batch_size=4, action_spec=DISCRETE))).info
+    info = next(iter(make_dataset(client, CONFIG, batch_size=4, spec=FRAMES))).info
     assert (info.key.shape, info.key.dtype) == ((4,), np.uint64)
     assert info.table_size.numpy().tolist() == [8] * 4
     # With q and values of 0 the priorities are the rewards 2, 4, ..., 16.
@@ -80,11 +87,12 @@ def test_info_of_a_batch(serve):
 
 
 def test_batches_of_vectors(serve):
-    client = serve(make_table(VECTOR, BOX))
+    spec = make_spec(VECTOR, BOX)
+    client = serve(make_table(spec))
     observations = [np.arange(6, dtype=np.float32) + 0.1 * k for k in range(10)]
     actions = [np.array([0.1 * k, -0.3], np.float32) for k in range(9)]
     add(client, observations, actions)
-    data = next(iter(make_dataset(client, CONFIG, batch_size=16, action_spec=BOX))).data
+    data = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=spec))).data
     assert (data.observation.shape, data.observation.dtype) == ((16, 6), np.float32)
     assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 6), np.float32)
     assert (data.action.shape, data.action.dtype) == ((16, 2), np.float32)
@@ -96,17 +104,17 @@ def test_batches_of_vectors(serve):
 
 
 def test_discrete_actions_of_any_dtype_come_back_in_it(serve):
-    action_spec = specs.DiscreteArray(10, dtype=np.int64)
-    client = serve(make_table(VECTOR, action_spec))
+    spec = make_spec(VECTOR, specs.DiscreteArray(10, dtype=np.int64))
+    client = serve(make_table(spec))
     add(client, [np.zeros(6, np.float32)] * 9, [9] * 8)
-    action = next(iter(make_dataset(client, CONFIG, 4, action_spec))).data.action
+    action = next(iter(make_dataset(client, CONFIG, 4, spec))).data.action
     assert action.dtype == np.int64
     assert action.numpy().tolist() == [9] * 4
 
 
 def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
-    client = serve(make_table(VECTOR, DISCRETE))
-    dataset = make_dataset(client, CONFIG, batch_size=4, action_spec=DISCRETE)
+    client = serve(make_table(VECTORS))
+    dataset = make_dataset(client, CONFIG, batch_size=4, spec=VECTORS)
     start = time.monotonic()
     with pytest.raises(StopIteration):
         next(iter(dataset))
@@ -118,9 +126,9 @@ def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
 
 
 def test_iterator_survives_a_short_pause(serve):
-    client = serve(make_table(VECTOR, DISCRETE))
+    client = serve(make_table(VECTORS))
     add(client, [np.zeros(6, np.float32)] * 9, [0] * 8)
-    iterator = iter(make_dataset(client, CONFIG, batch_size=4, action_spec=DISCRETE))
+    iterator = iter(make_dataset(client, CONFIG, batch_size=4, spec=VECTORS))
     next(iterator)
     time.sleep(1)
     next(iterator)

@@ -105,6 +105,42 @@ def test_the_oldest_leaves_a_full_table_whatever_its_priority(serve):
     assert set(frequencies) == {2, 3, 4, 5}
 
 
+NUM_REMOVALS = 1500
+# 5 degrees of freedom: a right table exceeds 35.9 in one of a million runs. Exponent -0.5 instead
+# of -0.4 would give about 53, uniform removal about 9900.
+REMOVAL_CHI_SQUARE_BOUND = 35.9
+
+
+def test_removal_frequencies(serve):
+    """Items leave in proportion to p^-0.4, the newest one included."""
+    # Sampled uniformly, so that the numbers in the table are soon known.
+    config = ReplayConfig(
+        *(5, 1), priority_exponent=0.0, remover="prioritized", eviction_exponent=-0.4
+    )
+    client = serve(make_transition_table(config, NUMBER))
+    priorities = [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0]
+    for number in range(5):
+        insert(client, range(number, number + 1), priorities[number])
+    # Each trial inserts the number that is missing: all six are there when one of them is drawn.
+    missing = 5
+    removals = collections.Counter()
+    for _ in range(NUM_REMOVALS):
+        assert insert(client, range(missing, missing + 1), priorities[missing])
+        found = set()
+        while len(found) < 5:
+            samples = client.sample(
+                TRANSITIONS, 16, emit_timesteps=False, unpack_as_table_signature=True
+            )
+            found.update(int(sample.data) for sample in samples)
+        (missing,) = set(range(6)) - found
+        removals[missing] += 1
+    weights = np.array([0.01**-0.4, 0.1**-0.4, 1.0, 10.0**-0.4, 100.0**-0.4, 1000.0**-0.4])
+    expected = NUM_REMOVALS * weights / weights.sum()
+    frequencies = np.array([removals[number] for number in range(6)])
+    chi_square = ((frequencies - expected) ** 2 / expected).sum()
+    assert chi_square < REMOVAL_CHI_SQUARE_BOUND, frequencies
+
+
 def test_nothing_is_sampled_below_min_size(serve):
     client = serve(make_transition_table(ReplayConfig(max_size=10, min_size=4), NUMBER))
     insert(client, range(3))

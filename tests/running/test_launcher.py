@@ -69,11 +69,7 @@ def test_status_line_reads_the_replay_server(experiment, monkeypatch, capsys):
     lanes = make_lanes(EnvironmentConfig("toy", "catch"), 1, 0)
     server = reverb.Server(experiment.builder.make_replay_tables(lanes.spec))
     client = reverb.Client(f"localhost:{server.port}")
-    item = {
-        "observation": np.zeros([50], np.float32),
-        "outcome": np.zeros([3], np.float32),
-        "next_observation": np.zeros([50], np.float32),
-    }
+    item = {"transition": np.zeros([50 + 3 + 50], np.float32)}
     for _ in range(7):
         client.insert(item, {"transitions": 1.0})
     report_evaluation(client, make_evaluation(-0.5, 0.25, 1234))

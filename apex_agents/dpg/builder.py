@@ -1,0 +1,130 @@
+"""Makes the parts of Ape-X DPG."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import reverb
+import tensorflow as tf
+from acme import core, specs
+from acme.utils import counting, loggers
+
+from apex_agents.acting.actor import ApexActor, make_actor
+from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.policy import Policy
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.learning import DPGUpdate
+from apex_agents.dpg.networks import DPGNetworks, make_networks
+from apex_agents.dpg.policy import GaussianNoisePolicy
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.tables import make_tables
+from apex_agents.replay.transitions import item_signature
+from apex_agents.validation import require
+
+
+class ApexDPGBuilder:
+    """See `apex_agents.builder.Builder` for what each method promises.
+
+    Attributes:
+      config: the agent's settings.
+    """
+
+    def __init__(self, config: ApexDPGConfig):
+        """Remember the config; nothing is built yet.
+
+        Raises:
+          ValueError: the config is another agent's, or a field holds a value that cannot work.
+        """
+        kind = type(config).__name__
+        require(isinstance(config, ApexDPGConfig), "agent", kind, "an ApexDPGConfig")
+        config.validate()
+        self.config = config
+
+    def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Raise a ValueError unless actions are vectors in [-1, 1]."""
+        actions = spec.actions
+        if isinstance(actions, specs.DiscreteArray) or len(actions.shape) != 1:
+            raise ValueError(
+                f"Ape-X DPG needs actions that are vectors; the environment has {actions}."
+            )
+        bounds = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
+        if not (np.all(bounds[0] == -1) and np.all(bounds[1] == 1)):
+            raise ValueError(
+                f"Ape-X DPG needs actions in [-1, 1]; the environment's are in {bounds}."
+            )
+
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        """Build the tables of the replay server."""
+        networks = self._make_networks(spec, seed=0)
+        variables = {name: net.variables for name, net in networks._asdict().items()}
+        return make_tables(self.config.replay, item_signature(spec), variables, rate_limiter)
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        """Build the learner's source of batches."""
+        return make_dataset(client, self.config.replay, self.config.batch_size, spec)
+
+    def make_adder(
+        self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
+    ) -> PrioritizedNStepAdder:
+        """Build the adder of one lane."""
+        return PrioritizedNStepAdder(
+            client=client,
+            replay=self.config.replay,
+            n_step=self.config.n_step,
+            discount=self.config.discount,
+            should_stop=should_stop,
+        )
+
+    def make_policy(
+        self, spec: EnvironmentSpec, lanes: Sequence[int], num_lanes: int, seed: int
+    ) -> Policy:
+        """Build the exploring policy of some of all lanes; all of them have the same noise."""
+        networks = self._make_networks(spec, seed)
+        return GaussianNoisePolicy(*networks, noise_scale=self.config.noise_scale, seed=seed)
+
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
+        """Build the policy that is evaluated: without noise."""
+        networks = self._make_networks(spec, seed)
+        return GaussianNoisePolicy(*networks, noise_scale=0.0, seed=seed)
+
+    def make_actor(
+        self,
+        policy: Policy,
+        adders: Sequence[PrioritizedNStepAdder] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> ApexActor:
+        """Build an actor; with a source of variables it begins with the newest ones."""
+        period = self.config.parameter_update_period
+        return make_actor(policy, adders, variable_source, period)
+
+    def make_learner(  # noqa: PLR0913
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        seed: int = 0,
+        counter: counting.Counter | None = None,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ApexLearner:
+        """Build the learner; it publishes its first parameters at once."""
+        online, target = self._make_networks(spec, seed), self._make_networks(spec, seed)
+        return ApexLearner(
+            update=DPGUpdate(online, target, self.config),
+            dataset=dataset,
+            client=client,
+            importance_exponent=self.config.replay.importance_exponent,
+            publish_period=self.config.publish_period,
+            counter=counter,
+            logger=logger,
+            should_stop=should_stop,
+        )
+
+    def _make_networks(self, spec: EnvironmentSpec, seed: int) -> DPGNetworks:
+        tf.random.set_seed(seed)
+        return make_networks(self.config, spec)

@@ -1,0 +1,67 @@
+"""The settings of Ape-X DPG; every default is the paper's value for continuous control."""
+
+import dataclasses
+
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.validation import require, require_fraction, require_positive
+
+
+def _make_replay() -> ReplayConfig:
+    return ReplayConfig(max_size=1_000_000, remover="prioritized")
+
+
+@dataclasses.dataclass
+class ApexDPGConfig:
+    """Ape-X DPG (Horgan et al. 2018, sections 3.2 and 4.2, appendix D).
+
+    "As per DQN" marks what appendix D leaves at the values of `ApexDQNConfig`.
+
+    Attributes:
+      policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200).
+      critic_hidden_sizes: units of the critic's two hidden layers (appendix D: 400, 300); the
+        action enters the second one.
+      n_step: steps per transition (as per DQN: 3).
+      discount: gamma per agent step (as per DQN: 0.99).
+      batch_size: transitions per learner step (section 4.2: 256).
+      learning_rate: of Adam, for both networks (appendix D: 1e-4).
+      max_action_gradient: each element of dq/da is clipped to plus or minus this before it moves
+        the policy (appendix D: 1).
+      max_gradient_norm: global norm to which the critic's gradients are clipped (as per DQN: 40).
+      target_update_period: learner steps between copies to the target networks (appendix D: 100).
+      noise_scale: standard deviation of the normal noise on each element of an action, whose
+        bounds are -1 and 1 (appendix D: 0.3).
+      parameter_update_period: agent steps between two pulls of parameters by an actor (as per DQN:
+        100).
+      publish_period: learner steps between two publications of parameters (the paper's learner
+        answers requests; at 86 steps/s, 20 steps are 0.2 s).
+      replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
+    """
+
+    policy_hidden_sizes: tuple[int, ...] = (300, 200)
+    critic_hidden_sizes: tuple[int, ...] = (400, 300)
+    n_step: int = 3
+    discount: float = 0.99
+    batch_size: int = 256
+    learning_rate: float = 1e-4
+    max_action_gradient: float = 1.0
+    max_gradient_norm: float = 40.0
+    target_update_period: int = 100
+    noise_scale: float = 0.3
+    parameter_update_period: int = 100
+    publish_period: int = 20
+    replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
+
+    def validate(self, prefix: str = "agent.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        for name in ("policy_hidden_sizes", "critic_hidden_sizes"):
+            sizes = getattr(self, name)
+            positive = all(isinstance(size, int) and size > 0 for size in sizes)
+            allowed = "two whole numbers greater than 0"
+            require(len(sizes) == 2 and positive, f"{prefix}{name}", sizes, allowed)
+        require_positive(self, prefix, "n_step", "batch_size", "learning_rate")
+        require_positive(self, prefix, "max_action_gradient", "max_gradient_norm")
+        require_positive(self, prefix, "target_update_period", "parameter_update_period")
+        require_positive(self, prefix, "publish_period")
+        require_fraction(self, prefix, "discount")
+        require(self.noise_scale >= 0, f"{prefix}noise_scale", self.noise_scale, "at least 0")
+        self.replay.validate(f"{prefix}replay.")

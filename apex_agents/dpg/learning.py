@@ -1,0 +1,110 @@
+"""The update of Ape-X DPG (Horgan et al. 2018, section 3.2 and appendix D)."""
+
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.networks import DPGNetworks
+from apex_agents.learning.losses import td_loss
+from apex_agents.learning.update import UpdateOutput
+from apex_agents.replay.transitions import Transition
+
+
+class DPGUpdate:
+    """TD learning of a critic, ascent of a policy on it, and periodically copied targets of both.
+
+    Attributes:
+      variables: `{'policy': ..., 'critic': ...}`, the online networks, for actors.
+      state: networks, optimisers and step count, for checkpoints.
+    """
+
+    def __init__(self, online: DPGNetworks, target: DPGNetworks, config: ApexDPGConfig):
+        """Take networks whose variables exist, and make the target equal to the online ones."""
+        self._online = online
+        self._target = target
+        self._max_action_gradient = config.max_action_gradient
+        self._max_gradient_norm = config.max_gradient_norm
+        self._target_update_period = config.target_update_period
+        self._policy_optimizer = snt.optimizers.Adam(config.learning_rate)
+        self._critic_optimizer = snt.optimizers.Adam(config.learning_rate)
+        self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._copy_to_target()
+        self.variables = {name: net.variables for name, net in online._asdict().items()}
+        self.state = {
+            **online._asdict(),
+            **{f"target_{name}": net for name, net in target._asdict().items()},
+            "policy_optimizer": self._policy_optimizer,
+            "critic_optimizer": self._critic_optimizer,
+            "num_updates": self._num_updates,
+        }
+
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        """Move both networks by one batch; see `learning.update.Update`.
+
+        Both gradients are taken at the parameters as they are before this update.
+        """
+        critic, policy = self._online.critic, self._online.policy
+        td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
+        policy_gradients, policy_metrics = self._ascend_q(transitions.observation)
+        self._critic_optimizer.apply(critic_gradients, critic.trainable_variables)
+        self._policy_optimizer.apply(policy_gradients, policy.trainable_variables)
+
+        self._num_updates.assign_add(1)
+        if self._num_updates % self._target_update_period == 0:
+            self._copy_to_target()
+        metrics = {**critic_metrics, **policy_metrics}
+        return UpdateOutput(priorities=tf.abs(td_error), metrics=metrics)
+
+    def _descend_td_error(self, transitions: Transition, weights: tf.Tensor) -> tuple:
+        """Return TD errors `[B]`, the critic's gradients and metrics.
+
+        G = R + D * q_target(S_{t+n}, pi_target(S_{t+n}))
+        loss = mean(w * 0.5 * (G - q(S_t, A_t))^2)
+        """
+        next_action = self._target.policy(transitions.next_observation)
+        next_value = self._target.critic(transitions.next_observation, next_action)
+        with tf.GradientTape() as tape:
+            q_taken = self._online.critic(transitions.observation, transitions.action)
+            loss, td_error = td_loss(
+                q_taken, transitions.n_step_return, transitions.n_step_discount, next_value
+            )
+            mean_loss = tf.reduce_mean(weights * loss)
+        gradients = tape.gradient(mean_loss, self._online.critic.trainable_variables)
+        gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
+        metrics = {
+            "loss": mean_loss,
+            "td_error": tf.reduce_mean(tf.abs(td_error)),
+            "q_value": tf.reduce_mean(q_taken),
+            "gradient_norm": gradient_norm,
+        }
+        return td_error, gradients, metrics
+
+    def _ascend_q(self, observation: tf.Tensor) -> tuple:
+        """Return the policy's gradients, to be descended, and metrics.
+
+          gradient = -mean(clip(dq/da, -c, c) * da/dphi)  at a = pi(S_t)
+
+        Differs from the critic's: no importance weights, as in D4PG (Barth-Maron et al. 2018).
+        """
+        variables = self._online.policy.trainable_variables
+        with tf.GradientTape() as policy_tape:
+            action = self._online.policy(observation)
+        with tf.GradientTape(watch_accessed_variables=False) as action_tape:
+            action_tape.watch(action)
+            q_value = self._online.critic(observation, action)
+        action_gradient = action_tape.gradient(q_value, action)
+        limit = self._max_action_gradient
+        direction = -tf.clip_by_value(action_gradient, -limit, limit)
+        batch_size = tf.cast(tf.shape(action)[0], tf.float32)
+        gradients = policy_tape.gradient(action, variables, direction / batch_size)
+        metrics = {
+            "policy_q_value": tf.reduce_mean(q_value),
+            "action_gradient": tf.reduce_mean(tf.abs(action_gradient)),
+            "policy_gradient_norm": tf.linalg.global_norm(gradients),
+        }
+        return gradients, metrics
+
+    def _copy_to_target(self) -> None:
+        for online, target in zip(self._online, self._target, strict=True):
+            for source, copy in zip(online.variables, target.variables, strict=True):
+                copy.assign(source)

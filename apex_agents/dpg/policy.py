@@ -1,0 +1,48 @@
+"""The policy of Ape-X DPG: the policy network's action with normal noise on it."""
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.acting.policy import PolicyOutput
+
+
+class GaussianNoisePolicy:
+    """Acts near pi(s) (Horgan et al. 2018, appendix D).
+
+      a = clip(pi(s) + noise_scale * N(0, 1), -1, 1)
+
+    Attributes:
+      variables: `{'policy': ..., 'critic': ...}`, the networks' variables.
+      noise_scale: standard deviation of the noise on each element of the action.
+    """
+
+    def __init__(self, policy: snt.Module, critic: snt.Module, noise_scale: float, seed: int):
+        """Wrap two networks whose variables exist.
+
+        Args:
+          policy: pi, from observations `[L, ...]` to actions `[L, D]` in [-1, 1].
+          critic: q, from observations `[L, ...]` and actions `[L, D]` to `[L]`.
+          noise_scale: 0 for no noise.
+          seed: of the noise.
+        """
+        self.variables = {"policy": policy.variables, "critic": critic.variables}
+        self.noise_scale = noise_scale
+        random = tf.random.Generator.from_seed(seed)
+
+        @tf.function
+        def evaluate(observation: tf.Tensor) -> PolicyOutput:
+            best = policy(observation)
+            noise = random.normal(tf.shape(best), stddev=noise_scale)
+            action = tf.clip_by_value(best + noise, -1.0, 1.0)
+            observations = tf.concat([observation, observation], axis=0)
+            q_values = critic(observations, tf.concat([action, best], axis=0))
+            q_taken, value = tf.split(q_values, 2)
+            return PolicyOutput(action, q_taken, value)
+
+        self._evaluate = evaluate
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        """Choose an action in every lane; see `PolicyOutput` for shapes."""
+        output = self._evaluate(tf.convert_to_tensor(observation))
+        return PolicyOutput(*[tensor.numpy() for tensor in output])

@@ -1,0 +1,113 @@
+"""Tasks of the DeepMind Control Suite (Tassa et al. 2018), with flat observations."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    level = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(level)
+
+
+# It looks for a display, tells of it, and warns where there is none; nothing is rendered here.
+with _silence():
+    from dm_control import suite
+    from dm_control.suite.wrappers import action_scale
+
+
+class ControlEnvironment(dm_env.Environment):
+    """A task of the suite with one vector to see and one to act.
+
+    An observation is all arrays that the task observes, flattened, in the order in which the task
+    lists them: `humanoid` joint_angles (21), head_height (1), extremities (12), torso_vertical (3),
+    com_velocity (3), velocity (27), for example. Episodes end after 1000 steps in most domains:
+    truncated, with discount 1.
+    """
+
+    def __init__(self, task: str, seed: int | None = None):
+        """Load a task.
+
+        Args:
+          task: 'domain:task', such as 'humanoid:stand'.
+          seed: of the task's random numbers; None: unseeded.
+
+        Raises:
+          ValueError: there is no such task.
+        """
+        check_control_task(task)
+        environment = suite.load(
+            *task.split(":"),
+            task_kwargs={"random": seed},
+            environment_kwargs={"flat_observation": True},
+        )
+        self._environment = action_scale.Wrapper(environment, minimum=-1.0, maximum=1.0)
+        (self._key,) = environment.observation_spec()
+
+    def reset(self) -> dm_env.TimeStep:
+        """Start an episode and return its FIRST step."""
+        return self._convert(self._environment.reset())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Play one step of control.
+
+        Args:
+          action: `[D]` in [-1, 1], scaled to what the actuators take; ignored after a LAST step.
+        """
+        return self._convert(self._environment.step(np.asarray(action)))
+
+    def observation_spec(self) -> specs.Array:
+        """Return the spec of an observation: float32 `[O]`."""
+        shape = self._environment.observation_spec()[self._key].shape
+        return specs.Array(shape, np.float32, name="observation")
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Return the spec of an action: float32 `[D]` in [-1, 1]."""
+        shape = self._environment.action_spec().shape
+        return specs.BoundedArray(shape, np.float32, -1.0, 1.0, name="action")
+
+    def reward_spec(self) -> specs.Array:
+        """Return the spec of a reward: a float32 scalar, in [0, 1] for the suite's tasks."""
+        return specs.Array((), np.float32, name="reward")
+
+    def discount_spec(self) -> specs.BoundedArray:
+        """Return the spec of a discount: a float32 scalar in [0, 1]."""
+        return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
+
+    def close(self) -> None:
+        """Release the simulation."""
+        self._environment.physics.free()  # The suite's own `close` does nothing.
+
+    def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        if timestep.first():
+            reward = discount = None
+        else:
+            reward, discount = np.float32(timestep.reward), np.float32(timestep.discount)
+        observation = timestep.observation[self._key].astype(np.float32)
+        return dm_env.TimeStep(timestep.step_type, reward, discount, observation)
+
+
+def check_control_task(task: str) -> None:
+    """Raise a ValueError unless `task` is 'domain:task' of the suite, with bounded actions."""
+    # The actions of lqr go up to 1e10: scaled to that, nothing could be learned.
+    tasks = sorted(":".join(names) for names in suite.ALL_TASKS if names[0] != "lqr")
+    if task not in tasks:
+        closest = difflib.get_close_matches(task, tasks, cutoff=0.4)
+        raise ValueError(
+            f"unknown control task {task!r}; closest: {', '.join(closest) or 'none'}; allowed: one "
+            f"of the {len(tasks)} tasks of dm_control.suite, such as 'humanoid:stand'"
+        )

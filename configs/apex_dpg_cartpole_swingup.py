@@ -1,0 +1,32 @@
+"""Cart-pole swing-up of the control suite on one small machine."""
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.replay.config import ReplayConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings."""
+    agent = ApexDPGConfig(
+        batch_size=256,
+        learning_rate=0.0003,
+        parameter_update_period=50,
+        publish_period=20,
+        replay=ReplayConfig(
+            max_size=500_000,
+            min_size=10_000,
+            remover="prioritized",
+            samples_per_insert=32.0,
+            prefetch_batches=4,
+        ),
+    )
+    run = RunConfig(
+        num_actors=1,
+        lanes_per_actor=8,
+        target_return=800.0,
+        max_actor_steps=2_000_000,
+        evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=20.0),
+    )
+    environment = EnvironmentConfig(suite="control", task="cartpole:swingup")
+    return ExperimentConfig(agent=agent, environment=environment, run=run)

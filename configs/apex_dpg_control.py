@@ -1,0 +1,17 @@
+"""The paper's run on the control suite: 64 actors, for a machine of about 70 cores or a cluster.
+
+Humanoid stand, walk and run, and manipulator bring_ball: the task is `environment.task`. On a small
+machine, let fewer processes step the same 64 environments:
+`--config.run.num_actors=2 --config.run.lanes_per_actor=32`.
+"""
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import ExperimentConfig, RunConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings."""
+    environment = EnvironmentConfig(suite="control", task="humanoid:stand")
+    run = RunConfig(num_actors=64)  # Section 4.2.
+    return ExperimentConfig(agent=ApexDPGConfig(), environment=environment, run=run)

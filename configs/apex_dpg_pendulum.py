@@ -1,0 +1,32 @@
+"""Pendulum-v1 on one small machine, in about a minute."""
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.replay.config import ReplayConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings."""
+    agent = ApexDPGConfig(
+        batch_size=128,
+        learning_rate=0.001,
+        parameter_update_period=20,
+        publish_period=20,
+        replay=ReplayConfig(
+            max_size=100_000,
+            min_size=1_000,
+            remover="prioritized",
+            samples_per_insert=32.0,
+            prefetch_batches=4,
+        ),
+    )
+    run = RunConfig(
+        num_actors=1,
+        lanes_per_actor=8,
+        target_return=-200.0,
+        max_actor_steps=500_000,
+        evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=3.0),
+    )
+    environment = EnvironmentConfig(suite="gymnasium", task="Pendulum-v1")
+    return ExperimentConfig(agent=agent, environment=environment, run=run)

@@ -1,0 +1,18 @@
+r"""Trains Ape-X DPG.
+
+Examples:
+  python launch/apex_dpg.py --lp_launch_type=local_mp
+  python launch/apex_dpg.py --lp_launch_type=local_mp \
+      --config=configs/apex_dpg_control.py --config.environment.task=humanoid:walk
+"""
+
+import pathlib
+
+import command  # type: ignore[import-not-found]
+
+from apex_agents.dpg.builder import ApexDPGBuilder
+
+_CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
+
+if __name__ == "__main__":
+    command.run(ApexDPGBuilder, str(_CONFIGS / "apex_dpg_pendulum.py"))

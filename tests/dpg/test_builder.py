@@ -1,0 +1,47 @@
+"""Which environments and configs the builder accepts."""
+
+import re
+
+import numpy as np
+import pytest
+from dm_env import specs
+
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentSpec
+
+VECTOR = specs.Array((4,), np.float32)
+
+
+def make_spec(actions: specs.Array) -> EnvironmentSpec:
+    return EnvironmentSpec(VECTOR, actions, specs.Array((), np.float32), None)
+
+
+@pytest.mark.parametrize("size", [1, 21])
+def test_actions_that_fit(size):
+    actions = specs.BoundedArray((size,), np.float32, -1.0, 1.0)
+    ApexDPGBuilder(ApexDPGConfig()).check_environment(make_spec(actions))
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (specs.DiscreteArray(3), "actions that are vectors"),
+        (specs.BoundedArray((2, 2), np.float32, -1.0, 1.0), "actions that are vectors"),
+        (specs.BoundedArray((2,), np.float32, -2.0, 2.0), "actions in [-1, 1]"),
+        (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "actions in [-1, 1]"),
+        (specs.Array((2,), np.float32), "actions in [-1, 1]"),
+    ],
+)
+def test_actions_that_do_not_fit(actions, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ApexDPGBuilder(ApexDPGConfig()).check_environment(make_spec(actions))
+
+
+def test_config_of_the_other_agent_is_refused():
+    with pytest.raises(ValueError, match="'ApexDQNConfig'; it has to be an ApexDPGConfig"):
+        ApexDPGBuilder(ApexDQNConfig())
+    with pytest.raises(ValueError, match="'ApexDPGConfig'; it has to be an ApexDQNConfig"):
+        ApexDQNBuilder(ApexDPGConfig())

@@ -1,0 +1,251 @@
+"""Tests of the update against steps worked out by hand, on a linear policy and a linear critic."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.learning import DPGUpdate
+from apex_agents.dpg.networks import DPGNetworks
+from apex_agents.replay.transitions import Transition
+
+LEARNING_RATE = 0.01
+
+
+class LinearPolicy(snt.Module):
+    """a_i = sum_s observation_s * w[s, i]: with one-hot states, a table [state, action]."""
+
+    def __init__(self, w: list[list[float]]):
+        super().__init__()
+        self.w = tf.Variable(w)
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(observation, self.w)
+
+
+class LinearCritic(snt.Module):
+    """q = u[state] + sum_i v[state, i] * a_i for one-hot states: dq/da is a row of v."""
+
+    def __init__(self, u: list[float], v: list[list[float]]):
+        super().__init__()
+        self.u = tf.Variable(u)
+        self.v = tf.Variable(v)
+
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        return tf.linalg.matvec(observation, self.u) + tf.reduce_sum(
+            tf.matmul(observation, self.v) * action, axis=-1
+        )
+
+
+# Two states, two action elements.
+POLICY = [[0.5, -0.25], [0.1, 0.2]]
+U, V = [1.0, 2.0], [[3.0, -0.5], [0.25, -4.0]]
+TARGET_POLICY = [[0.0, 1.0], [-1.0, 0.5]]
+TARGET_U, TARGET_V = [10.0, 20.0], [[2.0, 1.0], [4.0, -6.0]]
+
+TRANSITIONS = Transition(
+    observation=tf.constant([[1.0, 0.0], [0.0, 1.0]]),
+    action=tf.constant([[0.2, 0.4], [-1.0, 1.0]]),
+    n_step_return=tf.constant([0.5, -1.0]),
+    n_step_discount=tf.constant([0.9, 0.0]),
+    next_observation=tf.constant([[0.0, 1.0], [1.0, 0.0]]),
+)
+WEIGHTS = tf.constant([1.0, 0.5])
+
+# The target policy takes (-1, 0.5) in state 1, where the target critic says 20 - 4 - 3 = 13.
+Q_TAKEN = [1.0 + 3.0 * 0.2 - 0.5 * 0.4, 2.0 + 0.25 * -1.0 - 4.0 * 1.0]  # 1.4 and -2.25
+TD_ERROR = [0.5 + 0.9 * 13.0 - 1.4, -1.0 - -2.25]  # 10.8 and 1.25
+LOSS = (1.0 * 0.5 * 10.8**2 + 0.5 * 0.5 * 1.25**2) / 2
+# d loss / dq is -w * td / 2 (mean over two rows), dq/du = 1, dq/dv = a.
+CRITIC_U_GRADIENT = [-10.8 / 2, -0.5 * 1.25 / 2]  # -5.4 and -0.3125
+CRITIC_V_GRADIENT = [[-5.4 * 0.2, -5.4 * 0.4], [-0.3125 * -1.0, -0.3125 * 1.0]]
+CRITIC_NORM = math.sqrt(5.4**2 * (1 + 0.2**2 + 0.4**2) + 0.3125**2 * (1 + 1 + 1))
+# dq/da is (3, -0.5) in state 0 and (0.25, -4) in state 1, clipped to (1, -0.5) and (0.25, -1); the
+# optimiser descends its negative, averaged over two rows.
+POLICY_GRADIENT = [[-1.0 / 2, 0.5 / 2], [-0.25 / 2, 1.0 / 2]]
+POLICY_Q = [1.0 + 3.0 * 0.5 - 0.5 * -0.25, 2.0 + 0.25 * 0.1 - 4.0 * 0.2]  # At a = pi(s).
+
+EAGER_AND_GRAPH = pytest.mark.parametrize(
+    "run", [lambda update: update, tf.function], ids=["eager", "tf.function"]
+)
+
+
+class Parts:
+    """An update with its networks; target networks get their own values after the first copy."""
+
+    def __init__(self, **settings):
+        config = ApexDPGConfig(**{"learning_rate": LEARNING_RATE, **settings})
+        self.online = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
+        self.target = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
+        self.update = DPGUpdate(self.online, self.target, config)
+        self.target.policy.w.assign(TARGET_POLICY)
+        self.target.critic.u.assign(TARGET_U)
+        self.target.critic.v.assign(TARGET_V)
+
+    def gradients(self, name: str) -> list[np.ndarray]:
+        """Return what the first update handed to an optimiser: its first moments are a tenth."""
+        return [m.numpy() / 0.1 for m in self.update.state[f"{name}_optimizer"].m]
+
+    def values(self, networks: DPGNetworks) -> list:
+        variables = (networks.policy.w, networks.critic.u, networks.critic.v)
+        return [variable.numpy().tolist() for variable in variables]
+
+
+@EAGER_AND_GRAPH
+def test_priorities_and_metrics(run):
+    parts = Parts()
+    output = run(parts.update)(TRANSITIONS, WEIGHTS)
+    np.testing.assert_allclose(output.priorities, TD_ERROR, rtol=1e-6)
+    metrics = {name: float(value) for name, value in output.metrics.items()}
+    assert metrics == pytest.approx(
+        {
+            "loss": LOSS,
+            "td_error": (10.8 + 1.25) / 2,
+            "q_value": (1.4 - 2.25) / 2,
+            "gradient_norm": CRITIC_NORM,
+            "policy_q_value": (2.625 + 1.225) / 2,
+            "action_gradient": (3.0 + 0.5 + 0.25 + 4.0) / 4,
+            "policy_gradient_norm": math.sqrt(0.5**2 + 0.25**2 + 0.125**2 + 0.5**2),
+        }
+    )
+    assert pytest.approx([2.625, 1.225]) == POLICY_Q
+
+
+@EAGER_AND_GRAPH
+def test_gradients_of_critic_and_policy(run):
+    parts = Parts()
+    run(parts.update)(TRANSITIONS, WEIGHTS)
+    u_gradient, v_gradient = parts.gradients("critic")
+    np.testing.assert_allclose(u_gradient, CRITIC_U_GRADIENT, rtol=1e-5)
+    np.testing.assert_allclose(v_gradient, CRITIC_V_GRADIENT, rtol=1e-5)
+    (policy_gradient,) = parts.gradients("policy")
+    np.testing.assert_allclose(policy_gradient, POLICY_GRADIENT, rtol=1e-5)
+
+
+def test_parameters_move_against_their_gradients_and_targets_stay():
+    parts = Parts()
+    parts.update(TRANSITIONS, WEIGHTS)
+    # The first step of Adam is the learning rate in the direction of each gradient's sign.
+    step = LEARNING_RATE
+    policy, u, v = parts.values(parts.online)
+    np.testing.assert_allclose(
+        policy, [[0.5 + step, -0.25 - step], [0.1 + step, 0.2 - step]], rtol=1e-4
+    )
+    np.testing.assert_allclose(u, [1.0 + step, 2.0 + step], rtol=1e-5)
+    np.testing.assert_allclose(
+        v, [[3.0 + step, -0.5 + step], [0.25 - step, -4.0 + step]], rtol=1e-5
+    )
+    assert parts.values(parts.target) == [TARGET_POLICY, TARGET_U, TARGET_V]
+
+
+def test_dq_da_is_clipped_element_by_element_and_the_policys_gradients_are_not():
+    parts = Parts(max_action_gradient=0.3)
+    # Ten times as large a state gives ten times as large a dq/da, before clipping, and a gradient
+    # of the parameters ten times as large as the clipped dq/da: 1.5, far above 0.3.
+    batch = TRANSITIONS._replace(observation=10.0 * TRANSITIONS.observation)
+    parts.update(batch, WEIGHTS)
+    (gradient,) = parts.gradients("policy")
+    # dq/da is (30, -5) and (2.5, -40).
+    expected = [[-0.3 * 10 / 2, 0.3 * 10 / 2], [-0.3 * 10 / 2, 0.3 * 10 / 2]]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+
+
+def test_dq_da_below_the_limit_is_left_alone():
+    parts = Parts(max_action_gradient=4.5)
+    parts.update(TRANSITIONS, WEIGHTS)
+    (gradient,) = parts.gradients("policy")
+    np.testing.assert_allclose(gradient, [[-1.5, 0.25], [-0.125, 2.0]], rtol=1e-5)
+
+
+def test_critic_gets_no_gradient_from_the_policy():
+    parts = Parts()
+    parts.update(TRANSITIONS, tf.zeros([2]))  # Without weight there is no loss of the critic.
+    assert all(not gradient.any() for gradient in parts.gradients("critic"))
+    policy, u, v = parts.values(parts.online)
+    assert [u, v] == [U, V]
+    assert policy != POLICY
+
+
+def test_policy_gets_no_gradient_from_the_loss_of_the_critic():
+    parts = Parts()
+    parts.online.critic.v.assign(tf.zeros([2, 2]))  # dq/da is 0, the TD errors are not.
+    parts.update(TRANSITIONS, WEIGHTS)
+    assert not parts.gradients("policy")[0].any()
+    assert parts.values(parts.online)[0] == np.float32(POLICY).tolist()
+    assert parts.values(parts.online)[1] != U
+
+
+def test_importance_weights_scale_the_critics_gradients_alone():
+    parts, unweighted = Parts(), Parts()
+    output = parts.update(TRANSITIONS, tf.constant([0.0, 0.1]))
+    unweighted.update(TRANSITIONS, tf.ones([2]))
+    u_gradient, v_gradient = parts.gradients("critic")
+    np.testing.assert_allclose(u_gradient, [0.0, -0.1 * 1.25 / 2], rtol=1e-5)
+    np.testing.assert_allclose(v_gradient[0], [0.0, 0.0])
+    np.testing.assert_array_equal(parts.gradients("policy"), unweighted.gradients("policy"))
+    np.testing.assert_allclose(output.priorities, TD_ERROR, rtol=1e-6)
+
+
+def test_critics_gradients_are_clipped_by_their_global_norm():
+    parts = Parts(max_gradient_norm=0.5)
+    output = parts.update(TRANSITIONS, WEIGHTS)
+    scale = 0.5 / CRITIC_NORM
+    u_gradient, v_gradient = parts.gradients("critic")
+    np.testing.assert_allclose(u_gradient, scale * np.array(CRITIC_U_GRADIENT), rtol=1e-5)
+    np.testing.assert_allclose(v_gradient, scale * np.array(CRITIC_V_GRADIENT), rtol=1e-5)
+    np.testing.assert_allclose(parts.gradients("policy")[0], POLICY_GRADIENT, rtol=1e-5)
+    assert float(output.metrics["gradient_norm"]) == pytest.approx(CRITIC_NORM)
+
+
+def test_target_networks_start_as_copies():
+    online = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
+    target = DPGNetworks(LinearPolicy(TARGET_POLICY), LinearCritic(TARGET_U, TARGET_V))
+    DPGUpdate(online, target, ApexDPGConfig())
+    np.testing.assert_array_equal(target.policy.w, np.float32(POLICY))
+    np.testing.assert_array_equal(target.critic.u, U)
+    np.testing.assert_array_equal(target.critic.v, V)
+
+
+@EAGER_AND_GRAPH
+def test_both_target_networks_are_copied_every_period_and_left_alone_between(run):
+    parts = Parts(target_update_period=3)
+    step = run(parts.update)
+    online, target = [], []
+    for _ in range(7):
+        step(TRANSITIONS, WEIGHTS)
+        online.append(parts.values(parts.online))
+        target.append(parts.values(parts.target))
+    first = [TARGET_POLICY, TARGET_U, TARGET_V]
+    assert target == [first, first, online[2], online[2], online[2], online[5], online[5]]
+    for before, after in itertools.pairwise(online):
+        assert all(a != b for a, b in zip(before, after, strict=True))
+
+
+def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
+    parts = Parts(target_update_period=4)
+    for _ in range(3):
+        parts.update(TRANSITIONS, WEIGHTS)
+    path = tf.train.Checkpoint(**parts.update.state).write(str(tmp_path / "state"))
+    parts.update(TRANSITIONS, WEIGHTS)
+
+    restored = Parts(target_update_period=4)
+    restored.update(TRANSITIONS, WEIGHTS)  # The optimisers make their variables now.
+    tf.train.Checkpoint(**restored.update.state).read(path).assert_consumed()
+    restored.update(TRANSITIONS, WEIGHTS)
+    assert restored.values(restored.online) == parts.values(parts.online)
+    assert restored.values(restored.target) == parts.values(parts.target)
+    assert parts.values(parts.target) == parts.values(parts.online)
+
+
+def test_actors_get_the_online_networks():
+    parts = Parts()
+    (policy,) = parts.update.variables["policy"]
+    assert policy is parts.online.policy.w
+    assert {id(v) for v in parts.update.variables["critic"]} == {
+        id(parts.online.critic.u),
+        id(parts.online.critic.v),
+    }

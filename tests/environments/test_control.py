@@ -1,0 +1,165 @@
+"""Tests of the control suite's environments, on the real suite and its physics."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from absl.testing import absltest
+from dm_env import specs, test_utils
+
+from apex_agents.environments import control
+from apex_agents.environments.control import ControlEnvironment, check_control_task
+
+
+class CartpoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> ControlEnvironment:
+        return ControlEnvironment("cartpole:swingup", seed=0)
+
+    def make_action_sequence(self) -> list[np.ndarray]:
+        return [np.zeros(1, np.float32)] * 1002  # Across the end of an episode.
+
+
+class HumanoidContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> ControlEnvironment:
+        return ControlEnvironment("humanoid:stand", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("task", "sizes", "size"),
+    [
+        (
+            "humanoid:stand",
+            {
+                "joint_angles": 21,
+                "head_height": 1,
+                "extremities": 12,
+                "torso_vertical": 3,
+                "com_velocity": 3,
+                "velocity": 27,
+            },
+            67,
+        ),
+        (
+            "manipulator:bring_ball",
+            {
+                "arm_pos": 16,
+                "arm_vel": 8,
+                "touch": 5,
+                "hand_pos": 4,
+                "object_pos": 4,
+                "object_vel": 3,
+                "target_pos": 4,
+            },
+            44,
+        ),
+    ],
+)
+def test_observation_is_all_arrays_in_the_order_of_the_task(task, sizes, size):
+    environment = ControlEnvironment(task, seed=3)
+    raw = control.suite.load(*task.split(":"), task_kwargs={"random": 3})
+    step, raw_step = environment.reset(), raw.reset()
+    assert environment.observation_spec() == specs.Array((size,), np.float32, name="observation")
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        assert step.observation.dtype == np.float32
+        start = 0
+        for name, length in sizes.items():
+            expected = np.ravel(raw_step.observation[name]).astype(np.float32)
+            got = step.observation[start : start + length]
+            np.testing.assert_array_equal(got, expected, err_msg=name)
+            start += length
+        assert step.observation.shape == (start,) == (size,)
+        # Quarters are scaled without rounding.
+        action = generator.integers(-4, 5, raw.action_spec().shape) / 4
+        step, raw_step = environment.step(action.astype(np.float32)), raw.step(action)
+        assert (step.reward, step.discount) == (np.float32(raw_step.reward), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "num_actions"),
+    [("humanoid:stand", 21), ("manipulator:bring_ball", 5), ("cartpole:swingup", 1)],
+)
+def test_action_spec(task, num_actions):
+    spec = ControlEnvironment(task, seed=0).action_spec()
+    assert spec == specs.BoundedArray((num_actions,), np.float32, -1.0, 1.0, name="action")
+
+
+@pytest.mark.parametrize(
+    ("action", "one_leg"),
+    [(-1.0, [-1.0, -1.0, -0.8]), (0.0, [0.0, 0.05, 0.0]), (1.0, [1.0, 1.1, 0.8])],
+)
+def test_actions_are_scaled_to_the_bounds_of_the_actuators(action, one_leg):
+    environment = ControlEnvironment("quadruped:walk", seed=0)
+    environment.reset()
+    environment.step(np.full(12, action, np.float32))
+    controls = environment._environment.physics.data.ctrl
+    np.testing.assert_allclose(controls, 4 * one_leg, rtol=0, atol=1e-7)
+
+
+def test_episode_is_truncated_after_1000_steps():
+    environment = ControlEnvironment("cartpole:swingup", seed=0)
+    environment.reset()
+    steps = [environment.step(np.zeros(1, np.float32)) for _ in range(1001)]
+    assert [int(step.step_type) for step in steps] == [1] * 999 + [2, 0]
+    assert [step.discount for step in steps] == [1.0] * 1000 + [None]
+    for step in steps[:-1]:
+        assert (type(step.reward), type(step.discount)) == (np.float32, np.float32)
+
+
+def test_episodes_follow_from_the_seed():
+    def first_observations(seed: int) -> list[bytes]:
+        environment = ControlEnvironment("cartpole:swingup", seed)
+        return [environment.reset().observation.tobytes() for _ in range(2)]
+
+    first, other = first_observations(1), first_observations(2)
+    assert first_observations(1) == first
+    assert len({*first, *other}) == 4
+
+
+def test_observations_are_not_overwritten_by_later_steps():
+    environment = ControlEnvironment("cartpole:swingup", seed=0)
+    observations = [environment.reset().observation]
+    copies = [observations[0].copy()]
+    for _ in range(3):
+        observations.append(environment.step(np.ones(1, np.float32)).observation)
+        copies.append(observations[-1].copy())
+    environment.reset()
+    np.testing.assert_array_equal(observations, copies)
+    assert len({copy.tobytes() for copy in copies}) == 4
+
+
+@pytest.mark.parametrize(
+    "task", ["humanoid", "humanoid:fly", "humanoid:stand:x", "lqr:lqr_2_1", ""]
+)
+def test_unknown_tasks_are_errors(task):
+    with pytest.raises(ValueError) as caught:
+        ControlEnvironment(task)
+    assert str(caught.value).startswith(f"unknown control task {task!r}; closest: ")
+    assert "allowed: one of the " in str(caught.value)
+    assert str(caught.value).endswith(", such as 'humanoid:stand'")
+
+
+def test_unknown_task_names_the_closest():
+    with pytest.raises(ValueError, match="task 'humanoid:stnad'; closest: humanoid:stand, "):
+        check_control_task("humanoid:stnad")
+
+
+def test_nothing_is_said_where_there_is_no_display():
+    code = (
+        "from apex_agents.environments.control import ControlEnvironment\n"
+        "ControlEnvironment('humanoid:stand').reset()"
+    )
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL", "PYTHONWARNINGS")
+    environ = {name: value for name, value in os.environ.items() if name not in hidden}
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
