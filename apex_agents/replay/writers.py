@@ -85,7 +85,6 @@ class PackedWriter:
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Remember the first observation."""
-        self._observations.clear()
         self.begin_step(observation)
 
     def begin_step(self, observation: np.ndarray) -> None:

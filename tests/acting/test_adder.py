@@ -262,6 +262,18 @@ def test_vector_actions_are_copied(make_fifo_replay):
     )
 
 
+def test_vector_observations_are_copied(make_fifo_replay):
+    replay = make_fifo_replay(specs.Array((2,), np.float32), DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    reused = np.zeros(2, np.float32)
+    for step_type, observation in ((FIRST, (1, 2)), (MID, (3, 4)), (LAST, (5, 6))):
+        reused[:] = observation
+        adder.add(dm_env.TimeStep(step_type, 1.0, 0.0, reused), PolicyOutput(0, 10.0, 100.0))
+        reused[:] = -7
+    adder.close()
+    replay.assert_holds([((1, 2), 0, 1, 0, (5, 6), 9), ((3, 4), 0, 1, 0, (5, 6), 9)])
+
+
 def test_replicas(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(replicas=2), 3, GAMMA)

@@ -50,7 +50,7 @@ TARGET_U, TARGET_V = [10.0, 20.0], [[2.0, 1.0], [4.0, -6.0]]
 TRANSITIONS = Transition(
     observation=tf.constant([[1.0, 0.0], [0.0, 1.0]]),
     action=tf.constant([[0.2, 0.4], [-1.0, 1.0]]),
-    n_step_return=tf.constant([0.5, -1.0]),
+    n_step_return=tf.constant([0.5, -4.0]),
     n_step_discount=tf.constant([0.9, 0.0]),
     next_observation=tf.constant([[0.0, 1.0], [1.0, 0.0]]),
 )
@@ -58,12 +58,12 @@ WEIGHTS = tf.constant([1.0, 0.5])
 
 # The target policy takes (-1, 0.5) in state 1, where the target critic says 20 - 4 - 3 = 13.
 Q_TAKEN = [1.0 + 3.0 * 0.2 - 0.5 * 0.4, 2.0 + 0.25 * -1.0 - 4.0 * 1.0]  # 1.4 and -2.25
-TD_ERROR = [0.5 + 0.9 * 13.0 - 1.4, -1.0 - -2.25]  # 10.8 and 1.25
-LOSS = (1.0 * 0.5 * 10.8**2 + 0.5 * 0.5 * 1.25**2) / 2
+TD_ERROR = [0.5 + 0.9 * 13.0 - 1.4, -4.0 - -2.25]  # 10.8 and -1.75
+LOSS = (1.0 * 0.5 * 10.8**2 + 0.5 * 0.5 * 1.75**2) / 2
 # d loss / dq is -w * td / 2 (mean over two rows), dq/du = 1, dq/dv = a.
-CRITIC_U_GRADIENT = [-10.8 / 2, -0.5 * 1.25 / 2]  # -5.4 and -0.3125
-CRITIC_V_GRADIENT = [[-5.4 * 0.2, -5.4 * 0.4], [-0.3125 * -1.0, -0.3125 * 1.0]]
-CRITIC_NORM = math.sqrt(5.4**2 * (1 + 0.2**2 + 0.4**2) + 0.3125**2 * (1 + 1 + 1))
+CRITIC_U_GRADIENT = [-10.8 / 2, 0.5 * 1.75 / 2]  # -5.4 and 0.4375
+CRITIC_V_GRADIENT = [[-5.4 * 0.2, -5.4 * 0.4], [0.4375 * -1.0, 0.4375 * 1.0]]
+CRITIC_NORM = math.sqrt(5.4**2 * (1 + 0.2**2 + 0.4**2) + 0.4375**2 * (1 + 1 + 1))
 # dq/da is (3, -0.5) in state 0 and (0.25, -4) in state 1, clipped to (1, -0.5) and (0.25, -1); the
 # optimiser descends its negative, averaged over two rows.
 POLICY_GRADIENT = [[-1.0 / 2, 0.5 / 2], [-0.25 / 2, 1.0 / 2]]
@@ -99,12 +99,12 @@ class Parts:
 def test_priorities_and_metrics(run):
     parts = Parts()
     output = run(parts.update)(TRANSITIONS, WEIGHTS)
-    np.testing.assert_allclose(output.priorities, TD_ERROR, rtol=1e-6)
+    np.testing.assert_allclose(output.priorities, [10.8, 1.75], rtol=1e-6)
     metrics = {name: float(value) for name, value in output.metrics.items()}
     assert metrics == pytest.approx(
         {
             "loss": LOSS,
-            "td_error": (10.8 + 1.25) / 2,
+            "td_error": (10.8 + 1.75) / 2,
             "q_value": (1.4 - 2.25) / 2,
             "gradient_norm": CRITIC_NORM,
             "policy_q_value": (2.625 + 1.225) / 2,
@@ -135,9 +135,9 @@ def test_parameters_move_against_their_gradients_and_targets_stay():
     np.testing.assert_allclose(
         policy, [[0.5 + step, -0.25 - step], [0.1 + step, 0.2 - step]], rtol=1e-4
     )
-    np.testing.assert_allclose(u, [1.0 + step, 2.0 + step], rtol=1e-5)
+    np.testing.assert_allclose(u, [1.0 + step, 2.0 - step], rtol=1e-5)
     np.testing.assert_allclose(
-        v, [[3.0 + step, -0.5 + step], [0.25 - step, -4.0 + step]], rtol=1e-5
+        v, [[3.0 + step, -0.5 + step], [0.25 + step, -4.0 - step]], rtol=1e-5
     )
     assert parts.values(parts.target) == [TARGET_POLICY, TARGET_U, TARGET_V]
 
@@ -184,10 +184,10 @@ def test_importance_weights_scale_the_critics_gradients_alone():
     output = parts.update(TRANSITIONS, tf.constant([0.0, 0.1]))
     unweighted.update(TRANSITIONS, tf.ones([2]))
     u_gradient, v_gradient = parts.gradients("critic")
-    np.testing.assert_allclose(u_gradient, [0.0, -0.1 * 1.25 / 2], rtol=1e-5)
+    np.testing.assert_allclose(u_gradient, [0.0, 0.1 * 1.75 / 2], rtol=1e-5)
     np.testing.assert_allclose(v_gradient[0], [0.0, 0.0])
     np.testing.assert_array_equal(parts.gradients("policy"), unweighted.gradients("policy"))
-    np.testing.assert_allclose(output.priorities, TD_ERROR, rtol=1e-6)
+    np.testing.assert_allclose(output.priorities, [10.8, 1.75], rtol=1e-6)
 
 
 def test_critics_gradients_are_clipped_by_their_global_norm():
