@@ -7,7 +7,7 @@ PYTHON3 ?= python3
 UV := .uv/$(UV_VERSION)/bin/uv
 PYTHON := .venv/bin/python
 INSTALLED := .venv/.installed
-CHECKED := $(wildcard apex_agents launch configs)
+CHECKED := $(wildcard apex_agents launch configs benchmarks)
 ARGS ?=
 
 .DELETE_ON_ERROR:

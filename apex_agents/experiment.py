@@ -48,7 +48,7 @@ class RunConfig:
       seed: of everything that can be seeded; sampling in the replay server cannot.
       num_actors: actor processes (section 4.1: 360).
       lanes_per_actor: environments that each actor steps in lock-step; a lane is what the paper
-        calls an actor, with an epsilon of its own.
+        calls an actor, with exploration of its own.
       max_learner_steps: end after this many updates; None never does.
       max_actor_steps: end after this many transitions of all actors together; None never does.
       target_return: end when an evaluation reaches this mean unclipped return; None never does.

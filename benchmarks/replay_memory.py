@@ -13,6 +13,7 @@ import dataclasses
 import multiprocessing
 import os
 import time
+from multiprocessing import connection
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -23,6 +24,7 @@ import reverb
 
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, EnvironmentConfig, make_lanes
 from apex_agents.acting.policy import PolicyOutput
+from apex_agents.environments import EnvironmentSpec, Lanes
 
 
 def main() -> None:
@@ -32,7 +34,7 @@ def main() -> None:
     parser.add_argument("--task", default="humanoid:stand")
     parser.add_argument("--max_size", type=int, default=1_000_000, help="transitions")
     parser.add_argument("--fillings", type=int, default=4, help="times that many are added")
-    parser.add_argument("--remover", default="prioritized", help="or fifo")
+    parser.add_argument("--remover", default="prioritized", choices=("prioritized", "fifo"))
     arguments = parser.parse_args()
 
     config = ApexDPGConfig()
@@ -40,12 +42,16 @@ def main() -> None:
         config.replay, max_size=arguments.max_size, min_size=1, remover=arguments.remover
     )
     builder = ApexDPGBuilder(config)
-    lanes = make_lanes(EnvironmentConfig("control", arguments.task), 1, seed=0)
+    try:
+        lanes = make_lanes(EnvironmentConfig("control", arguments.task), 1, seed=0)
+    except ValueError as error:
+        parser.error(str(error))
     receiver, sender = multiprocessing.Pipe(duplex=False)
     server = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(builder, lanes.spec, sender), daemon=True
     )
     server.start()
+    sender.close()  # So that `recv` ends when the server does.
     port = receiver.recv()
     process = psutil.Process(server.pid)
     client = reverb.Client(f"localhost:{port}")
@@ -70,20 +76,20 @@ def main() -> None:
     os._exit(0)  # Reverb's writer would try to reach the server.
 
 
-def _serve(builder: ApexDPGBuilder, spec: object, sender: object) -> None:
+def _serve(builder: ApexDPGBuilder, spec: EnvironmentSpec, sender: connection.Connection) -> None:
     server = reverb.Server(builder.make_replay_tables(spec))
     sender.send(server.port)
     server.wait()
 
 
-def _record(lanes: object, num_steps: int) -> list[tuple[dm_env.TimeStep, PolicyOutput]]:
+def _record(lanes: Lanes, num_steps: int) -> list[tuple[dm_env.TimeStep, PolicyOutput]]:
     """Act at random; TD errors are log-normal."""
     random = np.random.default_rng(0)
     timestep = lanes.reset()
     steps = []
     for _ in range(num_steps):
         action = random.uniform(-1.0, 1.0, (1, *lanes.spec.actions.shape)).astype(np.float32)
-        output = PolicyOutput(action[0], np.exp(random.normal(scale=1.5)), 0.0)
+        output = PolicyOutput(action[0], np.exp(random.normal(size=(), scale=1.5)), np.zeros(()))
         steps.append((dm_env.TimeStep(*[field[0] for field in timestep]), output))
         timestep = lanes.step(action)
     return steps

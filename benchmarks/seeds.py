@@ -24,13 +24,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("agent", help="file in launch/, whose default configuration is run")
+    parser.add_argument("agent", choices=("apex_dqn", "apex_dpg"), help="which file of launch/")
     parser.add_argument("--target", type=float, required=True, help="mean return to reach")
     parser.add_argument("--seeds", type=int, default=5, help="runs, with seeds 0, 1, ...")
     parser.add_argument("--hold_seconds", type=float, default=0.0, help="watched afterwards")
     parser.add_argument("--give_up_seconds", type=float, default=180.0)
-    parser.add_argument("flags", nargs="*", help="further flags of the command, after --")
-    arguments = parser.parse_args()
+    parser.epilog = "What follows -- goes to the command, as in: -- --config.agent.n_step=1"
+    argv = sys.argv[1:]
+    end = argv.index("--") if "--" in argv else len(argv)
+    arguments = parser.parse_args(argv[:end])
+    arguments.flags = argv[end + 1 :]
     seconds_to_target = []
     print(f"{'seed':>4} {'first step':>10} {'reached':>8} {'steps':>7} {'held':>12} {'lowest':>8}")
     for seed in range(arguments.seeds):
@@ -48,7 +51,7 @@ def main() -> None:
         median, slowest = statistics.median(reached), reached[-1]
         print(f"seconds to reach it: median {median:.0f}, slowest {slowest:.0f}")
     missed = arguments.seeds - len(reached)
-    print(f"not reached within {arguments.give_up_seconds:.0f} s: {missed}")
+    print(f"not reached within {arguments.give_up_seconds:.0f} s, or failed: {missed}")
 
 
 def _run(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> None:
@@ -56,21 +59,28 @@ def _run(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> Non
     script = str(ROOT / "launch" / f"{arguments.agent}.py")
     command = [sys.executable, script, "--lp_launch_type=local_mp", f"--workdir={workdir}"]
     command += [f"--config.run.seed={seed}", "--config.run.target_return=1e9", *arguments.flags]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-    while process.poll() is None:
-        time.sleep(0.5)
-        rows = _read(workdir / "logs/evaluator.csv")
-        learner = _read(workdir / "logs/learner.csv")
-        if not rows or not learner:
-            continue
-        first, now = _seconds(learner[0]), _seconds(rows[-1])
-        reached = _reached_at(rows, arguments.target)
-        if reached is not None and now >= reached + arguments.hold_seconds:
-            break
-        if reached is None and now >= first + arguments.give_up_seconds:
-            break
-    process.send_signal(signal.SIGINT)
-    process.wait()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    started = time.monotonic()
+    try:
+        while process.poll() is None and not _is_over(workdir, started, arguments):
+            time.sleep(0.5)
+    finally:
+        process.send_signal(signal.SIGINT)
+        exit_code = process.wait()
+    if exit_code not in (0, 128 + signal.SIGINT):
+        print(f"seed {seed}: the run failed with exit code {exit_code}", flush=True)
+
+
+def _is_over(workdir: pathlib.Path, started: float, arguments: argparse.Namespace) -> bool:
+    """Say whether the seed has been watched for long enough; starting may take 60 s."""
+    rows = _read(workdir / "logs/evaluator.csv")
+    reached = _reached_at(rows, arguments.target)
+    if reached is not None:
+        return _seconds(rows[-1]) >= reached + arguments.hold_seconds
+    learner = _read(workdir / "logs/learner.csv")
+    if learner:
+        return _seconds(learner[-1]) >= _seconds(learner[0]) + arguments.give_up_seconds
+    return time.monotonic() >= started + 60 + arguments.give_up_seconds
 
 
 def _report(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> float | None:
@@ -86,7 +96,7 @@ def _report(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> 
         return None
     end = reached + arguments.hold_seconds
     after = [float(row["mean_return"]) for row in rows if reached < _seconds(row) <= end]
-    held = f"{sum(value >= arguments.target for value in after)} of {len(after)}"
+    held = f"{sum(value >= arguments.target for value in after)} of {len(after)}" if after else "-"
     steps = next(row["learner_steps"] for row in rows if _seconds(row) == reached)
     lowest = min(after, default=float("nan"))
     print(

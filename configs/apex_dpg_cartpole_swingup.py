@@ -1,22 +1,21 @@
 """Cart-pole swing-up of the control suite on one small machine."""
 
+import dataclasses
+
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.replay.config import ReplayConfig
 
 
 def get_config() -> ExperimentConfig:
     """Return the settings."""
     agent = ApexDPGConfig(
-        batch_size=256,
         learning_rate=0.0003,
         parameter_update_period=50,
-        publish_period=20,
-        replay=ReplayConfig(
+        replay=dataclasses.replace(
+            ApexDPGConfig().replay,
             max_size=500_000,
             min_size=10_000,
-            remover="prioritized",
             samples_per_insert=32.0,
             prefetch_batches=4,
         ),

@@ -1,4 +1,4 @@
-"""The paper's run on the control suite: 64 actors, for a machine of about 70 cores or a cluster.
+"""The paper's run on the control suite: 64 actors, for a machine of about 70 cores.
 
 Humanoid stand, walk and run, and manipulator bring_ball: the task is `environment.task`. On a small
 machine, let fewer processes step the same 64 environments:

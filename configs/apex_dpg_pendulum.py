@@ -1,9 +1,10 @@
 """Pendulum-v1 on one small machine, in about a minute."""
 
+import dataclasses
+
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.replay.config import ReplayConfig
 
 
 def get_config() -> ExperimentConfig:
@@ -12,11 +13,10 @@ def get_config() -> ExperimentConfig:
         batch_size=128,
         learning_rate=0.001,
         parameter_update_period=20,
-        publish_period=20,
-        replay=ReplayConfig(
+        replay=dataclasses.replace(
+            ApexDPGConfig().replay,
             max_size=100_000,
             min_size=1_000,
-            remover="prioritized",
             samples_per_insert=32.0,
             prefetch_batches=4,
         ),

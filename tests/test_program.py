@@ -283,10 +283,26 @@ def test_evaluator_has_rows_with_the_documented_columns(processes_run):
 # A run in threads, to the end.
 
 
-def test_threads_end_with_success(start):
-    run = start(
-        *apex_dqn("local_mt", "--config.run.max_actor_steps=2000", "--config.run.target_return=2")
-    ).finish()
+POINT_MASS = (
+    "--config.environment.suite=toy",
+    "--config.environment.task=point_mass",
+    "--config.agent.batch_size=8",
+    "--config.agent.replay.min_size=20",
+    "--config.agent.replay.samples_per_insert=2",
+    "--config.run.evaluation.num_episodes=3",
+)
+
+
+@pytest.mark.parametrize("agent", ["dqn", "dpg"])
+def test_threads_end_with_success(start, agent):
+    flags = ("--config.run.max_actor_steps=2000", "--config.run.target_return=2")
+    if agent == "dqn":
+        command = apex_dqn("local_mt", *flags)
+    else:
+        # Without --config: the default is the pendulum's.
+        options = ("--lp_launch_type=local_mt", "--workdir={workdir}")
+        command = ("launch/apex_dpg.py", *options, *POINT_MASS, *flags)
+    run = start(*command).finish()
     assert run.exit_code == 0, run.output()
     assert run.summary()["reason"] == "2000 actor steps done"
     assert run.summary()["actor_steps"] >= 2000

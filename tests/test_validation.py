@@ -36,7 +36,7 @@ INVALID = {
     "agent.exploration.num_distinct_epsilons": ([0, -6], "greater than 0"),
     "agent.exploration.evaluation_epsilon": ([-0.1, 1.1, NAN], "between 0 and 1"),
     "agent.replay.max_size": ([0, -1], "greater than 0"),
-    "agent.replay.min_size": ([0, -1, 2_000_001], r"greater than 0|at most max_size \(2000000\)"),
+    "agent.replay.min_size": ([0, -1, 2_000_001], r"greater than 0|at most max_size \(\d+\)"),
     "agent.replay.priority_exponent": ([-0.1, NAN], "at least 0"),
     "agent.replay.remover": (["lifo", None], r"one of \('fifo', 'prioritized'\)"),
     "agent.replay.eviction_exponent": ([NAN, float("inf")], "a finite number"),
@@ -66,13 +66,17 @@ INVALID_DPG = {
     ),
     "agent.critic_hidden_sizes": ([(64, -1), ()], "two whole numbers greater than 0"),
     "agent.max_action_gradient": ([0.0, -1.0, NAN], "greater than 0"),
-    "agent.noise_scale": ([-0.1, NAN], "at least 0"),
+    "agent.noise_scale": ([-0.1, NAN, float("inf")], "a finite number of at least 0"),
 }
 
 CASES = [
     (agent, field, value)
-    for agent, table in ((ApexDQNConfig, INVALID), (ApexDPGConfig, INVALID_DPG))
+    for agent, table in (
+        (ApexDQNConfig, INVALID),
+        (ApexDPGConfig, {**INVALID, **INVALID_DPG}),
+    )
     for field, (values, _) in table.items()
+    if field.removeprefix("agent.") in field_paths(agent()) or field.startswith("run.")
     for value in values
 ]
 

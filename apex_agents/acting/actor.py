@@ -28,6 +28,9 @@ def make_actor(
       adders: one per lane, or none for an actor that records nothing.
       variable_source: where new variables come from; None leaves the policy's alone.
       update_period: agent steps between two pulls of variables.
+
+    Returns:
+      An actor whose policy has the newest variables.
     """
     variable_client = None
     if variable_source is not None:

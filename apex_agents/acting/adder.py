@@ -43,8 +43,8 @@ class PrioritizedNStepAdder:
 
     Attributes:
       num_transitions: transitions sent so far, replicas not counted.
-      num_not_finite: transitions left out because a reward, a value or an action was NaN or
-        infinite.
+      num_not_finite: transitions left out because an observation, a reward, a value or an action
+        was NaN or infinite.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class PrioritizedNStepAdder:
         td_error = transition.n_step_return - transition.q_taken
         if transition.n_step_discount:  # A terminal value may be anything, NaN too.
             td_error += transition.n_step_discount * value
-        if not np.isfinite(td_error):
+        replicas, batch = self._replay.replicas, self._replay.insert_batch
+        priority = float(bounded_priority(td_error))
+        if not np.isfinite(td_error) or not self._writer.add_item(transition, priority, replicas):
             self.num_not_finite += 1
             return
-        replicas, batch = self._replay.replicas, self._replay.insert_batch
-        self._writer.add_item(transition, float(bounded_priority(td_error)), replicas)
         self.num_transitions += 1
         self._unflushed += replicas
         if self._unflushed >= batch:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core, specs
+from acme import core
 from acme.utils import counting, loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
@@ -42,12 +42,14 @@ class ApexDPGBuilder:
         self.config = config
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Raise a ValueError unless actions are vectors in [-1, 1]."""
-        actions = spec.actions
-        if isinstance(actions, specs.DiscreteArray) or len(actions.shape) != 1:
+        """Raise a ValueError unless actions are vectors in [-1, 1] and observations no images."""
+        actions, observations = spec.actions, spec.observations
+        if not np.issubdtype(actions.dtype, np.floating) or len(actions.shape) != 1:
             raise ValueError(
-                f"Ape-X DPG needs actions that are vectors; the environment has {actions}."
+                f"Ape-X DPG needs actions that are float vectors; the environment has {actions}."
             )
+        if observations.dtype == np.uint8 and len(observations.shape) > 1:
+            raise ValueError(f"Ape-X DPG learns from vectors, not from images: {observations}.")
         bounds = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
         if not (np.all(bounds[0] == -1) and np.all(bounds[1] == 1)):
             raise ValueError(

@@ -1,6 +1,7 @@
 """The settings of Ape-X DPG; every default is the paper's value for continuous control."""
 
 import dataclasses
+import math
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.validation import require, require_fraction, require_positive
@@ -63,5 +64,7 @@ class ApexDPGConfig:
         require_positive(self, prefix, "target_update_period", "parameter_update_period")
         require_positive(self, prefix, "publish_period")
         require_fraction(self, prefix, "discount")
-        require(self.noise_scale >= 0, f"{prefix}noise_scale", self.noise_scale, "at least 0")
+        noise_scale = self.noise_scale
+        allowed = "a finite number of at least 0"
+        require(0 <= noise_scale < math.inf, f"{prefix}noise_scale", noise_scale, allowed)
         self.replay.validate(f"{prefix}replay.")

@@ -55,7 +55,9 @@ class DPGUpdate:
         metrics = {**critic_metrics, **policy_metrics}
         return UpdateOutput(priorities=tf.abs(td_error), metrics=metrics)
 
-    def _descend_td_error(self, transitions: Transition, weights: tf.Tensor) -> tuple:
+    def _descend_td_error(
+        self, transitions: Transition, weights: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor], dict[str, tf.Tensor]]:
         """Return TD errors `[B]`, the critic's gradients and metrics.
 
         G = R + D * q_target(S_{t+n}, pi_target(S_{t+n}))
@@ -79,7 +81,7 @@ class DPGUpdate:
         }
         return td_error, gradients, metrics
 
-    def _ascend_q(self, observation: tf.Tensor) -> tuple:
+    def _ascend_q(self, observation: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         """Return the policy's gradients, to be descended, and metrics.
 
           gradient = -mean(clip(dq/da, -c, c) * da/dphi)  at a = pi(S_t)

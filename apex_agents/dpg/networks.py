@@ -1,12 +1,13 @@
 """Policy and critic of Ape-X DPG (Horgan et al. 2018, appendix D)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.environments import EnvironmentSpec
 
 # Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG
 # (Lillicrap et al. 2016, section 7), ReLU, and output layers that begin close to 0.
@@ -57,7 +58,7 @@ class CriticNetwork(snt.Module):
         return tf.squeeze(self._output(features), axis=-1)
 
 
-def make_networks(config: ApexDPGConfig, spec: Any) -> DPGNetworks:
+def make_networks(config: ApexDPGConfig, spec: EnvironmentSpec) -> DPGNetworks:
     """Build the networks of a config.
 
     Args:

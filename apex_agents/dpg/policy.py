@@ -35,10 +35,7 @@ class GaussianNoisePolicy:
             best = policy(observation)
             noise = random.normal(tf.shape(best), stddev=noise_scale)
             action = tf.clip_by_value(best + noise, -1.0, 1.0)
-            observations = tf.concat([observation, observation], axis=0)
-            q_values = critic(observations, tf.concat([action, best], axis=0))
-            q_taken, value = tf.split(q_values, 2)
-            return PolicyOutput(action, q_taken, value)
+            return PolicyOutput(action, critic(observation, action), critic(observation, best))
 
         self._evaluate = evaluate
 

@@ -55,10 +55,11 @@ class ApexDQNBuilder:
                 f"agent.network is 'atari', for frames [stack, 84, 84], but observations are "
                 f"{shape}; use 'mlp'."
             )
-        if stack and (len(shape) < 2 or shape[0] != stack):
+        is_image = spec.observations.dtype == np.uint8 and len(shape) > 1
+        if (stack or is_image) and (len(shape) < 2 or shape[0] != stack):
             raise ValueError(
                 f"agent.frame_stack is {stack}, but observations are {shape}; it has to be their "
-                "first dimension, or 0 when they are not stacks of frames."
+                "first dimension, or 0 when they are no images."
             )
 
     def make_replay_tables(

@@ -20,7 +20,8 @@ class ReplayConfig:
       remover: who leaves a full memory, 'fifo' for the oldest (section 4.1), 'prioritized' for a
         random one, drawn in proportion to p_k^eviction_exponent (appendix D).
       eviction_exponent: alpha_evict, for 'prioritized' only (appendix D: -0.4); below 0 small
-        priorities leave sooner.
+        priorities leave sooner. Stacks of frames share memory with their neighbours, which frees
+        little of it when they leave in random order.
       importance_exponent: beta of the importance weights (section 4.1: 0.4).
       samples_per_insert: transitions sampled by the learner for each one added; None lets acting
         and learning run at unrelated speeds, as in the paper.

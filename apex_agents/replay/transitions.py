@@ -56,7 +56,8 @@ def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
 
 def pack_outcome(action: np.ndarray, n_step_return: float, n_step_discount: float) -> np.ndarray:
     """Return the float32 vector `[A..., R, D]`."""
-    return np.append(np.ravel(action), (n_step_return, n_step_discount)).astype(np.float32)
+    with np.errstate(over="ignore"):  # Becomes infinite, which is noticed where it is written.
+        return np.append(np.ravel(action), (n_step_return, n_step_discount)).astype(np.float32)
 
 
 def pack_transition(

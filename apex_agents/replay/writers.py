@@ -22,9 +22,12 @@ _PACKED_CHUNK_LENGTH = 4
 
 
 class EndedTransition(Protocol):
-    """A transition that ends at the newest observation; see `transitions.Transition`.
+    """A transition that ends at the newest observation.
 
     Attributes:
+      action: `[]` or `[D]`, A_t.
+      n_step_return: R of `transitions.Transition`.
+      n_step_discount: its D.
       num_steps: steps from its first observation to its end.
     """
 
@@ -49,8 +52,12 @@ class TransitionWriter(Protocol):
     def begin_step(self, observation: np.ndarray) -> None:
         """Go on to the next observation."""
 
-    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> None:
-        """Add a transition that ends at the newest observation, `replicas` times."""
+    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> bool:
+        """Add a transition that ends at the newest observation, `replicas` times.
+
+        Returns:
+          Whether all its numbers are finite; if not, it is left out.
+        """
 
     def end_step(self) -> None:
         """Say that no more transitions end at the newest observation."""
@@ -91,12 +98,16 @@ class PackedWriter:
         """Remember the newest observation."""
         self._observations.append(np.array(observation))
 
-    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> None:
+    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> bool:
         """Write the row, and the items that refer to it."""
         first, last = self._observations[-1 - transition.num_steps], self._observations[-1]
-        self.stream.append({"transition": pack_transition(first, _outcome(transition), last)})
+        row = pack_transition(first, _outcome(transition), last)
+        if not np.isfinite(row).all():
+            return False
+        self.stream.append({"transition": row})
         item = {"transition": self.stream.history["transition"][-1]}
         _create_items(self.stream, item, priority, replicas)
+        return True
 
     def end_step(self) -> None:
         """Do nothing: there is no row without a transition."""
@@ -128,9 +139,12 @@ class FrameWriter:
         self._row = {"observation": observation[-1]}
         self._rows_since_frame = 0
 
-    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> None:
+    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> bool:
         """Write a row with the outcome, and the items that refer to it and to frames."""
-        self.stream.append({**self._row, "outcome": _outcome(transition)})
+        outcome = _outcome(transition)
+        if not np.isfinite(outcome).all():  # Frames are 8-bit numbers.
+            return False
+        self.stream.append({**self._row, "outcome": outcome})
         item = {
             "observation": self._frames(transition.num_steps + self._rows_since_frame),
             "outcome": self.stream.history["outcome"][-1],
@@ -139,6 +153,7 @@ class FrameWriter:
         _create_items(self.stream, item, priority, replicas)
         self._row = {}
         self._rows_since_frame += 1
+        return True
 
     def end_step(self) -> None:
         """Write the row if no transition did."""

@@ -95,12 +95,13 @@ class ReplayNode(lp.ReverbNode):
         """Serve until the program stops."""
         run_node("replay", self._workdir, self._serve)
 
-    def _serve(self) -> None:
+    def _serve(self) -> reverb.Server:
         port = lp.get_port_from_address(self.reverb_address.resolve())
         server = reverb.Server(tables=self._priority_tables_fn(), port=port)
         lp.stop_event().wait()
         time.sleep(_REPLAY_LINGERS_SECONDS)
         server.stop()
+        return server  # Kept: taking a table of a million transitions apart takes ten seconds.
 
 
 def redirect_output(name: str, workdir: str) -> None:

@@ -306,6 +306,37 @@ def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
     assert adder.num_not_finite == 3
 
 
+def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_replay):
+    replay = make_fifo_replay(specs.Array((), np.float32), DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)
+    add_all(
+        adder,
+        [
+            Step(FIRST, None, None, 0, 0, 10, 11),
+            Step(MID, 1, 1, np.inf, 1, 20, 21),  # Spoils 0 -> 1 and 1 -> 2, though q is finite.
+            Step(MID, 2, 1, 2, 2, 30, 31),
+            Step(MID, 1e39, 1, 3, 3, 40, 41),  # Is infinite as a float32: spoils 2 -> 3.
+            Step(MID, 8, 1, 4, 4, 50, 51),
+        ],
+    )
+    adder.close()
+    replay.assert_holds([(3, 3, 8, 0.9, 4, 8 + 0.9 * 51 - 40)])
+    assert (adder.num_transitions, adder.num_not_finite) == (1, 3)
+
+
+# Removal by priority gives every transition a chunk of its own.
+@pytest.mark.parametrize("config", [ReplayConfig(), ReplayConfig(remover="prioritized")])
+@pytest.mark.parametrize("n_step", [1, 3, 8])
+def test_several_hundred_random_steps_of_vectors(config, n_step, make_fifo_replay):
+    replay = make_fifo_replay(STACK, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, config, n_step, GAMMA)
+    episodes = make_random_episodes(num_steps=500)
+    for episode in episodes:
+        add_all(adder, episode)
+    adder.close()
+    replay.assert_holds([item for episode in episodes for item in reference_items(episode, n_step)])
+
+
 def test_reward_that_is_not_finite_spoils_every_transition_that_holds_it(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)

@@ -28,8 +28,9 @@ def test_actions_that_fit(size):
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        (specs.DiscreteArray(3), "actions that are vectors"),
-        (specs.BoundedArray((2, 2), np.float32, -1.0, 1.0), "actions that are vectors"),
+        (specs.DiscreteArray(3), "actions that are float vectors"),
+        (specs.BoundedArray((2,), np.int32, -1, 1), "actions that are float vectors"),
+        (specs.BoundedArray((2, 2), np.float32, -1.0, 1.0), "actions that are float vectors"),
         (specs.BoundedArray((2,), np.float32, -2.0, 2.0), "actions in [-1, 1]"),
         (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "actions in [-1, 1]"),
         (specs.Array((2,), np.float32), "actions in [-1, 1]"),
@@ -38,6 +39,27 @@ def test_actions_that_fit(size):
 def test_actions_that_do_not_fit(actions, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         ApexDPGBuilder(ApexDPGConfig()).check_environment(make_spec(actions))
+
+
+def test_images_are_refused():
+    actions = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+    images = specs.BoundedArray((96, 96, 3), np.uint8, 0, 255)
+    with pytest.raises(ValueError, match="not from images"):
+        spec = EnvironmentSpec(images, actions, specs.Array((), np.float32), None)
+        ApexDPGBuilder(ApexDPGConfig()).check_environment(spec)
+
+
+SPEC = make_spec(specs.BoundedArray((2,), np.float32, -1.0, 1.0))
+
+
+def test_actors_differ_in_noise_and_not_in_what_the_learner_gives_them():
+    builder = ApexDPGBuilder(ApexDPGConfig())
+    observation = np.ones([1, 4], np.float32)
+    outputs = [builder.make_policy(SPEC, [0], 1, seed)(observation) for seed in (1, 1, 2)]
+    first, again, other = (output.action.tolist() for output in outputs)
+    assert first == again != other
+    # Initial networks follow from the seed, too.
+    assert outputs[0].value == outputs[1].value != outputs[2].value
 
 
 def test_config_of_the_other_agent_is_refused():

@@ -39,6 +39,7 @@ def test_environments_that_fit(config, observations):
         (ApexDQNConfig(), VECTOR, DISCRETE, "agent.network is 'atari'"),
         (ApexDQNConfig(frame_stack=3), FRAMES, DISCRETE, "agent.frame_stack is 3"),
         (ApexDQNConfig(network="mlp"), VECTOR, DISCRETE, "observations are (4,)"),
+        (ApexDQNConfig(frame_stack=0), FRAMES, DISCRETE, "agent.frame_stack is 0"),
     ],
 )
 def test_environments_that_do_not_fit(config, observations, actions, message):

@@ -133,7 +133,7 @@ def test_observations_are_not_overwritten_by_later_steps():
 
 
 @pytest.mark.parametrize(
-    "task", ["humanoid", "humanoid:fly", "humanoid:stand:x", "lqr:lqr_2_1", ""]
+    "task", ["humanoid", "humanoid:fly", "humanoid:stand:x", "lqr:lqr_2_1", "quadruped:escape", ""]
 )
 def test_unknown_tasks_are_errors(task):
     with pytest.raises(ValueError) as caught:

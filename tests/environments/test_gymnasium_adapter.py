@@ -183,10 +183,11 @@ def test_full_action_is_the_full_torque_of_pendulum():
     [
         (spaces.Box(-np.inf, np.inf, (2,), np.float32), [-7.5, 100.0]),
         (spaces.Box(np.float32([-2, 0]), np.float32([2, np.inf])), [-2.0, 100.0]),
+        (spaces.Box(np.float32([-2, 1]), np.float32([2, 1])), [-2.0, 1.0]),
         (spaces.Box(-5, 5, (2,), np.int32), [-5, 4]),
         (spaces.Box(0, 255, (2,), np.uint8), [0, 254]),
     ],
-    ids=["unbounded", "half_bounded", "int32", "uint8"],
+    ids=["unbounded", "half_bounded", "one_value", "int32", "uint8"],
 )
 def test_actions_of_other_boxes_are_left_alone(box, action):
     recorder = Recorder(UNIT_BOX, box, np.zeros(2, np.float32))

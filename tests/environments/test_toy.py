@@ -10,7 +10,7 @@ import pytest
 from absl.testing import absltest
 from dm_env import test_utils
 
-from apex_agents.environments import Catch
+from apex_agents.environments import Catch, PointMass
 
 LEFT, STAY, RIGHT = 0, 1, 2
 
@@ -86,3 +86,40 @@ def test_errors():
     environment.reset()
     with pytest.raises(ValueError, match="action must be 0, 1 or 2, got 3"):
         environment.step(3)
+
+
+class PointMassContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> PointMass:
+        return PointMass(seed=0)
+
+    def make_action_sequence(self) -> list[np.ndarray]:
+        return [np.array([push], np.float32) for push in (1, -1, 0.5, 0, 0, 1, 1, 1, 1, 1, 1, 1)]
+
+
+def test_point_moves_as_it_is_pushed_and_stays_on_the_line():
+    environment = PointMass(step_size=0.5, num_steps=6, seed=0)
+    start = float(environment.reset().observation[0])
+    assert -1 < start < 0.5
+    steps = [environment.step(np.array([push])) for push in (1.0, -0.5, -1, -1, -1, -1)]
+    expected = [start + 0.5, start + 0.25, *np.maximum(start + 0.25 - 0.5 * np.arange(1, 5), -1.0)]
+    np.testing.assert_allclose([step.observation[0] for step in steps], expected, rtol=1e-6)
+    np.testing.assert_allclose([step.reward for step in steps], -np.abs(expected), rtol=1e-6)
+    assert [step.last() for step in steps] == [False] * 5 + [True]
+    assert steps[-1].discount == 1.0
+    assert environment.step(np.array([1.0])).first()
+
+
+def test_seed_decides_where_the_point_starts():
+    def play(seed: int) -> list[float]:
+        environment = PointMass(seed=seed)
+        return [float(environment.reset().observation[0]) for _ in range(20)]
+
+    assert play(1) == play(1)
+    assert play(1) != play(2)
+    assert min(play(1)) < -0.5 and max(play(1)) > 0.5
+
+
+@pytest.mark.parametrize("settings", [{"step_size": 0.0}, {"num_steps": 0}])
+def test_line_without_length(settings):
+    with pytest.raises(ValueError, match="must be positive"):
+        PointMass(**settings)

@@ -103,6 +103,18 @@ def test_batches_of_vectors(serve):
         np.testing.assert_array_equal(data.action[row], actions[k])
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
+def test_whole_numbers_come_back_in_their_dtype(dtype, serve):
+    spec = make_spec(specs.BoundedArray((2,), dtype, 0, 255), DISCRETE)
+    client = serve(make_table(spec))
+    add(client, [np.array([k, 255 - k], dtype) for k in range(10)], list(range(9)))
+    data = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=spec))).data
+    assert data.observation.dtype == data.next_observation.dtype == dtype
+    expected = [[k, 255 - k] for k in data.action.numpy()]
+    np.testing.assert_array_equal(data.observation, expected)
+    np.testing.assert_array_equal(data.next_observation, np.array(expected) + [1, -1])
+
+
 def test_discrete_actions_of_any_dtype_come_back_in_it(serve):
     spec = make_spec(VECTOR, specs.DiscreteArray(10, dtype=np.int64))
     client = serve(make_table(spec))

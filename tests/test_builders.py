@@ -1,0 +1,106 @@
+"""What both builders hand on to the parts they make: all that the config says, and the caller."""
+
+import numpy as np
+import pytest
+from dm_env import specs
+
+from apex_agents.dpg import builder as dpg_builder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn import builder as dqn_builder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.replay.config import ReplayConfig
+
+REPLAY = ReplayConfig(max_size=100, min_size=1, importance_exponent=0.25)
+SETTINGS = {
+    "n_step": 5,
+    "discount": 0.75,
+    "batch_size": 9,
+    "parameter_update_period": 7,
+    "publish_period": 3,
+    "replay": REPLAY,
+}
+
+
+class Recorder:
+    """Stands for a class or a function; remembers what it is called with."""
+
+    def __call__(self, *args, **kwargs):
+        self.args, self.kwargs = args, kwargs
+
+
+class Parts:
+    """A builder of one of the agents, whose parts are recorders."""
+
+    def __init__(self, name: str, monkeypatch):
+        vector = specs.Array((4,), np.float32)
+        if name == "dqn":
+            module, actions = dqn_builder, specs.DiscreteArray(2)
+            config = ApexDQNConfig(network="mlp", frame_stack=0, **SETTINGS)
+            self.builder = dqn_builder.ApexDQNBuilder(config)
+        else:
+            module, actions = dpg_builder, specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+            self.builder = dpg_builder.ApexDPGBuilder(ApexDPGConfig(**SETTINGS))
+        self.spec = EnvironmentSpec(vector, actions, rewards=None, discounts=None)
+        self._module, self._monkeypatch = module, monkeypatch
+
+    def record(self, name: str) -> Recorder:
+        recorder = Recorder()
+        self._monkeypatch.setattr(self._module, name, recorder)
+        return recorder
+
+
+@pytest.fixture(params=["dqn", "dpg"])
+def parts(request, monkeypatch) -> Parts:
+    return Parts(request.param, monkeypatch)
+
+
+def test_learner(parts):
+    recorder = parts.record("ApexLearner")
+    given = {name: object() for name in ("counter", "logger", "should_stop")}
+    parts.builder.make_learner(parts.spec, "dataset", "client", seed=1, **given)
+    update = recorder.kwargs.pop("update")
+    assert recorder.kwargs == {
+        "dataset": "dataset",
+        "client": "client",
+        "importance_exponent": 0.25,
+        "publish_period": 3,
+        **given,
+    }
+    assert update.variables
+
+
+def test_learners_begin_with_the_seed(parts):
+    recorder = parts.record("ApexLearner")
+    initial = []
+    for seed in (1, 1, 2):
+        parts.builder.make_learner(parts.spec, None, None, seed)
+        groups = recorder.kwargs["update"].variables.values()
+        initial.append([variable.numpy().tolist() for group in groups for variable in group])
+    assert initial[0] == initial[1] != initial[2]
+
+
+def test_adder(parts):
+    recorder = parts.record("PrioritizedNStepAdder")
+    should_stop = object()
+    parts.builder.make_adder("client", should_stop)
+    assert recorder.kwargs.pop("frame_stack", 0) == 0
+    assert recorder.kwargs == {
+        "client": "client",
+        "replay": REPLAY,
+        "n_step": 5,
+        "discount": 0.75,
+        "should_stop": should_stop,
+    }
+
+
+def test_dataset(parts):
+    recorder = parts.record("make_dataset")
+    parts.builder.make_dataset("client", parts.spec)
+    assert recorder.args == ("client", REPLAY, 9, parts.spec)
+
+
+def test_actor(parts):
+    recorder = parts.record("make_actor")
+    parts.builder.make_actor("policy", ["adder"], "source")
+    assert recorder.args == ("policy", ["adder"], "source", 7)
