@@ -52,6 +52,9 @@ class RunConfig:
       max_learner_steps: end after this many updates; None never does.
       max_actor_steps: end after this many transitions of all actors together; None never does.
       target_return: end when an evaluation reaches this mean unclipped return; None never does.
+      checkpoint_period_seconds: seconds between two checkpoints of the learner; there is one at the
+        end, too.
+      num_checkpoints: the newest so many are kept.
       evaluation: how the evaluator works.
     """
 
@@ -61,12 +64,15 @@ class RunConfig:
     max_learner_steps: int | None = None
     max_actor_steps: int | None = None
     target_return: float | None = None
+    checkpoint_period_seconds: float = 300.0
+    num_checkpoints: int = 3
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
 
     def validate(self, prefix: str = "run.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
         require_positive(self, prefix, "num_actors", "lanes_per_actor")
         require_positive(self, prefix, "max_learner_steps", "max_actor_steps", optional=True)
+        require_positive(self, prefix, "checkpoint_period_seconds", "num_checkpoints")
         require(self.seed >= 0, f"{prefix}seed", self.seed, "at least 0")
         self.evaluation.validate(f"{prefix}evaluation.")
 
@@ -115,6 +121,21 @@ class ExperimentConfig:
 
 
 @dataclasses.dataclass
+class Progress:
+    """How far a run is, or was when it was stopped.
+
+    Attributes:
+      learner_steps: updates done.
+      actor_steps: transitions added by all actors, replicas counted once.
+      wall_time_seconds: since the run was started, without the time for which it was stopped.
+    """
+
+    learner_steps: int = 0
+    actor_steps: int = 0
+    wall_time_seconds: float = 0.0
+
+
+@dataclasses.dataclass
 class Experiment:
     """All that a program needs to run.
 
@@ -124,6 +145,7 @@ class Experiment:
       run: processes and limits.
       workdir: folder for logs and checkpoints, which exists; the same for all processes.
       started_at: when the command was started, seconds since the epoch.
+      resumed_at: how far the run was before this command; the replay server counts from 0 again.
     """
 
     builder: Builder
@@ -131,6 +153,7 @@ class Experiment:
     run: RunConfig
     workdir: str
     started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
+    resumed_at: Progress = dataclasses.field(default_factory=Progress)
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""
@@ -139,8 +162,8 @@ class Experiment:
         return lanes.spec
 
     def elapsed_seconds(self) -> float:
-        """Return the wall time since the command was started."""
-        return time.time() - self.started_at
+        """Return the wall time since the run was started, less that for which it was stopped."""
+        return self.resumed_at.wall_time_seconds + time.time() - self.started_at
 
 
 def run_local(

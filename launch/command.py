@@ -22,14 +22,17 @@ from apex_agents.environments import make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
 from apex_agents.running.launcher import launch_program
-from apex_agents.running.workdir import make_workdir
+from apex_agents.running.workdir import open_workdir
 from apex_agents.validation import field_paths
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
 EXIT_USAGE = 2
 
 _WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Folder for logs and checkpoints; a new one in runs/ by default."
+    "workdir",
+    None,
+    "Folder for logs and checkpoints, of a new run or of one that goes on; a new one in runs/ by "
+    "default.",
 )
 
 
@@ -64,7 +67,7 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
         )
         experiment.builder.check_environment(experiment.environment_spec())
         name = pathlib.Path(config_flag.config_filename).stem
-        experiment.workdir = make_workdir(_WORKDIR.value, name, config)
+        experiment.workdir = open_workdir(_WORKDIR.value, name, config)
     except ValueError as error:
         _fail(error)
     sys.exit(launch_program(make_program(experiment), experiment, launch_type))

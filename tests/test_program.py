@@ -477,6 +477,39 @@ def _ball_row(observation: list[float]) -> int:
     return min(index // 5 for index, value in enumerate(observation) if value)
 
 
+# Stopped, and started again in the same folder.
+
+
+def test_a_run_goes_on_where_it_was_stopped(start):
+    flags = ("--config.run.checkpoint_period_seconds=1", *ENDLESS)
+    first = start(*apex_dqn("local_mp", *flags))
+    checkpoints = first.workdir / "checkpoints"
+    first.wait_for(lambda: list(checkpoints.glob("learner-*[0-9]")) and first.rows("evaluator"))
+    first.signal(signal.SIGTERM)
+    assert first.finish().exit_code == 143
+    stopped = first.summary()
+    # The last checkpoint is that of the end.
+    assert max(checkpoints.glob("learner-*")).name == f"learner-{stopped['learner_steps']:012d}"
+    evaluations = first.rows("evaluator")
+
+    limit = stopped["learner_steps"] + 50
+    argv = [arg.replace("{workdir}", str(first.workdir)) for arg in apex_dqn("local_mp", *flags)]
+    second = start(*argv, f"--config.run.max_learner_steps={limit}").finish()
+    assert second.exit_code == 0, second.output()
+    assert f"Going on from learner step {stopped['learner_steps']:,}" in second.stdout()
+    summary = json.loads((first.workdir / "summary.json").read_text())
+    assert summary["learner_steps"] == limit
+    assert summary["actor_steps"] > stopped["actor_steps"]
+    assert summary["wall_time_seconds"] > stopped["wall_time_seconds"]
+    rows = first.rows("learner")
+    steps = [float(row["learner_steps"]) for row in rows]
+    assert steps == sorted(steps)
+    assert first.rows("evaluator")[: len(evaluations)] == evaluations
+    evaluated = [float(row["learner_steps"]) for row in first.rows("evaluator")]
+    assert len(evaluated) == len(set(evaluated))
+    assert evaluated == sorted(evaluated)
+
+
 # Ends that are none of the run's own.
 
 
@@ -511,7 +544,7 @@ from apex_agents.environments.lanes import LockStepLanes
 from apex_agents.experiment import Experiment, RunConfig
 from apex_agents.program import make_program
 from apex_agents.running.launcher import launch_program
-from apex_agents.running.workdir import make_workdir
+from apex_agents.running.workdir import open_workdir
 
 
 class Broken(Catch):
@@ -525,7 +558,7 @@ def make_lanes(num_lanes, seed, evaluation):
 
 agent = ApexDQNConfig(network="mlp", frame_stack=0)
 run = RunConfig(num_actors=1)
-workdir = make_workdir(sys.argv.pop(), "broken", run)
+workdir = open_workdir(sys.argv.pop(), "broken", run)
 experiment = Experiment(ApexDQNBuilder(agent), make_lanes, run, workdir)
 sys.exit(launch_program(make_program(experiment), experiment, "local_mp"))
 """

@@ -52,6 +52,8 @@ INVALID = {
     "run.lanes_per_actor": ([0, -1], "greater than 0"),
     "run.max_learner_steps": ([0, -1], "greater than 0"),
     "run.max_actor_steps": ([0, -1], "greater than 0"),
+    "run.checkpoint_period_seconds": ([0.0, -1.0, NAN], "greater than 0"),
+    "run.num_checkpoints": ([0, -1], "greater than 0"),
     "run.evaluation.num_episodes": ([0, -1], "greater than 0"),
     "run.evaluation.min_period_seconds": ([-1.0, NAN], "at least 0"),
 }

@@ -4,7 +4,7 @@ Horgan et al. 2018, algorithm 2. It knows nothing of the algorithm that updates.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,18 @@ class ApexLearner(core.Learner):
             return update(sample.data, weights)
 
         self._update_on_sample = update_on_sample
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What a checkpoint has to hold besides `num_steps`, by name."""
+        return self._update.state
+
+    def resume(self, num_steps: int) -> None:
+        """Go on after so many steps, once `state` has got its values from then."""
+        self.num_steps = num_steps
+        self._last_log = (time.monotonic(), num_steps)
+        self._counter.increment(steps=num_steps)
+        self.publish()
 
     def step(self) -> None:
         """Wait for a batch and learn from it; return without one only when told to stop."""

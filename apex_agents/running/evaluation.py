@@ -4,6 +4,7 @@ Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no da
 """
 
 import contextlib
+import csv
 import pathlib
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.statistics import read_statistics, report_evaluation
 from apex_agents.replay.tables import Evaluation
 from apex_agents.running.loggers import make_csv_logger
-from apex_agents.running.workdir import BEST_CHECKPOINT, save_variables
+from apex_agents.running.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_variables
 
 
 def play_episodes(
@@ -68,8 +69,10 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     variable_client = variable_utils.VariableClient(source, policy.variables)
     actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
     logger = make_csv_logger(experiment, "evaluator")
-    best_return = -np.inf
-    evaluated_steps = actor_steps = 0
+    past = _read_past_evaluations(experiment)
+    best_return = max((row["mean_return"] for row in past), default=-np.inf)
+    evaluated_steps = max((int(row["learner_steps"]) for row in past), default=0)
+    actor_steps = experiment.resumed_at.actor_steps
     while not should_stop():
         started = time.monotonic()
         variable_client.update_and_wait()
@@ -80,7 +83,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         if returns is None:
             break
         evaluated_steps = source.learner_steps
-        actor_steps = _read_actor_steps(client, builder.config.replay.replicas, actor_steps)
+        actor_steps = _read_actor_steps(client, experiment, actor_steps)
         evaluation = _summarise(returns, evaluated_steps, actor_steps)
         if evaluation.mean_return >= best_return:
             best_return = float(evaluation.mean_return)
@@ -96,9 +99,20 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     lanes.close()
 
 
-def _read_actor_steps(client: reverb.Client, replicas: int, last_known: int) -> int:
+def _read_past_evaluations(experiment: Experiment) -> list[dict[str, float]]:
+    """Read the evaluations that the run had before it was stopped; a torn row is left out."""
+    rows = []
+    with pathlib.Path(experiment.workdir, EVALUATOR_CSV).open() as file:
+        for row in csv.DictReader(file):
+            with contextlib.suppress(TypeError, ValueError):
+                rows.append({name: float(value) for name, value in row.items()})
+    return rows
+
+
+def _read_actor_steps(client: reverb.Client, experiment: Experiment, last_known: int) -> int:
+    replicas = experiment.builder.config.replay.replicas
     try:
-        return read_statistics(client, replicas).actor_steps
+        return read_statistics(client, replicas, experiment.resumed_at.actor_steps).actor_steps
     except (RuntimeError, reverb.errors.ReverbError):
         return last_known
 

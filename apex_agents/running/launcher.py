@@ -14,8 +14,9 @@ from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from apex_agents.experiment import Experiment
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
+from apex_agents.running.checkpoints import find_checkpoint
 from apex_agents.running.node import LAUNCHER_PID
-from apex_agents.running.workdir import FAILURE_FILE, SUMMARY_FILE
+from apex_agents.running.workdir import CHECKPOINTS, FAILURE_FILE, SUMMARY_FILE
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -41,6 +42,7 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
       after SIGTERM.
     """
     print(f"Run folder: {experiment.workdir}", flush=True)
+    _resume(experiment)
     manager = lp.launch(
         program,
         launch_type=launch_type,
@@ -54,13 +56,22 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
     return _conclude(experiment, interrupted.is_set(), died)
 
 
+def _resume(experiment: Experiment) -> None:
+    """Take up the counts of the newest checkpoint; the learner restores the rest."""
+    checkpoint = find_checkpoint(pathlib.Path(experiment.workdir, CHECKPOINTS))
+    if checkpoint is not None:
+        experiment.resumed_at = checkpoint.progress
+        steps = f"learner step {checkpoint.progress.learner_steps:,}"
+        print(f"Going on from {steps} ({checkpoint.path.name}).", flush=True)
+
+
 class StatusLine:
     """Prints how far the run is, as the replay server sees it, every few seconds."""
 
     def __init__(self, replay_address: str, experiment: Experiment):
         """Start printing."""
         self._experiment = experiment
-        self._replay = experiment.builder.config.replay
+        self._replicas = experiment.builder.config.replay.replicas
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._print_forever, args=(replay_address,), daemon=True
@@ -75,10 +86,14 @@ class StatusLine:
 
     def _print_forever(self, replay_address: str) -> None:
         client = reverb.Client(replay_address)
-        before, before_time = ReplayStatistics(), time.monotonic()
+        actor_steps_before = self._experiment.resumed_at.actor_steps
+        before = ReplayStatistics(actor_steps=actor_steps_before)
+        before_time = time.monotonic()
         while not self._stop.wait(_STATUS_PERIOD_SECONDS):
             try:
-                now = read_statistics(client, self._replay.replicas, _STATUS_TIMEOUT_SECONDS)
+                now = read_statistics(
+                    client, self._replicas, actor_steps_before, _STATUS_TIMEOUT_SECONDS
+                )
             except (RuntimeError, reverb.errors.ReverbError):
                 continue
             elapsed = time.monotonic() - before_time

@@ -2,9 +2,11 @@
 
 import collections
 import dataclasses
+import fcntl
 import json
 import pathlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,20 @@ import numpy as np
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
 FAILURE_FILE = "failure.json"
+CHECKPOINTS = "checkpoints"
 BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
+EVALUATOR_CSV = "logs/evaluator.csv"
+
+# Sections of the config that have to stay as they are when a run goes on.
+_FIXED_SECTIONS = ("agent", "environment")
+
+_LOCK_FILE = ".lock"
+_locks: list[Any] = []  # Open for as long as the process lives.
 
 
-def make_workdir(path: str | None, config_name: str, config: Any) -> str:
-    """Make the folder of a new run and write its resolved config.
+def open_workdir(path: str | None, config_name: str, config: Any) -> str:
+    """Make the folder of a new run, or take up that of a run that goes on; write the config.
 
     Args:
       path: the folder; None makes a new one in `runs/`.
@@ -28,19 +38,57 @@ def make_workdir(path: str | None, config_name: str, config: Any) -> str:
       The folder's absolute path.
 
     Raises:
-      ValueError: the folder cannot be written, or already holds a run.
+      ValueError: the folder cannot be written, another command runs in it, or it holds a run of
+        another agent or environment.
     """
     name = f"{config_name}-{time.strftime('%Y%m%d-%H%M%S')}"
     workdir = pathlib.Path(path or pathlib.Path("runs", name)).expanduser().absolute()
-    if (workdir / CONFIG_FILE).exists():
-        raise ValueError(f"--workdir={workdir} already holds a run; name an empty or new folder.")
+    values = json.loads(json.dumps(dataclasses.asdict(config)))
     try:
-        for folder in ("logs", "checkpoints"):
+        if (workdir / CONFIG_FILE).exists():
+            _check_same_run(workdir, values)
+        for folder in ("logs", CHECKPOINTS):
             (workdir / folder).mkdir(parents=True, exist_ok=True)
-        (workdir / CONFIG_FILE).write_text(json.dumps(dataclasses.asdict(config), indent=2))
+        _lock(workdir)
+        (workdir / CONFIG_FILE).write_text(json.dumps(values, indent=2))
+        for file in (SUMMARY_FILE, FAILURE_FILE):  # Of the end before.
+            (workdir / file).unlink(missing_ok=True)
     except OSError as error:
         raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
     return str(workdir)
+
+
+def _lock(workdir: pathlib.Path) -> None:
+    """Keep others out of the folder for as long as this process lives."""
+    file = (workdir / _LOCK_FILE).open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ValueError(f"--workdir={workdir} is in use: a run goes on in it.") from error
+    _locks.append(file)
+
+
+def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:
+    """Raise a ValueError if the folder's run is not one that these settings can go on with."""
+    try:
+        before = json.loads((workdir / CONFIG_FILE).read_text())
+    except ValueError as error:
+        message = f"--workdir={workdir}: {CONFIG_FILE} cannot be read; name another folder."
+        raise ValueError(message) from error
+    for section in _FIXED_SECTIONS:
+        for field, old, new in _differences(before.get(section), values.get(section), section):
+            raise ValueError(
+                f"--workdir={workdir} holds a run with {field} {old!r}, not {new!r}; only "
+                "fields of run can change when it goes on."
+            )
+
+
+def _differences(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
+            yield from _differences(old.get(name), new.get(name), f"{path}.{name}")
+    elif old != new:
+        yield path, old, new
 
 
 def save_variables(path: pathlib.Path, variables: dict[str, list[np.ndarray]]) -> None:

@@ -116,7 +116,10 @@ MISTAKES = {
         ["file/run cannot be written", "Not a directory"],
     ),
     "workdir_in_proc": (["--workdir=/proc/run"], ["--workdir=/proc/run cannot be written"]),
-    "workdir_holds_a_run": (["--workdir={tmp}/old"], ["/old already holds a run"]),
+    "workdir_holds_another_run": (
+        ["--workdir={tmp}/old"],
+        ["/old holds a run with agent None, not", "only fields of run can change"],
+    ),
     "launch_type_that_does_not_work": (
         ["--lp_launch_type=vertex_ai"],
         ["--lp_launch_type=vertex_ai does not work", "local_mp"],

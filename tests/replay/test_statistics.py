@@ -43,7 +43,7 @@ def insert(client: reverb.Client, num_items: int) -> None:
 
 
 def test_empty_replay(client):
-    assert read_statistics(client) == ReplayStatistics(0, 0, 0, None)
+    assert read_statistics(client) == ReplayStatistics(0, 0, 0, 0, None)
     assert read_statistics(client).samples_per_insert == 0
 
 
@@ -54,7 +54,9 @@ def test_counts(replicas, actor_steps, samples_per_insert, client):
     insert(client, 16)
     assert len(list(client.sample(TRANSITIONS, 6, emit_timesteps=False))) == 6
     statistics = read_statistics(client, replicas)
-    assert statistics == ReplayStatistics(actor_steps, 6, 10, None)  # The table holds 10.
+    assert statistics == ReplayStatistics(
+        actor_steps, actor_steps, 6, 10, None
+    )  # The table holds 10.
     assert statistics.samples_per_insert == samples_per_insert
 
 
@@ -93,10 +95,10 @@ def test_server_that_does_not_answer():
 
 def test_poller(client):
     insert(client, 4)
-    poller = StatisticsPoller(client, replicas=2, period_seconds=0.05)
-    assert poller.latest == ReplayStatistics()
+    poller = StatisticsPoller(client, replicas=2, actor_steps_before=100, period_seconds=0.05)
+    assert poller.latest == ReplayStatistics(actor_steps=100)
     deadline = time.monotonic() + 5
     while poller.latest.actor_steps != 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     poller.close()
-    assert poller.latest == ReplayStatistics(2, 0, 4, None)
+    assert poller.latest == ReplayStatistics(102, 2, 0, 4, None)

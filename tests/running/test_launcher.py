@@ -46,6 +46,7 @@ def test_status_line_gives_speeds_since_the_line_before(status):
     before = ReplayStatistics(actor_steps=1_000_000, sampled=500_000, replay_size=100)
     now = ReplayStatistics(
         actor_steps=1_024_690,  # 24 690 in 10 s.
+        inserted=1_024_690,
         sampled=700_000,  # 200 000 in 10 s, in batches of 50.
         replay_size=123_456,
         evaluation=make_evaluation(12.34, 0.56, 7_000),

@@ -87,11 +87,11 @@ def test_actor_rows_do_not_overlap(experiment, monkeypatch):
 
 
 def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
-    statistics = ReplayStatistics(actor_steps=400, sampled=1000, replay_size=300)
+    statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     poller = types.SimpleNamespace(latest=statistics)
     logger = loggers.make_learner_logger(experiment, poller)
     logger.write({"learner_steps": 1, "loss": 0.5})
-    poller.latest = statistics._replace(actor_steps=500)
+    poller.latest = statistics._replace(actor_steps=1500, inserted=500)
     logger.write({"learner_steps": 2, "loss": 0.25})
     first, second = rows(experiment, "learner")
     assert set(first) == {
@@ -103,7 +103,7 @@ def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
         "wall_time_seconds",
     }
     assert float(first["loss"]) == 0.5
-    assert float(first["actor_steps"]) == 400
+    assert float(first["actor_steps"]) == 1400
     assert float(first["replay_size"]) == 300
     assert float(first["samples_per_insert"]) == 1000 / 400
     assert float(first["wall_time_seconds"]) > 1e9

@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from apex_agents.running.workdir import load_variables, make_workdir, save_variables
+from apex_agents.running import workdir
+from apex_agents.running.workdir import load_variables, open_workdir, save_variables
 
 
 @dataclasses.dataclass
@@ -17,37 +18,88 @@ class Config:
     nested: dict = dataclasses.field(default_factory=lambda: {"rate": 0.5})
 
 
-def test_make_workdir_writes_the_config_and_makes_the_folders(tmp_path):
+def test_open_workdir_writes_the_config_and_makes_the_folders(tmp_path):
     path = tmp_path / "a" / "b"
-    assert make_workdir(str(path), "name", Config()) == str(path)
+    assert open_workdir(str(path), "name", Config()) == str(path)
     assert json.loads((path / "config.json").read_text()) == {"size": 3, "nested": {"rate": 0.5}}
     assert (path / "logs").is_dir()
     assert (path / "checkpoints").is_dir()
 
 
-def test_make_workdir_accepts_an_empty_folder_and_keeps_foreign_files(tmp_path):
+def test_open_workdir_accepts_an_empty_folder_and_keeps_foreign_files(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    assert make_workdir(str(tmp_path), "name", Config()) == str(tmp_path)
+    assert open_workdir(str(tmp_path), "name", Config()) == str(tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_make_workdir_is_absolute_and_new_by_default(tmp_path, monkeypatch):
+def test_open_workdir_is_absolute_and_new_by_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = make_workdir(None, "name", Config())
+    path = open_workdir(None, "name", Config())
     assert re.fullmatch(rf"{re.escape(str(tmp_path))}/runs/name-\d{{8}}-\d{{6}}", path)
-    assert make_workdir("relative", "name", Config()) == str(tmp_path / "relative")
+    assert open_workdir("relative", "name", Config()) == str(tmp_path / "relative")
 
 
-def test_make_workdir_expands_the_home_folder(tmp_path, monkeypatch):
+def test_open_workdir_expands_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert make_workdir("~/run", "name", Config()) == str(tmp_path / "run")
+    assert open_workdir("~/run", "name", Config()) == str(tmp_path / "run")
 
 
-def test_make_workdir_refuses_a_folder_that_holds_a_run(tmp_path):
-    make_workdir(str(tmp_path), "name", Config(size=1))
-    with pytest.raises(ValueError, match=f"--workdir={tmp_path} already holds a run"):
-        make_workdir(str(tmp_path), "name", Config(size=2))
-    assert json.loads((tmp_path / "config.json").read_text())["size"] == 1
+@dataclasses.dataclass
+class RunOfConfig:
+    """A config with the sections of a real one."""
+
+    agent: dict = dataclasses.field(
+        default_factory=lambda: {"replay": {"max_size": 3}, "n": (1, 2)}
+    )
+    environment: dict = dataclasses.field(default_factory=lambda: {"task": "pong"})
+    run: dict = dataclasses.field(default_factory=lambda: {"max_learner_steps": 5})
+
+
+@pytest.fixture
+def stopped_run(tmp_path) -> pathlib.Path:
+    """A folder whose run ended; nobody holds its lock."""
+    open_workdir(str(tmp_path), "name", RunOfConfig())
+    for file in ("summary.json", "failure.json", "logs/learner.csv"):
+        (tmp_path / file).write_text("{}")
+    workdir._locks.pop().close()
+    return tmp_path
+
+
+def test_a_run_goes_on_with_other_limits(stopped_run):
+    open_workdir(str(stopped_run), "name", RunOfConfig(run={"max_learner_steps": 9, "new": 1}))
+    config = json.loads((stopped_run / "config.json").read_text())
+    assert config["run"] == {"max_learner_steps": 9, "new": 1}
+    # The end before is forgotten, the logs stay.
+    assert not (stopped_run / "summary.json").exists()
+    assert not (stopped_run / "failure.json").exists()
+    assert (stopped_run / "logs/learner.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environment": {"task": "breakout"}}, "environment.task 'pong', not 'breakout'"),
+        ({"agent": {"replay": {"max_size": 4}, "n": (1, 2)}}, "agent.replay.max_size 3, not 4"),
+        ({"agent": {"replay": {"max_size": 3}, "n": (1,)}}, r"agent.n [1, 2], not [1]"),
+        ({"agent": {"n": (1, 2)}}, "agent.replay {'max_size': 3}, not None"),
+    ],
+)
+def test_a_run_does_not_go_on_as_another(changes, message, stopped_run):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        open_workdir(str(stopped_run), "name", RunOfConfig(**changes))
+    assert (stopped_run / "summary.json").exists()
+
+
+def test_a_config_that_cannot_be_read(stopped_run):
+    (stopped_run / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="cannot be read; name another folder"):
+        open_workdir(str(stopped_run), "name", RunOfConfig())
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path):
+    open_workdir(str(tmp_path), "name", RunOfConfig())
+    with pytest.raises(ValueError, match=f"--workdir={tmp_path} is in use"):
+        open_workdir(str(tmp_path), "name", RunOfConfig())
 
 
 @pytest.mark.parametrize(
@@ -59,12 +111,12 @@ def test_make_workdir_refuses_a_folder_that_holds_a_run(tmp_path):
         ("/proc/run", "No such file or directory"),
     ],
 )
-def test_make_workdir_says_why_it_cannot_write(tmp_path, path, reason):
+def test_open_workdir_says_why_it_cannot_write(tmp_path, path, reason):
     (tmp_path / "file").write_text("")
     (tmp_path / "blocked").mkdir()
     (tmp_path / "blocked" / "logs").write_text("")
     with pytest.raises(ValueError) as caught:
-        make_workdir(str(tmp_path / path), "name", Config())
+        open_workdir(str(tmp_path / path), "name", Config())
     assert str(caught.value) == f"--workdir={tmp_path / path} cannot be written: {reason}."
 
 

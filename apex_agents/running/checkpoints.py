@@ -1,0 +1,109 @@
+"""Checkpoints of the learner, from which a run goes on where it stopped.
+
+Horgan et al. 2018, appendix F ("Failure Tolerance"). A checkpoint is a folder `learner-<step>` with
+the learner's state as TensorFlow writes it (tensors with checksums, nothing that could execute) and
+`progress.json`. It gets its name when it is complete.
+"""
+
+import dataclasses
+import json
+import logging
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from apex_agents.experiment import Progress
+
+_STATE = "state"
+_PROGRESS = "progress.json"
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that can be read.
+
+    Attributes:
+      path: its folder.
+      progress: how far the run was.
+    """
+
+    path: pathlib.Path
+    progress: Progress
+
+
+def save_checkpoint(
+    folder: pathlib.Path, state: Mapping[str, Any], progress: Progress, keep: int
+) -> bool:
+    """Save a checkpoint and remove old ones.
+
+    Args:
+      folder: where checkpoints are.
+      state: what `tf.train.Checkpoint` can hold: modules, optimisers, variables, by name.
+      progress: how far the run is.
+      keep: the newest so many stay.
+
+    Returns:
+      Whether it was saved; if not, because of a full disk for example, a warning says why and the
+      older ones stay.
+    """
+    path = folder / f"learner-{progress.learner_steps:012d}"
+    partial = folder / f"{path.name}.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        tf.train.Checkpoint(**state).write(str(partial / _STATE))
+        (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
+        shutil.rmtree(path, ignore_errors=True)  # A damaged one, if the run goes on from before it.
+        partial.rename(path)
+    except (OSError, tf.errors.OpError) as error:
+        logging.warning("Checkpoint %s was not saved: %s", path, error)
+        return False
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    # Later ones than this are damaged: the run went on from before them.
+    newest_first = [other for other in reversed(_list(folder)) if other <= path]
+    for other in set(_list(folder)) - set(newest_first[:keep]):
+        shutil.rmtree(other, ignore_errors=True)
+    return True
+
+
+def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
+    """Return the newest checkpoint that is whole, or None; a warning tells of each that is not."""
+    for path in reversed(_list(folder)):
+        try:
+            progress = Progress(**json.loads((path / _PROGRESS).read_text()))
+            reader = tf.train.load_checkpoint(str(path / _STATE))
+            for name in reader.get_variable_to_shape_map():
+                reader.get_tensor(name)  # Raises if its checksum is wrong.
+            return Checkpoint(path, progress)
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            IndexError,
+            RuntimeError,
+            tf.errors.OpError,
+        ) as error:
+            logging.warning("Checkpoint %s is damaged and left out: %s", path, error)
+    return None
+
+
+def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
+    """Give a state the values of a checkpoint.
+
+    Variables that do not exist yet, as those of an optimiser before its first step, get theirs when
+    they are made.
+
+    Raises:
+      AssertionError: a variable of the state is not in the checkpoint.
+      ValueError: a variable has another shape there.
+    """
+    status = tf.train.Checkpoint(**state).read(str(checkpoint.path / _STATE))
+    status.assert_existing_objects_matched()
+
+
+def _list(folder: pathlib.Path) -> list[pathlib.Path]:
+    """List checkpoints, damaged ones too, oldest first."""
+    return sorted(folder.glob("learner-" + "[0-9]" * 12))

@@ -1,0 +1,274 @@
+"""Tests of checkpoints: whole ones go on bit by bit, damaged ones are left out, old ones go."""
+
+import errno
+import logging
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import reverb
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
+from apex_agents.experiment import Progress
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.transitions import Transition
+from apex_agents.running.checkpoints import (
+    Checkpoint,
+    find_checkpoint,
+    restore_checkpoint,
+    save_checkpoint,
+)
+
+
+def make_state(value: float) -> dict[str, tf.Variable]:
+    return {"weights": tf.Variable(tf.fill([100], value)), "count": tf.Variable(7)}
+
+
+def save(folder: pathlib.Path, steps: int, keep: int = 3) -> bool:
+    return save_checkpoint(folder, make_state(float(steps)), Progress(steps, 10 * steps, 1.5), keep)
+
+
+def test_a_checkpoint_is_found_and_restored(tmp_path):
+    assert find_checkpoint(tmp_path) is None
+    assert save(tmp_path, 20)
+    checkpoint = find_checkpoint(tmp_path)
+    assert checkpoint == Checkpoint(tmp_path / "learner-000000000020", Progress(20, 200, 1.5))
+    state = make_state(-1.0)
+    state["count"].assign(0)
+    restore_checkpoint(checkpoint, state)
+    np.testing.assert_array_equal(state["weights"], np.full(100, 20.0))
+    assert int(state["count"]) == 7
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4, 6])
+def test_the_newest_ones_are_kept(keep, tmp_path):
+    for steps in (5, 40, 300, 2000):
+        save(tmp_path, steps, keep)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    all_names = [f"learner-{steps:012d}" for steps in (5, 40, 300, 2000)]
+    assert names == all_names[max(4 - keep, 0) :]
+
+
+def test_saving_a_step_again_leaves_one_whole_checkpoint(tmp_path):
+    save(tmp_path, 5)
+    assert save(tmp_path, 5)
+    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000005"]
+    assert find_checkpoint(tmp_path).progress.learner_steps == 5
+
+
+def truncate(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def flip_a_byte(path: pathlib.Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+DATA, INDEX, PROGRESS = "state.data-00000-of-00001", "state.index", "progress.json"
+
+
+@pytest.mark.parametrize("file", [DATA, INDEX, PROGRESS])
+@pytest.mark.parametrize("damage", [truncate, flip_a_byte, pathlib.Path.unlink])
+def test_damaged_checkpoint_is_left_out_for_the_one_before(file, damage, tmp_path, caplog):
+    save(tmp_path, 10)
+    save(tmp_path, 20)
+    damage(tmp_path / "learner-000000000020" / file)
+    with caplog.at_level(logging.WARNING):
+        assert find_checkpoint(tmp_path).progress.learner_steps == 10
+    (record,) = caplog.records
+    assert "learner-000000000020 is damaged and left out" in record.getMessage()
+
+
+def test_damaged_checkpoints_make_room_for_those_of_the_run_that_goes_on(tmp_path):
+    for steps in (10, 20, 30):
+        save(tmp_path, steps)
+    for steps in (20, 30):
+        truncate(tmp_path / f"learner-{steps:012d}" / DATA)
+    assert find_checkpoint(tmp_path).progress.learner_steps == 10
+    assert save(tmp_path, 20, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000020"]
+    assert find_checkpoint(tmp_path).progress.learner_steps == 20
+
+
+def test_only_damaged_checkpoints_are_none(tmp_path):
+    save(tmp_path, 10)
+    truncate(tmp_path / "learner-000000000010" / DATA)
+    assert find_checkpoint(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["[]", '{"learner_steps": 1, "command": "rm"}', "1", "null"])
+def test_other_content_is_damage_too(content, tmp_path):
+    save(tmp_path, 10)
+    (tmp_path / "learner-000000000010" / PROGRESS).write_text(content)
+    assert find_checkpoint(tmp_path) is None
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_a_warning(tmp_path, caplog, monkeypatch):
+    save(tmp_path, 10, keep=1)
+
+    def write(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", write)
+    with caplog.at_level(logging.WARNING):
+        assert not save(tmp_path, 20, keep=1)
+    assert "No space left on device" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000010"]
+    assert find_checkpoint(tmp_path).progress.learner_steps == 10
+
+
+def test_what_a_killed_process_left_is_cleared_away(tmp_path):
+    partial = tmp_path / "learner-000000000010.partial"
+    partial.mkdir()
+    (partial / "state.index").write_text("half")
+    assert find_checkpoint(tmp_path) is None
+    assert save(tmp_path, 10)
+    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000010"]
+
+
+def test_networks_of_another_size_are_an_error(tmp_path):
+    save(tmp_path, 10)
+    with pytest.raises(ValueError, match="shape"):
+        restore_checkpoint(find_checkpoint(tmp_path), {"weights": tf.Variable(tf.zeros([99]))})
+    with pytest.raises(AssertionError):
+        restore_checkpoint(find_checkpoint(tmp_path), {"other": snt.Linear(1), "x": tf.Variable(1)})
+
+
+REPLAY = ReplayConfig(max_size=100, min_size=1)
+NUM_UPDATES = 1000
+
+
+class Agent:
+    """A learner of an agent that learns from the same batches every time."""
+
+    def __init__(self, name: str):
+        if name == "dqn":
+            task = "catch"
+            self._builder = ApexDQNBuilder(
+                ApexDQNConfig(
+                    network="mlp",
+                    mlp_hidden_sizes=(8,),
+                    stream_hidden_size=8,
+                    frame_stack=0,
+                    learning_rate=0.001,
+                    target_update_period=130,
+                    publish_period=200,
+                    replay=REPLAY,
+                )
+            )
+        else:
+            task = "point_mass"
+            self._builder = ApexDPGBuilder(
+                ApexDPGConfig(
+                    policy_hidden_sizes=(8, 8),
+                    critic_hidden_sizes=(8, 8),
+                    target_update_period=130,
+                    publish_period=200,
+                    replay=REPLAY,
+                )
+            )
+        self._spec = make_lanes(EnvironmentConfig("toy", task), 1, seed=0).spec
+        self._server = reverb.Server(self._builder.make_replay_tables(self._spec))
+        self._client = reverb.Client(f"localhost:{self._server.port}")
+        self._batches = make_batches(self._spec)
+
+    def make_learner(self, first_batch: int, seed: int) -> ApexLearner:
+        dataset = self._batches.skip(first_batch)
+        return self._builder.make_learner(self._spec, dataset, self._client, seed)
+
+    def close(self) -> None:
+        self._server.stop()
+
+
+def make_batches(spec: EnvironmentSpec) -> tf.data.Dataset:
+    random = np.random.default_rng(0)
+    size = (NUM_UPDATES, 8)
+    info = reverb.SampleInfo(
+        key=np.arange(size[0] * size[1], dtype=np.uint64).reshape(size),
+        probability=random.uniform(0.001, 1.0, size),
+        table_size=np.full(size, 100, np.int64),
+        priority=np.ones(size),
+        times_sampled=np.ones(size, np.int32),
+    )
+    if spec.actions.dtype == np.int32:
+        action = random.integers(spec.actions.num_values, size=size).astype(np.int32)
+    else:
+        action = random.uniform(-1, 1, [*size, *spec.actions.shape]).astype(np.float32)
+    observations = [
+        random.uniform(size=[*size, *spec.observations.shape]).astype(np.float32) for _ in range(2)
+    ]
+    transitions = Transition(
+        observation=observations[0],
+        action=action,
+        n_step_return=random.normal(size=size).astype(np.float32),
+        n_step_discount=random.uniform(size=size).astype(np.float32),
+        next_observation=observations[1],
+    )
+    return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))
+
+
+@pytest.fixture(params=["dqn", "dpg"])
+def agent(request) -> Iterator[Agent]:
+    agent = Agent(request.param)
+    yield agent
+    agent.close()
+
+
+def everything(learner: ApexLearner, folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Return all that a checkpoint of the learner holds: parameters, targets, slots, counts."""
+    assert save_checkpoint(folder, learner.state, Progress(learner.num_steps), keep=1)
+    reader = tf.train.load_checkpoint(str(find_checkpoint(folder).path / "state"))
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, tmp_path):
+    straight, halfway = agent.make_learner(0, seed=1), agent.make_learner(0, seed=1)
+    for _ in range(NUM_UPDATES):
+        straight.step()
+    for _ in range(NUM_UPDATES // 2):
+        halfway.step()
+    assert save_checkpoint(tmp_path, halfway.state, Progress(halfway.num_steps), keep=1)
+
+    resumed = agent.make_learner(NUM_UPDATES // 2, seed=2)  # Other initial parameters.
+    checkpoint = find_checkpoint(tmp_path)
+    restore_checkpoint(checkpoint, resumed.state)
+    resumed.resume(checkpoint.progress.learner_steps)
+    for _ in range(NUM_UPDATES // 2):
+        resumed.step()
+
+    assert resumed.num_steps == straight.num_steps == NUM_UPDATES
+    folders = [tmp_path / "straight", tmp_path / "resumed", tmp_path / "halfway"]
+    for folder in folders:
+        folder.mkdir()
+    expected, actual, before = map(everything, (straight, resumed, halfway), folders)
+    assert len(expected) > 10 and any("optimizer" in name for name in expected)
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
+    assert any(not np.array_equal(before[name], expected[name]) for name in expected)
+
+
+def test_a_hostile_file_is_damage_and_is_not_executed(tmp_path):
+    """What is read from the folder is JSON and TensorFlow's tables; a pickle is damage."""
+    save(tmp_path, 10)
+    path = tmp_path / "learner-000000000010"
+    hostile = b"cos\nsystem\n(S'touch " + str(tmp_path / "executed").encode() + b"'\ntR."
+    for file in (DATA, INDEX, PROGRESS):
+        save(tmp_path, 10)
+        (path / file).write_bytes(hostile)
+        assert find_checkpoint(tmp_path) is None
+        assert not (tmp_path / "executed").exists()
+        for left in path.iterdir():
+            left.unlink()
+        path.rmdir()
