@@ -76,7 +76,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     adders = [builder.make_adder(client, should_stop) for _ in lane_indices]
     source = ParameterSource(client, should_stop)
     actor = builder.make_actor(policy, adders, source)
-    logger = ActorLogger(experiment, index, adders, source)
+    logger = ActorLogger(experiment, index, lanes, adders, source)
     for episodes in run_lanes(lanes, actor, should_stop):
         logger.record(episodes)
     logger.close()

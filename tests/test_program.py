@@ -58,6 +58,7 @@ ACTOR_COLUMNS = {
     "episode_length",
     "transitions",
     "transitions_not_finite",
+    "environment_failures",
     "parameters_learner_steps",
     "wall_time_seconds",
 }

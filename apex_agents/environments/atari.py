@@ -42,6 +42,7 @@ class AtariLanes:
         if not seeds:
             raise ValueError("seeds must hold one seed per lane, got none")
         self.num_lanes = len(seeds)
+        self.num_failures = 0  # The emulator does not fail.
         self._native = _make_native(rom_name(task), config, self.num_lanes, evaluation)
         self.spec = _make_spec(self._native)
         self._seeds: np.ndarray | None = np.array(seeds, np.int64)

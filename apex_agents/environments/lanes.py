@@ -6,6 +6,7 @@ one time step per call, whatever stage of its episode each of them is at.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -46,9 +47,15 @@ class Lanes(Protocol):
     `[L]`, `discount` `[L]`, `observation` `[L, ...]` in the dtype of the spec. A FIRST row has
     reward 0 and discount 1; a LAST row has discount 0 after a termination and 1 after a truncation.
     The arrays are new ones at every call: later calls do not write into them.
+
+    Attributes:
+      num_lanes: L.
+      spec: of one lane.
+      num_failures: times an environment failed, upon which its lane began another episode.
     """
 
     num_lanes: int
+    num_failures: int
     spec: EnvironmentSpec
 
     def reset(self) -> dm_env.TimeStep:
@@ -69,10 +76,18 @@ class Lanes(Protocol):
         """Release what the environments hold."""
 
 
+MAX_FAILURES_IN_A_ROW = 3
+
+_logger = logging.getLogger(__name__)
+
+
 class LockStepLanes:
     """Lanes made of ordinary environments, stepped one after the other.
 
-    Observations are copied out of the environments, which may thus reuse their arrays.
+    Observations are copied out of the environments, which may thus reuse their arrays. When one of
+    them raises, or returns an observation or a reward that is not finite, its lane begins another
+    episode with a FIRST step and leaves the one before without a LAST; when that happens
+    `MAX_FAILURES_IN_A_ROW` times without a good step in between, the error is raised.
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
@@ -98,6 +113,8 @@ class LockStepLanes:
         self._returns = [0.0] * self.num_lanes
         self._lengths = [0] * self.num_lanes
         self._finished: list[Episode] = []
+        self.num_failures = 0
+        self._failures_in_a_row = [0] * self.num_lanes
 
     def reset(self) -> dm_env.TimeStep:
         """Reset every environment; see `Lanes.reset`."""
@@ -110,7 +127,14 @@ class LockStepLanes:
         """Step every environment; see `Lanes.step`."""
         rows = self._make_rows()
         for lane, environment in enumerate(self._environments):
-            self._record(rows, lane, environment.step(actions[lane]))
+            try:
+                timestep = environment.step(actions[lane])
+                _check_finite(timestep)
+                self._failures_in_a_row[lane] = 0
+            except Exception as error:  # Whatever it is: the other lanes go on.
+                self._count_failure(lane, error)
+                timestep = environment.reset()
+            self._record(rows, lane, timestep)
         return rows
 
     def finished_episodes(self) -> list[Episode]:
@@ -122,6 +146,13 @@ class LockStepLanes:
         """Close every environment."""
         for environment in self._environments:
             environment.close()
+
+    def _count_failure(self, lane: int, error: Exception) -> None:
+        self.num_failures += 1
+        self._failures_in_a_row[lane] += 1
+        if self._failures_in_a_row[lane] == MAX_FAILURES_IN_A_ROW:
+            raise error
+        _logger.warning("Lane %d begins another episode: %s: %s", lane, type(error).__name__, error)
 
     def _make_rows(self) -> dm_env.TimeStep:
         return dm_env.TimeStep(
@@ -149,6 +180,14 @@ class LockStepLanes:
         if step_type is dm_env.StepType.LAST:
             total = self._returns[lane]
             self._finished.append(Episode(lane, total, total, self._lengths[lane]))
+
+
+def _check_finite(timestep: dm_env.TimeStep) -> None:
+    """Raise a ValueError if a number that would be learned from is NaN or infinite."""
+    if not np.isfinite(timestep.observation).all():
+        raise ValueError("the observation is not finite")
+    if timestep.reward is not None and not np.isfinite(timestep.reward):
+        raise ValueError(f"the reward is {timestep.reward}")
 
 
 def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:

@@ -8,7 +8,7 @@ from typing import Any
 from acme.utils import loggers
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
-from apex_agents.environments import Episode
+from apex_agents.environments import Episode, Lanes
 from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
@@ -58,12 +58,14 @@ class ActorLogger:
         self,
         experiment: Experiment,
         index: int,
+        lanes: Lanes,
         adders: Sequence[PrioritizedNStepAdder],
         source: ParameterSource,
     ):
         """Open the actor's CSV file."""
         self._logger = make_csv_logger(experiment, f"actor_{index}")
         self._experiment = experiment
+        self._lanes = lanes
         self._adders = adders
         self._source = source
         self._episodes: list[Episode] = []
@@ -95,6 +97,7 @@ class ActorLogger:
                 "episode_length": _mean([e.length for e in self._episodes]),
                 "transitions": sum(adder.num_transitions for adder in self._adders),
                 "transitions_not_finite": sum(adder.num_not_finite for adder in self._adders),
+                "environment_failures": self._lanes.num_failures,
                 "parameters_learner_steps": self._source.learner_steps,
             }
         )

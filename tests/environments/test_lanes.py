@@ -146,3 +146,53 @@ def test_no_environment_is_an_error():
 def test_different_specs_are_an_error():
     with pytest.raises(ValueError, match="lane 1 has"):
         LockStepLanes([Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0, size=3)])
+
+
+class Failing(Countdown):
+    """Goes wrong at the steps whose actions are told; counts what it was asked."""
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        timestep = super().step(action)
+        if action == 90:
+            raise OSError("the simulation blew up")
+        if action == 91:
+            return timestep._replace(observation=np.array([np.nan, 1.0], np.float32))
+        if action == 92:
+            return timestep._replace(reward=np.inf)
+        return timestep
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (90, "OSError: the simulation blew up"),
+        (91, "ValueError: the observation is not finite"),
+        (92, "ValueError: the reward is inf"),
+    ],
+)
+def test_a_lane_that_fails_begins_another_episode(action, message, caplog):
+    lanes = LockStepLanes([Countdown(9, 1.0, 0.0), Failing(9, 2.0, 0.0)])
+    lanes.reset()
+    lanes.step(np.array([1, 1]))
+    timestep = lanes.step(np.array([1, action]))
+    # The failing lane shows the first observation of its second episode, the other one goes on.
+    assert timestep.step_type.tolist() == [MID, FIRST]
+    assert timestep.observation.tolist() == [[1, 2], [2, 0]]
+    assert timestep.reward.tolist() == [1, 0]
+    assert lanes.num_failures == 1
+    (record,) = caplog.records
+    assert record.getMessage() == f"Lane 1 begins another episode: {message}"
+    for _ in range(9):
+        timestep = lanes.step(np.array([1, 1]))
+    # Nothing is reported of the episode that was left, and nothing of it is counted.
+    assert lanes.finished_episodes() == [Episode(0, 9.0, 9.0, 9), Episode(1, 18.0, 18.0, 9)]
+
+
+def test_an_environment_that_always_fails_is_an_error():
+    lanes = LockStepLanes([Failing(9, 1.0, 0.0)])
+    lanes.reset()
+    for action in (90, 91, 1, 90, 92):  # The third one is good.
+        lanes.step(np.array([action]))
+    with pytest.raises(OSError, match="the simulation blew up"):
+        lanes.step(np.array([90]))
+    assert lanes.num_failures == 5

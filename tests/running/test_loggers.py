@@ -35,7 +35,8 @@ def make_actor_logger(experiment: Experiment):
         types.SimpleNamespace(num_transitions=20, num_not_finite=2),
     ]
     source = types.SimpleNamespace(learner_steps=40)
-    return loggers.ActorLogger(experiment, 3, adders, source)
+    lanes = types.SimpleNamespace(num_failures=5)
+    return loggers.ActorLogger(experiment, 3, lanes, adders, source)
 
 
 def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
@@ -56,6 +57,7 @@ def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
         "episode_length": (100 + 300 + 500) / 3,
         "transitions": 10 + 20,
         "transitions_not_finite": 1 + 2,
+        "environment_failures": 5,
         "parameters_learner_steps": 40,
     }
     logger.close()
