@@ -7,7 +7,6 @@ parameters and reports. Only the learner decides when the run ends.
 
 import json
 import pathlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,19 +14,15 @@ import launchpad as lp
 import reverb
 
 from apex_agents.acting.loop import run_lanes
-from apex_agents.experiment import Experiment, Progress
+from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
-from apex_agents.running.checkpoints import (
-    find_checkpoint,
-    restore_checkpoint,
-    save_checkpoint,
-)
+from apex_agents.running.checkpoints import LearnerCheckpoints
 from apex_agents.running.evaluation import run_evaluator
 from apex_agents.running.loggers import ActorLogger, make_learner_logger
 from apex_agents.running.node import ReplayNode, run_client_node
-from apex_agents.running.workdir import CHECKPOINTS, LAST_CHECKPOINT, SUMMARY_FILE, save_variables
+from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_variables
 
 
 def make_program(experiment: Experiment) -> lp.Program:
@@ -105,27 +100,14 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         logger=make_learner_logger(experiment, poller),
         should_stop=is_over_without_a_step,
     )
-    checkpoint = find_checkpoint(workdir / CHECKPOINTS)
-    if checkpoint is not None:
-        restore_checkpoint(checkpoint, learner.state)
-        learner.resume(checkpoint.progress.learner_steps)
-
-    def save() -> None:
-        progress = Progress(
-            learner.num_steps, poller.latest.actor_steps, experiment.elapsed_seconds()
-        )
-        save_checkpoint(workdir / CHECKPOINTS, learner.state, progress, run.num_checkpoints)
-
+    checkpoints = LearnerCheckpoints(experiment, learner, poller)
     reason = run.end_reason(learner.num_steps, poller.latest)
-    last_save = time.monotonic()
     while reason is None and not should_stop():
         learner.step()
         reason = run.end_reason(learner.num_steps, poller.latest)
-        if time.monotonic() >= last_save + run.checkpoint_period_seconds:
-            save()
-            last_save = time.monotonic()
+        checkpoints.save_if_due()
     # First what has to survive: the replay server may be leaving, and calls to it may hang.
-    save()
+    checkpoints.save()
     save_variables(workdir / LAST_CHECKPOINT, learner.get_all_variables())
     summary = {
         "finished": reason is not None,

@@ -22,14 +22,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        epilog="What follows -- goes to the command, as in: -- --config.agent.n_step=1",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("agent", choices=("apex_dqn", "apex_dpg"), help="which file of launch/")
     parser.add_argument("--target", type=float, required=True, help="mean return to reach")
     parser.add_argument("--seeds", type=int, default=5, help="runs, with seeds 0, 1, ...")
     parser.add_argument("--hold_seconds", type=float, default=0.0, help="watched afterwards")
     parser.add_argument("--give_up_seconds", type=float, default=180.0)
-    parser.epilog = "What follows -- goes to the command, as in: -- --config.agent.n_step=1"
     argv = sys.argv[1:]
     end = argv.index("--") if "--" in argv else len(argv)
     arguments = parser.parse_args(argv[:end])
@@ -44,9 +45,9 @@ def main() -> None:
     reached = sorted(seconds for seconds in seconds_to_target if seconds is not None)
     within = sum(seconds <= 60 for seconds in reached)
     print(
-        f"reached {arguments.target:g} within 60 s of the first learner step: {within} of ", end=""
+        f"reached {arguments.target:g} within 60 s of the first learner step: "
+        f"{within} of {arguments.seeds}"
     )
-    print(arguments.seeds)
     if reached:
         median, slowest = statistics.median(reached), reached[-1]
         print(f"seconds to reach it: median {median:.0f}, slowest {slowest:.0f}")

@@ -6,7 +6,7 @@ import tensorflow as tf
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.learning.losses import td_loss
-from apex_agents.learning.update import UpdateOutput
+from apex_agents.learning.update import UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
 
@@ -108,5 +108,4 @@ class DPGUpdate:
 
     def _copy_to_target(self) -> None:
         for online, target in zip(self._online, self._target, strict=True):
-            for source, copy in zip(online.variables, target.variables, strict=True):
-                copy.assign(source)
+            copy_variables(online.variables, target.variables)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.learning.losses import double_q_loss
-from apex_agents.learning.update import UpdateOutput
+from apex_agents.learning.update import UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
 
@@ -73,6 +73,4 @@ class DQNUpdate:
         return UpdateOutput(priorities=priorities, metrics=metrics)
 
     def _copy_to_target(self) -> None:
-        pairs = zip(self._network.variables, self._target_network.variables, strict=True)
-        for source, target in pairs:
-            target.assign(source)
+        copy_variables(self._network.variables, self._target_network.variables)

@@ -37,3 +37,9 @@ class Update(Protocol):
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Update the networks; `weights` are importance weights, `[B]`."""
         ...
+
+
+def copy_variables(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
+    """Give the variables of a target network the values of the online network's."""
+    for online, copy in zip(source, target, strict=True):
+        copy.assign(online)

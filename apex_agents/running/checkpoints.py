@@ -10,12 +10,16 @@ import json
 import logging
 import pathlib
 import shutil
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from apex_agents.experiment import Progress
+from apex_agents.experiment import Experiment, Progress
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.statistics import StatisticsPoller
+from apex_agents.running.workdir import CHECKPOINTS
 
 _STATE = "state"
 _PROGRESS = "progress.json"
@@ -31,6 +35,38 @@ class Checkpoint(NamedTuple):
 
     path: pathlib.Path
     progress: Progress
+
+
+class LearnerCheckpoints:
+    """The checkpoints of one run's learner."""
+
+    def __init__(self, experiment: Experiment, learner: ApexLearner, poller: StatisticsPoller):
+        """Take the learner up where the newest checkpoint, if there is one, left it."""
+        self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS)
+        self._experiment = experiment
+        self._learner = learner
+        self._poller = poller
+        checkpoint = find_checkpoint(self._folder)
+        if checkpoint is not None:
+            restore_checkpoint(checkpoint, learner.state)
+            learner.resume(checkpoint.progress.learner_steps)
+        self._last_save = time.monotonic()
+
+    def save_if_due(self) -> None:
+        """Save one if the last one is older than the config's period."""
+        if time.monotonic() >= self._last_save + self._experiment.run.checkpoint_period_seconds:
+            self.save()
+
+    def save(self) -> None:
+        """Save one."""
+        keep = self._experiment.run.num_checkpoints
+        progress = Progress(
+            self._learner.num_steps,
+            self._poller.latest.actor_steps,
+            self._experiment.elapsed_seconds(),
+        )
+        save_checkpoint(self._folder, self._learner.state, progress, keep)
+        self._last_save = time.monotonic()
 
 
 def save_checkpoint(
@@ -63,9 +99,11 @@ def save_checkpoint(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     # Later ones than this are damaged: the run went on from before them.
-    newest_first = [other for other in reversed(_list(folder)) if other <= path]
-    for other in set(_list(folder)) - set(newest_first[:keep]):
-        shutil.rmtree(other, ignore_errors=True)
+    checkpoints = _list(folder)
+    kept = [other for other in checkpoints if other <= path][-keep:]
+    for other in checkpoints:
+        if other not in kept:
+            shutil.rmtree(other, ignore_errors=True)
     return True
 
 

@@ -6,7 +6,6 @@ import fcntl
 import json
 import pathlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -76,19 +75,24 @@ def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:
         message = f"--workdir={workdir}: {CONFIG_FILE} cannot be read; name another folder."
         raise ValueError(message) from error
     for section in _FIXED_SECTIONS:
-        for field, old, new in _differences(before.get(section), values.get(section), section):
+        difference = _first_difference(before.get(section), values.get(section), section)
+        if difference is not None:
+            field, old, new = difference
             raise ValueError(
                 f"--workdir={workdir} holds a run with {field} {old!r}, not {new!r}; only "
                 "fields of run can change when it goes on."
             )
 
 
-def _differences(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in {**old, **new}:
-            yield from _differences(old.get(name), new.get(name), f"{path}.{name}")
-    elif old != new:
-        yield path, old, new
+def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | None:
+    """Return the path of the first field that differs and its two values, None if none does."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return (path, old, new) if old != new else None
+    for name in {**old, **new}:
+        difference = _first_difference(old.get(name), new.get(name), f"{path}.{name}")
+        if difference is not None:
+            return difference
+    return None
 
 
 def save_variables(path: pathlib.Path, variables: dict[str, list[np.ndarray]]) -> None:

@@ -3,7 +3,7 @@
 import errno
 import logging
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -15,11 +15,10 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.experiment import Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.transitions import Transition
 from apex_agents.running.checkpoints import (
     Checkpoint,
     find_checkpoint,
@@ -151,7 +150,7 @@ NUM_UPDATES = 1000
 class Agent:
     """A learner of an agent that learns from the same batches every time."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, make_fixed_batches: Callable):
         if name == "dqn":
             task = "catch"
             self._builder = ApexDQNBuilder(
@@ -180,7 +179,7 @@ class Agent:
         self._spec = make_lanes(EnvironmentConfig("toy", task), 1, seed=0).spec
         self._server = reverb.Server(self._builder.make_replay_tables(self._spec))
         self._client = reverb.Client(f"localhost:{self._server.port}")
-        self._batches = make_batches(self._spec)
+        self._batches = make_fixed_batches(self._spec, NUM_UPDATES)
 
     def make_learner(self, first_batch: int, seed: int) -> ApexLearner:
         dataset = self._batches.skip(first_batch)
@@ -190,36 +189,9 @@ class Agent:
         self._server.stop()
 
 
-def make_batches(spec: EnvironmentSpec) -> tf.data.Dataset:
-    random = np.random.default_rng(0)
-    size = (NUM_UPDATES, 8)
-    info = reverb.SampleInfo(
-        key=np.arange(size[0] * size[1], dtype=np.uint64).reshape(size),
-        probability=random.uniform(0.001, 1.0, size),
-        table_size=np.full(size, 100, np.int64),
-        priority=np.ones(size),
-        times_sampled=np.ones(size, np.int32),
-    )
-    if spec.actions.dtype == np.int32:
-        action = random.integers(spec.actions.num_values, size=size).astype(np.int32)
-    else:
-        action = random.uniform(-1, 1, [*size, *spec.actions.shape]).astype(np.float32)
-    observations = [
-        random.uniform(size=[*size, *spec.observations.shape]).astype(np.float32) for _ in range(2)
-    ]
-    transitions = Transition(
-        observation=observations[0],
-        action=action,
-        n_step_return=random.normal(size=size).astype(np.float32),
-        n_step_discount=random.uniform(size=size).astype(np.float32),
-        next_observation=observations[1],
-    )
-    return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))
-
-
 @pytest.fixture(params=["dqn", "dpg"])
-def agent(request) -> Iterator[Agent]:
-    agent = Agent(request.param)
+def agent(request, make_fixed_batches) -> Iterator[Agent]:
+    agent = Agent(request.param, make_fixed_batches)
     yield agent
     agent.close()
 
