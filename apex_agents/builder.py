@@ -88,5 +88,5 @@ class Builder(Protocol):
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; it publishes its first parameters at once."""
+        """Build the learner; actors elsewhere wait for its first `publish`."""
         ...

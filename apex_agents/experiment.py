@@ -55,6 +55,12 @@ class RunConfig:
       checkpoint_period_seconds: seconds between two checkpoints of the learner; there is one at the
         end, too.
       num_checkpoints: the newest so many are kept.
+      replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, during which
+        nobody can use it; there is one at the end, too. None saves none: a run that goes on fills
+        the replay anew.
+      max_restarts: how often a node that died is started again within the window; once more and the
+        run ends.
+      restart_window_seconds: restarts are forgotten after this time.
       evaluation: how the evaluator works.
     """
 
@@ -66,6 +72,9 @@ class RunConfig:
     target_return: float | None = None
     checkpoint_period_seconds: float = 300.0
     num_checkpoints: int = 3
+    replay_checkpoint_period_seconds: float | None = None
+    max_restarts: int = 5
+    restart_window_seconds: float = 600.0
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
 
     def validate(self, prefix: str = "run.") -> None:
@@ -73,6 +82,9 @@ class RunConfig:
         require_positive(self, prefix, "num_actors", "lanes_per_actor")
         require_positive(self, prefix, "max_learner_steps", "max_actor_steps", optional=True)
         require_positive(self, prefix, "checkpoint_period_seconds", "num_checkpoints")
+        require_positive(self, prefix, "replay_checkpoint_period_seconds", optional=True)
+        require_positive(self, prefix, "restart_window_seconds")
+        require(self.max_restarts >= 0, f"{prefix}max_restarts", self.max_restarts, "at least 0")
         require(self.seed >= 0, f"{prefix}seed", self.seed, "at least 0")
         self.evaluation.validate(f"{prefix}evaluation.")
 
@@ -81,9 +93,9 @@ class RunConfig:
         """Lanes of all actors together, N in the paper's epsilon ladder."""
         return self.num_actors * self.lanes_per_actor
 
-    def node_seed(self, node: str, index: int = 0) -> int:
-        """Return the seed of one node, different for every node of the run."""
-        entropy = [self.seed, *node.encode(), index]
+    def node_seed(self, node: str, index: int = 0, num_restarts: int = 0) -> int:
+        """Return the seed of one node, different for every node and every start of it."""
+        entropy = [self.seed, *node.encode(), index, num_restarts]
         return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
     def end_reason(self, learner_steps: int, statistics: ReplayStatistics) -> str | None:
@@ -126,12 +138,10 @@ class Progress:
 
     Attributes:
       learner_steps: updates done.
-      actor_steps: transitions added by all actors, replicas counted once.
       wall_time_seconds: since the run was started, without the time for which it was stopped.
     """
 
     learner_steps: int = 0
-    actor_steps: int = 0
     wall_time_seconds: float = 0.0
 
 
@@ -145,7 +155,8 @@ class Experiment:
       run: processes and limits.
       workdir: folder for logs and checkpoints, which exists; the same for all processes.
       started_at: when the command was started, seconds since the epoch.
-      resumed_at: how far the run was before this command; the replay server counts from 0 again.
+      resumed_at: how far the learner was before this command.
+      run_id: goes into the names of the replay's tables, '' for plain ones.
     """
 
     builder: Builder
@@ -154,6 +165,7 @@ class Experiment:
     workdir: str
     started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
     resumed_at: Progress = dataclasses.field(default_factory=Progress)
+    run_id: str = ""
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""

@@ -5,7 +5,6 @@ add transitions and read parameters, the learner samples and publishes, the eval
 parameters and reports. Only the learner decides when the run ends.
 """
 
-import json
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +20,12 @@ from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.running.checkpoints import LearnerCheckpoints
 from apex_agents.running.evaluation import run_evaluator
 from apex_agents.running.loggers import ActorLogger, make_learner_logger
-from apex_agents.running.node import ReplayNode, run_client_node
-from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_variables
+from apex_agents.running.node import ClientNode, num_restarts, report_ready
+from apex_agents.running.replay_node import ReplayNode
+from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_variables, write_json
+
+# A checkpoint is written meanwhile.
+_LEARNER_STOP_SECONDS = 30.0
 
 
 def make_program(experiment: Experiment) -> lp.Program:
@@ -37,16 +40,15 @@ def make_program(experiment: Experiment) -> lp.Program:
     """
     program = lp.Program("apex_agents")
     replay = ReplayNode(_make_tables, experiment)
-    # The address instead of Launchpad's handle: a node connects after it has redirected its output.
-    address = replay.reverb_address
 
-    def add_node(name: str, function: Callable[..., Any], *args: Any) -> None:
-        program.add_node(lp.PyNode(run_client_node, name, function, experiment, address, *args))
+    def add_node(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        address = replay.reverb_address
+        program.add_node(ClientNode(name, function, experiment, address, *args, **kwargs))
 
     with program.group("replay"):
         program.add_node(replay)
     with program.group("learner"):
-        add_node("learner", _learn)
+        add_node("learner", _learn, stop_seconds=_LEARNER_STOP_SECONDS)
     with program.group("evaluator"):
         add_node("evaluator", run_evaluator)
     with program.group("actor"):
@@ -63,7 +65,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     """Act in the lanes of one actor until the program stops."""
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
-    seed = run.node_seed("actor", index)
+    seed = run.node_seed("actor", index, num_restarts())
     lanes = experiment.make_lanes(run.lanes_per_actor, seed, False)
     first_lane = index * run.lanes_per_actor
     lane_indices = range(first_lane, first_lane + run.lanes_per_actor)
@@ -73,6 +75,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     actor = builder.make_actor(policy, adders, source)
     logger = ActorLogger(experiment, index, lanes, adders, source)
     for episodes in run_lanes(lanes, actor, should_stop):
+        report_ready()
         logger.record(episodes)
     logger.close()
     lanes.close()
@@ -83,9 +86,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     builder, run = experiment.builder, experiment.run
     workdir = pathlib.Path(experiment.workdir)
     should_stop = lp.stop_event().is_set
-    poller = StatisticsPoller(
-        client, builder.config.replay.replicas, experiment.resumed_at.actor_steps
-    )
+    poller = StatisticsPoller(client, builder.config.replay.replicas)
 
     def is_over_without_a_step() -> bool:
         return should_stop() or run.end_reason(0, poller.latest) is not None
@@ -100,7 +101,9 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         logger=make_learner_logger(experiment, poller),
         should_stop=is_over_without_a_step,
     )
-    checkpoints = LearnerCheckpoints(experiment, learner, poller)
+    checkpoints = LearnerCheckpoints(experiment, learner)
+    learner.publish()
+    report_ready()
     reason = run.end_reason(learner.num_steps, poller.latest)
     while reason is None and not should_stop():
         learner.step()
@@ -116,7 +119,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         "actor_steps": poller.latest.actor_steps,
         "wall_time_seconds": experiment.elapsed_seconds(),
     }
-    (workdir / SUMMARY_FILE).write_text(json.dumps(summary, indent=2))
+    write_json(workdir / SUMMARY_FILE, summary)
     learner.close()
     poller.close()
     if reason is not None:

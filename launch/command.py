@@ -22,7 +22,7 @@ from apex_agents.environments import make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
 from apex_agents.running.launcher import launch_program
-from apex_agents.running.workdir import open_workdir
+from apex_agents.running.workdir import open_workdir, read_run_id
 from apex_agents.validation import field_paths
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
@@ -68,6 +68,7 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
         experiment.builder.check_environment(experiment.environment_spec())
         name = pathlib.Path(config_flag.config_filename).stem
         experiment.workdir = open_workdir(_WORKDIR.value, name, config)
+        experiment.run_id = read_run_id(experiment.workdir)
     except ValueError as error:
         _fail(error)
     sys.exit(launch_program(make_program(experiment), experiment, launch_type))

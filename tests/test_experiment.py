@@ -30,8 +30,8 @@ from apex_agents.environments.lanes import LockStepLanes
 from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig, run_local
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
-from apex_agents.replay.tables import Evaluation
 from apex_agents.running.evaluation import play_episodes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

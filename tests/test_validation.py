@@ -54,6 +54,9 @@ INVALID = {
     "run.max_actor_steps": ([0, -1], "greater than 0"),
     "run.checkpoint_period_seconds": ([0.0, -1.0, NAN], "greater than 0"),
     "run.num_checkpoints": ([0, -1], "greater than 0"),
+    "run.replay_checkpoint_period_seconds": ([0.0, -1.0, NAN], "greater than 0"),
+    "run.max_restarts": ([-1], "at least 0"),
+    "run.restart_window_seconds": ([0.0, -1.0, NAN], "greater than 0"),
     "run.evaluation.num_episodes": ([0, -1], "greater than 0"),
     "run.evaluation.min_period_seconds": ([-1.0, NAN], "at least 0"),
 }

@@ -114,7 +114,7 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; it publishes its first parameters at once."""
+        """Build the learner; actors elsewhere wait for its first `publish`."""
         online, target = self._make_networks(spec, seed), self._make_networks(spec, seed)
         return ApexLearner(
             update=DPGUpdate(online, target, self.config),

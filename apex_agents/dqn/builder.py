@@ -121,7 +121,7 @@ class ApexDQNBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; it publishes its first parameters at once."""
+        """Build the learner; actors elsewhere wait for its first `publish`."""
         network = self._make_network(spec, seed)
         target_network = self._make_network(spec, seed)
         return ApexLearner(

@@ -15,7 +15,8 @@ from acme.utils import counting, loggers
 
 from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.update import Update, UpdateOutput
-from apex_agents.replay.parameters import publish_parameters, to_arrays
+from apex_agents.replay.batch_reader import BatchReader
+from apex_agents.replay.parameters import ParameterPublisher, to_arrays
 from apex_agents.replay.priorities import PriorityWriter
 
 
@@ -34,7 +35,7 @@ class ApexLearner(core.Learner):
         log_period_seconds: float = 5.0,
         should_stop: Callable[[], bool] = lambda: False,
     ):
-        """Publish the first parameters; the first `step` starts sampling.
+        """Get ready; actors that read published parameters wait for the first `publish`.
 
         Args:
           update: what one step does to the networks.
@@ -48,19 +49,17 @@ class ApexLearner(core.Learner):
           should_stop: asked while waiting for data.
         """
         self._update = update
-        self._dataset = dataset
-        self._iterator: Any = None
-        self._client = client
+        self._reader = BatchReader(dataset)
         self._publish_period = publish_period
         self._counter = counter or counting.Counter(prefix="learner")
         self._logger = logger or loggers.NoOpLogger()
         self._log_period_seconds = log_period_seconds
         self._should_stop = should_stop
         self._priority_writer = PriorityWriter(client)
+        self._publisher = ParameterPublisher(client)
         self.num_steps = 0
         self._waiting_seconds = 0.0
         self._last_log = (time.monotonic(), 0)
-        self.publish()
 
         @tf.function
         def update_on_sample(sample: reverb.ReplaySample) -> UpdateOutput:
@@ -80,7 +79,6 @@ class ApexLearner(core.Learner):
         self.num_steps = num_steps
         self._last_log = (time.monotonic(), num_steps)
         self._counter.increment(steps=num_steps)
-        self.publish()
 
     def step(self) -> None:
         """Wait for a batch and learn from it; return without one only when told to stop."""
@@ -95,8 +93,13 @@ class ApexLearner(core.Learner):
         self._count_and_log(output)
 
     def publish(self) -> None:
-        """Publish the current parameters."""
-        publish_parameters(self._client, self.get_all_variables(), self.num_steps)
+        """Publish the current parameters, in the background."""
+        self._publisher.publish(self.get_all_variables(), self.num_steps)
+
+    def flush(self) -> None:
+        """Block until the server has all priorities and parameters handed over so far."""
+        self._priority_writer.flush()
+        self._publisher.flush()
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         """Return copies of the named variables."""
@@ -111,21 +114,16 @@ class ApexLearner(core.Learner):
         """Publish what was learned, unless the program stops, and write the pending priorities."""
         if not self._should_stop():
             self.publish()
+        self._reader.close()
+        self._publisher.close()
         self._priority_writer.close()
         self._logger.close()
 
     def _next_sample(self) -> reverb.ReplaySample | None:
         started = time.monotonic()
-        while not self._should_stop():
-            if self._iterator is None:
-                self._iterator = iter(self._dataset)
-            try:
-                sample = next(self._iterator)
-                self._waiting_seconds += time.monotonic() - started
-                return sample
-            except StopIteration:  # The limiter let nothing through for a while.
-                self._iterator = None
-        return None
+        sample = self._reader.next(self._should_stop)
+        self._waiting_seconds += time.monotonic() - started
+        return sample
 
     def _count_and_log(self, output: UpdateOutput) -> None:
         now = time.monotonic()

@@ -8,6 +8,7 @@ from typing import Any
 import reverb
 import tensorflow as tf
 
+from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.replay.transitions import unpack_item
@@ -36,7 +37,7 @@ def make_dataset(
     in_flight_batches = min(2, replay.prefetch_batches)
     dataset = reverb.TrajectoryDataset.from_table_signature(
         server_address=client.server_address,
-        table=TRANSITIONS,
+        table=table_name(client, TRANSITIONS),
         max_in_flight_samples_per_worker=in_flight_batches * batch_size,
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import reverb
 
+from apex_agents.replay.client import table_name
 from apex_agents.replay.tables import TRANSITIONS
 
 # A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
@@ -36,6 +37,7 @@ class PriorityWriter:
             dropped and counted, their transitions keep the priorities they have.
         """
         self._client = client
+        self._table = table_name(client, TRANSITIONS)
         self._pending: queue.Queue = queue.Queue(max_pending_batches)
         self.num_dropped_batches = 0
         self.num_not_finite = 0
@@ -85,4 +87,4 @@ class PriorityWriter:
         updates = dict(
             zip(keys[finite].tolist(), bounded_priority(priorities[finite]).tolist(), strict=True)
         )
-        self._client.mutate_priorities(TRANSITIONS, updates)
+        self._client.mutate_priorities(self._table, updates)

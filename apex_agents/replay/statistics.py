@@ -1,11 +1,14 @@
 """How far a run is, as seen from the replay server: it counts everything that passes through it."""
 
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import reverb
 
-from apex_agents.replay.tables import EVALUATION, TRANSITIONS, Evaluation
+from apex_agents.replay.client import table_name
+from apex_agents.replay.messages import BEGINNING, EVALUATION, Beginning, Evaluation
+from apex_agents.replay.tables import TRANSITIONS
 
 
 class ReplayStatistics(NamedTuple):
@@ -32,64 +35,77 @@ class ReplayStatistics(NamedTuple):
 
 
 def read_statistics(
-    client: reverb.Client,
-    replicas: int = 1,
-    actor_steps_before: int = 0,
-    timeout_seconds: int = 5,
+    client: reverb.Client, replicas: int = 1, timeout_seconds: int = 5
 ) -> ReplayStatistics:
     """Ask the replay server how far the run is.
 
     Args:
       client: connected to the replay server.
       replicas: times each transition is added.
-      actor_steps_before: transitions added before this server was started.
       timeout_seconds: how long to wait for the server.
 
     Raises:
       reverb.errors.DeadlineExceededError: the server did not answer.
-      RuntimeError: the connection broke.
+      RuntimeError: the connection broke, or the server is another run's.
     """
-    info = client.server_info(timeout_seconds)
-    table = info[TRANSITIONS]
-    limiter = table.rate_limiter_info
+    tables = client.server_info(timeout_seconds)
+    names = [table_name(client, name) for name in (TRANSITIONS, EVALUATION, BEGINNING)]
+    if not set(names) <= set(tables):
+        raise RuntimeError(f"{client.server_address} has tables {list(tables)} but not {names}.")
+    transitions, evaluation, beginning = [tables[name] for name in names]
+    limiter = transitions.rate_limiter_info
     inserted = limiter.insert_stats.completed // replicas
+    before = _read_latest(client, BEGINNING).actor_steps if beginning.current_size else 0
     return ReplayStatistics(
-        actor_steps=actor_steps_before + inserted,
+        actor_steps=int(before) + inserted,
         inserted=inserted,
         sampled=limiter.sample_stats.completed,
-        replay_size=table.current_size,
-        evaluation=_read_evaluation(client) if info[EVALUATION].current_size else None,
+        replay_size=transitions.current_size,
+        evaluation=_read_latest(client, EVALUATION) if evaluation.current_size else None,
     )
+
+
+def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int:
+    """Ask the replay server how many transitions were added to it, replicas counted once.
+
+    Raises:
+      As `read_statistics` does.
+    """
+    table = client.server_info(timeout_seconds)[table_name(client, TRANSITIONS)]
+    return table.rate_limiter_info.insert_stats.completed // replicas
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
     """Make an evaluation the newest one."""
-    client.insert(evaluation, {EVALUATION: 1.0})
+    client.insert(evaluation, {table_name(client, EVALUATION): 1.0})
 
 
-def _read_evaluation(client: reverb.Client) -> Evaluation:
-    samples = client.sample(EVALUATION, emit_timesteps=False, unpack_as_table_signature=True)
-    return Evaluation(*[column[0] for column in next(iter(samples)).data])
+def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
+    """Say how many transitions were added before this server was started."""
+    beginning = Beginning(np.asarray(actor_steps, np.int64))
+    client.insert(beginning, {table_name(client, BEGINNING): 1.0})
+
+
+def _read_latest(client: reverb.Client, table: str) -> Any:
+    samples = client.sample(
+        table_name(client, table), emit_timesteps=False, unpack_as_table_signature=True
+    )
+    data = next(iter(samples)).data
+    return type(data)(*[column[0] for column in data])
 
 
 class StatisticsPoller:
     """Reads the statistics in a thread of its own, so that a slow server holds up nobody."""
 
-    def __init__(
-        self,
-        client: reverb.Client,
-        replicas: int,
-        actor_steps_before: int = 0,
-        period_seconds: float = 0.5,
-    ):
+    def __init__(self, client: reverb.Client, replicas: int, period_seconds: float = 0.5):
         """Start reading every `period_seconds`; see `read_statistics` for the others."""
-        self.latest = ReplayStatistics(actor_steps=actor_steps_before)
+        self.latest = ReplayStatistics()
         self._stop = threading.Event()
 
         def poll_forever() -> None:
             while not self._stop.wait(period_seconds):
                 try:
-                    self.latest = read_statistics(client, replicas, actor_steps_before)
+                    self.latest = read_statistics(client, replicas)
                 except (RuntimeError, reverb.errors.ReverbError):
                     continue  # The server is away: the last statistics stand.
 

@@ -1,38 +1,22 @@
-"""The tables of the replay server: transitions, parameters and the latest evaluation.
+"""The tables of the replay server, the one of transitions above all.
 
 Horgan et al. 2018, section 3 and appendix F, built from Reverb's own selectors and limiters.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import (
+    make_beginning_table,
+    make_evaluation_table,
+    make_parameter_table,
+)
 
 TRANSITIONS = "transitions"
-PARAMETERS = "parameters"
-EVALUATION = "evaluation"
-
-
-class Evaluation(NamedTuple):
-    """One evaluation, as the evaluator reports it to the learner; every field a scalar.
-
-    Attributes:
-      mean_return: mean unclipped return over the episodes.
-      standard_error: standard error of that mean.
-      num_episodes: episodes evaluated.
-      learner_steps: learner steps of the parameters that were evaluated.
-      actor_steps: transitions that all actors had added by then.
-    """
-
-    mean_return: np.ndarray
-    standard_error: np.ndarray
-    num_episodes: np.ndarray
-    learner_steps: np.ndarray
-    actor_steps: np.ndarray
 
 
 def make_tables(
@@ -53,6 +37,7 @@ def make_tables(
         make_transition_table(config, signature, rate_limiter),
         make_parameter_table(variables),
         make_evaluation_table(),
+        make_beginning_table(),
     ]
 
 
@@ -104,30 +89,3 @@ def _make_remover(config: ReplayConfig) -> Any:
     if config.remover == "fifo":
         return reverb.selectors.Fifo()
     return reverb.selectors.Prioritized(config.eviction_exponent)
-
-
-def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:
-    """Build the table of one item from which actors and evaluator read the newest parameters."""
-    parameters = {
-        name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
-        for name, group in variables.items()
-    }
-    signature = {"learner_steps": tf.TensorSpec([], tf.int64), "variables": parameters}
-    return _make_latest_value_table(PARAMETERS, signature)
-
-
-def make_evaluation_table() -> reverb.Table:
-    """Build the table of one item through which the evaluator reports to the learner."""
-    signature = Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields])
-    return _make_latest_value_table(EVALUATION, signature)
-
-
-def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:
-    return reverb.Table(
-        name=name,
-        sampler=reverb.selectors.Lifo(),
-        remover=reverb.selectors.Fifo(),
-        max_size=1,
-        rate_limiter=reverb.rate_limiters.MinSize(1),
-        signature=signature,
-    )

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import reverb
 
+from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.replay.transitions import pack_outcome, pack_transition
@@ -88,6 +89,7 @@ class PackedWriter:
     def __init__(self, client: reverb.Client, n_step: int, chunk_length: int):
         """Open a stream whose chunks hold `chunk_length` transitions."""
         self.stream = _open_stream(client, ("transition",), chunk_length)
+        self._table = table_name(client, TRANSITIONS)
         self._observations: collections.deque[np.ndarray] = collections.deque(maxlen=n_step + 1)
 
     def begin_episode(self, observation: np.ndarray) -> None:
@@ -106,7 +108,7 @@ class PackedWriter:
             return False
         self.stream.append({"transition": row})
         item = {"transition": self.stream.history["transition"][-1]}
-        _create_items(self.stream, item, priority, replicas)
+        _create_items(self.stream, self._table, item, priority, replicas)
         return True
 
     def end_step(self) -> None:
@@ -126,6 +128,7 @@ class FrameWriter:
         # From an item's first frame to the row of its outcome. Longer chunks would slow sampling.
         span = frame_stack + n_step + 1
         self.stream = _open_stream(client, ("observation", "outcome"), span)
+        self._table = table_name(client, TRANSITIONS)
         self._row: dict[str, np.ndarray] = {}
         self._rows_since_frame = 0
 
@@ -150,7 +153,7 @@ class FrameWriter:
             "outcome": self.stream.history["outcome"][-1],
             "next_observation": self._frames(self._rows_since_frame),
         }
-        _create_items(self.stream, item, priority, replicas)
+        _create_items(self.stream, self._table, item, priority, replicas)
         self._row = {}
         self._rows_since_frame += 1
         return True
@@ -185,7 +188,11 @@ def _outcome(transition: EndedTransition) -> np.ndarray:
 
 
 def _create_items(
-    stream: reverb.TrajectoryWriter, item: dict[str, Any], priority: float, replicas: int
+    stream: reverb.TrajectoryWriter,
+    table: str,
+    item: dict[str, Any],
+    priority: float,
+    replicas: int,
 ) -> None:
     for _ in range(replicas):
-        stream.create_item(TRANSITIONS, priority, item)
+        stream.create_item(table, priority, item)

@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.running.workdir import CHECKPOINTS
 
 _STATE = "state"
@@ -40,12 +39,11 @@ class Checkpoint(NamedTuple):
 class LearnerCheckpoints:
     """The checkpoints of one run's learner."""
 
-    def __init__(self, experiment: Experiment, learner: ApexLearner, poller: StatisticsPoller):
+    def __init__(self, experiment: Experiment, learner: ApexLearner):
         """Take the learner up where the newest checkpoint, if there is one, left it."""
         self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS)
         self._experiment = experiment
         self._learner = learner
-        self._poller = poller
         checkpoint = find_checkpoint(self._folder)
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
@@ -60,11 +58,7 @@ class LearnerCheckpoints:
     def save(self) -> None:
         """Save one."""
         keep = self._experiment.run.num_checkpoints
-        progress = Progress(
-            self._learner.num_steps,
-            self._poller.latest.actor_steps,
-            self._experiment.elapsed_seconds(),
-        )
+        progress = Progress(self._learner.num_steps, self._experiment.elapsed_seconds())
         save_checkpoint(self._folder, self._learner.state, progress, keep)
         self._last_save = time.monotonic()
 

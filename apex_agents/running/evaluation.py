@@ -18,10 +18,11 @@ from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.loop import run_lanes
 from apex_agents.environments import Lanes
 from apex_agents.experiment import Experiment
+from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
-from apex_agents.replay.statistics import read_statistics, report_evaluation
-from apex_agents.replay.tables import Evaluation
+from apex_agents.replay.statistics import StatisticsPoller, report_evaluation
 from apex_agents.running.loggers import make_csv_logger
+from apex_agents.running.node import report_ready
 from apex_agents.running.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_variables
 
 
@@ -66,15 +67,19 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     lanes = experiment.make_lanes(config.num_episodes, seed, True)
     policy = builder.make_evaluation_policy(lanes.spec, config.num_episodes, seed)
     source = ParameterSource(client, should_stop)
+    poller = StatisticsPoller(client, builder.config.replay.replicas)
     variable_client = variable_utils.VariableClient(source, policy.variables)
     actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
     logger = make_csv_logger(experiment, "evaluator")
     past = _read_past_evaluations(experiment)
-    best_return = max((row["mean_return"] for row in past), default=-np.inf)
-    evaluated_steps = max((int(row["learner_steps"]) for row in past), default=0)
-    actor_steps = experiment.resumed_at.actor_steps
+    best_return = max((evaluation.mean_return for evaluation in past), default=-np.inf)
+    latest = past[-1] if past else None
+    evaluated_steps = latest.learner_steps if latest is not None else 0
+    report_ready()
     while not should_stop():
         started = time.monotonic()
+        if latest is not None and poller.latest.evaluation is None:
+            _report(client, latest)  # To a new server, or one that the evaluator before died on.
         variable_client.update_and_wait()
         if source.learner_steps <= evaluated_steps:
             time.sleep(0.1)
@@ -83,38 +88,35 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         if returns is None:
             break
         evaluated_steps = source.learner_steps
-        actor_steps = _read_actor_steps(client, experiment, actor_steps)
-        evaluation = _summarise(returns, evaluated_steps, actor_steps)
-        if evaluation.mean_return >= best_return:
-            best_return = float(evaluation.mean_return)
+        latest = _summarise(returns, evaluated_steps, poller.latest.actor_steps)
+        if latest.mean_return >= best_return:
+            best_return = float(latest.mean_return)
             path = pathlib.Path(experiment.workdir, BEST_CHECKPOINT)
             save_variables(path, to_arrays(policy.variables))
-        row = {name: float(value) for name, value in evaluation._asdict().items()}
+        row = {name: float(value) for name, value in latest._asdict().items()}
         logger.write({**row, "wall_time_seconds": experiment.elapsed_seconds()})
-        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            report_evaluation(client, evaluation)  # The row is written: go on without the server.
+        _report(client, latest)
         remaining = started + config.min_period_seconds - time.monotonic()
         lp.stop_event().wait(max(remaining, 0))
+    poller.close()
     logger.close()
     lanes.close()
 
 
-def _read_past_evaluations(experiment: Experiment) -> list[dict[str, float]]:
+def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:
     """Read the evaluations that the run had before it was stopped; a torn row is left out."""
-    rows = []
+    evaluations = []
     with pathlib.Path(experiment.workdir, EVALUATOR_CSV).open() as file:
         for row in csv.DictReader(file):
             with contextlib.suppress(TypeError, ValueError):
-                rows.append({name: float(value) for name, value in row.items()})
-    return rows
+                values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
+                evaluations.append(Evaluation(*values))
+    return evaluations
 
 
-def _read_actor_steps(client: reverb.Client, experiment: Experiment, last_known: int) -> int:
-    replicas = experiment.builder.config.replay.replicas
-    try:
-        return read_statistics(client, replicas, experiment.resumed_at.actor_steps).actor_steps
-    except (RuntimeError, reverb.errors.ReverbError):
-        return last_known
+def _report(client: reverb.Client, evaluation: Evaluation) -> None:
+    with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+        report_evaluation(client, evaluation)  # Its row is written: go on without the server.
 
 
 def _summarise(returns: np.ndarray, learner_steps: int, actor_steps: int) -> Evaluation:

@@ -1,5 +1,6 @@
 """Launches a program on this machine, shows how it goes, and says how it ended."""
 
+import collections
 import json
 import os
 import pathlib
@@ -10,13 +11,14 @@ from typing import Any
 
 import launchpad as lp
 import reverb
-from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from apex_agents.experiment import Experiment
+from apex_agents.replay.client import RunClient
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 from apex_agents.running.checkpoints import find_checkpoint
-from apex_agents.running.node import LAUNCHER_PID
-from apex_agents.running.workdir import CHECKPOINTS, FAILURE_FILE, SUMMARY_FILE
+from apex_agents.running.processes import LocalProcesses
+from apex_agents.running.supervision import NodeFailure, Supervisor
+from apex_agents.running.workdir import CHECKPOINTS, SUMMARY_FILE
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -25,8 +27,7 @@ EXIT_TERMINATED = 143  # 128 + SIGTERM.
 
 _STATUS_PERIOD_SECONDS = 10.0
 _STATUS_TIMEOUT_SECONDS = 2
-# How long after a node has left the launcher waits for word that the program was stopped.
-_STOP_GRACE_SECONDS = 3.0
+_NUM_LOG_LINES = 15
 
 
 def launch_program(program: lp.Program, experiment: Experiment, launch_type: str) -> int:
@@ -35,7 +36,8 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
     Args:
       program: made by `program.make_program`.
       experiment: what it was made from.
-      launch_type: 'local_mp' (a process per node) or 'local_mt' (a thread per node).
+      launch_type: 'local_mp' (a process per node, started again when it dies) or 'local_mt' (a
+        thread per node).
 
     Returns:
       The exit code: 0 when the run reached its end, 1 when a node failed, 130 after Ctrl-C, 143
@@ -43,17 +45,9 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
     """
     print(f"Run folder: {experiment.workdir}", flush=True)
     _resume(experiment)
-    manager = lp.launch(
-        program,
-        launch_type=launch_type,
-        terminal="current_terminal",
-        local_resources=_make_resources(program),
-    )
-    interrupted = _watch_for_interrupt()
-    status = StatusLine(_replay_address(program), experiment)
-    died = _wait_for_nodes(manager)
-    status.close()
-    return _conclude(experiment, interrupted.is_set(), died)
+    run = _run_processes if launch_type == "local_mp" else _run_threads
+    failure, interrupted = run(program, experiment)
+    return _conclude(experiment, failure, interrupted)
 
 
 def _resume(experiment: Experiment) -> None:
@@ -63,6 +57,76 @@ def _resume(experiment: Experiment) -> None:
         experiment.resumed_at = checkpoint.progress
         steps = f"learner step {checkpoint.progress.learner_steps:,}"
         print(f"Going on from {steps} ({checkpoint.path.name}).", flush=True)
+
+
+def _run_processes(program: lp.Program, experiment: Experiment) -> tuple[str | None, bool]:
+    """Run the nodes as processes; return what failed, if something did, and whether Ctrl-C came."""
+    processes = LocalProcesses(program, experiment.workdir)
+    run = experiment.run
+    supervisor = Supervisor(
+        processes.commands, run.max_restarts, run.restart_window_seconds, _print_line
+    )
+    num_interrupts = 0
+
+    def interrupt(signum: int, frame: Any) -> None:
+        nonlocal num_interrupts
+        num_interrupts += 1
+        if num_interrupts == 1:
+            supervisor.stop()
+            # Not print: it may be what was interrupted.
+            os.write(1, b"\nStopping; press Ctrl-C again to end everything at once.\n")
+        else:
+            supervisor.kill()
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, lambda signum, frame: supervisor.stop())
+    status = StatusLine(_replay_address(program), experiment)
+    failure = supervisor.run()
+    status.close()
+    processes.close()
+    return failure and _describe(failure), num_interrupts > 0
+
+
+def _describe(failure: NodeFailure) -> str:
+    """Say which node failed, and how its output ends."""
+    with failure.log.open(errors="replace") as log:
+        lines = collections.deque(log, maxlen=_NUM_LOG_LINES)
+    end = "".join(f"  | {line.rstrip()}\n" for line in lines) or "  (nothing)\n"
+    return f"Node {failure.node} {failure.reason}. {failure.log} ends with:\n{end.rstrip()}"
+
+
+def _run_threads(program: lp.Program, experiment: Experiment) -> tuple[str | None, bool]:
+    """Run the nodes as threads of this process, in Launchpad's way; return as the other does."""
+    manager = lp.launch(program, launch_type="local_mt")
+    interrupted = _watch_for_interrupt()
+    status = StatusLine(_replay_address(program), experiment)
+    failure = None
+    try:
+        manager.wait(return_on_first_completed=True)
+    except RuntimeError as error:  # Of `node.run_node`; names the node.
+        failure = str(error)
+    os.kill(os.getpid(), signal.SIGTERM)  # As `lp.stop` does in the nodes.
+    manager.wait(raise_error=False)
+    status.close()
+    return failure, interrupted.is_set()
+
+
+def _watch_for_interrupt() -> threading.Event:
+    """Note Ctrl-C, and let Launchpad stop the nodes as it does anyway."""
+    interrupted = threading.Event()
+    launchpad_handler: Any = signal.getsignal(signal.SIGINT)
+
+    def handle(signum: int, frame: Any) -> None:
+        interrupted.set()
+        launchpad_handler(signum, frame)
+
+    signal.signal(signal.SIGINT, handle)
+    return interrupted
+
+
+def _replay_address(program: lp.Program) -> str:
+    (replay,) = program.groups["replay"]
+    return replay.reverb_address.resolve()
 
 
 class StatusLine:
@@ -85,15 +149,12 @@ class StatusLine:
         self._thread.join(2 * _STATUS_TIMEOUT_SECONDS)
 
     def _print_forever(self, replay_address: str) -> None:
-        client = reverb.Client(replay_address)
-        actor_steps_before = self._experiment.resumed_at.actor_steps
-        before = ReplayStatistics(actor_steps=actor_steps_before)
+        client = RunClient(replay_address, self._experiment.run_id)
+        before = ReplayStatistics()
         before_time = time.monotonic()
         while not self._stop.wait(_STATUS_PERIOD_SECONDS):
             try:
-                now = read_statistics(
-                    client, self._replicas, actor_steps_before, _STATUS_TIMEOUT_SECONDS
-                )
+                now = read_statistics(client, self._replicas, _STATUS_TIMEOUT_SECONDS)
             except (RuntimeError, reverb.errors.ReverbError):
                 continue
             elapsed = time.monotonic() - before_time
@@ -102,7 +163,8 @@ class StatusLine:
 
     def _format(self, now: ReplayStatistics, before: ReplayStatistics, elapsed: float) -> str:
         acting = (now.actor_steps - before.actor_steps) / elapsed
-        sampling = (now.sampled - before.sampled) / elapsed
+        sampled_before = before.sampled if now.sampled >= before.sampled else 0  # A new server.
+        sampling = (now.sampled - sampled_before) / elapsed
         learning = sampling / self._experiment.builder.config.batch_size
         evaluation = "none yet"
         if now.evaluation is not None:
@@ -119,58 +181,13 @@ class StatusLine:
         )
 
 
-def _make_resources(program: lp.Program) -> dict[str, PythonProcess]:
-    """Tell every process who launched it, and hide the GPU from all but the learner's."""
-    launcher = {LAUNCHER_PID: str(os.getpid())}
-    no_gpu = {**launcher, "CUDA_VISIBLE_DEVICES": "-1"}
-    return {
-        group: PythonProcess(env=launcher if group == "learner" else no_gpu)
-        for group in program.groups
-    }
-
-
-def _replay_address(program: lp.Program) -> str:
-    (replay,) = program.groups["replay"]
-    return replay.reverb_address.resolve()
-
-
-def _watch_for_interrupt() -> threading.Event:
-    """Note Ctrl-C, and let Launchpad stop the nodes as it does anyway."""
-    interrupted = threading.Event()
-    launchpad_handler: Any = signal.getsignal(signal.SIGINT)
-
-    def handle(signum: int, frame: Any) -> None:
-        interrupted.set()
-        launchpad_handler(signum, frame)
-
-    signal.signal(signal.SIGINT, handle)
-    return interrupted
-
-
-def _wait_for_nodes(manager: Any) -> bool:
-    """Wait until all nodes have left; return whether one of them left by itself, unasked."""
-    manager.wait(raise_error=False, return_on_first_completed=True)
-    stopped = manager.stop_event().wait(_STOP_GRACE_SECONDS)
-    if not stopped:
-        os.kill(os.getpid(), signal.SIGTERM)  # As `lp.stop` does in the nodes.
-    manager.wait(raise_error=False)
-    return not stopped
-
-
-def _conclude(experiment: Experiment, interrupted: bool, died: bool) -> int:
+def _conclude(experiment: Experiment, failure: str | None, interrupted: bool) -> int:
     """Print how the run ended and return the exit code."""
-    workdir = pathlib.Path(experiment.workdir)
-    failure = _read(workdir / FAILURE_FILE)
-    summary = _read(workdir / SUMMARY_FILE)
+    path = pathlib.Path(experiment.workdir, SUMMARY_FILE)
+    summary = json.loads(path.read_text()) if path.exists() else {}
     print()
     if failure:
-        log = workdir / "logs" / f"{failure['node']}.log"
-        print(f"Node {failure['node']} failed: {failure['error']}")
-        if log.exists():  # Threads of one process print into its terminal instead.
-            print(f"Its output is in {log}")
-        return EXIT_FAILURE
-    if died:
-        print(f"A node died; the ends of the files in {workdir / 'logs'} may say why.")
+        print(failure)
         return EXIT_FAILURE
     for name, value in summary.items():
         print(f"{name.replace('_', ' '):>18}: {value}")
@@ -179,5 +196,5 @@ def _conclude(experiment: Experiment, interrupted: bool, died: bool) -> int:
     return EXIT_SUCCESS if summary.get("finished") else EXIT_TERMINATED
 
 
-def _read(path: pathlib.Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.exists() else {}
+def _print_line(text: str) -> None:
+    print(text, flush=True)

@@ -1,115 +1,120 @@
-"""What surrounds the function of a node: its log file, its failure, its way out."""
+"""What surrounds the function of a node: its process, its failure, its way out."""
 
-import json
+import contextlib
 import os
-import pathlib
 import signal
+import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
-import psutil
-import reverb
 import tensorflow as tf
 from launchpad import context
 
 from apex_agents.experiment import Experiment
-from apex_agents.running.workdir import FAILURE_FILE
+from apex_agents.replay.client import RunClient
+from apex_agents.running.supervision import CHANNEL, NUM_RESTARTS
 
-# Environment variable that tells a node's process who launched it.
-LAUNCHER_PID = "APEX_AGENTS_LAUNCHER_PID"
+# A node that waits for a server which is gone cannot be woken up.
+_LEAVE_WITHIN_SECONDS = 30
 
-_LAUNCHER_CHECK_SECONDS = 1
-# A node that waits for a server which is gone cannot be woken up; Launchpad kills everything,
-# itself too, 10 s after the stop.
-_LEAVE_WITHIN_SECONDS = 5
-# The others finish what they are sending before the replay server goes away.
-_REPLAY_LINGERS_SECONDS = 1
+_channel: socket.socket | None = None  # To the supervisor, if this process has one.
+_is_ready = False
 
 
-def run_client_node(
+class ClientNode(lp.PyNode):
+    """A node that works with the replay server.
+
+    Attributes:
+      name: of the node, and of its files.
+      stop_seconds: how long it may take to leave.
+      stops_last: whether it waits until the others have left.
+    """
+
+    stops_last = False
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        experiment: Experiment,
+        replay_address: lp.Address,
+        *args: Any,
+        stop_seconds: float = 5.0,
+    ):
+        """Run `function(experiment, client, *args)`, which returns when the program stops."""
+        # The address instead of Launchpad's handle, which would make an ordinary client.
+        super().__init__(_run_client, name, function, experiment, replay_address, *args)
+        self.name = name
+        self.stop_seconds = stop_seconds
+
+
+def _run_client(
     name: str,
     function: Callable[..., Any],
     experiment: Experiment,
     replay_address: lp.Address,
     *args: Any,
 ) -> None:
-    """Run a node that works with the replay server, as `function(experiment, client, *args)`."""
-
     def connect_and_run() -> Any:
-        return function(experiment, reverb.Client(replay_address.resolve()), *args)
+        client = RunClient(replay_address.resolve(), experiment.run_id)
+        return function(experiment, client, *args)
 
-    run_node(name, experiment.workdir, connect_and_run)
+    run_node(name, connect_and_run)
 
 
-def run_node(name: str, workdir: str, function: Callable[[], Any]) -> None:
+def run_node(name: str, function: Callable[[], Any]) -> None:
     """Run the function of one node.
 
-    In a process of its own, its output goes to `logs/<name>.log` and TensorFlow takes one thread
-    unless the node learns. A failure is written down for the launcher, and stops the program.
+    In a process of its own, TensorFlow takes one thread unless the node learns. A failure ends the
+    process with exit code 1, for the supervisor to see; without one it stops the program.
 
     Args:
       name: of the node.
-      workdir: folder of the run.
       function: does the node's work and returns when the program stops; what it returns is never
         destroyed in a process of its own.
+
+    Raises:
+      RuntimeError: the node failed in a thread; names the node.
     """
     own_process = _has_own_process()
     if own_process:
-        redirect_output(name, workdir)
-        _leave_in_time()
-        _leave_with_launcher()
+        _attach_to_supervisor()
         if name != "learner":
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
     exit_code = 0
     try:
         leftover = function()  # noqa: F841  # Kept: taking a Reverb sampler apart can take half a minute.
-    except Exception as error:  # Whatever it is: the run must not go on without this node.
+    except Exception as error:  # Whatever it is, somebody has to hear of it.
         if not lp.stop_event().is_set():
             exit_code = 1
-            _report_failure(name, workdir, error)
-            lp.stop()
+            _report_failure(name, error)
     if own_process:
-        sys.stdout.flush()
-        os._exit(exit_code)  # Clients of a server that is gone hold up an ordinary exit.
+        _leave(exit_code)
 
 
-class ReplayNode(lp.ReverbNode):
-    """A Reverb server with a log file, which is the last to leave."""
-
-    def __init__(
-        self,
-        make_tables: Callable[[Experiment], Sequence[reverb.Table]],
-        experiment: Experiment,
-    ):
-        """Remember how to make the tables."""
-        super().__init__(lambda: make_tables(experiment))
-        self._workdir = experiment.workdir
-
-    def run(self) -> None:
-        """Serve until the program stops."""
-        run_node("replay", self._workdir, self._serve)
-
-    def _serve(self) -> reverb.Server:
-        port = lp.get_port_from_address(self.reverb_address.resolve())
-        server = reverb.Server(tables=self._priority_tables_fn(), port=port)
-        lp.stop_event().wait()
-        time.sleep(_REPLAY_LINGERS_SECONDS)
-        server.stop()
-        return server  # Kept: taking a table of a million transitions apart takes ten seconds.
+def report_ready() -> None:
+    """Tell the supervisor, if there is one, that this node has begun its work."""
+    global _is_ready
+    if _channel is not None and not _is_ready:
+        _is_ready = True
+        with contextlib.suppress(ConnectionError):
+            _channel.send(b"1")
 
 
-def redirect_output(name: str, workdir: str) -> None:
-    """Send everything this process prints, C++ libraries included, to `logs/<name>.log`."""
-    log = pathlib.Path(workdir, "logs", f"{name}.log").open("a", buffering=1)  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-        os.dup2(log.fileno(), stream.fileno())
+def is_supervised() -> bool:
+    """Return whether a supervisor stops this node, in its turn."""
+    return _channel is not None
+
+
+def num_restarts() -> int:
+    """Return how often this node was started again in this run."""
+    return int(os.environ.get(NUM_RESTARTS, "0"))
 
 
 def _has_own_process() -> bool:
@@ -119,46 +124,34 @@ def _has_own_process() -> bool:
     )
 
 
-def _leave_in_time() -> None:
-    # Python runs signal handlers in the main thread, which may be stuck inside a call to a server
-    # that is gone; the wakeup descriptor is written to wherever that thread is.
-    receiver, sender = os.pipe()
-    os.set_blocking(sender, False)
-    signal.set_wakeup_fd(sender)
-
-    def leave() -> None:
-        while os.read(receiver, 1)[0] != signal.SIGTERM:
-            pass
-        time.sleep(_LEAVE_WITHIN_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=leave, daemon=True).start()
-
-
-def _leave_with_launcher() -> None:
-    """Stop this node when the launcher is gone, killed or with its terminal closed."""
-    launcher_pid = os.environ.get(LAUNCHER_PID)
-    if launcher_pid is None:
+def _attach_to_supervisor() -> None:
+    """Open the channel, and stop this node when it ends because the supervisor was killed."""
+    global _channel
+    descriptor = os.environ.pop(CHANNEL, None)
+    if descriptor is None:
         return
+    channel = _channel = socket.socket(fileno=int(descriptor))
+    channel.set_inheritable(False)
 
-    def watch() -> None:
-        while _is_alive(int(launcher_pid)):
-            time.sleep(_LAUNCHER_CHECK_SECONDS)
+    def leave_with_supervisor() -> None:
+        with contextlib.suppress(ConnectionError):
+            channel.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_LEAVE_WITHIN_SECONDS)
+        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    threading.Thread(target=leave_with_supervisor, daemon=True).start()
 
 
-def _report_failure(name: str, workdir: str, error: Exception) -> None:
+def _report_failure(name: str, error: Exception) -> None:
+    if not _has_own_process():
+        raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
     traceback.print_exc()
-    failure = {"node": name, "error": f"{type(error).__name__}: {error}"}
-    path = pathlib.Path(workdir, FAILURE_FILE)
-    if not path.exists():  # The first failure is the cause of the others.
-        path.write_text(json.dumps(failure))
+    if _channel is None:
+        lp.stop()
+
+
+def _leave(exit_code: int) -> None:
+    with contextlib.suppress(OSError):  # The disk with the log is full.
+        sys.stdout.flush()
+    os._exit(exit_code)  # Clients of a server that is gone hold up an ordinary exit.

@@ -6,14 +6,16 @@ import fcntl
 import json
 import pathlib
 import time
+import uuid
 from typing import Any
 
 import numpy as np
 
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
-FAILURE_FILE = "failure.json"
+ACTOR_STEPS_FILE = "actor_steps.json"
 CHECKPOINTS = "checkpoints"
+REPLAY_CHECKPOINTS = "checkpoints/replay"
 BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
 EVALUATOR_CSV = "logs/evaluator.csv"
@@ -22,6 +24,7 @@ EVALUATOR_CSV = "logs/evaluator.csv"
 _FIXED_SECTIONS = ("agent", "environment")
 
 _LOCK_FILE = ".lock"
+_RUN_ID_FILE = ".run_id"
 _locks: list[Any] = []  # Open for as long as the process lives.
 
 
@@ -50,8 +53,7 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
             (workdir / folder).mkdir(parents=True, exist_ok=True)
         _lock(workdir)
         (workdir / CONFIG_FILE).write_text(json.dumps(values, indent=2))
-        for file in (SUMMARY_FILE, FAILURE_FILE):  # Of the end before.
-            (workdir / file).unlink(missing_ok=True)
+        (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # Of the end before.
     except OSError as error:
         raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
     return str(workdir)
@@ -93,6 +95,21 @@ def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | N
         if difference is not None:
             return difference
     return None
+
+
+def read_run_id(workdir: str) -> str:
+    """Return the id of the folder's run, which stays the same when the run goes on."""
+    path = pathlib.Path(workdir, _RUN_ID_FILE)
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex[:12])
+    return path.read_text()
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Write a file that is complete or not there at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(json.dumps(value, indent=2))
+    partial.replace(path)
 
 
 def save_variables(path: pathlib.Path, variables: dict[str, list[np.ndarray]]) -> None:

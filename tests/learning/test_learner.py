@@ -18,13 +18,9 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import UpdateOutput
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.messages import PARAMETERS, make_parameter_table
 from apex_agents.replay.parameters import ParameterSource
-from apex_agents.replay.tables import (
-    PARAMETERS,
-    TRANSITIONS,
-    make_parameter_table,
-    make_transition_table,
-)
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import (
     Transition,
     item_signature,
@@ -144,16 +140,19 @@ def test_priorities_are_written_back(replay):
     assert replay.priorities() == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
 
 
-def test_publishes_at_creation_every_period_and_at_the_end(replay):
+def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     add_transitions(replay, PRIORITIES)
     source = ParameterSource(replay.client)
     learner = replay.make_learner(CountingUpdate(), publish_period=2)
+    learner.publish()
+    learner.flush()
     assert replay.num_publications() == 1  # Without one, the source below would wait for ever.
     published = []
     for _ in range(6):
         ((count,),) = source.get_variables(["network"])
         published.append((replay.num_publications(), source.learner_steps, count.tolist()))
         learner.step()
+        learner.flush()
     assert published == [
         (1, 0, [0.0]),
         (1, 0, [0.0]),
@@ -220,7 +219,7 @@ def test_a_step_without_data_ends_when_told_to_stop(replay):
     thread.join(timeout=30)
     assert not thread.is_alive()
     assert (learner.num_steps, update.count.numpy().tolist()) == (0, [0.0])
-    assert replay.num_publications() == 1
+    assert replay.num_publications() == 0
     learner.close()
 
 

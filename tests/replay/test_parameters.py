@@ -13,8 +13,13 @@ import tensorflow as tf
 from acme.tf import variable_utils
 
 from apex_agents.replay import parameters
-from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
-from apex_agents.replay.tables import PARAMETERS, make_parameter_table
+from apex_agents.replay.messages import PARAMETERS, make_parameter_table
+from apex_agents.replay.parameters import (
+    ParameterPublisher,
+    ParameterSource,
+    publish_parameters,
+    to_arrays,
+)
 
 
 def make_variables(start: float) -> dict[str, list[tf.Variable]]:
@@ -124,3 +129,55 @@ def test_the_last_parameters_stand_while_the_server_is_away(monkeypatch):
     assert_equal(source.get_variables(["policy"]), [expected_arrays(5.0)["policy"]])
     assert source.learner_steps == 7
     assert time.monotonic() - start < 5
+
+
+def num_publications(client: reverb.Client) -> int:
+    return client.server_info()[PARAMETERS].rate_limiter_info.insert_stats.completed
+
+
+def test_publisher_publishes_what_it_is_given(client):
+    publisher = ParameterPublisher(client)
+    publisher.publish(expected_arrays(1.0), 7)
+    publisher.flush()
+    source = ParameterSource(client)
+    arrays = source.get_variables(["policy", "steps"])
+    assert_equal(arrays, list(expected_arrays(1.0).values()))
+    assert source.learner_steps == 7
+    publisher.publish(expected_arrays(2.0), 8)
+    publisher.close()  # Publishes what waits.
+    assert_equal(source.get_variables(["steps"]), [expected_arrays(2.0)["steps"]])
+    assert num_publications(client) == 2
+
+
+def test_publisher_publishes_again_on_a_server_that_has_nothing(client, monkeypatch):
+    monkeypatch.setattr(parameters, "_CHECK_PERIOD_SECONDS", 0.05)
+    publisher = ParameterPublisher(client)
+    publisher.publish(expected_arrays(1.0), 7)
+    publisher.flush()
+    time.sleep(0.3)
+    assert num_publications(client) == 1  # Not while its parameters are there.
+    client.reset(PARAMETERS)
+    source = ParameterSource(client)
+    assert_equal(source.get_variables(["steps"]), [expected_arrays(1.0)["steps"]])
+    assert source.learner_steps == 7
+    publisher.close()
+
+
+def test_publisher_does_not_wait_for_a_server_that_is_gone(client):
+    server = reverb.Server([make_parameter_table(make_variables(0.0))])
+    publisher = ParameterPublisher(reverb.Client(f"localhost:{server.port}"))
+    server.stop()
+    started = time.monotonic()
+    for step in range(3):
+        publisher.publish(expected_arrays(1.0), step)
+    assert time.monotonic() - started < 1
+    publisher.flush(timeout_seconds=0.5)
+    assert 0.4 < time.monotonic() - started < 5  # It waited, as long as it was allowed to.
+
+
+def test_publisher_tells_its_caller_of_a_mistake(client):
+    publisher = ParameterPublisher(client)
+    publisher.publish({"policy": []}, 1)
+    publisher.flush()
+    with pytest.raises(ValueError, match="parameters"):
+        publisher.publish(expected_arrays(1.0), 2)

@@ -9,25 +9,32 @@ import pytest
 import reverb
 import tensorflow as tf
 
+from apex_agents.replay.client import RunClient
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import (
+    Evaluation,
+    make_beginning_table,
+    make_evaluation_table,
+)
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
+    count_inserted,
     read_statistics,
+    report_actor_steps_before,
     report_evaluation,
 )
-from apex_agents.replay.tables import (
-    TRANSITIONS,
-    Evaluation,
-    make_evaluation_table,
-    make_transition_table,
-)
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
 
 def make_tables() -> list[reverb.Table]:
     config = ReplayConfig(max_size=10, min_size=1)
     signature = tf.TensorSpec([], tf.int64)
-    return [make_transition_table(config, signature), make_evaluation_table()]
+    return [
+        make_transition_table(config, signature),
+        make_evaluation_table(),
+        make_beginning_table(),
+    ]
 
 
 @pytest.fixture
@@ -85,6 +92,20 @@ def test_reading_does_not_count_as_sampling(client):
     assert read_statistics(client).sampled == 0
 
 
+def test_steps_before_this_server_count(client):
+    report_actor_steps_before(client, 1000)
+    insert(client, 12)
+    statistics = read_statistics(client, replicas=4)
+    assert (statistics.actor_steps, statistics.inserted) == (1000 + 3, 3)
+    assert count_inserted(client, replicas=4) == 3
+
+
+def test_tables_of_another_run_are_no_statistics(client):
+    stranger = RunClient(client.server_address, "7f3a")
+    with pytest.raises(RuntimeError, match=r"but not .*transitions-7f3a"):
+        read_statistics(stranger)
+
+
 def test_server_that_does_not_answer():
     server = reverb.Server(make_tables())
     client = reverb.Client(f"localhost:{server.port}")
@@ -95,10 +116,10 @@ def test_server_that_does_not_answer():
 
 def test_poller(client):
     insert(client, 4)
-    poller = StatisticsPoller(client, replicas=2, actor_steps_before=100, period_seconds=0.05)
-    assert poller.latest == ReplayStatistics(actor_steps=100)
+    poller = StatisticsPoller(client, replicas=2, period_seconds=0.05)
+    assert poller.latest == ReplayStatistics()
     deadline = time.monotonic() + 5
     while poller.latest.actor_steps != 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     poller.close()
-    assert poller.latest == ReplayStatistics(102, 2, 0, 4, None)
+    assert poller.latest == ReplayStatistics(2, 2, 0, 4, None)

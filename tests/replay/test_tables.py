@@ -10,17 +10,16 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.parameters import publish_parameters
-from apex_agents.replay.statistics import report_evaluation
-from apex_agents.replay.tables import (
+from apex_agents.replay.messages import (
     EVALUATION,
     PARAMETERS,
-    TRANSITIONS,
     Evaluation,
     make_evaluation_table,
     make_parameter_table,
-    make_transition_table,
 )
+from apex_agents.replay.parameters import publish_parameters
+from apex_agents.replay.statistics import report_evaluation
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
 NUMBER = tf.TensorSpec([], tf.int64)
 

@@ -32,14 +32,14 @@ def make_state(value: float) -> dict[str, tf.Variable]:
 
 
 def save(folder: pathlib.Path, steps: int, keep: int = 3) -> bool:
-    return save_checkpoint(folder, make_state(float(steps)), Progress(steps, 10 * steps, 1.5), keep)
+    return save_checkpoint(folder, make_state(float(steps)), Progress(steps, 1.5), keep)
 
 
 def test_a_checkpoint_is_found_and_restored(tmp_path):
     assert find_checkpoint(tmp_path) is None
     assert save(tmp_path, 20)
     checkpoint = find_checkpoint(tmp_path)
-    assert checkpoint == Checkpoint(tmp_path / "learner-000000000020", Progress(20, 200, 1.5))
+    assert checkpoint == Checkpoint(tmp_path / "learner-000000000020", Progress(20, 1.5))
     state = make_state(-1.0)
     state["count"].assign(0)
     restore_checkpoint(checkpoint, state)

@@ -13,9 +13,10 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics, report_evaluation
-from apex_agents.replay.tables import Evaluation
 from apex_agents.running import launcher
+from apex_agents.running.supervision import NodeFailure
 
 
 @pytest.fixture
@@ -88,6 +89,13 @@ def test_status_line_reads_the_replay_server(experiment, monkeypatch, capsys):
     server.stop()
 
 
+def test_status_line_after_the_replay_was_restarted(status):
+    before = ReplayStatistics(actor_steps=1_000, sampled=500_000)
+    now = ReplayStatistics(actor_steps=1_100, inserted=100, sampled=5_000)  # 5 000 on the new one.
+    line = status._format(now, before, elapsed=10.0)
+    assert "actors 10 steps/s (1,100) | learner 10.0 steps/s" in line
+
+
 def write(experiment: Experiment, file: str, content: dict) -> None:
     pathlib.Path(experiment.workdir, file).write_text(json.dumps(content))
 
@@ -97,7 +105,7 @@ SUMMARY = {"finished": True, "reason": "5 learner steps done", "learner_steps": 
 
 def test_conclude_prints_the_summary_of_a_finished_run(experiment, capsys):
     write(experiment, "summary.json", SUMMARY)
-    assert launcher._conclude(experiment, interrupted=False, died=False) == 0
+    assert launcher._conclude(experiment, None, interrupted=False) == 0
     assert capsys.readouterr().out == (
         "\n"
         "          finished: True\n"
@@ -118,31 +126,30 @@ def test_conclude_prints_the_summary_of_a_finished_run(experiment, capsys):
 def test_conclude_tells_ctrl_c_from_sigterm(experiment, summary, interrupted, exit_code):
     if summary:
         write(experiment, "summary.json", summary)
-    assert launcher._conclude(experiment, interrupted, died=False) == exit_code
+    assert launcher._conclude(experiment, None, interrupted) == exit_code
 
 
-def test_conclude_names_the_node_that_failed(experiment, capsys):
-    write(experiment, "failure.json", {"node": "actor_3", "error": "OSError: gone"})
+def test_conclude_prints_what_failed_instead_of_the_summary(experiment, capsys):
     write(experiment, "summary.json", {**SUMMARY, "finished": False})
-    log = pathlib.Path(experiment.workdir, "logs", "actor_3.log")
-    log.parent.mkdir(exist_ok=True)
-    log.touch()
-    assert launcher._conclude(experiment, interrupted=False, died=True) == 1
-    assert capsys.readouterr().out == (
-        f"\nNode actor_3 failed: OSError: gone\nIts output is in {log}\n"
+    assert launcher._conclude(experiment, "Node actor_3 failed.", interrupted=False) == 1
+    assert capsys.readouterr().out == "\nNode actor_3 failed.\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (
+            "".join(f"line {i}\n" for i in range(20)),
+            "".join(f"  | line {i}\n" for i in range(5, 20)),
+        ),
+        ("alone", "  | alone\n"),
+        ("", "  (nothing)\n"),
+    ],
+)
+def test_a_failure_shows_the_last_log_lines(content, shown, tmp_path):
+    log = tmp_path / "actor_3.log"
+    log.write_text(content)
+    failure = NodeFailure("actor_3", "failed with exit code 1", log)
+    assert launcher._describe(failure) == (
+        f"Node actor_3 failed with exit code 1. {log} ends with:\n{shown.rstrip()}"
     )
-
-
-def test_conclude_says_that_a_node_died(experiment, capsys):
-    write(experiment, "summary.json", {**SUMMARY, "finished": False})
-    assert launcher._conclude(experiment, interrupted=False, died=True) == 1
-    logs = pathlib.Path(experiment.workdir, "logs")
-    assert capsys.readouterr().out == (
-        f"\nA node died; the ends of the files in {logs} may say why.\n"
-    )
-
-
-def test_conclude_names_no_log_that_is_not_there(experiment, capsys):
-    write(experiment, "failure.json", {"node": "actor_3", "error": "OSError: gone"})
-    assert launcher._conclude(experiment, interrupted=False, died=True) == 1
-    assert capsys.readouterr().out == "\nNode actor_3 failed: OSError: gone\n"

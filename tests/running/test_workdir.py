@@ -59,7 +59,7 @@ class RunOfConfig:
 def stopped_run(tmp_path) -> pathlib.Path:
     """A folder whose run ended; nobody holds its lock."""
     open_workdir(str(tmp_path), "name", RunOfConfig())
-    for file in ("summary.json", "failure.json", "logs/learner.csv"):
+    for file in ("summary.json", "logs/learner.csv"):
         (tmp_path / file).write_text("{}")
     workdir._locks.pop().close()
     return tmp_path
@@ -71,7 +71,6 @@ def test_a_run_goes_on_with_other_limits(stopped_run):
     assert config["run"] == {"max_learner_steps": 9, "new": 1}
     # The end before is forgotten, the logs stay.
     assert not (stopped_run / "summary.json").exists()
-    assert not (stopped_run / "failure.json").exists()
     assert (stopped_run / "logs/learner.csv").exists()
 
 

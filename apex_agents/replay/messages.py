@@ -1,0 +1,72 @@
+"""Tables of one item, the newest, by which nodes tell each other something."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import reverb
+import tensorflow as tf
+
+PARAMETERS = "parameters"
+EVALUATION = "evaluation"
+BEGINNING = "beginning"
+
+
+class Evaluation(NamedTuple):
+    """One evaluation, as the evaluator reports it to the learner; every field a scalar.
+
+    Attributes:
+      mean_return: mean unclipped return over the episodes.
+      standard_error: standard error of that mean.
+      num_episodes: episodes evaluated.
+      learner_steps: learner steps of the parameters that were evaluated.
+      actor_steps: transitions that all actors had added by then.
+    """
+
+    mean_return: np.ndarray
+    standard_error: np.ndarray
+    num_episodes: np.ndarray
+    learner_steps: np.ndarray
+    actor_steps: np.ndarray
+
+
+class Beginning(NamedTuple):
+    """How far the run was when this server was started.
+
+    Attributes:
+      actor_steps: transitions that all actors had added; the server counts from 0.
+    """
+
+    actor_steps: np.ndarray
+
+
+def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:
+    """Build the table of one item from which actors and evaluator read the newest parameters."""
+    parameters = {
+        name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
+        for name, group in variables.items()
+    }
+    signature = {"learner_steps": tf.TensorSpec([], tf.int64), "variables": parameters}
+    return _make_latest_value_table(PARAMETERS, signature)
+
+
+def make_evaluation_table() -> reverb.Table:
+    """Build the table of one item through which the evaluator reports to the learner."""
+    signature = Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields])
+    return _make_latest_value_table(EVALUATION, signature)
+
+
+def make_beginning_table() -> reverb.Table:
+    """Build the table of one item that says how far the run was when it was made."""
+    return _make_latest_value_table(BEGINNING, Beginning(tf.TensorSpec([], tf.int64)))
+
+
+def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:
+    return reverb.Table(
+        name=name,
+        sampler=reverb.selectors.Lifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=1,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=signature,
+    )

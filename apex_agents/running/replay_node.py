@@ -1,0 +1,126 @@
+"""The node with the replay server: the last to leave, and the one that counts actor steps."""
+
+import functools
+import json
+import logging
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+
+import launchpad as lp
+import reverb
+
+from apex_agents.experiment import Experiment
+from apex_agents.replay.client import RunClient, run_table_name
+from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
+from apex_agents.running.node import is_supervised, report_ready, run_node
+from apex_agents.running.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
+
+_COUNT_PERIOD_SECONDS = 1.0
+# Without a supervisor everybody leaves at once: others finish what they are sending.
+_LINGER_SECONDS = 1.0
+# A replay of gigabytes has to be written before it leaves.
+_CHECKPOINT_SECONDS = 600.0
+
+
+class ReplayNode(lp.ReverbNode):
+    """A Reverb server that takes up counts and, if it was saved, content of the one before it.
+
+    Attributes:
+      name: of the node, and of its files.
+      stop_seconds: how long it may take to leave.
+      stops_last: whether it waits until the others have left.
+    """
+
+    name = "replay"
+    stops_last = True
+
+    def __init__(
+        self, make_tables: Callable[[Experiment], Sequence[reverb.Table]], experiment: Experiment
+    ):
+        """Remember how to make the tables."""
+        super().__init__(functools.partial(make_tables, experiment))
+        self._experiment = experiment
+        saves = experiment.run.replay_checkpoint_period_seconds is not None
+        self.stop_seconds = _CHECKPOINT_SECONDS if saves else 5.0
+
+    def run(self) -> None:
+        """Serve until the program stops."""
+        run_node(self.name, self._serve)
+
+    def _serve(self) -> reverb.Server:
+        server = self._start_server()
+        client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
+        counter = _ActorStepCounter(self._experiment, client)
+        period = self._experiment.run.replay_checkpoint_period_seconds
+        last_save = time.monotonic()
+        report_ready()
+        while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
+            counter.save()
+            if period is not None and time.monotonic() >= last_save + period:
+                _save(client)
+                last_save = time.monotonic()
+        if not is_supervised():
+            time.sleep(_LINGER_SECONDS)
+        counter.save()
+        if period is not None:
+            _save(client)
+        server.stop()
+        return server  # Kept: taking a table of a million transitions apart takes ten seconds.
+
+    def _start_server(self) -> reverb.Server:
+        """Start a server with what was saved, or an empty one if that cannot be read."""
+        port = lp.get_port_from_address(self.reverb_address.resolve())
+        folder = pathlib.Path(self._experiment.workdir, REPLAY_CHECKPOINTS)
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
+        has_checkpoint = folder.exists() and any(folder.iterdir())
+        try:
+            return reverb.Server(self._make_tables(), port, checkpointer)
+        except RuntimeError as error:
+            if not has_checkpoint:
+                raise
+            damaged = folder.with_name(f"{folder.name}-damaged-{time.time():.0f}")
+            folder.rename(damaged)
+            logging.warning("The replay begins empty: %s cannot be read: %s", damaged, error)
+            return reverb.Server(self._make_tables(), port, checkpointer)
+
+    def _make_tables(self) -> list[reverb.Table]:
+        run_id = self._experiment.run_id
+        tables = self._priority_tables_fn()
+        return [table.replace(name=run_table_name(table.name, run_id)) for table in tables]
+
+
+class _ActorStepCounter:
+    """Keeps the number of actor steps on disk: a new server counts from 0."""
+
+    def __init__(self, experiment: Experiment, client: reverb.Client):
+        """Tell the server's clients how many steps there were before it."""
+        self._client = client
+        self._replicas = experiment.builder.config.replay.replicas
+        self._path = pathlib.Path(experiment.workdir, ACTOR_STEPS_FILE)
+        # A server that was restored has its counts back, too.
+        self._before = self._load() - count_inserted(client, self._replicas)
+        report_actor_steps_before(client, self._before)
+
+    def save(self) -> None:
+        """Write the number down."""
+        write_json(self._path, self._before + count_inserted(self._client, self._replicas))
+
+    def _load(self) -> int:
+        try:
+            return int(json.loads(self._path.read_text()))
+        except FileNotFoundError:
+            return 0
+        except (ValueError, TypeError) as error:
+            logging.warning("%s cannot be read, actor steps begin at 0: %s", self._path, error)
+            return 0
+
+
+def _save(client: reverb.Client) -> None:
+    started = time.monotonic()
+    try:
+        path = client.checkpoint()
+    except (RuntimeError, reverb.errors.ReverbError) as error:
+        logging.warning("The replay was not saved: %s", error)
+        return
+    logging.info("Saved the replay to %s in %.1f s", path, time.monotonic() - started)

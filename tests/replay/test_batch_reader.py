@@ -1,0 +1,88 @@
+"""Tests of reading batches in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+from apex_agents.replay.batch_reader import BatchReader
+
+
+def make_counting_dataset(length: int) -> tf.data.Dataset:
+    """Makes a dataset that ends, as one does whose limiter lets nothing through."""
+    return tf.data.Dataset.range(length)
+
+
+def test_batches_arrive_in_order_and_once():
+    reader = BatchReader(make_counting_dataset(1000))
+    assert [int(reader.next()) for _ in range(1000)] == list(range(1000))
+    reader.close()
+
+
+def test_begins_again_after_the_end():
+    reader = BatchReader(make_counting_dataset(3))
+    assert [int(reader.next()) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+    reader.close()
+
+
+def test_reads_nothing_before_it_is_asked():
+    seen = []
+
+    def note(number: int) -> int:
+        seen.append(int(number))
+        return number
+
+    dataset = make_counting_dataset(9).map(lambda n: tf.py_function(note, [n], tf.int64))
+    reader = BatchReader(dataset)
+    time.sleep(0.2)
+    assert seen == []
+    assert int(reader.next()) == 0
+    reader.close()
+
+
+@pytest.fixture
+def stuck():
+    """A dataset whose first batch does not come, as from a server that is gone."""
+    gate = threading.Event()
+
+    def wait(number: int) -> int:
+        gate.wait(60)
+        return number
+
+    yield make_counting_dataset(9).map(lambda n: tf.py_function(wait, [n], tf.int64))
+    gate.set()
+
+
+def test_stops_waiting_when_told_to(stuck):
+    reader = BatchReader(stuck)
+    answers = iter([False, False, True])
+    assert reader.next(lambda: next(answers)) is None
+
+
+def test_closing_does_not_wait_for_ever(stuck):
+    reader = BatchReader(stuck)
+    assert reader.next(iter([False, True]).__next__) is None
+    started = time.monotonic()
+    reader.close()
+    assert time.monotonic() - started < 10
+
+
+def test_an_error_reaches_the_one_who_waits():
+    def fail(number: int) -> int:
+        raise OSError("no such table")
+
+    dataset = make_counting_dataset(9).map(lambda n: tf.py_function(fail, [n], tf.int64))
+    reader = BatchReader(dataset)
+    for _ in range(2):
+        with pytest.raises(tf.errors.OpError, match="no such table"):
+            reader.next()
+
+
+def test_its_thread_ends_with_it():
+    reader = BatchReader(make_counting_dataset(9))
+    reader.next()
+    reader.close()
+    assert not reader._thread.is_alive()
