@@ -21,6 +21,7 @@ from apex_agents.builder import Builder
 from apex_agents.environments import make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
+from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
 from apex_agents.running.workdir import open_workdir, read_run_id
 from apex_agents.validation import field_paths
@@ -33,6 +34,12 @@ _WORKDIR = flags.DEFINE_string(
     None,
     "Folder for logs and checkpoints, of a new run or of one that goes on; a new one in runs/ by "
     "default.",
+)
+_ISOLATE = flags.DEFINE_bool(
+    "isolate",
+    False,
+    "Run in a network namespace of its own (Linux): nobody outside of the run reaches its replay "
+    "server, and the run reaches nothing outside: no DNS, no downloads, no Weights & Biases.",
 )
 
 
@@ -56,6 +63,8 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
     try:
         if len(argv) > 1:
             raise ValueError(f"{argv[1]!r} is not a flag; flags begin with --.")
+        if _ISOLATE.value:
+            isolate()  # First: it begins this command anew.
         if launch_type not in LAUNCH_TYPES:
             raise ValueError(f"--lp_launch_type={launch_type} does not work; use {LAUNCH_TYPES}.")
         config.validate()
@@ -84,7 +93,7 @@ def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
         config_flags.DEFINE_config_file(
             "config", default_config, "File of the settings; --config.FIELD=VALUE changes one."
         )
-        for name in ("config", "workdir", "lp_launch_type"):  # What --help shows.
+        for name in ("config", "workdir", "isolate", "lp_launch_type"):  # What --help shows.
             flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
         return flags.FLAGS(argv)
     except flags.Error as error:

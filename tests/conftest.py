@@ -1,7 +1,8 @@
-"""Batches that are the same every time, as a replay server would give them."""
+"""What tests of several folders need: batches that never change, leave to make namespaces."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 
 import numpy as np
@@ -44,3 +45,15 @@ def make_fixed_batches() -> Callable[[EnvironmentSpec, int], tf.data.Dataset]:
         return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def network_namespaces() -> None:
+    """Skip where the system gives this user no network namespace."""
+    command = ["unshare", "--map-root-user", "--net", "true"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no command unshare")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"network namespaces are not allowed here: {error.stderr.strip()}")

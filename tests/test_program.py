@@ -7,7 +7,9 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -87,6 +89,7 @@ class Command:
                 stderr=err,
                 start_new_session=True,
             )
+        self.pid = self._process.pid
         self.exit_code: int | None = None
         self.ended_at = 0.0
 
@@ -607,3 +610,54 @@ def test_nodes_leave_when_the_launcher_is_killed(start):
     while run.processes() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert run.left_behind() == []
+
+
+# In a network namespace of its own.
+
+
+def test_isolated_run_ends_with_success(start, network_namespaces):
+    run = start(*apex_dqn("local_mp", "--isolate", "--config.run.max_learner_steps=50")).finish()
+    assert run.exit_code == 0, run.output()
+    assert run.summary()["reason"] == "50 learner steps done"
+    assert run.left_behind() == []
+
+
+# Prints the host it could connect to, of those in the arguments after the port.
+CONNECT = """
+import socket, sys
+for host in sys.argv[2:]:
+    try:
+        socket.create_connection((host, int(sys.argv[1])), timeout=5).close()
+        print(host)
+    except OSError:
+        pass
+"""
+
+
+def test_isolated_replay_is_reached_from_inside_only(start, network_namespaces):
+    run = start(*apex_dqn("local_mp", "--isolate", *ENDLESS))
+    run.wait_for(run.is_learning)
+    port = re.search(r"replay server on port (\d+)", run.log("replay").read_text())[1]
+    internet = (socket.AF_INET, socket.AF_INET6)
+    addresses = [a for interface in psutil.net_if_addrs().values() for a in interface]
+    hosts = sorted({"localhost"} | {a.address for a in addresses if a.family in internet})
+    connect = [sys.executable, "-c", CONNECT, port]
+    outside = subprocess.run([*connect, *hosts], capture_output=True, text=True, check=True)
+    assert outside.stdout == ""
+    # The same from inside, which shows that there was something to be reached.
+    enter = ["nsenter", f"--target={run.pid}", "--user", "--preserve-credentials", "--net"]
+    inside = subprocess.run(
+        [*enter, *connect, "127.0.0.1"], capture_output=True, text=True, check=True
+    )
+    assert inside.stdout == "127.0.0.1\n"
+
+    files = [run.workdir, *run.workdir.rglob("*")]
+    assert {(file.stat().st_uid, file.stat().st_gid) for file in files} == {
+        (os.getuid(), os.getgid())
+    }
+    run.press_ctrl_c()
+    run.finish(LEAVE_WITHIN_SECONDS)
+    assert run.exit_code == 130, run.output()
+    assert run.left_behind() == []
+    assert run.summary()["reason"] == "stopped from outside"
+    assert "Traceback" not in run.output()

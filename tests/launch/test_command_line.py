@@ -241,6 +241,32 @@ def test_mistake_in_a_real_command(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("unshare", ["missing", "refused"])
+def test_isolate_is_refused_where_it_cannot_be_had(tmp_path, unshare):
+    programs, folder = tmp_path / "programs", tmp_path / "folder"
+    programs.mkdir()
+    folder.mkdir()
+    expected = ["--isolate: there is no command unshare"]
+    if unshare == "refused":
+        script = "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1"
+        (programs / "unshare").write_text(f"#!/bin/sh\n{script}\n")
+        (programs / "unshare").chmod(0o755)
+        expected = ["--isolate: this system gives you no network namespace", "not permitted"]
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), "--isolate", "--workdir=run"],
+        cwd=folder,
+        env={**os.environ, "PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    assert result.returncode == 2
+    assert result.stdout == ""
+    _assert_one_line(result.stderr, expected)
+    assert list(folder.iterdir()) == []
+
+
 def test_mistakes_leave_no_file(results, folder):
     fixtures = {"syntax.py", "empty.py", "file", "old", "old/config.json"}
     printed = {f"{name}.{stream}" for name in results for stream in ("stdout", "stderr")}
@@ -260,7 +286,7 @@ def test_config_flag_may_be_two_arguments(results, folder):
 def test_help_names_the_flags(results):
     exit_code, stdout, _ = results["help"]
     assert exit_code in (0, 1)  # absl exits with 1.
-    for flag in ("--config", "--workdir", "--lp_launch_type"):
+    for flag in ("--config", "--workdir", "isolate", "--lp_launch_type"):
         assert flag in stdout
 
 
