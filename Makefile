@@ -11,7 +11,7 @@ CHECKED := $(wildcard apex_agents launch configs benchmarks)
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg test lint format pins clean
+.PHONY: help train train-dpg test test-faults lint format pins clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
@@ -25,6 +25,9 @@ train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
 
 test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
 	@$(PYTHON) -m pytest $(ARGS)
+
+test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes about an hour.
+	@$(PYTHON) -m pytest -m fault $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types.
 	@$(PYTHON) -m ruff check --quiet .

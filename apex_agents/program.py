@@ -75,7 +75,8 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     actor = builder.make_actor(policy, adders, source)
     logger = ActorLogger(experiment, index, lanes, adders, source)
     for episodes in run_lanes(lanes, actor, should_stop):
-        report_ready()
+        if any(adder.num_transitions for adder in adders):
+            report_ready()
         logger.record(episodes)
     logger.close()
     lanes.close()

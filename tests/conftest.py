@@ -1,19 +1,38 @@
-"""What tests of several folders need: batches that never change, leave to make namespaces."""
+"""What tests of several folders need: batches that never change, commands, namespaces."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
 
+import fault_table
 import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
+from whole_runs import Command
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.transitions import Transition
 
 BATCH_SIZE = 8
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print the README's table of faults, with what was seen, after `make test-faults`."""
+    if terminalreporter.config.option.markexpr != "fault":
+        return
+    seen: dict[str, list[str]] = {}
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            name = report.nodeid.rpartition("::")[2].partition("[")[0]
+            properties = dict(report.user_properties)
+            word = outcome if outcome == "passed" else outcome.upper()
+            seen.setdefault(name, []).append(properties.get("seen", word))
+    summaries = {name: ", ".join(dict.fromkeys(words)) for name, words in seen.items()}
+    table = fault_table.to_markdown(fault_table.list_faults(), summaries)
+    terminalreporter.section("faults")
+    terminalreporter.write_line(table)
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +64,22 @@ def make_fixed_batches() -> Callable[[EnvironmentSpec, int], tf.data.Dataset]:
         return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))
 
     return make
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """Starts commands, with `{workdir}` replaced, and sees to it that none outlives the tests."""
+    commands = []
+
+    def start_command(*argv: str) -> Command:
+        folder = tmp_path_factory.mktemp("command")
+        arguments = [arg.replace("{workdir}", str(folder / "run")) for arg in argv]
+        commands.append(Command(folder, *arguments))
+        return commands[-1]
+
+    yield start_command
+    for command in commands:
+        command.close()
 
 
 @pytest.fixture(scope="session")

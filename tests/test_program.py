@@ -1,40 +1,19 @@
-"""Whole runs: started as a user starts them, ended in every way a run can end.
+"""Whole runs: started as a user starts them.
 
-Every command gets a session of its own, so that what it leaves behind can be found afterwards.
+What breaks a run, and what it survives, is in tests/faults/.
 """
 
-import csv
 import json
 import os
-import pathlib
 import re
-import signal
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, Command, apex_dqn
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Generous: start-up alone takes 10 s of two quiet cores.
-TIMEOUT_SECONDS = 150
-LEAVE_WITHIN_SECONDS = 10
-
-CATCH = (
-    "--config.environment.suite=toy",
-    "--config.environment.task=catch",
-    "--config.agent.batch_size=8",
-    "--config.agent.mlp_hidden_sizes=(16,)",
-    "--config.agent.stream_hidden_size=16",
-    "--config.agent.replay.min_size=20",
-    "--config.agent.replay.insert_batch=10",
-    "--config.run.lanes_per_actor=2",
-    "--config.run.evaluation.num_episodes=3",
-    "--config.run.evaluation.min_period_seconds=0.5",
-)
-ENDLESS = ("--config.run.max_actor_steps=1000000000",)
 # Of the learner's steps, so that a run lasts long enough for every node to write a row.
 LEARNER_STEPS = 300
 
@@ -72,131 +51,6 @@ EVALUATOR_COLUMNS = {
     "actor_steps",
     "wall_time_seconds",
 }
-
-
-class Command:
-    """A command in a session of its own, and what it printed, in files."""
-
-    def __init__(self, folder: pathlib.Path, *argv: str):
-        self.workdir = folder / "run"
-        self._stdout, self._stderr = folder / "stdout", folder / "stderr"
-        with self._stdout.open("w") as out, self._stderr.open("w") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, *argv],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        self.pid = self._process.pid
-        self.exit_code: int | None = None
-        self.ended_at = 0.0
-
-    def finish(self, timeout: float = TIMEOUT_SECONDS) -> "Command":
-        """Waits for the end."""
-        try:
-            self.exit_code = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"still running after {timeout} s: {self.left_behind()}\n{self.output()}")
-        self.ended_at = time.time()
-        return self
-
-    def wait_for(self, condition) -> None:
-        """Waits until the run has got somewhere."""
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not condition():
-            assert self._process.poll() is None, self.output()
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.1)
-
-    def signal(self, number: int) -> None:
-        """Signals the launcher alone."""
-        self._process.send_signal(number)
-
-    def press_ctrl_c(self) -> None:
-        """Does what a terminal does: every process of the group gets SIGINT."""
-        os.killpg(self._process.pid, signal.SIGINT)
-
-    def processes(self) -> list[psutil.Process]:
-        """Lists what lives of the session."""
-        alive = []
-        for process in psutil.process_iter():
-            try:
-                ours = os.getsid(process.pid) == self._process.pid
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    alive.append(process)
-            except (ProcessLookupError, psutil.NoSuchProcess):
-                continue
-        return alive
-
-    def left_behind(self) -> list[list[str]]:
-        """Lists what is still there a moment after the end."""
-        deadline = time.monotonic() + 2
-        while self.processes() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return [process.cmdline() for process in self.processes()]
-
-    def node_process(self, title: str) -> psutil.Process:
-        """Finds the Python process of a node by the title that Launchpad gives its output."""
-        for process in self.processes():
-            argv = process.cmdline()
-            if any(arg.endswith("decorate_output") for arg in argv) and title in argv:
-                (node,) = [c for c in process.children() if "process_entry" in str(c.cmdline())]
-                return node
-        raise AssertionError(f"no node {title}")
-
-    def close(self) -> None:
-        """Ends what a failed test would leave behind."""
-        for process in self.processes():
-            process.kill()
-        self._process.wait()
-
-    def output(self) -> str:
-        return self.stdout() + self._stderr.read_text()
-
-    def stdout(self) -> str:
-        return self._stdout.read_text()
-
-    def log(self, node: str) -> pathlib.Path:
-        return self.workdir / "logs" / f"{node}.log"
-
-    def rows(self, node: str) -> list[dict[str, str]]:
-        path = self.workdir / "logs" / f"{node}.csv"
-        return list(csv.DictReader(path.open())) if path.exists() else []
-
-    def summary(self) -> dict:
-        return json.loads((self.workdir / "summary.json").read_text())
-
-    def is_learning(self) -> bool:
-        return bool(self.rows("learner"))
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    """Starts commands and sees to it that none outlives the tests."""
-    commands = []
-
-    def start_command(*argv: str) -> Command:
-        folder = tmp_path_factory.mktemp("command")
-        arguments = [arg.replace("{workdir}", str(folder / "run")) for arg in argv]
-        commands.append(Command(folder, *arguments))
-        return commands[-1]
-
-    yield start_command
-    for command in commands:
-        command.close()
-
-
-def apex_dqn(launch_type: str, *flags: str) -> tuple[str, ...]:
-    return (
-        "launch/apex_dqn.py",
-        f"--lp_launch_type={launch_type}",
-        "--config=configs/apex_dqn_cartpole.py",
-        "--workdir={workdir}",
-        *CATCH,
-        *flags,
-    )
 
 
 # A run in processes of their own, to the end.
@@ -479,137 +333,6 @@ def _ball_row(observation: list[float]) -> int:
     """Finds the row, of 10, of Catch's ball."""
     assert set(observation) == {0.0, 1.0} and sum(observation) in (1, 2)
     return min(index // 5 for index, value in enumerate(observation) if value)
-
-
-# Stopped, and started again in the same folder.
-
-
-def test_a_run_goes_on_where_it_was_stopped(start):
-    flags = ("--config.run.checkpoint_period_seconds=1", *ENDLESS)
-    first = start(*apex_dqn("local_mp", *flags))
-    checkpoints = first.workdir / "checkpoints"
-    first.wait_for(lambda: list(checkpoints.glob("learner-*[0-9]")) and first.rows("evaluator"))
-    first.signal(signal.SIGTERM)
-    assert first.finish().exit_code == 143
-    stopped = first.summary()
-    # The last checkpoint is that of the end.
-    assert max(checkpoints.glob("learner-*")).name == f"learner-{stopped['learner_steps']:012d}"
-    evaluations = first.rows("evaluator")
-
-    limit = stopped["learner_steps"] + 50
-    argv = [arg.replace("{workdir}", str(first.workdir)) for arg in apex_dqn("local_mp", *flags)]
-    second = start(*argv, f"--config.run.max_learner_steps={limit}").finish()
-    assert second.exit_code == 0, second.output()
-    assert f"Going on from learner step {stopped['learner_steps']:,}" in second.stdout()
-    summary = json.loads((first.workdir / "summary.json").read_text())
-    assert summary["learner_steps"] == limit
-    assert summary["actor_steps"] > stopped["actor_steps"]
-    assert summary["wall_time_seconds"] > stopped["wall_time_seconds"]
-    rows = first.rows("learner")
-    steps = [float(row["learner_steps"]) for row in rows]
-    assert steps == sorted(steps)
-    assert first.rows("evaluator")[: len(evaluations)] == evaluations
-    evaluated = [float(row["learner_steps"]) for row in first.rows("evaluator")]
-    assert len(evaluated) == len(set(evaluated))
-    assert evaluated == sorted(evaluated)
-
-
-# Ends that are none of the run's own.
-
-
-def test_ctrl_c_ends_everything(start):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
-    run.press_ctrl_c()
-    run.finish(LEAVE_WITHIN_SECONDS)
-    assert run.exit_code == 130, run.output()
-    assert run.left_behind() == []
-    assert run.summary()["finished"] is False
-    assert run.summary()["reason"] == "stopped from outside"
-    assert "            reason: stopped from outside\n" in run.stdout()
-    assert "Traceback" not in run.output()
-
-
-def test_sigterm_ends_everything_even_while_nodes_start(start):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(lambda: run.log("replay").exists() or run.log("learner").exists())
-    run.signal(signal.SIGTERM)
-    run.finish(LEAVE_WITHIN_SECONDS + 5)  # Some nodes may still be importing TensorFlow.
-    assert run.exit_code == 143, run.output()
-    assert run.left_behind() == []
-
-
-FAILING_ACTOR = """
-import sys
-from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import Catch
-from apex_agents.environments.lanes import LockStepLanes
-from apex_agents.experiment import Experiment, RunConfig
-from apex_agents.program import make_program
-from apex_agents.running.launcher import launch_program
-from apex_agents.running.workdir import open_workdir
-
-
-class Broken(Catch):
-    def step(self, action):
-        raise OSError("the emulator has gone")
-
-
-def make_lanes(num_lanes, seed, evaluation):
-    return LockStepLanes([Broken(seed=seed) for _ in range(num_lanes)])
-
-
-agent = ApexDQNConfig(network="mlp", frame_stack=0)
-run = RunConfig(num_actors=1)
-workdir = open_workdir(sys.argv.pop(), "broken", run)
-experiment = Experiment(ApexDQNBuilder(agent), make_lanes, run, workdir)
-sys.exit(launch_program(make_program(experiment), experiment, "local_mp"))
-"""
-
-
-def test_failing_node_ends_everything_and_is_named(start):
-    run = start("-c", FAILING_ACTOR, "{workdir}").finish()
-    assert run.exit_code == 1, run.output()
-    assert run.left_behind() == []
-    log = run.log("actor_0")
-    message = f"Node actor_0 failed: OSError: the emulator has gone\nIts output is in {log}\n"
-    assert run.stdout().endswith("\n" + message)
-    assert "Traceback" not in run.output()
-    assert "Traceback" in log.read_text()
-    assert "OSError: the emulator has gone" in log.read_text()
-
-
-def test_killed_actor_ends_everything(start):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
-    run.node_process("actor/0").kill()
-    run.finish(LEAVE_WITHIN_SECONDS + 5)  # 3 s of which the launcher waits for word of a stop.
-    assert run.exit_code == 1, run.output()
-    assert run.left_behind() == []
-    message = f"A node died; the ends of the files in {run.workdir / 'logs'} may say why.\n"
-    assert run.stdout().endswith(message)
-
-
-def test_killed_replay_ends_everything(start):
-    # The others are then inside calls that wait for the server, where no signal handler runs.
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
-    run.node_process("replay/0").kill()
-    run.finish(LEAVE_WITHIN_SECONDS + 5)
-    assert run.exit_code == 1, run.output()
-    assert run.left_behind() == []
-
-
-def test_nodes_leave_when_the_launcher_is_killed(start):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
-    run.signal(signal.SIGKILL)
-    run.finish()
-    deadline = time.monotonic() + LEAVE_WITHIN_SECONDS
-    while run.processes() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert run.left_behind() == []
 
 
 # In a network namespace of its own.

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import fault_table
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,3 +65,7 @@ def test_config_fields_that_are_named_exist(field):
         for agent in (ApexDQNConfig(), ApexDPGConfig())
     ]
     assert any(field in field_paths(config) for config in configs)
+
+
+def test_the_table_of_faults_is_that_of_the_tests():
+    assert fault_table.to_markdown(fault_table.list_faults()) in README

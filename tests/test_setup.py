@@ -127,6 +127,7 @@ def test_make_help_lists_the_targets():
         "train",
         "train-dpg",
         "test",
+        "test-faults",
         "lint",
         "format",
         "pins",

@@ -8,7 +8,7 @@ import reverb
 import tensorflow as tf
 
 _WAIT_SECONDS = 0.1
-_CLOSE_TIMEOUT_SECONDS = 2
+_CLOSE_TIMEOUT_SECONDS = 1
 
 
 class BatchReader:

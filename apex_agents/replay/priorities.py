@@ -17,7 +17,7 @@ from apex_agents.replay.tables import TRANSITIONS
 MIN_PRIORITY = 1e-6
 MAX_PRIORITY = 1e6
 
-_CLOSE_TIMEOUT_SECONDS = 2
+_CLOSE_TIMEOUT_SECONDS = 1
 
 
 def bounded_priority(td_error: np.ndarray | float) -> np.ndarray:

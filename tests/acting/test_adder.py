@@ -306,6 +306,10 @@ def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
     assert adder.num_not_finite == 3
 
 
+@pytest.mark.fault(
+    breaks="observations, rewards, values or actions that are not finite",
+    holds="no transition with them reaches the replay; they are counted",
+)
 def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_replay):
     replay = make_fifo_replay(specs.Array((), np.float32), DISCRETE)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)

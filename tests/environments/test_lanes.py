@@ -162,6 +162,10 @@ class Failing(Countdown):
         return timestep
 
 
+@pytest.mark.fault(
+    breaks="an environment that raises, or returns NaN or infinity",
+    holds="its lane begins another episode, counted and logged",
+)
 @pytest.mark.parametrize(
     ("action", "message"),
     [

@@ -76,6 +76,10 @@ def flip_a_byte(path: pathlib.Path) -> None:
 DATA, INDEX, PROGRESS = "state.data-00000-of-00001", "state.index", "progress.json"
 
 
+@pytest.mark.fault(
+    breaks="a newest checkpoint that is truncated, altered or incomplete",
+    holds="left out with a warning for the one before it",
+)
 @pytest.mark.parametrize("file", [DATA, INDEX, PROGRESS])
 @pytest.mark.parametrize("damage", [truncate, flip_a_byte, pathlib.Path.unlink])
 def test_damaged_checkpoint_is_left_out_for_the_one_before(file, damage, tmp_path, caplog):
@@ -231,6 +235,10 @@ def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, 
     assert any(not np.array_equal(before[name], expected[name]) for name in expected)
 
 
+@pytest.mark.fault(
+    breaks="a checkpoint replaced by a pickle that would run code",
+    holds="nothing is executed; it counts as damaged",
+)
 def test_a_hostile_file_is_damage_and_is_not_executed(tmp_path):
     """What is read from the folder is JSON and TensorFlow's tables; a pickle is damage."""
     save(tmp_path, 10)

@@ -229,13 +229,16 @@ def test_stopping_does_not_wait_for_a_restart(tmp_path, monkeypatch):
 
 def test_the_channel_ends_with_the_supervisor(tmp_path):
     # The supervisor is killed: its node sees the end of the channel.
-    watches = WORKS + """
+    watches = (
+        WORKS
+        + """
 try:
     channel.recv(1)
 except ConnectionError:  # What it had written was never read.
     pass
 print("alone", flush=True)
 """
+    )
     program = f"""
 import pathlib, sys
 from apex_agents.running.supervision import NodeCommand, Supervisor

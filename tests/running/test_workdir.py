@@ -182,6 +182,10 @@ class Hostile:
         return pathlib.Path.touch, (self.path,)
 
 
+@pytest.mark.fault(
+    breaks="an `.npz` of the work directory with a pickle inside",
+    holds="nothing is executed; reading fails",
+)
 def test_nothing_in_a_file_is_executed(tmp_path):
     np.savez(
         tmp_path / "hostile.npz",

@@ -1,0 +1,101 @@
+"""Tests of how a program becomes commands and ports; whole runs are elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+
+import portpicker
+import pytest
+import reverb
+
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.program import make_program
+from apex_agents.running.processes import LocalProcesses
+
+
+@pytest.fixture
+def experiment(tmp_path) -> Experiment:
+    agent = ApexDQNConfig(network="mlp", frame_stack=0)
+    return Experiment(ApexDQNBuilder(agent), len, RunConfig(num_actors=2), str(tmp_path))
+
+
+def replay_port(program) -> int:
+    (replay,) = program.groups["replay"]
+    host, port = replay.reverb_address.resolve().split(":")
+    assert host == "localhost"
+    return int(port)
+
+
+def test_one_command_per_node(experiment, tmp_path):
+    processes = LocalProcesses(make_program(experiment), str(tmp_path))
+    names = ["replay", "learner", "evaluator", "actor_0", "actor_1"]
+    assert [command.name for command in processes.commands] == names
+    assert [command.log for command in processes.commands] == [
+        tmp_path / "logs" / f"{name}.log" for name in names
+    ]
+    # The replay leaves last; nobody but the learner sees a GPU.
+    assert [c.name for c in processes.commands if c.stops_last] == ["replay"]
+    assert [c.name for c in processes.commands if not c.env] == ["learner"]
+    processes.close()
+
+
+@pytest.mark.fault(
+    breaks="a job file that somebody exchanges, or that a killed launcher leaves behind",
+    holds="there is none: jobs are in memory, and go with the launcher",
+)
+def test_jobs_are_not_in_the_file_system(experiment, tmp_path):
+    processes = LocalProcesses(make_program(experiment), str(tmp_path))
+    (descriptor,) = {fd for command in processes.commands for fd in command.fds}
+    assert os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:")
+    assert f"--data_file=/proc/self/fd/{descriptor}" in processes.commands[0].argv
+    processes.close()
+    assert list(tmp_path.rglob("*.pkl")) == []
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+@pytest.mark.fault(
+    breaks="a port that is in use",
+    holds="another is taken, and stays the run's while its replay is started again",
+)
+def test_ports(experiment, tmp_path):
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):  # Whatever is taken now is not given out.
+            taken = stack.enter_context(socket.socket())
+            taken.bind(("", 0))
+            taken.listen()
+        used = {c.laddr.port for c in _listening()}
+        programs = [make_program(experiment) for _ in range(5)]
+        runs = [LocalProcesses(program, str(tmp_path)) for program in programs]
+        ports = [replay_port(program) for program in programs]
+        assert len(set(ports)) == 5
+        assert not used & set(ports)
+    for port in ports:
+        assert not portpicker.is_port_free(port)  # Nobody else gets it, though nobody listens.
+        for _ in range(2):  # The replay does, again and again.
+            server = reverb.Server([reverb.Table.queue("queue", 1)], port)
+            assert list(reverb.Client(f"localhost:{port}").server_info(5)) == ["queue"]
+            server.stop()
+    for run in runs:
+        run.close()
+
+
+def _listening() -> list:
+    import psutil
+
+    return [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+
+
+def test_the_entry_script_is_launchpads_own(experiment, tmp_path):
+    processes = LocalProcesses(make_program(experiment), str(tmp_path))
+    python, script = processes.commands[0].argv[:2]
+    assert pathlib.Path(script).parts[-4:] == ("launchpad", "nodes", "python", "process_entry.py")
+    helped = subprocess.run([python, script, "--help"], capture_output=True, text=True)
+    assert "--data_file" in helped.stdout
+    processes.close()

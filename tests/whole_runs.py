@@ -1,0 +1,167 @@
+"""Whole runs: commands started as a user starts them."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import psutil
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Generous: start-up alone takes 10 s of two quiet cores.
+TIMEOUT_SECONDS = 150
+LEAVE_WITHIN_SECONDS = 10
+
+
+CATCH = (
+    "--config.environment.suite=toy",
+    "--config.environment.task=catch",
+    "--config.agent.batch_size=8",
+    "--config.agent.mlp_hidden_sizes=(16,)",
+    "--config.agent.stream_hidden_size=16",
+    "--config.agent.replay.min_size=20",
+    "--config.agent.replay.insert_batch=10",
+    "--config.run.lanes_per_actor=2",
+    "--config.run.evaluation.num_episodes=3",
+    "--config.run.evaluation.min_period_seconds=0.5",
+)
+ENDLESS = ("--config.run.max_actor_steps=1000000000",)
+
+
+def apex_dqn(launch_type: str, *flags: str) -> tuple[str, ...]:
+    return (
+        "launch/apex_dqn.py",
+        f"--lp_launch_type={launch_type}",
+        "--config=configs/apex_dqn_cartpole.py",
+        "--workdir={workdir}",
+        *CATCH,
+        *flags,
+    )
+
+
+class Command:
+    """A command in a session of its own, and what it printed, in files."""
+
+    def __init__(self, folder: pathlib.Path, *argv: str):
+        self.workdir = folder / "run"
+        # Nodes have sessions of their own: this is how theirs are told from other commands'.
+        self._mark = uuid.uuid4().hex
+        self._stdout, self._stderr = folder / "stdout", folder / "stderr"
+        with self._stdout.open("w") as out, self._stderr.open("w") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, *argv],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "APEX_AGENTS_TEST": self._mark},
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self.exit_code: int | None = None
+        self.ended_at = 0.0
+
+    def finish(self, timeout: float = TIMEOUT_SECONDS) -> Command:
+        """Waits for the end."""
+        try:
+            self.exit_code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {timeout} s: {self.left_behind()}\n{self.output()}")
+        self.ended_at = time.time()
+        return self
+
+    def wait_for(self, condition) -> None:
+        """Waits until the run has got somewhere."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not condition():
+            assert self._process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.1)
+
+    def signal(self, number: int) -> None:
+        """Signals the launcher alone."""
+        self._process.send_signal(number)
+
+    def press_ctrl_c(self) -> None:
+        """Does what a terminal does: every process of the foreground group gets SIGINT."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def processes(self) -> list[psutil.Process]:
+        """Lists what lives of the command, itself and its nodes."""
+        alive = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                ours = process.environ().get("APEX_AGENTS_TEST") == self._mark
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    alive.append(process)
+        return alive
+
+    def left_behind(self) -> list[list[str]]:
+        """Lists what is still there a moment after the end."""
+        deadline = time.monotonic() + 2
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return [process.cmdline() for process in self.processes()]
+
+    def nodes(self) -> dict[str, psutil.Process]:
+        """Finds the processes of the nodes by name."""
+        found = {}
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error, KeyError):
+                found[process.environ()["APEX_AGENTS_NODE"]] = process
+        return found
+
+    def node(self, name: str) -> psutil.Process:
+        """Finds the process of a node, once it is there."""
+        self.wait_for(lambda: name in self.nodes())
+        return self.nodes()[name]
+
+    def close(self) -> None:
+        """Ends what a failed test would leave behind."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._process.wait()
+
+    def output(self) -> str:
+        return self.stdout() + self._stderr.read_text()
+
+    def stdout(self) -> str:
+        return self._stdout.read_text()
+
+    def log(self, node: str) -> pathlib.Path:
+        return self.workdir / "logs" / f"{node}.log"
+
+    def rows(self, node: str) -> list[dict[str, str]]:
+        path = self.workdir / "logs" / f"{node}.csv"
+        return list(csv.DictReader(path.open())) if path.exists() else []
+
+    def summary(self) -> dict:
+        return json.loads((self.workdir / "summary.json").read_text())
+
+    def is_learning(self) -> bool:
+        return bool(self.rows("learner"))
+
+    def learner_steps(self) -> float:
+        """Returns the learner's steps as of its newest row."""
+        rows = self.rows("learner")
+        return float(rows[-1]["learner_steps"]) if rows else 0.0
+
+    def actor_steps(self) -> int:
+        """Returns the steps of all actors as of a second ago."""
+        path = self.workdir / "actor_steps.json"
+        return json.loads(path.read_text()) if path.exists() else 0
+
+    def checkpoints(self) -> list[str]:
+        """Names the learner's checkpoints, oldest first."""
+        folder = self.workdir / "checkpoints"
+        return sorted(path.name for path in folder.glob("learner-" + 12 * "[0-9]"))
