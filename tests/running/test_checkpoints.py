@@ -3,6 +3,9 @@
 import errno
 import logging
 import pathlib
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -139,6 +142,45 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000010"]
 
 
+SAVE_FOR_EVER = """
+import pathlib, sys
+import tensorflow as tf
+from apex_agents.experiment import Progress
+from apex_agents.running.checkpoints import save_checkpoint
+
+folder = pathlib.Path(sys.argv[1])
+step = int(sys.argv[2])
+while True:
+    step += 1
+    state = {"weights": tf.Variable(tf.fill([100_000], float(step)))}
+    assert save_checkpoint(folder, state, Progress(step), keep=2)
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.fault(
+    breaks="`kill -9` while a checkpoint is written",
+    holds="the newest complete one is found, with the values of its step",
+)
+def test_killed_while_saving(tmp_path):
+    last = 0
+    for delay in (0.01, 0.02, 0.03, 0.04):  # Some milliseconds into one of them.
+        command = [sys.executable, "-c", SAVE_FOR_EVER, str(tmp_path), str(last)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for _ in range(3):
+                last = int(process.stdout.readline())
+            time.sleep(delay)
+            process.kill()
+            last = max([last, *map(int, process.stdout.read().split())])
+        checkpoint = find_checkpoint(tmp_path)
+        # It may have got its name without having been told of.
+        assert checkpoint.progress.learner_steps in (last, last + 1)
+        last = checkpoint.progress.learner_steps
+        weights = tf.Variable(tf.zeros([100_000]))
+        restore_checkpoint(checkpoint, {"weights": weights})
+        assert set(weights.numpy()) == {float(last)}
+
+
 def test_networks_of_another_size_are_an_error(tmp_path):
     save(tmp_path, 10)
     with pytest.raises(ValueError, match="shape"):
@@ -208,6 +250,10 @@ def everything(learner: ApexLearner, folder: pathlib.Path) -> dict[str, np.ndarr
     return {name: reader.get_tensor(name) for name in names}
 
 
+@pytest.mark.fault(
+    breaks="1000 updates, interrupted after 500 by a checkpoint and a new learner",
+    holds="parameters, optimiser slots and counters equal those of 1000 in a row, bit for bit",
+)
 def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, tmp_path):
     straight, halfway = agent.make_learner(0, seed=1), agent.make_learner(0, seed=1)
     for _ in range(NUM_UPDATES):

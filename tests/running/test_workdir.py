@@ -74,6 +74,10 @@ def test_a_run_goes_on_with_other_limits(stopped_run):
     assert (stopped_run / "logs/learner.csv").exists()
 
 
+@pytest.mark.fault(
+    breaks="the `--workdir` of a run with another agent or environment",
+    holds="refused, with the first field that differs",
+)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -95,6 +99,10 @@ def test_a_config_that_cannot_be_read(stopped_run):
         open_workdir(str(stopped_run), "name", RunOfConfig())
 
 
+@pytest.mark.fault(
+    breaks="the `--workdir` of a run that goes on",
+    holds="refused",
+)
 def test_two_runs_in_one_folder_are_refused(tmp_path):
     open_workdir(str(tmp_path), "name", RunOfConfig())
     with pytest.raises(ValueError, match=f"--workdir={tmp_path} is in use"):
