@@ -157,3 +157,17 @@ def test_killed_launcher_of_a_stopped_node(start):
     while run.processes() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert run.left_behind() == []
+
+
+def test_a_run_that_reached_its_target_is_over_when_it_goes_on(start):
+    # The new evaluator reports the last evaluation of the one before.
+    flags = ("--config.run.target_return=-1", "--config.run.evaluation.min_period_seconds=100")
+    first = start(*apex_dqn("local_mp", *ENDLESS, *flags)).finish()
+    assert first.exit_code == 0, first.output()
+    evaluations = first.rows("evaluator")
+    assert len(evaluations) == 1
+    argv = [arg.replace("{workdir}", str(first.workdir)) for arg in apex_dqn("local_mp", *ENDLESS)]
+    second = start(*argv, *flags).finish()
+    assert second.exit_code == 0, second.output()
+    assert first.summary()["reason"] == "target return -1 reached"
+    assert first.rows("evaluator") == evaluations
