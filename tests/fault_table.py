@@ -50,3 +50,7 @@ def to_markdown(faults: Sequence[Fault], seen: Mapping[str, str] | None = None) 
         cells = [fault.breaks, fault.holds]
         rows.append(cells + ([seen.get(fault.test, "not run")] if seen is not None else []))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    print(to_markdown(list_faults()))

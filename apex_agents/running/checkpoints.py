@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.running.outages import report_failure, report_success
 from apex_agents.running.workdir import CHECKPOINTS
 
 _STATE = "state"
@@ -75,23 +76,25 @@ def save_checkpoint(
       keep: the newest so many stay.
 
     Returns:
-      Whether it was saved; if not, because of a full disk for example, a warning says why and the
-      older ones stay.
+      Whether it was saved; if not, because of a full disk for example, a warning says why (once,
+      until one is saved again) and the older ones stay.
     """
     path = folder / f"learner-{progress.learner_steps:012d}"
     partial = folder / f"{path.name}.partial"
     try:
-        shutil.rmtree(partial, ignore_errors=True)
+        for left in folder.glob("learner-*.partial"):  # By a process that was killed.
+            shutil.rmtree(left, ignore_errors=True)
         partial.mkdir()
         tf.train.Checkpoint(**state).write(str(partial / _STATE))
         (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
         shutil.rmtree(path, ignore_errors=True)  # A damaged one, if the run goes on from before it.
         partial.rename(path)
     except (OSError, tf.errors.OpError) as error:
-        logging.warning("Checkpoint %s was not saved: %s", path, error)
+        report_failure(folder / "learner-*", error)
         return False
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    report_success(folder / "learner-*")
     # Later ones than this are damaged: the run went on from before them.
     checkpoints = _list(folder)
     kept = [other for other in checkpoints if other <= path][-keep:]

@@ -7,11 +7,12 @@ import contextlib
 import csv
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import launchpad as lp
 import numpy as np
 import reverb
+import tensorflow as tf
 from acme.tf import variable_utils
 
 from apex_agents.acting.actor import ApexActor
@@ -72,7 +73,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
     logger = make_csv_logger(experiment, "evaluator")
     past = _read_past_evaluations(experiment)
-    best_return = max((evaluation.mean_return for evaluation in past), default=-np.inf)
+    best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
     latest = past[-1] if past else None
     evaluated_steps = latest.learner_steps if latest is not None else 0
     report_ready()
@@ -89,28 +90,57 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
             break
         evaluated_steps = source.learner_steps
         latest = _summarise(returns, evaluated_steps, poller.latest.actor_steps)
-        if latest.mean_return >= best_return:
-            best_return = float(latest.mean_return)
-            path = pathlib.Path(experiment.workdir, BEST_CHECKPOINT)
-            save_variables(path, to_arrays(policy.variables))
+        best.offer(float(latest.mean_return), policy.variables)
         row = {name: float(value) for name, value in latest._asdict().items()}
         logger.write({**row, "wall_time_seconds": experiment.elapsed_seconds()})
         _report(client, latest)
         remaining = started + config.min_period_seconds - time.monotonic()
         lp.stop_event().wait(max(remaining, 0))
+    best.save()
     poller.close()
     logger.close()
     lanes.close()
 
 
+class BestParameters:
+    """Keeps the parameters of the best evaluation: on disk or, until there is room, in memory."""
+
+    def __init__(self, path: pathlib.Path, past: Sequence[Evaluation]):
+        """Take up where the run was.
+
+        Args:
+          path: of the file.
+          past: evaluations that the run had before; the best of them is in the file, if it exists.
+        """
+        self._path = path
+        returns = [float(evaluation.mean_return) for evaluation in past if path.exists()]
+        self._best_return = max(returns, default=-np.inf)
+        self._unsaved: dict[str, list[np.ndarray]] | None = None
+
+    def offer(self, mean_return: float, variables: Mapping[str, Sequence[tf.Variable]]) -> None:
+        """Keep a copy of the variables if no evaluation before was better."""
+        if mean_return >= self._best_return:
+            self._best_return = mean_return
+            self._unsaved = to_arrays(variables)
+        self.save()
+
+    def save(self) -> None:
+        """Save what is not saved yet, if there is room now."""
+        if self._unsaved is not None and save_variables(self._path, self._unsaved):
+            self._unsaved = None
+
+
 def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:
     """Read the evaluations that the run had before it was stopped; a torn row is left out."""
     evaluations = []
-    with pathlib.Path(experiment.workdir, EVALUATOR_CSV).open() as file:
-        for row in csv.DictReader(file):
-            with contextlib.suppress(TypeError, ValueError):
-                values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
-                evaluations.append(Evaluation(*values))
+    newest = pathlib.Path(experiment.workdir, EVALUATOR_CSV)
+    # Those of other columns are called evaluator.1.csv, ..., which sorts before evaluator.csv.
+    for path in sorted(newest.parent.glob(f"{newest.stem}*.csv")):
+        with path.open(errors="replace") as file:
+            for row in csv.DictReader(file):
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
+                    evaluations.append(Evaluation(*values))
     return evaluations
 
 

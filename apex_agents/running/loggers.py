@@ -12,13 +12,14 @@ from apex_agents.environments import Episode, Lanes
 from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
+from apex_agents.running.csv_file import CSVFile
 
 _ACTOR_PERIOD_SECONDS = 5.0
 
 
 def make_csv_logger(experiment: Experiment, node: str) -> loggers.Logger:
-    """Open `logs/<node>.csv` for appending; every row is on disk at once."""
-    file = pathlib.Path(experiment.workdir, "logs", f"{node}.csv").open("a")  # noqa: SIM115
+    """Open `logs/<node>.csv` for appending; every row is on disk at once, if there is room."""
+    file = CSVFile(pathlib.Path(experiment.workdir, "logs", f"{node}.csv"))
     return loggers.CSVLogger(file, flush_every=1)
 
 

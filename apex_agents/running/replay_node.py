@@ -1,9 +1,11 @@
 """The node with the replay server: the last to leave, and the one that counts actor steps."""
 
+import contextlib
 import functools
 import json
 import logging
 import pathlib
+import shutil
 import time
 from collections.abc import Callable, Sequence
 
@@ -14,6 +16,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient, run_table_name
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
 from apex_agents.running.node import is_supervised, report_ready, run_node
+from apex_agents.running.outages import report_failure, report_success
 from apex_agents.running.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
 
 _COUNT_PERIOD_SECONDS = 1.0
@@ -41,6 +44,7 @@ class ReplayNode(lp.ReverbNode):
         """Remember how to make the tables."""
         super().__init__(functools.partial(make_tables, experiment))
         self._experiment = experiment
+        self._folder = pathlib.Path(experiment.workdir, REPLAY_CHECKPOINTS)
         saves = experiment.run.replay_checkpoint_period_seconds is not None
         self.stop_seconds = _CHECKPOINT_SECONDS if saves else 5.0
 
@@ -58,20 +62,20 @@ class ReplayNode(lp.ReverbNode):
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
             if period is not None and time.monotonic() >= last_save + period:
-                _save(client)
+                _save(client, self._folder)
                 last_save = time.monotonic()
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
         counter.save()
         if period is not None:
-            _save(client)
+            _save(client, self._folder)
         server.stop()
         return server  # Kept: taking a table of a million transitions apart takes ten seconds.
 
     def _start_server(self) -> reverb.Server:
         """Start a server with what was saved, or an empty one if that cannot be read."""
         port = lp.get_port_from_address(self.reverb_address.resolve())
-        folder = pathlib.Path(self._experiment.workdir, REPLAY_CHECKPOINTS)
+        folder = self._folder
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
         has_checkpoint = folder.exists() and any(folder.iterdir())
         try:
@@ -116,11 +120,22 @@ class _ActorStepCounter:
             return 0
 
 
-def _save(client: reverb.Client) -> None:
+def _save(client: reverb.Client, folder: pathlib.Path) -> None:
+    """Save the replay's content; if that fails, what was saved before stays."""
     started = time.monotonic()
     try:
         path = client.checkpoint()
-    except (RuntimeError, reverb.errors.ReverbError) as error:
-        logging.warning("The replay was not saved: %s", error)
+    except (RuntimeError, IndexError, reverb.errors.ReverbError) as error:  # Full disk: IndexError.
+        report_failure(folder, error)
+        _remove_unfinished(folder)
         return
+    report_success(folder)
     logging.info("Saved the replay to %s in %.1f s", path, time.monotonic() - started)
+
+
+def _remove_unfinished(folder: pathlib.Path) -> None:
+    """Remove what Reverb wrote until the disk was full, and would never read."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if not (path / "DONE").exists():
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,8 +1,10 @@
 """The folder of one run: what is in it, and under which names."""
 
 import collections
+import contextlib
 import dataclasses
 import fcntl
+import io
 import json
 import pathlib
 import time
@@ -10,6 +12,8 @@ import uuid
 from typing import Any
 
 import numpy as np
+
+from apex_agents.running.outages import report_failure, report_success
 
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
@@ -52,7 +56,7 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
         for folder in ("logs", CHECKPOINTS):
             (workdir / folder).mkdir(parents=True, exist_ok=True)
         _lock(workdir)
-        (workdir / CONFIG_FILE).write_text(json.dumps(values, indent=2))
+        _replace(workdir / CONFIG_FILE, _encode_json(values))
         (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # Of the end before.
     except OSError as error:
         raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
@@ -98,31 +102,44 @@ def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | N
 
 
 def read_run_id(workdir: str) -> str:
-    """Return the id of the folder's run, which stays the same when the run goes on."""
+    """Return the id of the folder's run, which stays the same when the run goes on.
+
+    Raises:
+      ValueError: it cannot be written.
+    """
     path = pathlib.Path(workdir, _RUN_ID_FILE)
-    if not path.exists():
-        path.write_text(uuid.uuid4().hex[:12])
-    return path.read_text()
+    try:
+        if not path.exists():
+            _replace(path, uuid.uuid4().hex[:12].encode())
+        return path.read_text()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}.") from error
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
-    """Write a file that is complete or not there at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(value, indent=2))
-    partial.replace(path)
+def write_json(path: pathlib.Path, value: Any) -> bool:
+    """Write a file that is complete or not there at all.
+
+    Returns:
+      Whether it was written; if not, because of a full disk for example, a warning says why, and
+      what was there before stays.
+    """
+    return _try_to_replace(path, _encode_json(value))
 
 
-def save_variables(path: pathlib.Path, variables: dict[str, list[np.ndarray]]) -> None:
+def save_variables(path: pathlib.Path, variables: dict[str, list[np.ndarray]]) -> bool:
     """Write arrays to an .npz file that is complete or not there at all.
 
     Args:
       path: the file.
       variables: arrays by name; array i of name n is stored as `n/i`.
+
+    Returns:
+      Whether it was written, as for `write_json`.
     """
     arrays = {f"{name}/{i}": a for name, group in variables.items() for i, a in enumerate(group)}
-    partial = path.with_suffix(".partial.npz")
-    np.savez(partial, **arrays)
-    partial.replace(path)
+    content = io.BytesIO()  # Closing a zip file on a full disk would raise other errors, too.
+    np.savez(content, **arrays)
+    return _try_to_replace(path, content.getbuffer())
 
 
 def load_variables(path: pathlib.Path) -> dict[str, list[np.ndarray]]:
@@ -132,3 +149,29 @@ def load_variables(path: pathlib.Path) -> dict[str, list[np.ndarray]]:
         return {
             name: [arrays[f"{name}/{i}"] for i in range(count)] for name, count in counts.items()
         }
+
+
+def _encode_json(value: Any) -> bytes:
+    return json.dumps(value, indent=2).encode()
+
+
+def _try_to_replace(path: pathlib.Path, content: bytes | memoryview) -> bool:
+    try:
+        _replace(path, content)
+    except OSError as error:
+        report_failure(path, error)
+        return False
+    report_success(path)
+    return True
+
+
+def _replace(path: pathlib.Path, content: bytes | memoryview) -> None:
+    """Write a file that takes its name when it is complete, or raise an OSError."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise

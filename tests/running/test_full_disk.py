@@ -1,0 +1,350 @@
+"""What a full disk does to the files of a run: nothing is torn or lost, and what waits is written.
+
+Every test runs here with a limit on the size of files, at which the kernel writes a part and then
+refuses, and again on a filesystem that is full, which needs a namespace of its own to be mounted.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from acme.utils import loggers
+
+from apex_agents.experiment import Progress
+from apex_agents.replay.messages import Evaluation
+from apex_agents.running import csv_file, outages, replay_node, workdir
+from apex_agents.running.checkpoints import find_checkpoint, save_checkpoint
+from apex_agents.running.csv_file import CSVFile
+from apex_agents.running.evaluation import BestParameters
+from apex_agents.running.workdir import (
+    load_variables,
+    open_workdir,
+    read_run_id,
+    save_variables,
+    write_json,
+)
+
+# Tells the tests where their small filesystem is.
+SMALL_DISK = "APEX_AGENTS_TEST_SMALL_DISK"
+PAGE = 4096
+
+
+class LimitedFiles:
+    """Stands for a disk; while it is full, files grow up to a limit only."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def full(self, largest_file: int = 100) -> Iterator[None]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class SmallFilesystem:
+    """A filesystem of 512 KB; while it is full, files grow up to the end of their page only."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def full(self, largest_file: int = 100) -> Iterator[None]:
+        filler = self.folder.parent / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(PAGE))
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch) -> LimitedFiles | SmallFilesystem:
+    monkeypatch.setattr(outages, "_failing", set())
+    if SMALL_DISK not in os.environ:
+        return LimitedFiles(tmp_path)
+    folder = pathlib.Path(os.environ[SMALL_DISK], tmp_path.name)
+    folder.mkdir()
+    return SmallFilesystem(folder)
+
+
+def warnings(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def row(step: int) -> dict[str, float]:
+    return {"step": step, "value": 1 / (step + 3)}
+
+
+def read_rows(path: pathlib.Path) -> list[dict[str, float]]:
+    """Read the rows, all of them whole; the file has one header and ends with a whole row."""
+    content = path.read_text()
+    assert content.startswith("step,value\n") and content.endswith("\n")  # Newlines translated.
+    rows = list(csv.DictReader(content.splitlines()))
+    return [{name: float(value) for name, value in row.items()} for row in rows]
+
+
+@pytest.mark.fault(
+    breaks="a full disk while a row of a CSV file is written",
+    holds="nothing raises; the row waits for room, none is torn, lost or doubled; one warning",
+)
+def test_rows_wait_for_room(disk, caplog):
+    path = disk.folder / "learner.csv"
+    logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+    for step in range(20):
+        logger.write(row(step))
+    limit = path.stat().st_size + 1000
+    with disk.full(limit):
+        for step in range(20, 400):
+            logger.write(row(step))
+        written = read_rows(path)
+        # The row at the limit was begun, since its end is not that of a row.
+        assert path.stat().st_size not in (limit, PAGE)
+    assert 20 < len(written) < 400
+    assert written == [row(step) for step in range(len(written))]
+    logger.write(row(400))
+    assert read_rows(path) == [row(step) for step in range(401)]
+    assert len(warnings(caplog)) == 1
+    assert f"{path} cannot be written" in warnings(caplog)[0]
+
+
+def test_every_outage_has_a_warning(disk, caplog):
+    path = disk.folder / "learner.csv"
+    logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+    for outage in (1, 2, 3):
+        with disk.full(path.stat().st_size + 10):
+            for step in range(2 * PAGE // 10):  # More than a page.
+                logger.write(row(step))
+        logger.write(row(0))
+        assert len([text for text in warnings(caplog) if "cannot be written" in text]) == outage
+
+
+def test_only_the_newest_rows_are_kept(disk, caplog, monkeypatch):
+    monkeypatch.setattr(csv_file, "_MAX_WAITING_ROWS", 5)
+    path = disk.folder / "learner.csv"
+    path.write_text("step,value\r\n" + "0,0.5\r\n" * 582 + "0,0.500\r\n", newline="")
+    assert path.stat().st_size == PAGE - 1
+    logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+    with disk.full(PAGE):
+        for step in range(1, 13):
+            logger.write(row(step))
+    logger.close()
+    logger.close()  # Tells it once.
+    assert read_rows(path)[583:] == [row(step) for step in (8, 9, 10, 11, 12)]
+    assert warnings(caplog)[1:] == [f"{path} lacks 7 rows: too many waited."]
+
+
+def test_a_logger_may_begin_on_a_full_disk(disk, caplog):
+    path = disk.folder / "learner.csv"
+    with disk.full(0):
+        logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+        logger.write(row(1))
+        logger.close()
+    logger.write(row(2))
+    assert read_rows(path) == [row(1), row(2)]
+    assert len(warnings(caplog)) == 1
+
+
+def test_json_is_kept_as_it_was(disk, caplog):
+    path = disk.folder / "summary.json"
+    assert write_json(path, {"reason": "old"})
+    with disk.full():
+        assert not write_json(path, {"reason": "new" * 1000})
+        assert not write_json(path, {"reason": "newer" * 1000})
+        assert json.loads(path.read_text()) == {"reason": "old"}
+        assert [file.name for file in disk.folder.iterdir()] == ["summary.json"]
+    assert len(warnings(caplog)) == 1
+    assert write_json(path, {"reason": "newest"})
+    assert json.loads(path.read_text()) == {"reason": "newest"}
+
+
+def make_variables(value: float, size: int = 10_000) -> dict[str, list[np.ndarray]]:
+    return {"network": [np.full(size, value, np.float32), np.zeros(3)]}
+
+
+def test_variables_are_kept_as_they_were(disk, caplog):
+    path = disk.folder / "best.npz"
+    assert save_variables(path, make_variables(1.0))
+    with disk.full():
+        assert not save_variables(path, make_variables(2.0))
+        assert not save_variables(path, make_variables(3.0))
+        np.testing.assert_array_equal(load_variables(path)["network"][0], np.full(10_000, 1.0))
+        assert [file.name for file in disk.folder.iterdir()] == ["best.npz"]
+    assert len(warnings(caplog)) == 1
+    assert save_variables(path, make_variables(4.0))
+    np.testing.assert_array_equal(load_variables(path)["network"][0], np.full(10_000, 4.0))
+
+
+def saved_value(path: pathlib.Path) -> float:
+    return float(load_variables(path)["network"][0][0])
+
+
+def test_the_best_parameters_wait_for_room(disk):
+    path = disk.folder / "best.npz"
+    variable = tf.Variable(tf.zeros([10_000]))
+    best = BestParameters(path, past=[])
+
+    def evaluate(mean_return: float, value: float) -> None:
+        variable.assign(tf.fill([10_000], value))
+        best.offer(mean_return, {"network": [variable]})
+
+    evaluate(mean_return=5.0, value=1.0)
+    saved_at = path.stat().st_mtime_ns
+    evaluate(mean_return=4.0, value=2.0)
+    assert saved_value(path) == 1.0
+    assert path.stat().st_mtime_ns == saved_at
+    with disk.full():
+        evaluate(mean_return=6.0, value=3.0)
+        evaluate(mean_return=9.0, value=4.0)
+        evaluate(mean_return=7.0, value=5.0)
+        assert saved_value(path) == 1.0
+    evaluate(mean_return=8.0, value=6.0)  # Not the best, but there is room now.
+    assert saved_value(path) == 4.0
+    with disk.full():
+        evaluate(mean_return=10.0, value=7.0)
+    best.save()
+    assert saved_value(path) == 7.0
+
+
+def test_past_evaluations_count_if_their_best_parameters_are_there(disk):
+    path = disk.folder / "best.npz"
+    past = [Evaluation(*np.array([9.0, 0.0, 1.0, 5.0, 5.0]))]
+    variables = {"network": [tf.Variable(tf.fill([10], 2.0))]}
+    BestParameters(path, past).offer(3.0, variables)
+    assert saved_value(path) == 2.0
+    variables["network"][0].assign(tf.zeros([10]))
+    BestParameters(path, past).offer(3.0, variables)
+    assert saved_value(path) == 2.0
+
+
+def save(folder: pathlib.Path, steps: int) -> bool:
+    state = {"weights": tf.Variable(tf.fill([10_000], float(steps)))}
+    return save_checkpoint(folder, state, Progress(steps, 1.5), keep=1)
+
+
+@pytest.mark.fault(
+    breaks="a full disk while the learner is saved",
+    holds="a warning; the checkpoint before stays and is found; the next one is saved when there is room",
+)
+def test_the_checkpoint_before_stays(disk, caplog):
+    assert save(disk.folder, 10)
+    with disk.full():
+        assert not save(disk.folder, 20)
+        assert not save(disk.folder, 30)
+        assert [path.name for path in disk.folder.iterdir()] == ["learner-000000000010"]
+        assert find_checkpoint(disk.folder).progress.learner_steps == 10
+    assert len(warnings(caplog)) == 1
+    assert save(disk.folder, 40)
+    assert [path.name for path in disk.folder.iterdir()] == ["learner-000000000040"]
+    assert find_checkpoint(disk.folder).progress.learner_steps == 40
+
+
+def make_replay(folder: pathlib.Path) -> reverb.Server:
+    table = reverb.Table(
+        "table",
+        reverb.selectors.Fifo(),
+        reverb.selectors.Fifo(),
+        max_size=1000,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=tf.TensorSpec([1000], tf.float32),
+    )
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
+    return reverb.Server([table], checkpointer=checkpointer)
+
+
+@pytest.mark.fault(
+    breaks="a full disk while the replay is saved",
+    holds="a warning; what was saved before stays and is restored",
+)
+def test_the_saved_replay_stays(disk, caplog):
+    folder = disk.folder / "replay"
+    server = make_replay(folder)
+    client = reverb.Client(f"localhost:{server.port}")
+    random = np.random.default_rng(0)
+
+    def insert(num_items: int) -> None:
+        for _ in range(num_items):
+            client.insert(random.normal(size=1000).astype(np.float32), {"table": 1.0})
+
+    insert(3)
+    replay_node._save(client, folder)
+    insert(4)
+    with disk.full():
+        replay_node._save(client, folder)
+        replay_node._save(client, folder)
+        assert len(list(folder.iterdir())) == 1
+    assert client.server_info()["table"].current_size == 7
+    assert len(warnings(caplog)) == 1
+    restored = make_replay(folder)
+    assert reverb.Client(f"localhost:{restored.port}").server_info()["table"].current_size == 3
+    restored.stop()
+    replay_node._save(client, folder)
+    server.stop()
+    restored = make_replay(folder)
+    assert reverb.Client(f"localhost:{restored.port}").server_info()["table"].current_size == 7
+    restored.stop()
+
+
+@dataclasses.dataclass
+class Config:
+    text: str = "x" * 1000
+
+
+def test_a_run_does_not_begin_on_a_full_disk(disk):
+    config = Config()
+    folder = disk.folder / "run"
+    open_workdir(str(folder), "name", config)
+    workdir._locks.pop().close()
+    before = (folder / "config.json").read_text()
+    with disk.full(), pytest.raises(ValueError, match="cannot be written: "):
+        open_workdir(str(folder), "name", config)
+    workdir._locks.pop().close()
+    assert (folder / "config.json").read_text() == before
+    with disk.full(0), pytest.raises(ValueError, match="cannot be written: "):
+        read_run_id(str(folder))
+    assert len(read_run_id(str(folder))) == 12
+
+
+@pytest.mark.fault(
+    breaks="all this on a filesystem of 512 KB that is really full",
+    holds="the same",
+)
+def test_all_this_on_a_filesystem_that_is_full(tmp_path):
+    if SMALL_DISK in os.environ:
+        return  # This is it.
+    mount = 'mount -t tmpfs -o size=512k none "$0"'
+    in_namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    try:
+        trial = subprocess.run(
+            [*in_namespace, mount, str(tmp_path)], capture_output=True, text=True
+        )
+    except FileNotFoundError as error:
+        pytest.skip(f"needs {error.filename} to mount a filesystem of its own")
+    if trial.returncode != 0:
+        pytest.skip(f"not allowed to mount a filesystem in a namespace: {trial.stderr.strip()}")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
+    result = subprocess.run(
+        [*in_namespace, f'{mount} && exec "$@"', str(tmp_path), *command],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, SMALL_DISK: str(tmp_path)},
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
