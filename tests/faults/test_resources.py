@@ -1,0 +1,112 @@
+"""Runs for which something is too little."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+from whole_runs import LEAVE_WITHIN_SECONDS, Command
+
+# Goes on as a command for which a folder, the first argument, is a filesystem of 8 MB.
+ON_A_SMALL_DISK = """
+import os, sys
+folder, *command = sys.argv[1:]
+mount = 'mount -t tmpfs -o size=8m none "$0" && exec "$@"'
+namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
+os.execvp("unshare", [*namespace, folder, sys.executable, *command])
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> pathlib.Path:
+    mount = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none"]
+    try:
+        trial = subprocess.run([*mount, str(tmp_path)], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        pytest.skip(f"there is no command {error.filename}")
+    if trial.returncode != 0:
+        pytest.skip(f"not allowed to mount a filesystem here: {trial.stderr.strip()}")
+    return tmp_path
+
+
+@pytest.fixture
+def run(start, small_disk) -> Command:
+    run = start(
+        "-c",
+        ON_A_SMALL_DISK,
+        str(small_disk),
+        "launch/apex_dqn.py",
+        "--lp_launch_type=local_mp",
+        f"--workdir={small_disk / 'run'}",
+        "--config=tests/faults/catch.py",
+        "--config.run.replay_checkpoint_period_seconds=5",
+    )
+    # The filesystem as the command sees it.
+    run.workdir = pathlib.Path(f"/proc/{run.pid}/root{small_disk}/run")
+    return run
+
+
+@pytest.mark.fault(
+    breaks="a disk that is full for 15 s in the middle of a run",
+    holds="nobody dies; rows of these 15 s appear when there is room; checkpoints go on",
+)
+def test_full_disk(run, small_disk, record_property):
+    run.wait_for(lambda: run.is_learning() and run.checkpoints() and run.rows("actor_0"))
+    nodes = run.nodes()
+    filler = run.workdir.parent / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    full_since = time.time()
+    time.sleep(15)
+    rows_meanwhile = len(run.rows("learner"))
+    kept = run.checkpoints()
+    assert kept  # Those from before stay.
+    filler.unlink()
+    room_since = time.time()
+    run.wait_for(lambda: len(run.rows("learner")) > rows_meanwhile + 1)
+    run.wait_for(lambda: run.checkpoints()[-1] > kept[-1])
+    assert run.nodes() == nodes  # Nobody had to be started again.
+    for name in ("learner", "actor_0", "actor_1"):
+        times = [float(row["wall_time_seconds"]) for row in run.rows(name)]
+        # A row every 5 s and a bit, the 15 s included.
+        assert max(b - a for a, b in itertools.pairwise(times)) < 12, times
+    warned = [log.stem for log in (run.workdir / "logs").glob("*.log") if warns(log)]
+    record_property(
+        "seen", f"full for {room_since - full_since:.0f} s, warnings of {', '.join(warned)}"
+    )
+    summary = run.workdir / "summary.json"
+    run.signal(signal.SIGTERM)
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        run.wait_for(summary.exists)
+    run.finish(LEAVE_WITHIN_SECONDS)
+    assert run.exit_code == 143, run.output()
+    assert run.left_behind() == []
+    assert "            reason: stopped from outside\n" in run.stdout()
+
+
+def warns(log: pathlib.Path) -> bool:
+    return "cannot be written, the run goes on without" in log.read_text()
+
+
+@pytest.mark.fault(
+    breaks="a replay that will not fit into the machine's memory",
+    holds="a warning before the start, with both sizes",
+)
+def test_too_little_memory(start):
+    run = start(
+        "launch/apex_dqn.py",
+        "--lp_launch_type=local_mp",
+        "--workdir={workdir}",
+        "--config=tests/faults/catch.py",
+        "--config.agent.replay.max_size=10000000000",
+        "--config.run.max_learner_steps=1",
+    )
+    run.finish()
+    assert run.exit_code == 0, run.output()
+    assert "The replay" in run.stdout().partition("learner steps")[0]
