@@ -241,7 +241,7 @@ def save(folder: pathlib.Path, steps: int) -> bool:
 
 @pytest.mark.fault(
     breaks="a full disk while the learner is saved",
-    holds="a warning; the checkpoint before stays and is found; there is another when there is room",
+    holds="a warning; the one before stays and is found; another is saved when there is room",
 )
 def test_the_checkpoint_before_stays(disk, caplog):
     assert save(disk.folder, 10)
