@@ -82,10 +82,10 @@ MISTAKES = {
         ["--config.agnet.batch_size=8"],
         ["--config.agnet.batch_size", "closest is --config.agent.batch_size"],
     ),
-    "no_actors": (["--config.run.num_actors=0"], ["run.num_actors is 0", "greater than 0"]),
+    "no_actors": (["--config.run.num_actors=0"], ["run.num_actors is 0", "between 1 and 10000"]),
     "negative_capacity": (
         ["--config.agent.replay.max_size=-5"],
-        ["agent.replay.max_size is -5", "greater than 0"],
+        ["agent.replay.max_size is -5", "between 1 and 2147483647"],
     ),
     "min_size_above_max_size": (
         ["--config.agent.replay.min_size=100", "--config.agent.replay.max_size=50"],
