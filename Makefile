@@ -43,7 +43,7 @@ pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
 	  --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
 
 clean: ## Remove the environment and all caches; results of training stay.
-	@rm -rf .venv .uv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	@rm -rf .venv .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made from /, where a pyenv without Python 3.10 does not stumble over our .python-version.

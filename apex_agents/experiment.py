@@ -17,7 +17,7 @@ from apex_agents.builder import Builder
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, Lanes
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
-from apex_agents.validation import require, require_positive
+from apex_agents.validation import require, require_between, require_positive, require_types
 
 
 @dataclasses.dataclass
@@ -35,9 +35,10 @@ class EvaluationConfig:
 
     def validate(self, prefix: str = "run.evaluation.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_positive(self, prefix, "num_episodes")
-        period = self.min_period_seconds
-        require(period >= 0, f"{prefix}min_period_seconds", period, "at least 0")
+        require_types(self, prefix)
+        require_between(self, prefix, 1, 10_000, "num_episodes")
+        # Python cannot wait for 300 years.
+        require_between(self, prefix, 0, 10**9, "min_period_seconds")
 
 
 @dataclasses.dataclass
@@ -79,11 +80,12 @@ class RunConfig:
 
     def validate(self, prefix: str = "run.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_positive(self, prefix, "num_actors", "lanes_per_actor")
-        require_positive(self, prefix, "max_learner_steps", "max_actor_steps", optional=True)
+        require_types(self, prefix)
+        require_between(self, prefix, 1, 10_000, "num_actors")
+        require_between(self, prefix, 1, 1_000, "lanes_per_actor")
+        require_positive(self, prefix, "max_learner_steps", "max_actor_steps")
         require_positive(self, prefix, "checkpoint_period_seconds", "num_checkpoints")
-        require_positive(self, prefix, "replay_checkpoint_period_seconds", optional=True)
-        require_positive(self, prefix, "restart_window_seconds")
+        require_positive(self, prefix, "replay_checkpoint_period_seconds", "restart_window_seconds")
         require(self.max_restarts >= 0, f"{prefix}max_restarts", self.max_restarts, "at least 0")
         require(self.seed >= 0, f"{prefix}seed", self.seed, "at least 0")
         self.evaluation.validate(f"{prefix}evaluation.")
@@ -127,6 +129,9 @@ class ExperimentConfig:
 
     def validate(self) -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
+        require_types(self, "")
+        is_config = hasattr(self.agent, "validate") and not isinstance(self.agent, type)
+        require(is_config, "agent", self.agent, "an agent's config")
         self.agent.validate()
         self.environment.validate()
         self.run.validate()

@@ -2,11 +2,12 @@
 
 import difflib
 import functools
-import importlib.util
 import os
 import pathlib
 import re
+import runpy
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -28,6 +29,8 @@ from apex_agents.validation import field_paths
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
 EXIT_USAGE = 2
+
+_MAX_LINE_LENGTH = 2000
 
 _WORKDIR = flags.DEFINE_string(
     "workdir",
@@ -74,7 +77,10 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             run=config.run,
             workdir="",
         )
-        experiment.builder.check_environment(experiment.environment_spec())
+        with warnings.catch_warnings():  # The nodes make it too, and warn.
+            warnings.simplefilter("ignore")
+            spec = experiment.environment_spec()
+        experiment.builder.check_environment(spec)
         name = pathlib.Path(config_flag.config_filename).stem
         experiment.workdir = open_workdir(_WORKDIR.value, name, config)
         experiment.run_id = read_run_id(experiment.workdir)
@@ -84,12 +90,9 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
 
 
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
-    words = re.findall(r"(?:^|\0)--?config[=\0]([^\0]*)", "\0".join(argv[1:]))
-    path = words[-1] if words else default_config
-    if not pathlib.Path(path).is_file():
-        known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
-        _fail(f"--config={path} is no file; there are {', '.join(known)}.")
     try:
+        argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
+        _check_config_file(default_config, argv)
         config_flags.DEFINE_config_file(
             "config", default_config, "File of the settings; --config.FIELD=VALUE changes one."
         )
@@ -97,29 +100,38 @@ def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
             flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
         return flags.FLAGS(argv)
     except flags.Error as error:
-        _fail(str(error).splitlines()[0])
-    except KeyError as error:
-        _fail(_explain_misspelt_field(path, argv) or error)
-    except Exception as error:  # A config file is code: anything may be wrong with it.
+        _fail(error)
+    except Exception as error:  # What else the parsers of flags may raise.
+        _fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
+
+
+def _check_config_file(default_config: str, argv: Sequence[str]) -> None:
+    """Fail unless the config can be read and has the fields that are to be changed."""
+    paths = re.findall(r"(?:^|\0)--?config[=\0]([^\0]*)", "\0".join(argv[1:])) or [default_config]
+    path = paths[-1]
+    if len(paths) > 1:
+        _fail(f"--config is given {len(paths)} times: {', '.join(paths)}.")
+    if ":" in path or not os.path.isfile(path):  # What follows a colon would be an argument.
+        known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
+        _fail(f"--config={path} is no file; there are {', '.join(known)}.")
+    try:
+        config = runpy.run_path(path)["get_config"]()
+    except (Exception, SystemExit) as error:  # It is code: anything may be wrong with it.
         _fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
-
-
-def _explain_misspelt_field(path: str, argv: Sequence[str]) -> str | None:
-    """Name the field that the config lacks, and the closest one that it has."""
-    spec = importlib.util.spec_from_file_location("config", path)
-    if spec is None or spec.loader is None:
-        return None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    known = field_paths(module.get_config())
+    if not isinstance(config, ExperimentConfig):
+        _fail(f"--config={path} gives {config!r}; it has to be an ExperimentConfig.")
+    fields = field_paths(config)
     overrides = [re.match(r"--?(?:no)?config\.([^=]*)", arg) for arg in argv]
     for field in (match[1] for match in overrides if match):
-        if field not in known:
-            closest = difflib.get_close_matches(field, known, 1, 0.0)[0]
-            return f"--config.{field} does not exist in {path}; the closest is --config.{closest}."
-    return None
+        if field not in fields:
+            closest = difflib.get_close_matches(field, fields, 1, 0.0)[0]
+            _fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")
 
 
 def _fail(message: object) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    """Print one line, whatever the message quotes, and exit."""
+    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(message))
+    if len(line) > _MAX_LINE_LENGTH:  # Field and value come first, what is allowed last.
+        line = f"{line[: _MAX_LINE_LENGTH // 2]} ... {line[-_MAX_LINE_LENGTH // 2 :]}"
+    print(f"error: {line}", file=sys.stderr)
     sys.exit(EXIT_USAGE)

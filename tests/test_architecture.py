@@ -22,7 +22,8 @@ LAYERS = (
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),
     ("replay",),
-    ("environments", "validation"),
+    ("environments",),
+    ("validation",),
 )
 # The package's `__init__.py` names what users import, from any layer.
 PUBLIC_NAMES = "apex_agents/__init__.py"
@@ -166,7 +167,8 @@ def count_lines(module: str) -> int:
         ("apex_agents/dpg/policy.py", "from apex_agents.dqn.config import ApexDQNConfig"),
         ("apex_agents/replay/tables.py", "def f():\n  from apex_agents.acting import actor"),
         ("apex_agents/program.py", "from launch import command"),
-        ("apex_agents/environments/toy.py", "import apex_agents.validation"),
+        ("apex_agents/environments/toy.py", "import apex_agents.replay.config"),
+        ("apex_agents/validation.py", "import apex_agents.environments"),
         ("apex_agents/environments/toy.py", "from .. import validation"),
         ("apex_agents/learning/learner.py", "from apex_agents import experiment"),
         ("apex_agents/running/node.py", "from apex_agents import program"),

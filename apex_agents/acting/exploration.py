@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from apex_agents.validation import require, require_fraction, require_positive
+from apex_agents.validation import require, require_between, require_positive, require_types
 
 
 @dataclasses.dataclass
@@ -29,9 +29,10 @@ class ExplorationConfig:
 
     def validate(self, prefix: str = "exploration.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_fraction(self, prefix, "epsilon", "evaluation_epsilon")
+        require_types(self, prefix)
+        require_between(self, prefix, 0, 1, "epsilon", "evaluation_epsilon")
         require(self.alpha >= 0, f"{prefix}alpha", self.alpha, "at least 0")
-        require_positive(self, prefix, "num_distinct_epsilons", optional=True)
+        require_positive(self, prefix, "num_distinct_epsilons")
 
 
 def epsilon_ladder(config: ExplorationConfig, num_lanes: int) -> np.ndarray:

@@ -1,10 +1,15 @@
 """The settings of Ape-X DPG; every default is the paper's value for continuous control."""
 
 import dataclasses
-import math
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import require, require_fraction, require_positive
+from apex_agents.validation import (
+    MAX_LAYER_SIZE,
+    require,
+    require_between,
+    require_positive,
+    require_types,
+)
 
 
 def _make_replay() -> ReplayConfig:
@@ -54,17 +59,17 @@ class ApexDPGConfig:
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
+        require_types(self, prefix)
         for name in ("policy_hidden_sizes", "critic_hidden_sizes"):
             sizes = getattr(self, name)
-            positive = all(isinstance(size, int) and size > 0 for size in sizes)
-            allowed = "two whole numbers greater than 0"
-            require(len(sizes) == 2 and positive, f"{prefix}{name}", sizes, allowed)
-        require_positive(self, prefix, "n_step", "batch_size", "learning_rate")
-        require_positive(self, prefix, "max_action_gradient", "max_gradient_norm")
+            possible = len(sizes) == 2 and all(0 < n <= MAX_LAYER_SIZE for n in sizes)
+            allowed = f"two whole numbers from 1 to {MAX_LAYER_SIZE}"
+            require(possible, f"{prefix}{name}", sizes, allowed)
+        require_between(self, prefix, 1, 10_000, "n_step")
+        require_between(self, prefix, 1, 100_000, "batch_size")
+        require_positive(self, prefix, "learning_rate", "max_action_gradient", "max_gradient_norm")
         require_positive(self, prefix, "target_update_period", "parameter_update_period")
         require_positive(self, prefix, "publish_period")
-        require_fraction(self, prefix, "discount")
-        noise_scale = self.noise_scale
-        allowed = "a finite number of at least 0"
-        require(0 <= noise_scale < math.inf, f"{prefix}noise_scale", noise_scale, allowed)
+        require_between(self, prefix, 0, 1, "discount")
+        require(self.noise_scale >= 0, f"{prefix}noise_scale", self.noise_scale, "at least 0")
         self.replay.validate(f"{prefix}replay.")

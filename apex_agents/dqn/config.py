@@ -4,9 +4,16 @@ import dataclasses
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import require, require_fraction, require_positive
+from apex_agents.validation import (
+    MAX_LAYER_SIZE,
+    require,
+    require_between,
+    require_positive,
+    require_types,
+)
 
 NETWORKS = ("atari", "mlp")
+MAX_MLP_LAYERS = 16
 
 
 @dataclasses.dataclass
@@ -55,15 +62,19 @@ class ApexDQNConfig:
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
+        require_types(self, prefix)
         require(self.network in NETWORKS, f"{prefix}network", self.network, f"one of {NETWORKS}")
-        require_positive(self, prefix, "stream_hidden_size", "n_step", "batch_size")
+        sizes = self.mlp_hidden_sizes
+        possible = len(sizes) <= MAX_MLP_LAYERS and all(0 < n <= MAX_LAYER_SIZE for n in sizes)
+        allowed = f"up to {MAX_MLP_LAYERS} whole numbers from 1 to {MAX_LAYER_SIZE}"
+        require(possible, f"{prefix}mlp_hidden_sizes", sizes, allowed)
+        require_between(self, prefix, 1, MAX_LAYER_SIZE, "stream_hidden_size")
+        require(self.frame_stack >= 0, f"{prefix}frame_stack", self.frame_stack, "at least 0")
+        require_between(self, prefix, 1, 10_000, "n_step")
+        require_between(self, prefix, 1, 100_000, "batch_size")
         require_positive(self, prefix, "learning_rate", "rmsprop_epsilon", "max_gradient_norm")
         require_positive(self, prefix, "target_update_period", "parameter_update_period")
         require_positive(self, prefix, "publish_period")
-        require_fraction(self, prefix, "discount", "rmsprop_decay")
-        require(self.frame_stack >= 0, f"{prefix}frame_stack", self.frame_stack, "at least 0")
-        sizes = self.mlp_hidden_sizes
-        positive = all(isinstance(size, int) and size > 0 for size in sizes)
-        require(positive, f"{prefix}mlp_hidden_sizes", sizes, "whole numbers greater than 0")
+        require_between(self, prefix, 0, 1, "discount", "rmsprop_decay")
         self.exploration.validate(f"{prefix}exploration.")
         self.replay.validate(f"{prefix}replay.")

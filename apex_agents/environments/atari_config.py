@@ -6,6 +6,8 @@ import re
 
 from ale_py import roms
 
+from apex_agents.validation import require, require_between, require_types
+
 
 @dataclasses.dataclass
 class AtariConfig:
@@ -45,23 +47,17 @@ class AtariConfig:
     evaluation_max_frames: int = 108_000
     num_threads: int = 1
 
-    def validate(self) -> None:
-        """Check every field.
-
-        Raises:
-          ValueError: a field is out of its range; names the field, its value and the range.
-        """
+    def validate(self, prefix: str = "environment.atari.") -> None:
+        """Raise a ValueError that names the first field with a value that cannot work."""
+        require_types(self, prefix)
         probability = self.sticky_action_probability
-        if not 0.0 <= probability < 1.0:
-            raise _make_range_error("sticky_action_probability", probability, "in [0, 1)")
-        for name in ("full_action_set", "life_loss_ends_episode", "clip_rewards"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise _make_range_error(name, value, "True or False")
-        for name, minimum in _MINIMA.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise _make_range_error(name, value, f"a whole number >= {minimum}")
+        name = f"{prefix}sticky_action_probability"
+        require(0.0 <= probability < 1.0, name, probability, "in [0, 1)")
+        require_between(self, prefix, 0, 10_000, "max_noops")
+        require_between(self, prefix, 1, 1_000, "action_repeat", "frame_size", "num_threads")
+        require_between(self, prefix, 1, 100, "frame_stack")
+        # The emulator's whole numbers have 32 bits.
+        require_between(self, prefix, 1, 2**31 - 1, "max_frames", "evaluation_max_frames")
 
 
 def rom_name(task: str) -> str:
@@ -90,20 +86,6 @@ def rom_name(task: str) -> str:
 
 # The emulator ends the whole process when one of these is loaded for a single player.
 _TWO_PLAYER_ROMS = frozenset({"combat", "joust", "maze_craze", "warlords"})
-
-_MINIMA = {
-    "max_noops": 0,
-    "action_repeat": 1,
-    "frame_stack": 1,
-    "frame_size": 1,
-    "max_frames": 1,
-    "evaluation_max_frames": 1,
-    "num_threads": 1,
-}
-
-
-def _make_range_error(name: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"environment.atari.{name} is {value!r}; it has to be {allowed}.")
 
 
 def _key(name: str) -> str:

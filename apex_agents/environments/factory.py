@@ -14,6 +14,7 @@ from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.lanes import Lanes, LockStepLanes
 from apex_agents.environments.toy import Catch, PointMass
+from apex_agents.validation import require_types
 
 
 @dataclasses.dataclass
@@ -33,16 +34,17 @@ class EnvironmentConfig:
     task: str = "pong"
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
 
-    def validate(self) -> None:
+    def validate(self, prefix: str = "environment.") -> None:
         """Check the names and the Atari fields, without making an environment.
 
         Raises:
           ValueError: the suite or the task is unknown, or an Atari field is out of its range.
         """
+        require_types(self, prefix)
         if self.suite not in _SUITES:
             raise _make_unknown_error("suite", self.suite, _SUITES)
         _SUITES[self.suite].check_task(self.task)
-        self.atari.validate()
+        self.atari.validate(f"{prefix}atari.")
 
 
 def make_lanes(
@@ -101,7 +103,7 @@ def _make_control(config: EnvironmentConfig, seeds: list[int], evaluation: bool)
 def _check_gymnasium_task(task: str) -> None:
     try:
         gymnasium.spec(task)
-    except (gymnasium.error.Error, ImportError) as error:
+    except (gymnasium.error.Error, ImportError, ValueError) as error:
         raise _make_unknown_error("gymnasium task", task, gymnasium.registry) from error
 
 
@@ -109,7 +111,8 @@ def _make_gymnasium(config: EnvironmentConfig, seeds: list[int], evaluation: boo
     del evaluation  # Played by the same rules.
     try:
         return LockStepLanes([GymnasiumEnvironment(config.task, seed) for seed in seeds])
-    except (gymnasium.error.Error, ImportError) as error:  # Known, but not installed.
+    # Known, but not installed, or with spaces that do not become arrays.
+    except (gymnasium.error.Error, ImportError, ValueError) as error:
         raise ValueError(f"environment.task {config.task!r} cannot be made: {error}") from error
 
 

@@ -1,11 +1,15 @@
 """What the shared replay memory holds and how it is sampled."""
 
 import dataclasses
-import math
 
-from apex_agents.validation import require, require_fraction, require_positive
+from apex_agents.validation import require, require_between, require_positive, require_types
 
 REMOVERS = ("fifo", "prioritized")
+# Reverb's sizes have 32 bits.
+MAX_SIZE = 2**31 - 1
+# Priorities are between 1e-6 and 1e6: from an exponent of 52 on, their sum is infinite and the
+# probability of every item 0 or NaN.
+MAX_EXPONENT = 10
 
 
 @dataclasses.dataclass
@@ -50,23 +54,16 @@ class ReplayConfig:
 
     def validate(self, prefix: str = "replay.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_positive(self, prefix, "max_size", "min_size", "replicas", "insert_batch")
-        require_positive(self, prefix, "prefetch_batches", "samples_per_insert_tolerance")
-        require_positive(self, prefix, "samples_per_insert", optional=True)
-        require_fraction(self, prefix, "importance_exponent")
-        require(
-            self.priority_exponent >= 0,
-            f"{prefix}priority_exponent",
-            self.priority_exponent,
-            "at least 0",
-        )
+        require_types(self, prefix)
+        require_between(self, prefix, 1, MAX_SIZE, "max_size", "min_size")
+        require_positive(self, prefix, "samples_per_insert", "samples_per_insert_tolerance")
+        require_between(self, prefix, 1, 100, "replicas")
+        require_between(self, prefix, 1, 1_000_000, "insert_batch", "max_in_flight")
+        require_between(self, prefix, 1, 1_000, "prefetch_batches")
+        require_between(self, prefix, 0, MAX_EXPONENT, "priority_exponent")
+        require_between(self, prefix, -MAX_EXPONENT, MAX_EXPONENT, "eviction_exponent")
+        require_between(self, prefix, 0, 1, "importance_exponent")
         require(self.remover in REMOVERS, f"{prefix}remover", self.remover, f"one of {REMOVERS}")
-        require(
-            math.isfinite(self.eviction_exponent),
-            f"{prefix}eviction_exponent",
-            self.eviction_exponent,
-            "a finite number",
-        )
         require(
             self.min_size <= self.max_size,
             f"{prefix}min_size",

@@ -48,9 +48,12 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
         another agent or environment.
     """
     name = f"{config_name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    workdir = pathlib.Path(path or pathlib.Path("runs", name)).expanduser().absolute()
+    workdir = pathlib.Path(path or pathlib.Path("runs", name))
     values = json.loads(json.dumps(dataclasses.asdict(config)))
+    if not _is_text(str(workdir)):
+        raise ValueError(f"--workdir={workdir} has to be UTF-8 without NUL bytes.")
     try:
+        workdir = workdir.expanduser().absolute()
         if (workdir / CONFIG_FILE).exists():
             _check_same_run(workdir, values)
         for folder in ("logs", CHECKPOINTS):
@@ -60,7 +63,17 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
         (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # Of the end before.
     except OSError as error:
         raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
+    except RuntimeError as error:  # A ~ that stands for nobody's home.
+        raise ValueError(f"--workdir={workdir} cannot be found: {error}") from error
     return str(workdir)
+
+
+def _is_text(path: str) -> bool:
+    """Return whether TensorFlow can open a path; Python opens some more."""
+    try:
+        return b"\0" not in path.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _lock(workdir: pathlib.Path) -> None:
@@ -77,9 +90,10 @@ def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:
     """Raise a ValueError if the folder's run is not one that these settings can go on with."""
     try:
         before = json.loads((workdir / CONFIG_FILE).read_text())
-    except ValueError as error:
-        message = f"--workdir={workdir}: {CONFIG_FILE} cannot be read; name another folder."
-        raise ValueError(message) from error
+    except (ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        raise ValueError(f"--workdir={workdir}: {CONFIG_FILE} cannot be read; name another folder.")
     for section in _FIXED_SECTIONS:
         difference = _first_difference(before.get(section), values.get(section), section)
         if difference is not None:

@@ -239,13 +239,19 @@ def test_defaults_and_the_limits_of_what_is_allowed_are_valid():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (ReplayConfig(max_size=0), "replay.max_size is 0; it has to be greater than 0."),
-        (ReplayConfig(min_size=-1), "replay.min_size is -1; it has to be greater than 0."),
-        (ReplayConfig(replicas=0), "replay.replicas is 0; it has to be greater than 0."),
-        (ReplayConfig(insert_batch=0), "replay.insert_batch is 0; it has to be greater than 0."),
+        (ReplayConfig(max_size=0), "replay.max_size is 0; it has to be between 1 and 2147483647."),
+        (
+            ReplayConfig(min_size=-1),
+            "replay.min_size is -1; it has to be between 1 and 2147483647.",
+        ),
+        (ReplayConfig(replicas=0), "replay.replicas is 0; it has to be between 1 and 100."),
+        (
+            ReplayConfig(insert_batch=0),
+            "replay.insert_batch is 0; it has to be between 1 and 1000000.",
+        ),
         (
             ReplayConfig(prefetch_batches=0),
-            "replay.prefetch_batches is 0; it has to be greater than 0.",
+            "replay.prefetch_batches is 0; it has to be between 1 and 1000.",
         ),
         (
             ReplayConfig(samples_per_insert=0.0),
@@ -261,7 +267,7 @@ def test_defaults_and_the_limits_of_what_is_allowed_are_valid():
         ),
         (
             ReplayConfig(priority_exponent=-0.4),
-            "replay.priority_exponent is -0.4; it has to be at least 0.",
+            "replay.priority_exponent is -0.4; it has to be between 0 and 10.",
         ),
         (
             ReplayConfig(max_size=10, min_size=11),

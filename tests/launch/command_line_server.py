@@ -1,0 +1,68 @@
+"""Runs command lines, each in a process of its own, forked from this one.
+
+Importing TensorFlow takes seconds, forking milliseconds; and every command line gets fresh flags.
+Requests come as lines of JSON, `{"script", "flags", "folder"}`, and are answered by lines of JSON,
+`[exit code, stdout, stderr]`. Training is left out: it would answer a mistake that went through
+unnoticed with exit code 0.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import runpy
+import signal
+import sys
+import traceback
+
+LAUNCH = pathlib.Path(__file__).resolve().parent.parent.parent / "launch"
+sys.path.insert(0, str(LAUNCH))
+
+import command  # noqa: E402
+
+import apex_agents.environments.control  # noqa: E402, F401  # Takes a second when it is needed.
+
+HANGS_AFTER_SECONDS = 60
+MAX_MEMORY_BYTES = 16 * 2**30
+
+
+def main() -> None:
+    command.launch_program = lambda program, experiment, launch_type: 0
+    for line in sys.stdin:
+        request = json.loads(line)
+        outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
+        pid = os.fork()
+        if pid == 0:
+            run(outputs=outputs, **request)
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        print(json.dumps([exit_code, *map(read, outputs)]), flush=True)
+
+
+def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
+    """Run `script` with `flags` in `folder`, and leave."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for descriptor, output in enumerate(outputs, start=1):
+        os.dup2(output, descriptor)
+    os.chdir(folder)
+    signal.alarm(HANGS_AFTER_SECONDS)  # Ends the process: exit code -14.
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    sys.argv = [f"launch/{script}", *flags]
+    exit_code = 1
+    try:
+        runpy.run_path(str(LAUNCH / script), run_name="__main__")
+    except SystemExit as error:
+        exit_code = error.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def read(descriptor: int) -> str:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read().decode(errors="backslashreplace")
+
+
+main()
