@@ -1,6 +1,7 @@
 """What a user can type: mistakes get one line and exit code 2, overrides land in the config."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
