@@ -131,7 +131,7 @@ def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
 def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
     """Give a state the values of a checkpoint.
 
-    Variables that do not exist yet, as those of an optimiser before its first step, get theirs when
+    Variables that do not exist yet, as those of a module before its first call, get theirs when
     they are made.
 
     Raises:
