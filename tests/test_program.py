@@ -24,6 +24,7 @@ LEARNER_COLUMNS = {
     "td_error",
     "q_value",
     "gradient_norm",
+    "steps_skipped",
     "waiting_for_data",
     "priorities_not_finite",
     "actor_steps",
@@ -117,6 +118,7 @@ def test_learner_has_rows_with_the_documented_columns(processes_run):
     assert set(rows[0]) >= LEARNER_COLUMNS
     assert float(rows[0]["learner_steps"]) == 1
     assert float(rows[0]["priorities_not_finite"]) == 0
+    assert float(rows[0]["steps_skipped"]) == 0
 
 
 @pytest.mark.parametrize("node", ["actor_0", "actor_1"])

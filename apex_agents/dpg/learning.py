@@ -6,7 +6,7 @@ import tensorflow as tf
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.learning.losses import td_loss
-from apex_agents.learning.update import UpdateOutput, copy_variables
+from apex_agents.learning.update import GuardedOptimizer, UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
 
@@ -25,16 +25,20 @@ class DPGUpdate:
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
         self._target_update_period = config.target_update_period
-        self._policy_optimizer = snt.optimizers.Adam(config.learning_rate)
-        self._critic_optimizer = snt.optimizers.Adam(config.learning_rate)
+        policy_optimizer = snt.optimizers.Adam(config.learning_rate)
+        critic_optimizer = snt.optimizers.Adam(config.learning_rate)
+        self._optimizer = GuardedOptimizer(
+            (policy_optimizer, online.policy.trainable_variables),
+            (critic_optimizer, online.critic.trainable_variables),
+        )
         self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._copy_to_target()
         self.variables = {name: net.variables for name, net in online._asdict().items()}
         self.state = {
             **online._asdict(),
             **{f"target_{name}": net for name, net in target._asdict().items()},
-            "policy_optimizer": self._policy_optimizer,
-            "critic_optimizer": self._critic_optimizer,
+            "policy_optimizer": policy_optimizer,
+            "critic_optimizer": critic_optimizer,
             "num_updates": self._num_updates,
         }
 
@@ -43,16 +47,18 @@ class DPGUpdate:
 
         Both gradients are taken at the parameters as they are before this update.
         """
-        critic, policy = self._online.critic, self._online.policy
         td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
         policy_gradients, policy_metrics = self._ascend_q(transitions.observation)
-        self._critic_optimizer.apply(critic_gradients, critic.trainable_variables)
-        self._policy_optimizer.apply(policy_gradients, policy.trainable_variables)
+        self._optimizer.apply(
+            [policy_gradients, critic_gradients],
+            [policy_metrics["policy_gradient_norm"], critic_metrics["gradient_norm"]],
+        )
 
         self._num_updates.assign_add(1)
         if self._num_updates % self._target_update_period == 0:
             self._copy_to_target()
-        metrics = {**critic_metrics, **policy_metrics}
+        steps_skipped = self._optimizer.num_skipped.read_value()
+        metrics = {**critic_metrics, **policy_metrics, "steps_skipped": steps_skipped}
         return UpdateOutput(priorities=tf.abs(td_error), metrics=metrics)
 
     def _descend_td_error(

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.learning.losses import double_q_loss
-from apex_agents.learning.update import UpdateOutput, copy_variables
+from apex_agents.learning.update import GuardedOptimizer, UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
 
@@ -23,20 +23,21 @@ class DQNUpdate:
         self._target_network = target_network
         self._max_gradient_norm = config.max_gradient_norm
         self._target_update_period = config.target_update_period
-        self._optimizer = snt.optimizers.RMSProp(
+        optimizer = snt.optimizers.RMSProp(
             learning_rate=config.learning_rate,
             decay=config.rmsprop_decay,
             momentum=0.0,
             epsilon=config.rmsprop_epsilon,
             centered=True,
         )
+        self._optimizer = GuardedOptimizer((optimizer, network.trainable_variables))
         self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._copy_to_target()
         self.variables = {"network": network.variables}
         self.state = {
             "network": network,
             "target_network": target_network,
-            "optimizer": self._optimizer,
+            "optimizer": optimizer,
             "num_updates": self._num_updates,
         }
 
@@ -58,7 +59,7 @@ class DQNUpdate:
         variables = self._network.trainable_variables
         gradients = tape.gradient(mean_loss, variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
-        self._optimizer.apply(gradients, variables)
+        self._optimizer.apply([gradients], [gradient_norm])
 
         self._num_updates.assign_add(1)
         if self._num_updates % self._target_update_period == 0:
@@ -69,6 +70,7 @@ class DQNUpdate:
             "td_error": tf.reduce_mean(priorities),
             "q_value": tf.reduce_mean(q_tm1),
             "gradient_norm": gradient_norm,
+            "steps_skipped": self._optimizer.num_skipped.read_value(),
         }
         return UpdateOutput(priorities=priorities, metrics=metrics)
 

@@ -107,8 +107,18 @@ class ApexLearner(core.Learner):
         return [arrays[name] for name in names]
 
     def get_all_variables(self) -> dict[str, list[np.ndarray]]:
-        """Return copies of all variables that actors need, by name."""
-        return to_arrays(self._update.variables)
+        """Return copies of all variables that actors need, by name.
+
+        Raises:
+          FloatingPointError: one is NaN or infinite; nobody should act with it, or go on from it.
+        """
+        arrays = to_arrays(self._update.variables)
+        for name, group in arrays.items():
+            if not all(np.isfinite(array).all() for array in group):
+                raise FloatingPointError(
+                    f"A variable of {name!r} is not finite after {self.num_steps} learner steps."
+                )
+        return arrays
 
     def close(self) -> None:
         """Publish what was learned, unless the program stops, and write the pending priorities."""

@@ -57,7 +57,12 @@ class LearnerCheckpoints:
             self.save()
 
     def save(self) -> None:
-        """Save one."""
+        """Save one.
+
+        Raises:
+          FloatingPointError: the learner's variables are not finite.
+        """
+        self._learner.get_all_variables()
         keep = self._experiment.run.num_checkpoints
         progress = Progress(self._learner.num_steps, self._experiment.elapsed_seconds())
         save_checkpoint(self._folder, self._learner.state, progress, keep)
@@ -128,7 +133,7 @@ def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
 def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
     """Give a state the values of a checkpoint.
 
-    Variables that do not exist yet, as those of an optimiser before its first step, get theirs when
+    Variables that do not exist yet, as those of a module before its first call, get theirs when
     they are made.
 
     Raises:

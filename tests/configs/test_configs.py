@@ -45,6 +45,7 @@ def test_parts_fit_each_other(name):
     client = reverb.Client(f"localhost:{server.port}")
     dataset = builder.make_dataset(client, lanes.spec)
     learner = builder.make_learner(lanes.spec, dataset, client)
+    learner.publish()
     source = ParameterSource(client)
     num_lanes = config.run.num_lanes
     policy = builder.make_policy(lanes.spec, [0, num_lanes - 1], num_lanes, seed=1)
@@ -64,6 +65,7 @@ def test_parts_fit_each_other(name):
     assert observation.shape.is_compatible_with(batch)
     assert observation.dtype == tf.as_dtype(lanes.spec.observations.dtype)
     lanes.close()
+    learner.close()
     server.stop()
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -25,6 +26,13 @@ class LinearPolicy(snt.Module):
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         return tf.matmul(observation, self.w)
+
+
+class RootPolicy(LinearPolicy):
+    """The square root of what the linear policy takes: at 0, its derivative is infinite."""
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        return tf.sqrt(super().__call__(observation))
 
 
 class LinearCritic(snt.Module):
@@ -72,14 +80,16 @@ POLICY_Q = [1.0 + 3.0 * 0.5 - 0.5 * -0.25, 2.0 + 0.25 * 0.1 - 4.0 * 0.2]  # At a
 EAGER_AND_GRAPH = pytest.mark.parametrize(
     "run", [lambda update: update, tf.function], ids=["eager", "tf.function"]
 )
+# The last one gives gradients that are finite, but not the squares of which their norm is the sum.
+RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf, 1e30])
 
 
 class Parts:
     """An update with its networks; target networks get their own values after the first copy."""
 
-    def __init__(self, **settings):
+    def __init__(self, make_policy: Callable[..., snt.Module] = LinearPolicy, **settings):
         config = ApexDPGConfig(**{"learning_rate": LEARNING_RATE, **settings})
-        self.online = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
+        self.online = DPGNetworks(make_policy(POLICY), LinearCritic(U, V))
         self.target = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
         self.update = DPGUpdate(self.online, self.target, config)
         self.target.policy.w.assign(TARGET_POLICY)
@@ -93,6 +103,16 @@ class Parts:
     def values(self, networks: DPGNetworks) -> list:
         variables = (networks.policy.w, networks.critic.u, networks.critic.v)
         return [variable.numpy().tolist() for variable in variables]
+
+    def learned(self) -> list[bytes]:
+        """Return the bits of all that a checkpoint holds, but for the number of updates."""
+        parts = [part for name, part in self.update.state.items() if name != "num_updates"]
+        return [variable.numpy().tobytes() for part in parts for variable in part.variables]
+
+
+def spoil(n_step_return: float) -> Transition:
+    """Return the batch with another return in its first row."""
+    return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -4.0]))
 
 
 @EAGER_AND_GRAPH
@@ -110,6 +130,7 @@ def test_priorities_and_metrics(run):
             "policy_q_value": (2.625 + 1.225) / 2,
             "action_gradient": (3.0 + 0.5 + 0.25 + 4.0) / 4,
             "policy_gradient_norm": math.sqrt(0.5**2 + 0.25**2 + 0.125**2 + 0.5**2),
+            "steps_skipped": 0,
         }
     )
     assert pytest.approx([2.625, 1.225]) == POLICY_Q
@@ -233,12 +254,74 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
     parts.update(TRANSITIONS, WEIGHTS)
 
     restored = Parts(target_update_period=4)
-    restored.update(TRANSITIONS, WEIGHTS)  # The optimisers make their variables now.
     tf.train.Checkpoint(**restored.update.state).read(path).assert_consumed()
     restored.update(TRANSITIONS, WEIGHTS)
     assert restored.values(restored.online) == parts.values(parts.online)
     assert restored.values(restored.target) == parts.values(parts.target)
     assert parts.values(parts.target) == parts.values(parts.online)
+
+
+@EAGER_AND_GRAPH
+@RETURN_THAT_SPOILS
+def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
+    parts = Parts()
+    step = run(parts.update)
+    step(TRANSITIONS, WEIGHTS)
+    before = parts.learned()
+    # Policy, u and v, online and target; two moments of each, and a count for each optimiser.
+    assert len(before) == 3 + 3 + 2 * 3 + 2
+    metrics = step(spoil(spoilt), WEIGHTS).metrics
+    assert parts.learned() == before
+    assert int(metrics["steps_skipped"]) == 1
+    assert not np.isfinite(metrics["gradient_norm"])
+    assert np.isfinite(metrics["policy_gradient_norm"])
+
+
+@EAGER_AND_GRAPH
+def test_policys_gradients_that_are_not_finite_change_nothing(run):
+    parts = Parts(make_policy=RootPolicy)
+    step = run(parts.update)
+    parts.online.policy.w.assign([[0.5, 0.25], [0.1, 0.2]])
+    step(TRANSITIONS, WEIGHTS)
+    parts.online.policy.w.assign([[0.5, 0.0], [0.1, 0.2]])
+    before = parts.learned()
+    metrics = step(TRANSITIONS, WEIGHTS).metrics
+    assert parts.learned() == before
+    assert int(metrics["steps_skipped"]) == 1
+    assert not np.isfinite(metrics["policy_gradient_norm"])
+    assert np.isfinite(metrics["gradient_norm"])
+
+
+@EAGER_AND_GRAPH
+@RETURN_THAT_SPOILS
+def test_learning_goes_on_as_if_skipped_steps_had_not_been(run, spoilt):
+    parts, twin = Parts(), Parts()
+    step, twin_step = run(parts.update), run(twin.update)
+    skipped = []
+    for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
+        skipped.append(int(step(batch, WEIGHTS).metrics["steps_skipped"]))
+    for _ in range(2):
+        twin_step(TRANSITIONS, WEIGHTS)
+    assert parts.learned() == twin.learned()
+    assert parts.values(parts.online)[1] != U
+    assert skipped == [1, 1, 2, 2]
+    num_updates = [int(each.update.state["num_updates"]) for each in (parts, twin)]
+    assert num_updates == [4, 2]
+
+
+@EAGER_AND_GRAPH
+def test_target_networks_are_copied_on_schedule_when_steps_are_skipped(run):
+    parts = Parts(target_update_period=3)
+    step = run(parts.update)
+    first = [TARGET_POLICY, TARGET_U, TARGET_V]
+    online, target = [parts.values(parts.online)], []
+    for n_step_return in (0.5, math.nan, math.nan, 0.5, math.nan, 0.5, 0.5):
+        step(spoil(n_step_return), WEIGHTS)
+        online.append(parts.values(parts.online))
+        target.append(parts.values(parts.target))
+    assert target == [first, first, online[1], online[1], online[1], online[6], online[6]]
+    moved = [before != after for before, after in itertools.pairwise(online)]
+    assert moved == [True, False, False, True, False, True, True]
 
 
 def test_actors_get_the_online_networks():

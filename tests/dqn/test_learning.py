@@ -38,6 +38,12 @@ GRADIENT_NORM = math.sqrt(1.55 * 1.55 + 1.5 * 1.5)
 
 LEARNING_RATE, DECAY, EPSILON = 0.1, 0.6, 0.01
 
+EAGER_AND_GRAPH = pytest.mark.parametrize(
+    "run", [lambda update: update, tf.function], ids=["eager", "tf.function"]
+)
+# The last one gives gradients that are finite, but not the squares of which their norm is the sum.
+RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf, 1e30])
+
 
 def make_linear(values: list[list[float]]) -> snt.Linear:
     network = snt.Linear(2, with_bias=False)
@@ -62,13 +68,24 @@ def make_update(
     return update, network, target_network
 
 
+def spoil(n_step_return: float) -> Transition:
+    """Return the batch with another return in its first row."""
+    return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -1.0]))
+
+
+def learned(update: DQNUpdate) -> list[bytes]:
+    """Return the bits of all that a checkpoint holds, but for the number of updates."""
+    parts = [part for name, part in update.state.items() if name != "num_updates"]
+    return [variable.numpy().tobytes() for part in parts for variable in part.variables]
+
+
 def first_rmsprop_step(gradient: float) -> float:
     """Return by how much the first step of centered RMSProp lowers a parameter."""
     mean_square, mean = (1 - DECAY) * gradient**2, (1 - DECAY) * gradient
     return LEARNING_RATE * gradient / math.sqrt(mean_square - mean**2 + EPSILON)
 
 
-@pytest.mark.parametrize("run", [lambda update: update, tf.function], ids=["eager", "tf.function"])
+@EAGER_AND_GRAPH
 def test_one_update(run):
     update, network, target_network = make_update()
     output = run(update)(TRANSITIONS, WEIGHTS)
@@ -86,6 +103,7 @@ def test_one_update(run):
             "td_error": (3.1 + 6.0) / 2,
             "q_value": (1.0 + 2.0 + 3.0 + 5.0) / 4,
             "gradient_norm": GRADIENT_NORM,
+            "steps_skipped": 0,
         }
     )
 
@@ -138,7 +156,7 @@ def test_target_network_starts_as_a_copy():
     np.testing.assert_array_equal(target_network.w, ONLINE)
 
 
-@pytest.mark.parametrize("run", [lambda update: update, tf.function], ids=["eager", "tf.function"])
+@EAGER_AND_GRAPH
 def test_target_network_is_copied_every_period_and_left_alone_between(run):
     update, network, target_network = make_update(target_update_period=3)
     step = run(update)
@@ -159,12 +177,55 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
     update(TRANSITIONS, WEIGHTS)
 
     restored, restored_network, restored_target = make_update(target_update_period=4)
-    restored(TRANSITIONS, WEIGHTS)  # The optimiser makes its variables now.
     tf.train.Checkpoint(**restored.state).read(path).assert_consumed()
     restored(TRANSITIONS, WEIGHTS)
     np.testing.assert_array_equal(restored_network.w, network.w)
     np.testing.assert_array_equal(restored_target.w, target_network.w)
     np.testing.assert_array_equal(target_network.w, network.w)
+
+
+@EAGER_AND_GRAPH
+@RETURN_THAT_SPOILS
+def test_gradients_that_are_not_finite_change_nothing(run, spoilt):
+    update, _, _ = make_update()
+    step = run(update)
+    step(TRANSITIONS, WEIGHTS)
+    before = learned(update)
+    assert len(before) == 2 + 3  # Two networks; mean, mean square and momentum.
+    output = step(spoil(spoilt), WEIGHTS)
+    assert learned(update) == before
+    assert int(output.metrics["steps_skipped"]) == 1
+    assert not np.isfinite(output.metrics["gradient_norm"])
+
+
+@EAGER_AND_GRAPH
+@RETURN_THAT_SPOILS
+def test_learning_goes_on_as_if_skipped_steps_had_not_been(run, spoilt):
+    (update, network, _), (twin, _, _) = make_update(), make_update()
+    step, twin_step = run(update), run(twin)
+    skipped = []
+    for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
+        skipped.append(int(step(batch, WEIGHTS).metrics["steps_skipped"]))
+    for _ in range(2):
+        twin_step(TRANSITIONS, WEIGHTS)
+    assert learned(update) == learned(twin)
+    assert network.w.numpy().tolist() != ONLINE
+    assert skipped == [1, 1, 2, 2]
+    assert (int(update.state["num_updates"]), int(twin.state["num_updates"])) == (4, 2)
+
+
+@EAGER_AND_GRAPH
+def test_target_network_is_copied_on_schedule_when_steps_are_skipped(run):
+    update, network, target_network = make_update(target_update_period=3)
+    step = run(update)
+    online, target = [], []
+    for n_step_return in (0.5, math.nan, math.nan, 0.5, math.nan, 0.5, 0.5):
+        step(spoil(n_step_return), WEIGHTS)
+        online.append(network.w.numpy().tolist())
+        target.append(target_network.w.numpy().tolist())
+    assert target == [TARGET, TARGET, online[0], online[0], online[0], online[5], online[5]]
+    moved = [before != after for before, after in itertools.pairwise([ONLINE, *online])]
+    assert moved == [True, False, False, True, False, True, True]
 
 
 def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches):

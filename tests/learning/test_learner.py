@@ -167,6 +167,23 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     assert (source.learner_steps, count.tolist()) == (7, [7.0])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.fault(
+    breaks="parameters that became NaN or infinite",
+    holds="the learner fails; they are neither published nor saved",
+)
+def test_parameters_that_are_not_finite_go_nowhere(value, replay):
+    update = CountingUpdate()
+    learner = replay.make_learner(update)
+    update.count.assign([value])
+    with pytest.raises(FloatingPointError, match="variable of 'network' is not finite after 0"):
+        learner.publish()
+    learner.flush()
+    assert replay.num_publications() == 0
+    update.count.assign([1.0])
+    learner.close()
+
+
 def test_get_variables_returns_copies(replay):
     update = CountingUpdate()
     learner = replay.make_learner(update)

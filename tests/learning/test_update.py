@@ -1,0 +1,85 @@
+"""Tests of the optimisers that take no step where a gradient is not finite."""
+
+import math
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.learning.update import GuardedOptimizer
+
+LEARNING_RATE = 0.1
+EAGER_AND_GRAPH = pytest.mark.parametrize(
+    "run", [lambda function: function, tf.function], ids=["eager", "tf.function"]
+)
+
+
+class Pair:
+    """Two optimisers, of a vector and of a number."""
+
+    def __init__(self):
+        self.vector, self.number = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+        self.rmsprop = snt.optimizers.RMSProp(LEARNING_RATE, decay=0.0, epsilon=0.0)
+        self.adam = snt.optimizers.Adam(LEARNING_RATE)
+        self.guarded = GuardedOptimizer((self.rmsprop, [self.vector]), (self.adam, [self.number]))
+
+    def apply(self, vector_gradient: tf.Tensor, number_gradient: tf.Tensor) -> None:
+        norms = [tf.norm(vector_gradient), tf.norm(number_gradient)]
+        self.guarded.apply([[vector_gradient], [number_gradient]], norms)
+
+    def variables(self) -> list[bytes]:
+        """Return the bits of all variables that a step writes."""
+        slots = [*self.rmsprop.variables, *self.adam.variables]
+        return [variable.numpy().tobytes() for variable in (self.vector, self.number, *slots)]
+
+
+@EAGER_AND_GRAPH
+def test_each_optimiser_descends_its_own_gradients(run):
+    pair = Pair()
+    run(pair.apply)(tf.constant([-5.0, 7.0]), tf.constant(9.0))
+    # The first steps of both are the learning rate in the direction of each gradient's sign.
+    np.testing.assert_allclose(pair.vector, [1.0 + 0.1, 2.0 - 0.1], rtol=1e-5)
+    np.testing.assert_allclose(pair.number, 3.0 - 0.1, rtol=1e-5)
+    assert int(pair.guarded.num_skipped) == 0
+
+
+@EAGER_AND_GRAPH
+@pytest.mark.parametrize(
+    ("vector_gradient", "number_gradient"),
+    [
+        ([math.nan, 1.0], 1.0),
+        ([1.0, math.inf], 1.0),
+        ([1.0, 1.0], -math.inf),
+        ([1.0, 1.0], math.nan),
+        ([math.inf, -math.inf], math.nan),
+        ([1e20, 1.0], 1.0),  # 1e40 is more than float32 holds.
+        ([1.0, 1.0], 1e20),
+    ],
+)
+def test_one_gradient_that_is_not_finite_holds_back_all(vector_gradient, number_gradient, run):
+    pair = Pair()
+    apply = run(pair.apply)
+    for _ in range(2):
+        before = pair.variables()
+        apply(tf.constant(vector_gradient), tf.constant(number_gradient))
+        assert pair.variables() == before
+        apply(tf.constant([1.0, 1.0]), tf.constant(1.0))
+        assert pair.variables() != before
+    assert int(pair.guarded.num_skipped) == 2
+
+
+@EAGER_AND_GRAPH
+def test_large_gradients_are_no_reason_to_skip(run):
+    pair = Pair()
+    # The squares are 1e38, less than the largest float32, 3.4e38.
+    run(pair.apply)(tf.constant([1e19, 1.0]), tf.constant(1e19))
+    assert int(pair.guarded.num_skipped) == 0
+    assert float(pair.number) == pytest.approx(3.0 - 0.1)
+
+
+def test_slots_exist_before_the_first_step():
+    pair = Pair()
+    assert len(pair.rmsprop.variables) == 2  # Momentum and mean square.
+    assert len(pair.adam.variables) == 3  # Two moments and the number of steps.
+    assert not any(np.any(slot.numpy()) for slot in pair.adam.variables)
