@@ -261,6 +261,10 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
     assert parts.values(parts.target) == parts.values(parts.online)
 
 
+@pytest.mark.fault(
+    breaks="the same with DPG, in the critic",
+    holds="critic and policy stay as they are; counted",
+)
 @EAGER_AND_GRAPH
 @RETURN_THAT_SPOILS
 def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
@@ -277,6 +281,10 @@ def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
     assert np.isfinite(metrics["policy_gradient_norm"])
 
 
+@pytest.mark.fault(
+    breaks="the same with DPG, in the policy",
+    holds="critic and policy stay as they are; counted",
+)
 @EAGER_AND_GRAPH
 def test_policys_gradients_that_are_not_finite_change_nothing(run):
     parts = Parts(make_policy=RootPolicy)
