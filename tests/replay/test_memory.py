@@ -214,8 +214,11 @@ def test_the_narrowest_limit_of_a_group_and_its_parents_counts(groups):
 def test_version_1(groups):
     make_group(groups / "memory" / "job", "5000", 1000, 200, version=1)
     make_group(groups / "memory", str(2**63 - 4096), 9000, 0, version=1)
+    # None of these limit this process: version 2, another's, and outside of the mount.
     make_group(groups / "job", "10", 0, 0)
-    set_membership(groups, "9:name=systemd:/job\n5:cpu,cpuacct:/job\n4:memory:/job\n0::/\n")
+    make_group(groups / "memory" / "other", "10", 0, 0, version=1)
+    make_group(groups, "10", 0, 0, version=1)
+    set_membership(groups, "9:name=systemd:/job\n5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n")
     assert available_memory() == 4200
 
 
