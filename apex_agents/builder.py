@@ -42,6 +42,10 @@ class Builder(Protocol):
         """
         ...
 
+    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
+        """Estimate the memory that a full replay takes; `spec` is that of one environment."""
+        ...
+
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches; the tables have to exist."""
         ...

@@ -59,7 +59,9 @@ def main() -> None:
 
     steps = _record(lanes, num_steps=4000)
     adder = builder.make_adder(client)
+    estimate = builder.estimate_replay_bytes(lanes.spec) / arguments.max_size
     print(f"{arguments.task}, {arguments.max_size} transitions, remover {arguments.remover}")
+    print(f"estimated: {estimate:.0f} bytes/transition")
     print(f"{'added':>9} {'MB':>7} {'bytes/transition':>17} {'added/s':>8}")
     for filling in range(1, arguments.fillings + 1):
         started = time.monotonic()

@@ -19,9 +19,10 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from apex_agents.builder import Builder
-from apex_agents.environments import make_lanes
+from apex_agents.environments import EnvironmentSpec, make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
+from apex_agents.replay.memory import available_memory, memory_warning
 from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
 from apex_agents.running.workdir import open_workdir, read_run_id
@@ -81,12 +82,21 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             warnings.simplefilter("ignore")
             spec = experiment.environment_spec()
         experiment.builder.check_environment(spec)
+        _warn_of_memory(experiment.builder, spec)
         name = pathlib.Path(config_flag.config_filename).stem
         experiment.workdir = open_workdir(_WORKDIR.value, name, config)
         experiment.run_id = read_run_id(experiment.workdir)
     except ValueError as error:
         _fail(error)
     sys.exit(launch_program(make_program(experiment), experiment, launch_type))
+
+
+def _warn_of_memory(builder: Builder, spec: EnvironmentSpec) -> None:
+    """Say now that the replay will be too large, instead of after hours of filling it."""
+    estimate = builder.estimate_replay_bytes(spec)
+    warning = memory_warning(builder.config.replay, estimate, available_memory())
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:

@@ -104,3 +104,19 @@ def test_actor(parts):
     recorder = parts.record("make_actor")
     parts.builder.make_actor("policy", ["adder"], "source")
     assert recorder.args == ("policy", ["adder"], "source", 7)
+
+
+def test_memory_of_a_full_replay(parts):
+    # Rows of 2 * 4 observed numbers, an action or two, R and D.
+    num_floats = {"ApexDQNBuilder": 8 + 1 + 2, "ApexDPGBuilder": 8 + 2 + 2}
+    row_bytes = 4 * num_floats[type(parts.builder).__name__]
+    assert parts.builder.estimate_replay_bytes(parts.spec) == 100 * (630 + 940 // 4 + row_bytes)
+
+
+def test_memory_of_a_full_replay_of_frames():
+    frames = specs.Array((4, 84, 84), np.uint8)
+    spec = EnvironmentSpec(frames, specs.DiscreteArray(2), rewards=None, discounts=None)
+    builder = dqn_builder.ApexDQNBuilder(ApexDQNConfig(frame_stack=4, n_step=5, replay=REPLAY))
+    # Chunks of 4 + 5 + 1 rows.
+    row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 4 * 3
+    assert builder.estimate_replay_bytes(spec) == round(100 * (1230 + row_bytes))

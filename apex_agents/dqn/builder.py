@@ -20,6 +20,7 @@ from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.memory import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
 from apex_agents.replay.transitions import item_signature
 from apex_agents.validation import require
@@ -71,6 +72,11 @@ class ApexDQNBuilder:
         signature = item_signature(spec, self.config.frame_stack)
         variables = {"network": self._make_network(spec, seed=0).variables}
         return make_tables(self.config.replay, signature, variables, rate_limiter)
+
+    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
+        """Estimate the memory that a full replay takes."""
+        signature = item_signature(spec, self.config.frame_stack)
+        return estimate_replay_bytes(self.config.replay, signature, self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches."""

@@ -75,12 +75,20 @@ def make_writer(
       n_step: longest transition, in steps.
       frame_stack: frames per observation, 0 for the packed layout.
     """
+    chunk_length = rows_per_chunk(replay, n_step, frame_stack)
     if frame_stack:
-        return FrameWriter(client, n_step, frame_stack)
+        return FrameWriter(client, frame_stack, chunk_length)
+    return PackedWriter(client, n_step, chunk_length)
+
+
+def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
+    """Return how many rows share a chunk; arguments as for `make_writer`."""
+    if frame_stack:
+        # From an item's first frame to the row of its outcome. Longer chunks would slow sampling.
+        return frame_stack + n_step + 1
     # Removal by priority empties chunks in random order: with several transitions each, most of
     # the memory would soon be held by chunks of which one transition is left.
-    chunk_length = _PACKED_CHUNK_LENGTH if replay.remover == "fifo" else 1
-    return PackedWriter(client, n_step, chunk_length)
+    return _PACKED_CHUNK_LENGTH if replay.remover == "fifo" else 1
 
 
 class PackedWriter:
@@ -122,12 +130,10 @@ class FrameWriter:
     the end of an episode several end at the same one: further rows hold an outcome alone.
     """
 
-    def __init__(self, client: reverb.Client, n_step: int, frame_stack: int):
-        """Open a stream that remembers as many rows as an item spans."""
+    def __init__(self, client: reverb.Client, frame_stack: int, chunk_length: int):
+        """Open a stream that remembers as many rows as a chunk has, and no item spans more."""
         self._stack = frame_stack
-        # From an item's first frame to the row of its outcome. Longer chunks would slow sampling.
-        span = frame_stack + n_step + 1
-        self.stream = _open_stream(client, ("observation", "outcome"), span)
+        self.stream = _open_stream(client, ("observation", "outcome"), chunk_length)
         self._table = table_name(client, TRANSITIONS)
         self._row: dict[str, np.ndarray] = {}
         self._rows_since_frame = 0

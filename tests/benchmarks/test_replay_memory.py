@@ -24,3 +24,5 @@ def test_bytes_per_transition(remover, most_bytes):
     assert [int(added) // 15_000 for added, *_ in rows] == [1, 2, 3, 4, 5]
     # 536 bytes are the two observations.
     assert 1000 < int(rows[-1][2]) < most_bytes
+    (estimate,) = re.findall(r"^estimated: (\d+) bytes/transition$", result.stdout, re.MULTILINE)
+    assert int(rows[-1][2]) == pytest.approx(int(estimate), rel=0.2)

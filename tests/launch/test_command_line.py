@@ -275,6 +275,7 @@ def results(folder, run_command_line) -> dict[str, tuple[int, str, str]]:
     command_lines = {
         "help": ["--help"],
         "config_as_two_arguments": atari,
+        "huge_replay": ["--config.agent.replay.max_size=2000000000"],
         **{name: [flag] for name, (flag, _, _) in OVERRIDES.items()},
         **{
             name: [flag.format(tmp=folder, configs=ROOT / "configs") for flag in flags]
@@ -305,6 +306,15 @@ def test_override_lands_in_config_json(results, folder, name):
         value = value[part]
     assert value == OVERRIDES[name][2]
     assert type(value) is type(OVERRIDES[name][2])
+
+
+def test_a_replay_larger_than_the_memory_is_a_warning(results):
+    exit_code, stdout, stderr = results["huge_replay"]
+    assert exit_code == 0, stdout + stderr
+    # CartPole's 909 bytes per item, see `tests/replay/test_memory.py`.
+    expected = "warning: The replay will grow to about 1818.0 GB (2,000,000,000 items of"
+    assert stderr.startswith(expected)
+    assert stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["no_actors", "misspelt_field", "unknown_flag"])
@@ -352,7 +362,7 @@ def test_isolate_is_refused_where_it_cannot_be_had(tmp_path, unshare):
 
 def test_mistakes_leave_no_file(results, folder):
     fixtures = {"binary", "old", "list", "brackets", *FILES}
-    runs = {"config_as_two_arguments", *OVERRIDES}
+    runs = {"config_as_two_arguments", "huge_replay", *OVERRIDES}
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     left -= fixtures
     assert {path.split("/")[0] for path in left} == runs
