@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 import runpy
+import shutil
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,10 +21,11 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from apex_agents.builder import Builder
-from apex_agents.environments import EnvironmentSpec, make_lanes
+from apex_agents.environments import make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
-from apex_agents.replay.memory import available_memory, memory_warning
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.memory import available_memory, format_bytes, memory_warning
 from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
 from apex_agents.running.workdir import open_workdir, read_run_id
@@ -54,6 +57,8 @@ def run(make_builder: Callable[[Any], Builder], default_config: str) -> None:
       make_builder: makes the agent's builder from `config.agent`.
       default_config: file of the configuration used without --config.
     """
+    # Until the launcher takes over, Ctrl-C ends the command without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     app.run(
         functools.partial(_main, make_builder),
         flags_parser=functools.partial(_parse_flags, default_config),
@@ -82,21 +87,39 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             warnings.simplefilter("ignore")
             spec = experiment.environment_spec()
         experiment.builder.check_environment(spec)
-        _warn_of_memory(experiment.builder, spec)
+        replay_bytes = experiment.builder.estimate_replay_bytes(spec)
+        _warn_of_memory(config.agent.replay, replay_bytes)
         name = pathlib.Path(config_flag.config_filename).stem
         experiment.workdir = open_workdir(_WORKDIR.value, name, config)
         experiment.run_id = read_run_id(experiment.workdir)
+        _tell_size_of_checkpoints(experiment, replay_bytes)
     except ValueError as error:
         _fail(error)
-    sys.exit(launch_program(make_program(experiment), experiment, launch_type))
+    exit_code = launch_program(make_program(experiment), experiment, launch_type)
+    try:
+        sys.stdout.flush()
+    except OSError:  # A file on a full disk; Python would end with a code of its own.
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
-def _warn_of_memory(builder: Builder, spec: EnvironmentSpec) -> None:
+def _warn_of_memory(replay: ReplayConfig, replay_bytes: int) -> None:
     """Say now that the replay will be too large, instead of after hours of filling it."""
-    estimate = builder.estimate_replay_bytes(spec)
-    warning = memory_warning(builder.config.replay, estimate, available_memory())
+    warning = memory_warning(replay, replay_bytes, available_memory())
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def _tell_size_of_checkpoints(experiment: Experiment, replay_bytes: int) -> None:
+    """Say what saving the replay takes, if it is to be saved: less than it takes in memory."""
+    period = experiment.run.replay_checkpoint_period_seconds
+    if period is not None:
+        free = shutil.disk_usage(experiment.workdir).free
+        print(
+            f"Saving the replay every {period:g} s and at the end: up to "
+            f"{format_bytes(replay_bytes)} each time, twice that while the one before is still "
+            f"there; the disk has {format_bytes(free)} free."
+        )
 
 
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:

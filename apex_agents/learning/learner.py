@@ -3,6 +3,7 @@
 Horgan et al. 2018, algorithm 2. It knows nothing of the algorithm that updates.
 """
 
+import atexit
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -57,6 +58,8 @@ class ApexLearner(core.Learner):
         self._should_stop = should_stop
         self._priority_writer = PriorityWriter(client)
         self._publisher = ParameterPublisher(client)
+        # Python aborts if it ends while one of their threads is inside a call.
+        atexit.register(self.close)
         self.num_steps = 0
         self._waiting_seconds = 0.0
         self._last_log = (time.monotonic(), 0)
@@ -122,6 +125,7 @@ class ApexLearner(core.Learner):
 
     def close(self) -> None:
         """Publish what was learned, unless the program stops, and write the pending priorities."""
+        atexit.unregister(self.close)
         if not self._should_stop():
             self.publish()
         self._reader.close()

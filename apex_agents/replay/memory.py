@@ -91,11 +91,20 @@ def memory_warning(config: ReplayConfig, estimate: int, available: int) -> str |
         return None
     item_bytes = estimate / config.max_size
     return (
-        f"The replay will grow to about {_format(estimate)} ({config.max_size:,} items of about "
-        f"{_format(item_bytes)}), and this machine has {_format(available)} of memory free: lower "
+        f"The replay will grow to about {format_bytes(estimate)} ({config.max_size:,} items of "
+        f"about {format_bytes(item_bytes)}), and this machine has {format_bytes(available)} of "
+        "memory free: lower "
         f"agent.replay.max_size to {_round_down(_USABLE * available / item_bytes):,} or less, or "
         "find a machine with more."
     )
+
+
+def format_bytes(num_bytes: float) -> str:
+    """Write a number of bytes for people."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.1f} {unit}"
+    return f"{num_bytes / 1e3:.1f} KB"
 
 
 def available_memory() -> int:
@@ -137,13 +146,6 @@ def _free_in_cgroup(
     words = (folder / "memory.stat").read_text().split()
     statistics = dict(zip(words[::2], words[1::2], strict=True))
     return max(limit - used + int(statistics.get(reclaimable_name, 0)), 0)
-
-
-def _format(num_bytes: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:.1f} {unit}"
-    return f"{num_bytes / 1e3:.1f} KB"
 
 
 def _round_down(number: float) -> int:

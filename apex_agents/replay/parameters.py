@@ -79,7 +79,7 @@ class ParameterPublisher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(_CLOSE_TIMEOUT_SECONDS)
+        self._thread.join(2 * _CLOSE_TIMEOUT_SECONDS)
 
     def _publish_forever(self) -> None:
         while not self._closed:
@@ -105,7 +105,7 @@ class ParameterPublisher:
         return self._closed or self._num_received > self._num_published
 
     def _is_table_empty(self) -> bool:
-        info = self._client.server_info(_SERVER_TIMEOUT_SECONDS)
+        info = self._client.server_info(_CLOSE_TIMEOUT_SECONDS)
         return info[table_name(self._client, PARAMETERS)].current_size == 0
 
 

@@ -1,6 +1,7 @@
 """Launches a program on this machine, shows how it goes, and says how it ended."""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -43,7 +44,7 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
       The exit code: 0 when the run reached its end, 1 when a node failed, 130 after Ctrl-C, 143
       after SIGTERM.
     """
-    print(f"Run folder: {experiment.workdir}", flush=True)
+    _print_line(f"Run folder: {experiment.workdir}")
     _resume(experiment)
     run = _run_processes if launch_type == "local_mp" else _run_threads
     failure, interrupted = run(program, experiment)
@@ -56,7 +57,7 @@ def _resume(experiment: Experiment) -> None:
     if checkpoint is not None:
         experiment.resumed_at = checkpoint.progress
         steps = f"learner step {checkpoint.progress.learner_steps:,}"
-        print(f"Going on from {steps} ({checkpoint.path.name}).", flush=True)
+        _print_line(f"Going on from {steps} ({checkpoint.path.name}).")
 
 
 def _run_processes(program: lp.Program, experiment: Experiment) -> tuple[str | None, bool]:
@@ -158,7 +159,7 @@ class StatusLine:
             except (RuntimeError, reverb.errors.ReverbError):
                 continue
             elapsed = time.monotonic() - before_time
-            print(self._format(now, before, elapsed), flush=True)
+            _print_line(self._format(now, before, elapsed))
             before, before_time = now, time.monotonic()
 
     def _format(self, now: ReplayStatistics, before: ReplayStatistics, elapsed: float) -> str:
@@ -185,16 +186,17 @@ def _conclude(experiment: Experiment, failure: str | None, interrupted: bool) ->
     """Print how the run ended and return the exit code."""
     path = pathlib.Path(experiment.workdir, SUMMARY_FILE)
     summary = json.loads(path.read_text()) if path.exists() else {}
-    print()
+    _print_line()
     if failure:
-        print(failure)
+        _print_line(failure)
         return EXIT_FAILURE
     for name, value in summary.items():
-        print(f"{name.replace('_', ' '):>18}: {value}")
+        _print_line(f"{name.replace('_', ' '):>18}: {value}")
     if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_SUCCESS if summary.get("finished") else EXIT_TERMINATED
 
 
-def _print_line(text: str) -> None:
-    print(text, flush=True)
+def _print_line(text: str = "") -> None:
+    with contextlib.suppress(OSError):  # A file on a full disk: the run goes on.
+        print(text, flush=True)

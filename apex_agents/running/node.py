@@ -146,12 +146,13 @@ def _attach_to_supervisor() -> None:
 def _report_failure(name: str, error: Exception) -> None:
     if not _has_own_process():
         raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
-    traceback.print_exc()
+    with contextlib.suppress(OSError):  # The disk with the log is full.
+        traceback.print_exc()
     if _channel is None:
         lp.stop()
 
 
 def _leave(exit_code: int) -> None:
-    with contextlib.suppress(OSError):  # The disk with the log is full.
+    with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(exit_code)  # Clients of a server that is gone hold up an ordinary exit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import signal
 
 import pytest
@@ -36,6 +37,9 @@ def run(start) -> Command:
     holds="the new one has the transitions of the checkpoint",
 )
 def test_killed_replay_has_its_transitions_back(run):
+    # 5000 items of about 1 KB.
+    told = r"Saving the replay every 3 s and at the end: up to [4-9]\.\d MB each time, .* free\."
+    assert re.search(told, run.stdout())
     rows = len(run.rows("learner"))
     checkpoint = saved(run)
     run.wait_for(lambda: saved(run) != checkpoint)  # One with a full replay.

@@ -163,16 +163,24 @@ def test_publisher_publishes_again_on_a_server_that_has_nothing(client, monkeypa
     publisher.close()
 
 
-def test_publisher_does_not_wait_for_a_server_that_is_gone(client):
-    server = reverb.Server([make_parameter_table(make_variables(0.0))])
-    publisher = ParameterPublisher(reverb.Client(f"localhost:{server.port}"))
-    server.stop()
+def test_publisher_does_not_wait_for_a_server_that_is_gone():
+    first = reverb.Server([make_parameter_table(make_variables(0.0))])
+    client = reverb.Client(f"localhost:{first.port}")
+    publisher = ParameterPublisher(client)
+    first.stop()
     started = time.monotonic()
     for step in range(3):
         publisher.publish(expected_arrays(1.0), step)
     assert time.monotonic() - started < 1
     publisher.flush(timeout_seconds=0.5)
     assert 0.4 < time.monotonic() - started < 5  # It waited, as long as it was allowed to.
+    second = reverb.Server([make_parameter_table(make_variables(0.0))], first.port)
+    publisher.flush()
+    source = ParameterSource(reverb.Client(f"localhost:{first.port}"))
+    assert_equal(source.get_variables(["steps"]), [expected_arrays(1.0)["steps"]])
+    assert source.learner_steps == 2
+    publisher.close()
+    second.stop()
 
 
 def test_publisher_tells_its_caller_of_a_mistake(client):

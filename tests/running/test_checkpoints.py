@@ -226,12 +226,17 @@ class Agent:
         self._server = reverb.Server(self._builder.make_replay_tables(self._spec))
         self._client = reverb.Client(f"localhost:{self._server.port}")
         self._batches = make_fixed_batches(self._spec, NUM_UPDATES)
+        self._learners: list[ApexLearner] = []
 
     def make_learner(self, first_batch: int, seed: int) -> ApexLearner:
         dataset = self._batches.skip(first_batch)
-        return self._builder.make_learner(self._spec, dataset, self._client, seed)
+        learner = self._builder.make_learner(self._spec, dataset, self._client, seed)
+        self._learners.append(learner)
+        return learner
 
     def close(self) -> None:
+        for learner in self._learners:
+            learner.close()
         self._server.stop()
 
 
