@@ -359,6 +359,10 @@ for host in sys.argv[2:]:
 """
 
 
+@pytest.mark.fault(
+    breaks="whoever connects to the replay of a run with `--isolate`",
+    holds="the port is reached from inside of the run only",
+)
 def test_isolated_replay_is_reached_from_inside_only(start, network_namespaces):
     run = start(*apex_dqn("local_mp", "--isolate", *ENDLESS))
     run.wait_for(run.is_learning)

@@ -262,7 +262,7 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
 
 
 @pytest.mark.fault(
-    breaks="the same with DPG, in the critic",
+    breaks="a batch whose gradients of the critic are NaN or infinite (DPG)",
     holds="critic and policy stay as they are; counted",
 )
 @EAGER_AND_GRAPH
@@ -282,7 +282,7 @@ def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
 
 
 @pytest.mark.fault(
-    breaks="the same with DPG, in the policy",
+    breaks="a batch whose gradients of the policy are NaN or infinite (DPG)",
     holds="critic and policy stay as they are; counted",
 )
 @EAGER_AND_GRAPH
