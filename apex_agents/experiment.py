@@ -201,13 +201,15 @@ def run_local(
       The learner, closed; its variables are the result.
 
     Raises:
-      ValueError: the run has no limit that would end it.
+      ValueError: the run has no limit that would end it, or the agent cannot learn in the
+        environment.
     """
     builder, run = experiment.builder, experiment.run
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
     replay = builder.config.replay
     lanes = experiment.make_lanes(run.num_lanes, run.node_seed("actor"), False)
+    builder.check_environment(lanes.spec)
     limiter = reverb.rate_limiters.MinSize(replay.min_size)
     server = reverb.Server(builder.make_replay_tables(lanes.spec, limiter))
     client = reverb.Client(f"localhost:{server.port}")
