@@ -104,10 +104,12 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
     learner.publish()
-    report_ready()
+    first_step = learner.num_steps
     reason = run.end_reason(learner.num_steps, poller.latest)
     while reason is None and not should_stop():
         learner.step()
+        if learner.num_steps > first_step:
+            report_ready()
         reason = run.end_reason(learner.num_steps, poller.latest)
         checkpoints.save_if_due()
     # First what has to survive: the replay server may be leaving, and calls to it may hang.

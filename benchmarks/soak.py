@@ -54,7 +54,7 @@ class Run:
         """Find the processes of the nodes that live."""
         found = {}
         for process in psutil.Process(self.command.pid).children():
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, KeyError):
                 found[process.environ()[NODE_NAME]] = process
         return found
 
@@ -142,7 +142,8 @@ def kill_one(run: Run, rng: random.Random) -> list[str]:
     process = run.nodes().get(name)
     if process is None:  # It waits for its restart.
         return []
-    process.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
     return [name]
 
 

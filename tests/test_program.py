@@ -27,6 +27,7 @@ LEARNER_COLUMNS = {
     "steps_skipped",
     "waiting_for_data",
     "priorities_not_finite",
+    "priority_batches_dropped",
     "actor_steps",
     "replay_size",
     "samples_per_insert",

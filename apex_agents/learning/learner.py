@@ -154,6 +154,7 @@ class ApexLearner(core.Learner):
                 "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,
                 "waiting_for_data": self._waiting_seconds / elapsed,
                 "priorities_not_finite": self._priority_writer.num_not_finite,
+                "priority_batches_dropped": self._priority_writer.num_dropped_batches,
             }
         )
         self._last_log = (now, self.num_steps)

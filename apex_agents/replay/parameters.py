@@ -60,9 +60,9 @@ class ParameterPublisher:
         Raises:
           ValueError: the table on the server is not for such parameters, or is not there.
         """
-        if self._error is not None:
-            raise self._error
         with self._changed:
+            if self._error is not None:
+                raise self._error
             self._latest = (variables, learner_steps)
             self._num_received += 1
             self._changed.notify_all()
@@ -71,7 +71,9 @@ class ParameterPublisher:
         """Block until what was handed over is published, or for as long as allowed."""
         with self._changed:
             last = self._num_received
-            self._changed.wait_for(lambda: self._num_published >= last, timeout_seconds)
+            self._changed.wait_for(
+                lambda: self._closed or self._num_published >= last, timeout_seconds
+            )
 
     def close(self) -> None:
         """Publish what waits if the server answers soon, and end the thread."""
@@ -95,8 +97,9 @@ class ParameterPublisher:
                 time.sleep(_RETRY_SECONDS)  # The server went away: a new one has an empty table.
                 continue
             except Exception as error:  # Not the server's state, but a mistake: for the caller.
-                self._error = error
-                self._closed = True
+                with self._changed:
+                    self._error = error
+                    self._closed = True
             with self._changed:
                 self._num_published = num_received
                 self._changed.notify_all()

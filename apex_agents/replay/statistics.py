@@ -10,6 +10,8 @@ from apex_agents.replay.client import table_name
 from apex_agents.replay.messages import BEGINNING, EVALUATION, Beginning, Evaluation
 from apex_agents.replay.tables import TRANSITIONS
 
+_POLL_TIMEOUT_SECONDS = 2
+
 
 class ReplayStatistics(NamedTuple):
     """Counts of a run.
@@ -105,7 +107,7 @@ class StatisticsPoller:
         def poll_forever() -> None:
             while not self._stop.wait(period_seconds):
                 try:
-                    self.latest = read_statistics(client, replicas)
+                    self.latest = read_statistics(client, replicas, _POLL_TIMEOUT_SECONDS)
                 except (RuntimeError, reverb.errors.ReverbError):
                     continue  # The server is away: the last statistics stand.
 
@@ -115,3 +117,5 @@ class StatisticsPoller:
     def close(self) -> None:
         """Stop reading."""
         self._stop.set()
+        # Python aborts if it ends while a thread is inside a call.
+        self._thread.join(_POLL_TIMEOUT_SECONDS + 1)

@@ -49,7 +49,9 @@ class LearnerCheckpoints:
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
             learner.resume(checkpoint.progress.learner_steps)
+            logging.info("Going on from %s", checkpoint.path.name)
         self._last_save = time.monotonic()
+        self._last_step = -1
 
     def save_if_due(self) -> None:
         """Save one if the last one is older than the config's period."""
@@ -63,10 +65,13 @@ class LearnerCheckpoints:
           FloatingPointError: the learner's variables are not finite.
         """
         self._learner.get_all_variables()
+        self._last_save = time.monotonic()
+        if self._learner.num_steps == self._last_step:
+            return
         keep = self._experiment.run.num_checkpoints
         progress = Progress(self._learner.num_steps, self._experiment.elapsed_seconds())
-        save_checkpoint(self._folder, self._learner.state, progress, keep)
-        self._last_save = time.monotonic()
+        if save_checkpoint(self._folder, self._learner.state, progress, keep):
+            self._last_step = progress.learner_steps
 
 
 def save_checkpoint(

@@ -76,7 +76,6 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
     latest = past[-1] if past else None
     evaluated_steps = latest.learner_steps if latest is not None else 0
-    report_ready()
     while not should_stop():
         started = time.monotonic()
         if latest is not None and poller.latest.evaluation is None:
@@ -88,6 +87,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         returns = play_episodes(lanes, actor, should_stop)
         if returns is None:
             break
+        report_ready()
         evaluated_steps = source.learner_steps
         latest = _summarise(returns, evaluated_steps, poller.latest.actor_steps)
         best.offer(float(latest.mean_return), policy.variables)

@@ -74,8 +74,8 @@ def _run_processes(program: lp.Program, experiment: Experiment) -> tuple[str | N
         num_interrupts += 1
         if num_interrupts == 1:
             supervisor.stop()
-            # Not print: it may be what was interrupted.
-            os.write(1, b"\nStopping; press Ctrl-C again to end everything at once.\n")
+            with contextlib.suppress(OSError):  # Not print: it may be what was interrupted.
+                os.write(1, b"\nStopping; press Ctrl-C again to end everything at once.\n")
         else:
             supervisor.kill()
 
@@ -163,9 +163,10 @@ class StatusLine:
             before, before_time = now, time.monotonic()
 
     def _format(self, now: ReplayStatistics, before: ReplayStatistics, elapsed: float) -> str:
-        acting = (now.actor_steps - before.actor_steps) / elapsed
-        sampled_before = before.sampled if now.sampled >= before.sampled else 0  # A new server.
-        sampling = (now.sampled - sampled_before) / elapsed
+        is_new = now.inserted < before.inserted or now.sampled < before.sampled  # The server.
+        before = ReplayStatistics() if is_new else before
+        acting = (now.inserted - before.inserted) / elapsed
+        sampling = (now.sampled - before.sampled) / elapsed
         learning = sampling / self._experiment.builder.config.batch_size
         evaluation = "none yet"
         if now.evaluation is not None:

@@ -19,9 +19,6 @@ from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient
 from apex_agents.running.supervision import CHANNEL, NUM_RESTARTS
 
-# A node that waits for a server which is gone cannot be woken up.
-_LEAVE_WITHIN_SECONDS = 30
-
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
 _is_ready = False
 
@@ -48,13 +45,16 @@ class ClientNode(lp.PyNode):
     ):
         """Run `function(experiment, client, *args)`, which returns when the program stops."""
         # The address instead of Launchpad's handle, which would make an ordinary client.
-        super().__init__(_run_client, name, function, experiment, replay_address, *args)
+        super().__init__(
+            _run_client, name, stop_seconds, function, experiment, replay_address, *args
+        )
         self.name = name
         self.stop_seconds = stop_seconds
 
 
 def _run_client(
     name: str,
+    stop_seconds: float,
     function: Callable[..., Any],
     experiment: Experiment,
     replay_address: lp.Address,
@@ -64,10 +64,10 @@ def _run_client(
         client = RunClient(replay_address.resolve(), experiment.run_id)
         return function(experiment, client, *args)
 
-    run_node(name, connect_and_run)
+    run_node(name, connect_and_run, stop_seconds)
 
 
-def run_node(name: str, function: Callable[[], Any]) -> None:
+def run_node(name: str, function: Callable[[], Any], stop_seconds: float) -> None:
     """Run the function of one node.
 
     In a process of its own, TensorFlow takes one thread unless the node learns. A failure ends the
@@ -77,13 +77,14 @@ def run_node(name: str, function: Callable[[], Any]) -> None:
       name: of the node.
       function: does the node's work and returns when the program stops; what it returns is never
         destroyed in a process of its own.
+      stop_seconds: how long it may take to leave, once its supervisor is gone.
 
     Raises:
       RuntimeError: the node failed in a thread; names the node.
     """
     own_process = _has_own_process()
     if own_process:
-        _attach_to_supervisor()
+        _attach_to_supervisor(stop_seconds)
         if name != "learner":
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -91,7 +92,9 @@ def run_node(name: str, function: Callable[[], Any]) -> None:
     try:
         leftover = function()  # noqa: F841  # Kept: taking a Reverb sampler apart can take half a minute.
     except Exception as error:  # Whatever it is, somebody has to hear of it.
-        if not lp.stop_event().is_set():
+        if lp.stop_event().is_set():  # The others are leaving, too.
+            _print_traceback()
+        else:
             exit_code = 1
             _report_failure(name, error)
     if own_process:
@@ -124,7 +127,7 @@ def _has_own_process() -> bool:
     )
 
 
-def _attach_to_supervisor() -> None:
+def _attach_to_supervisor(stop_seconds: float) -> None:
     """Open the channel, and stop this node when it ends because the supervisor was killed."""
     global _channel
     descriptor = os.environ.pop(CHANNEL, None)
@@ -137,7 +140,7 @@ def _attach_to_supervisor() -> None:
         with contextlib.suppress(ConnectionError):
             channel.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_LEAVE_WITHIN_SECONDS)
+        time.sleep(stop_seconds)  # One that waits for a server that is gone cannot be woken up.
         os._exit(1)
 
     threading.Thread(target=leave_with_supervisor, daemon=True).start()
@@ -146,10 +149,14 @@ def _attach_to_supervisor() -> None:
 def _report_failure(name: str, error: Exception) -> None:
     if not _has_own_process():
         raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
-    with contextlib.suppress(OSError):  # The disk with the log is full.
-        traceback.print_exc()
+    _print_traceback()
     if _channel is None:
         lp.stop()
+
+
+def _print_traceback() -> None:
+    with contextlib.suppress(OSError):  # The disk with the log is full.
+        traceback.print_exc()
 
 
 def _leave(exit_code: int) -> None:

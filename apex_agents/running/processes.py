@@ -16,6 +16,7 @@ from launchpad.launch import serialization
 from launchpad.nodes.python import local_multi_processing
 
 from apex_agents.running.supervision import NodeCommand
+from apex_agents.running.workdir import lock_descriptors
 
 # Found, not imported: it defines flags.
 _ENTRY = str(pathlib.Path(local_multi_processing.__file__).with_name("process_entry.py"))
@@ -61,7 +62,7 @@ class LocalProcesses:
                 ],
                 env={} if node.name == "learner" else {"CUDA_VISIBLE_DEVICES": "-1"},
                 log=logs / f"{node.name}.log",
-                fds=[self._job],
+                fds=[self._job, *lock_descriptors()],
                 stop_seconds=node.stop_seconds,
                 stops_last=node.stops_last,
             )

@@ -13,7 +13,8 @@ import launchpad as lp
 import reverb
 
 from apex_agents.experiment import Experiment
-from apex_agents.replay.client import RunClient, run_table_name
+from apex_agents.replay.client import RunClient, run_table_name, table_name
+from apex_agents.replay.messages import EVALUATION, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
 from apex_agents.running.node import is_supervised, report_ready, run_node
 from apex_agents.running.outages import report_failure, report_success
@@ -50,11 +51,14 @@ class ReplayNode(lp.ReverbNode):
 
     def run(self) -> None:
         """Serve until the program stops."""
-        run_node(self.name, self._serve)
+        run_node(self.name, self._serve, self.stop_seconds)
 
     def _serve(self) -> reverb.Server:
         server = self._start_server()
         client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
+        # A restored server has messages of old: who wrote them does so again where there are none.
+        for table in (PARAMETERS, EVALUATION):
+            client.reset(table_name(client, table))
         counter = _ActorStepCounter(self._experiment, client)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
@@ -76,6 +80,7 @@ class ReplayNode(lp.ReverbNode):
         """Start a server with what was saved, or an empty one if that cannot be read."""
         port = lp.get_port_from_address(self.reverb_address.resolve())
         folder = self._folder
+        _remove_unfinished(folder)  # By a server that was killed meanwhile.
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
         has_checkpoint = folder.exists() and any(folder.iterdir())
         try:
@@ -85,8 +90,14 @@ class ReplayNode(lp.ReverbNode):
                 raise
             damaged = folder.with_name(f"{folder.name}-damaged-{time.time():.0f}")
             folder.rename(damaged)
+            try:
+                server = reverb.Server(self._make_tables(), port, checkpointer)
+            except RuntimeError:  # It was not the checkpoint.
+                shutil.rmtree(folder, ignore_errors=True)
+                damaged.rename(folder)
+                raise
             logging.warning("The replay begins empty: %s cannot be read: %s", damaged, error)
-            return reverb.Server(self._make_tables(), port, checkpointer)
+            return server
 
     def _make_tables(self) -> list[reverb.Table]:
         run_id = self._experiment.run_id
@@ -103,12 +114,22 @@ class _ActorStepCounter:
         self._replicas = experiment.builder.config.replay.replicas
         self._path = pathlib.Path(experiment.workdir, ACTOR_STEPS_FILE)
         # A server that was restored has its counts back, too.
-        self._before = self._load() - count_inserted(client, self._replicas)
+        while (inserted := self._count()) is None:
+            pass
+        self._before = self._load() - inserted
         report_actor_steps_before(client, self._before)
 
     def save(self) -> None:
-        """Write the number down."""
-        write_json(self._path, self._before + count_inserted(self._client, self._replicas))
+        """Write the number down, unless the server is too busy to tell."""
+        inserted = self._count()
+        if inserted is not None:
+            write_json(self._path, self._before + inserted)
+
+    def _count(self) -> int | None:
+        try:
+            return count_inserted(self._client, self._replicas)
+        except (RuntimeError, reverb.errors.ReverbError):
+            return None
 
     def _load(self) -> int:
         try:
@@ -134,7 +155,7 @@ def _save(client: reverb.Client, folder: pathlib.Path) -> None:
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
-    """Remove what Reverb wrote until the disk was full, and would never read."""
+    """Remove what Reverb did not write to the end, and would never read."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if not (path / "DONE").exists():

@@ -102,7 +102,8 @@ class Supervisor:
         """Look after the nodes until told to stop, stop them, and say which failed, if one did."""
         failure = None
         for node in self._nodes:
-            node.start()
+            failure = failure or self._start(node)
+        self._stopping = self._stopping or failure is not None
         while not self._stopping:
             time.sleep(_POLL_SECONDS)
             for node in self._nodes:
@@ -120,20 +121,28 @@ class Supervisor:
         """End the nodes at once, and `run` too; may be called by a signal handler."""
         self._stopping = self._killing = True
 
+    def _start(self, node: "_Node") -> NodeFailure | None:
+        try:
+            node.start()
+        except OSError as error:  # Too many processes, open files or too little memory.
+            return self._restart(node, f"could not be started ({error.strerror})")
+        return None
+
     def _look_after(self, node: "_Node") -> NodeFailure | None:
         if node.process is None:
-            if time.monotonic() >= node.start_at:
-                node.start()
-            return None
+            return self._start(node) if time.monotonic() >= node.start_at else None
         exit_code = node.process.poll()
-        if (
-            exit_code is None or self._stopping
-        ):  # The learner tells the supervisor before it leaves.
+        # The learner tells the supervisor to stop before it leaves.
+        if exit_code is None or self._stopping:
             return None
         what_happened = _describe(exit_code)
+        has_worked = node.has_worked()  # Asked in any case: the answer goes with the process.
         from_outside = exit_code == 0 or -exit_code in _SIGNALS_FROM_OUTSIDE
-        if not from_outside and not node.has_worked():
+        if not from_outside and not has_worked:
             return node.failure(f"{what_happened} before it began its work")
+        return self._restart(node, what_happened)
+
+    def _restart(self, node: "_Node", what_happened: str) -> NodeFailure | None:
         node.forget_restarts_before(time.monotonic() - self._window_seconds)
         num_recent = len(node.restarts)
         if num_recent >= self._max_restarts:
@@ -200,7 +209,8 @@ class _Node:
             )
 
     def restart_in(self, seconds: float) -> None:
-        """Let `start_at` be in so many seconds."""
+        """Let `start_at` be in so many seconds, and nothing of the process be left."""
+        self.kill()
         self.process = None
         self.start_at = time.monotonic() + seconds
         self.restarts.append(self.start_at)
@@ -228,9 +238,10 @@ class _Node:
             self.process.terminate()
 
     def kill(self) -> None:
-        """End the process, and wait for that."""
+        """End the process and those that it started, and wait for that."""
         if self.process is not None:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def failure(self, reason: str) -> NodeFailure:

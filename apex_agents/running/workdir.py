@@ -30,6 +30,8 @@ _FIXED_SECTIONS = ("agent", "environment")
 _LOCK_FILE = ".lock"
 _RUN_ID_FILE = ".run_id"
 _locks: list[Any] = []  # Open for as long as the process lives.
+# The nodes of a launcher that was killed take a moment to leave.
+_LOCK_WAIT_SECONDS = 5.0
 
 
 def open_workdir(path: str | None, config_name: str, config: Any) -> str:
@@ -77,13 +79,24 @@ def _is_text(path: str) -> bool:
 
 
 def _lock(workdir: pathlib.Path) -> None:
-    """Keep others out of the folder for as long as this process lives."""
+    """Keep others out of the folder while this process or one that inherits the lock lives."""
     file = (workdir / _LOCK_FILE).open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ValueError(f"--workdir={workdir} is in use: a run goes on in it.") from error
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                message = f"--workdir={workdir} is in use: a run goes on in it."
+                raise ValueError(message) from error
+            time.sleep(0.1)
     _locks.append(file)
+
+
+def lock_descriptors() -> list[int]:
+    """Return what a process has to inherit so that a folder stays locked while it lives."""
+    return [file.fileno() for file in _locks]
 
 
 def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:

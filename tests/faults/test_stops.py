@@ -9,6 +9,16 @@ import time
 import pytest
 from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, apex_dqn
 
+# Goes on as a command whose output goes into a pipe that nobody reads.
+WITHOUT_A_READER = """
+import os, sys
+receiver, sender = os.pipe()
+os.dup2(sender, 1)
+os.close(sender)
+os.close(receiver)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
 
 def last_checkpoint_is_of_the_end(run) -> bool:
     return run.checkpoints()[-1] == f"learner-{run.summary()['learner_steps']:012d}"
@@ -51,6 +61,20 @@ def test_ctrl_c_twice(start, record_property):
     record_property("seen", f"ended after {time.monotonic() - started:.1f} s")
     assert run.exit_code == 130, run.output()
     assert run.left_behind() == []
+
+
+@pytest.mark.fault(
+    breaks="Ctrl-C when nobody reads the output any more (a `tee` that ended first)",
+    holds="as without: a checkpoint of the last step, exit code 130",
+)
+def test_ctrl_c_without_a_reader(start):
+    run = start("-c", WITHOUT_A_READER, *apex_dqn("local_mp", *ENDLESS))
+    run.wait_for(run.is_learning)
+    run.press_ctrl_c()
+    run.finish(LEAVE_WITHIN_SECONDS)
+    assert run.exit_code == 130, run.output()
+    assert run.left_behind() == []
+    assert last_checkpoint_is_of_the_end(run)
 
 
 @pytest.mark.fault(
@@ -141,7 +165,7 @@ def test_killed_launcher(start, record_property):
 
 @pytest.mark.fault(
     breaks="`kill -9` of the launcher while nodes are stopped (SIGSTOP)",
-    holds="they leave when they are continued",
+    holds="they leave when they are continued; until then the same command is refused",
 )
 def test_killed_launcher_of_a_stopped_node(start):
     run = start(*apex_dqn("local_mp", *ENDLESS))
@@ -152,6 +176,11 @@ def test_killed_launcher_of_a_stopped_node(start):
     run.finish()
     time.sleep(5)
     assert run.processes() == [stopped]
+    # Nobody else may go on in the folder meanwhile.
+    argv = [arg.replace("{workdir}", str(run.workdir)) for arg in apex_dqn("local_mp")]
+    again = start(*argv).finish()
+    assert again.exit_code == 2, again.output()
+    assert "is in use: a run goes on in it." in again.output()
     stopped.resume()
     deadline = time.monotonic() + LEAVE_WITHIN_SECONDS
     while run.processes() and time.monotonic() < deadline:

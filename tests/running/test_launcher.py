@@ -44,17 +44,17 @@ def status(experiment):
 
 
 def test_status_line_gives_speeds_since_the_line_before(status):
-    before = ReplayStatistics(actor_steps=1_000_000, sampled=500_000, replay_size=100)
+    before = ReplayStatistics(1_000_000, inserted=10_000, sampled=500_000, replay_size=100)
     now = ReplayStatistics(
-        actor_steps=1_024_690,  # 24 690 in 10 s.
-        inserted=1_024_690,
+        actor_steps=1_024_690,
+        inserted=34_690,  # 24 690 in 10 s.
         sampled=700_000,  # 200 000 in 10 s, in batches of 50.
         replay_size=123_456,
         evaluation=make_evaluation(12.34, 0.56, 7_000),
     )
     assert status._format(now, before, elapsed=10.0) == (
         "[   75 s] actors 2,469 steps/s (1,024,690) | learner 400.0 steps/s | "
-        "0.68 samples/insert | replay 123,456 | evaluation 12.3 ± 0.6 at learner step 7,000"
+        "20.18 samples/insert | replay 123,456 | evaluation 12.3 ± 0.6 at learner step 7,000"
     )
 
 
@@ -90,7 +90,7 @@ def test_status_line_reads_the_replay_server(experiment, monkeypatch, capsys):
 
 
 def test_status_line_after_the_replay_was_restarted(status):
-    before = ReplayStatistics(actor_steps=1_000, sampled=500_000)
+    before = ReplayStatistics(actor_steps=1_000, inserted=1_000, sampled=500_000)
     now = ReplayStatistics(actor_steps=1_100, inserted=100, sampled=5_000)  # 5 000 on the new one.
     line = status._format(now, before, elapsed=10.0)
     assert "actors 10 steps/s (1,100) | learner 10.0 steps/s" in line

@@ -173,6 +173,56 @@ def test_a_node_that_is_killed_while_it_starts_gets_another_chance(quick, tmp_pa
     assert nodes.failure is None
 
 
+def test_a_node_that_has_worked_is_given_all_its_restarts(quick, tmp_path):
+    # The process that worked is killed; the next one fails at its start.
+    code = (
+        """
+import os, sys
+if os.environ["APEX_AGENTS_NUM_RESTARTS"] == "1":
+    sys.exit(1)
+"""
+        + WORKS
+        + SLEEP
+    )
+    nodes = Nodes(tmp_path, a=code).start()
+    nodes.wait_for_log("a", "works 0")
+    nodes.process("a").kill()
+    nodes.wait_for_log("a", "works 2")
+    nodes.supervisor.stop()
+    nodes.join()
+    assert nodes.failure is None
+
+
+def test_a_node_that_cannot_be_started_is_named(quick, tmp_path):
+    nodes = Nodes(tmp_path, a="")
+    (tmp_path / "a.log").mkdir()  # Where its output should go.
+    nodes.start(max_restarts=1)
+    nodes.join()
+    assert nodes.failure.node == "a"
+    assert nodes.failure.reason.startswith("could not be started (Is a directory), after 1 ")
+
+
+def test_what_a_node_has_started_dies_with_it(quick, tmp_path):
+    child = (
+        WORKS
+        + """
+import subprocess
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid, flush=True)
+"""
+    )
+    nodes = Nodes(tmp_path, a=child + SLEEP).start()
+    nodes.wait_for_log("a", "works 0\n")
+    deadline = time.monotonic() + 20
+    while len(nodes.logs["a"].read_text().split()) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    grandchild = psutil.Process(int(nodes.logs["a"].read_text().split()[2]))
+    nodes.process("a").kill()
+    nodes.wait_for_log("a", "works 1\n")
+    assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
+    nodes.supervisor.kill()
+    nodes.join()
+
+
 def test_one_node_leaves_after_the_others(tmp_path):
     notes_time = WORKS.replace(
         "sys.exit(0)", "(time.sleep(0.3), print(time.monotonic(), flush=True), sys.exit(0))"
