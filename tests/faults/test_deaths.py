@@ -121,6 +121,7 @@ def test_killed_replay(well, record_property):
     record_property("seen", seen)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="`kill -9` of all nodes at once",
     holds="all are back and the learner goes on from its checkpoint",
@@ -172,6 +173,7 @@ def test_the_run_of_these_tests_ends_well(run):
     assert evaluated == sorted(set(evaluated))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="a node that dies more often than `run.max_restarts` allows",
     holds="the run ends, names the node and shows the end of its log; exit code 1",
@@ -237,7 +239,7 @@ sys.exit(launch_program(make_program(experiment), experiment, launch_type))
     breaks="an environment that fails from the beginning",
     holds="reported at once, without a restart, with the traceback; exit code 1",
 )
-@pytest.mark.parametrize("node", ["actor_0", "evaluator"])
+@pytest.mark.parametrize("node", ["actor_0", pytest.param("evaluator", marks=pytest.mark.slow)])
 def test_failure_at_the_start(node, start):
     run = start("-c", BROKEN_NODE, "local_mp", node, "{workdir}").finish()
     assert run.exit_code == 1, run.output()
@@ -251,6 +253,7 @@ def test_failure_at_the_start(node, start):
     assert "Traceback" in log.read_text()
 
 
+@pytest.mark.slow
 def test_failure_in_a_thread_ends_everything_and_is_named(start):
     run = start("-c", BROKEN_NODE, "local_mt", "actor_0", "{workdir}").finish()
     assert run.exit_code == 1, run.output()

@@ -9,6 +9,8 @@ import signal
 import pytest
 from whole_runs import LEAVE_WITHIN_SECONDS, Command
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (
     "launch/apex_dqn.py",
     "--lp_launch_type=local_mp",

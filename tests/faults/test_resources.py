@@ -52,6 +52,7 @@ def run(start, small_disk) -> Command:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="a disk that is full for 15 s in the middle of a run",
     holds="nobody dies; rows of these 15 s appear when there is room; checkpoints go on",
@@ -95,6 +96,7 @@ def warns(log: pathlib.Path) -> bool:
     return "cannot be written, the run goes on without" in log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="a replay that will not fit into the machine's memory",
     holds="a warning before anything starts, with both sizes and what would fit",

@@ -63,6 +63,7 @@ def test_ctrl_c_twice(start, record_property):
     assert run.left_behind() == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="Ctrl-C when nobody reads the output any more (a `tee` that ended first)",
     holds="as without: a checkpoint of the last step, exit code 130",
@@ -124,6 +125,7 @@ def test_sigterm_while_nodes_start(start):
     assert run.left_behind() == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="Ctrl-C while the replay is away",
     holds="a checkpoint of the last step all the same, nobody left behind, exit code 130",
@@ -163,6 +165,7 @@ def test_killed_launcher(start, record_property):
     assert "Going on from learner step" in again.stdout()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     breaks="`kill -9` of the launcher while nodes are stopped (SIGSTOP)",
     holds="they leave when they are continued; until then the same command is refused",
@@ -188,6 +191,7 @@ def test_killed_launcher_of_a_stopped_node(start):
     assert run.left_behind() == []
 
 
+@pytest.mark.slow
 def test_a_run_that_reached_its_target_is_over_when_it_goes_on(start):
     # The new evaluator reports the last evaluation of the one before.
     flags = ("--config.run.target_return=-1", "--config.run.evaluation.min_period_seconds=100")
