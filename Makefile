@@ -26,7 +26,7 @@ train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
 test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
 	@$(PYTHON) -m pytest $(ARGS)
 
-test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes about an hour.
+test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes 90 minutes.
 	@$(PYTHON) -m pytest -m fault $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types.

@@ -171,6 +171,10 @@ def build(experiment: Experiment) -> None:
     server.stop()
 
 
+@pytest.mark.fault(
+    breaks="a config of which any field holds anything (fuzz)",
+    holds="refused with the name of the field, or everything can be built with it",
+)
 @fuzz(60)
 @given(mutations())
 def test_config_is_refused_or_can_be_built(mutation):
@@ -265,6 +269,10 @@ def test_value_of_a_field_is_refused_or_works(run_command_line, script, field, v
             assert_names_one(result[2].rstrip(), [field])
 
 
+@pytest.mark.fault(
+    breaks="any command line (fuzz)",
+    holds="one line and exit code 2, or a start; never a traceback, never a hang",
+)
 @fuzz(200)
 @given(st.sampled_from(list(SCRIPTS)), st.lists(WORDS, min_size=1, max_size=4))
 def test_command_line_is_refused_or_works(run_command_line, files, script, words):
