@@ -95,7 +95,11 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
         _tell_size_of_checkpoints(experiment, replay_bytes)
     except ValueError as error:
         _fail(error)
-    exit_code = launch_program(make_program(experiment), experiment, launch_type)
+    program = make_program(experiment)
+    # Launchpad ends a program of threads that take longer than this to leave, 10 s by default.
+    stop_seconds = max(node.stop_seconds for node in program.get_all_nodes())
+    flags.FLAGS.set_default("lp_termination_notice_secs", int(stop_seconds))
+    exit_code = launch_program(program, experiment, launch_type)
     try:
         sys.stdout.flush()
     except OSError:  # A file on a full disk; Python would end with a code of its own.
