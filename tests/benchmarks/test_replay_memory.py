@@ -17,7 +17,7 @@ def test_bytes_per_transition(remover, most_bytes):
     script = ROOT / "benchmarks" / "replay_memory.py"
     flags = ("--max_size=15000", "--fillings=5", f"--remover={remover}")
     result = subprocess.run(
-        [sys.executable, str(script), *flags], capture_output=True, text=True, timeout=200
+        [sys.executable, str(script), *flags], capture_output=True, text=True, timeout=900
     )
     assert result.returncode == 0, result.stderr[-2000:]
     rows = re.findall(r"^ *(\d+) +(\d+) +(\d+) +(\d+)$", result.stdout, flags=re.MULTILINE)
