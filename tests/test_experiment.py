@@ -377,6 +377,18 @@ def test_a_run_without_a_limit_is_refused():
         run_local(experiment)
 
 
+def test_an_agent_that_does_not_fit_the_environment_is_refused():
+    config = load_config("apex_dqn_catch")
+    experiment = Experiment(
+        builder=ApexDQNBuilder(dataclasses.replace(config.agent, frame_stack=4)),
+        make_lanes=functools.partial(make_lanes, config.environment),
+        run=config.run,
+        workdir="",
+    )
+    with pytest.raises(ValueError, match=r"agent\.frame_stack is 4, but observations are \(50,\)"):
+        run_local(experiment)
+
+
 def test_every_node_has_a_seed_of_its_own():
     def make_seeds(seed: int) -> list[int]:
         config = RunConfig(seed=seed)
