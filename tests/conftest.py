@@ -85,10 +85,21 @@ def start(tmp_path_factory):
 @pytest.fixture(scope="session")
 def network_namespaces() -> None:
     """Skip where the system gives this user no network namespace."""
-    command = ["unshare", "--map-root-user", "--net", "true"]
+    _skip_unless_allowed("--net", "true")
+
+
+@pytest.fixture(scope="session")
+def mount_namespaces(tmp_path_factory) -> None:
+    """Skip where the system lets this user mount no filesystem in a namespace."""
+    folder = str(tmp_path_factory.mktemp("mount"))
+    _skip_unless_allowed("--mount", "mount", "-t", "tmpfs", "none", folder)
+
+
+def _skip_unless_allowed(*arguments: str) -> None:
+    command = ["unshare", "--user", "--map-root-user", *arguments]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
         pytest.skip("there is no command unshare")
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"network namespaces are not allowed here: {error.stderr.strip()}")
+        pytest.skip(f"namespaces are not allowed here: {error.stderr.strip()}")

@@ -1,6 +1,7 @@
 """How far a run is, as seen from the replay server: it counts everything that passes through it."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,18 +51,14 @@ def read_statistics(
       reverb.errors.DeadlineExceededError: the server did not answer.
       RuntimeError: the connection broke, or the server is another run's.
     """
-    tables = client.server_info(timeout_seconds)
-    names = [table_name(client, name) for name in (TRANSITIONS, EVALUATION, BEGINNING)]
-    if not set(names) <= set(tables):
-        raise RuntimeError(f"{client.server_address} has tables {list(tables)} but not {names}.")
-    transitions, evaluation, beginning = [tables[name] for name in names]
-    limiter = transitions.rate_limiter_info
-    inserted = limiter.insert_stats.completed // replicas
+    names = (TRANSITIONS, EVALUATION, BEGINNING)
+    transitions, evaluation, beginning = _read_tables(client, names, timeout_seconds)
+    inserted = _count_inserted(transitions, replicas)
     before = _read_latest(client, BEGINNING).actor_steps if beginning.current_size else 0
     return ReplayStatistics(
         actor_steps=int(before) + inserted,
         inserted=inserted,
-        sampled=limiter.sample_stats.completed,
+        sampled=transitions.rate_limiter_info.sample_stats.completed,
         replay_size=transitions.current_size,
         evaluation=_read_latest(client, EVALUATION) if evaluation.current_size else None,
     )
@@ -73,8 +70,8 @@ def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 
     Raises:
       As `read_statistics` does.
     """
-    table = client.server_info(timeout_seconds)[table_name(client, TRANSITIONS)]
-    return table.rate_limiter_info.insert_stats.completed // replicas
+    (transitions,) = _read_tables(client, (TRANSITIONS,), timeout_seconds)
+    return _count_inserted(transitions, replicas)
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
@@ -86,6 +83,20 @@ def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
     """Say how many transitions were added before this server was started."""
     beginning = Beginning(np.asarray(actor_steps, np.int64))
     client.insert(beginning, {table_name(client, BEGINNING): 1.0})
+
+
+def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:
+    """Ask the server about some tables of the client's run."""
+    tables = client.server_info(timeout_seconds)
+    full_names = [table_name(client, name) for name in names]
+    if not set(full_names) <= set(tables):
+        address = client.server_address
+        raise RuntimeError(f"{address} has tables {list(tables)} but not {full_names}.")
+    return [tables[name] for name in full_names]
+
+
+def _count_inserted(transitions: Any, replicas: int) -> int:
+    return transitions.rate_limiter_info.insert_stats.completed // replicas
 
 
 def _read_latest(client: reverb.Client, table: str) -> Any:

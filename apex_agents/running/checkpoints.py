@@ -64,10 +64,10 @@ class LearnerCheckpoints:
         Raises:
           FloatingPointError: the learner's variables are not finite.
         """
-        self._learner.get_all_variables()
         self._last_save = time.monotonic()
         if self._learner.num_steps == self._last_step:
             return
+        self._learner.get_all_variables()  # Raises.
         keep = self._experiment.run.num_checkpoints
         progress = Progress(self._learner.num_steps, self._experiment.elapsed_seconds())
         if save_checkpoint(self._folder, self._learner.state, progress, keep):

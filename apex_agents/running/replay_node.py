@@ -115,7 +115,7 @@ class _ActorStepCounter:
         self._path = pathlib.Path(experiment.workdir, ACTOR_STEPS_FILE)
         # A server that was restored has its counts back, too.
         while (inserted := self._count()) is None:
-            pass
+            time.sleep(_COUNT_PERIOD_SECONDS)
         self._before = self._load() - inserted
         report_actor_steps_before(client, self._before)
 

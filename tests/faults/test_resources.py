@@ -7,7 +7,6 @@ import itertools
 import pathlib
 import re
 import signal
-import subprocess
 import time
 
 import pytest
@@ -24,31 +23,19 @@ os.execvp("unshare", [*namespace, folder, sys.executable, *command])
 
 
 @pytest.fixture
-def small_disk(tmp_path) -> pathlib.Path:
-    mount = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none"]
-    try:
-        trial = subprocess.run([*mount, str(tmp_path)], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        pytest.skip(f"there is no command {error.filename}")
-    if trial.returncode != 0:
-        pytest.skip(f"not allowed to mount a filesystem here: {trial.stderr.strip()}")
-    return tmp_path
-
-
-@pytest.fixture
-def run(start, small_disk) -> Command:
+def run(start, mount_namespaces, tmp_path) -> Command:
     run = start(
         "-c",
         ON_A_SMALL_DISK,
-        str(small_disk),
+        str(tmp_path),
         "launch/apex_dqn.py",
         "--lp_launch_type=local_mp",
-        f"--workdir={small_disk / 'run'}",
+        f"--workdir={tmp_path / 'run'}",
         "--config=tests/faults/catch.py",
         "--config.run.replay_checkpoint_period_seconds=5",
     )
     # The filesystem as the command sees it.
-    run.workdir = pathlib.Path(f"/proc/{run.pid}/root{small_disk}/run")
+    run.workdir = pathlib.Path(f"/proc/{run.pid}/root{tmp_path}/run")
     return run
 
 
@@ -57,7 +44,7 @@ def run(start, small_disk) -> Command:
     breaks="a disk that is full for 15 s in the middle of a run",
     holds="nobody dies; rows of these 15 s appear when there is room; checkpoints go on",
 )
-def test_full_disk(run, small_disk, record_property):
+def test_full_disk(run, record_property):
     run.wait_for(lambda: run.is_learning() and run.checkpoints() and run.rows("actor_0"))
     nodes = run.nodes()
     filler = run.workdir.parent / "filler"

@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, apex_dqn
+from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, Command, apex_dqn
 
 # Goes on as a command whose output goes into a pipe that nobody reads.
 WITHOUT_A_READER = """
@@ -20,6 +20,25 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
+@pytest.fixture
+def run(start) -> Command:
+    """A run that learns and does not end by itself."""
+    run = start(*apex_dqn("local_mp", *ENDLESS))
+    run.wait_for(run.is_learning)
+    return run
+
+
+@pytest.fixture
+def start_again(start):
+    """Gives the command of a run again, with the same work directory."""
+
+    def start_again(run: Command, *flags: str) -> Command:
+        workdir = str(run.workdir)
+        return start(*[arg.replace("{workdir}", workdir) for arg in apex_dqn("local_mp", *flags)])
+
+    return start_again
+
+
 def last_checkpoint_is_of_the_end(run) -> bool:
     return run.checkpoints()[-1] == f"learner-{run.summary()['learner_steps']:012d}"
 
@@ -28,9 +47,7 @@ def last_checkpoint_is_of_the_end(run) -> bool:
     breaks="Ctrl-C",
     holds="a checkpoint of the last step, nobody left behind, exit code 130",
 )
-def test_ctrl_c(start, record_property):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
+def test_ctrl_c(run, record_property):
     run.press_ctrl_c()
     started = time.monotonic()
     run.finish(LEAVE_WITHIN_SECONDS)
@@ -48,9 +65,7 @@ def test_ctrl_c(start, record_property):
     breaks="Ctrl-C twice, while a node hangs",
     holds="everything ends at once, nobody left behind, exit code 130",
 )
-def test_ctrl_c_twice(start, record_property):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
+def test_ctrl_c_twice(run, record_property):
     run.node("learner").suspend()  # Would be waited for.
     run.press_ctrl_c()
     time.sleep(2)
@@ -82,7 +97,7 @@ def test_ctrl_c_without_a_reader(start):
     breaks="SIGTERM to the launcher, then the same command",
     holds="exit code 143; the run goes on from a checkpoint of its last step, with all counts",
 )
-def test_a_run_goes_on_where_it_was_stopped(start):
+def test_a_run_goes_on_where_it_was_stopped(start, start_again):
     flags = ("--config.run.checkpoint_period_seconds=1", *ENDLESS)
     first = start(*apex_dqn("local_mp", *flags))
     checkpoints = first.workdir / "checkpoints"
@@ -95,8 +110,7 @@ def test_a_run_goes_on_where_it_was_stopped(start):
     evaluations = first.rows("evaluator")
 
     limit = stopped["learner_steps"] + 50
-    argv = [arg.replace("{workdir}", str(first.workdir)) for arg in apex_dqn("local_mp", *flags)]
-    second = start(*argv, f"--config.run.max_learner_steps={limit}").finish()
+    second = start_again(first, *flags, f"--config.run.max_learner_steps={limit}").finish()
     assert second.exit_code == 0, second.output()
     assert f"Going on from learner step {stopped['learner_steps']:,}" in second.stdout()
     summary = json.loads((first.workdir / "summary.json").read_text())
@@ -130,9 +144,7 @@ def test_sigterm_while_nodes_start(start):
     breaks="Ctrl-C while the replay is away",
     holds="a checkpoint of the last step all the same, nobody left behind, exit code 130",
 )
-def test_ctrl_c_without_a_replay(start, record_property):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
+def test_ctrl_c_without_a_replay(run, record_property):
     run.node("replay").suspend()
     time.sleep(3)  # Everybody is now inside a call that waits for the server.
     run.press_ctrl_c()
@@ -148,9 +160,7 @@ def test_ctrl_c_without_a_replay(start, record_property):
     breaks="`kill -9` of the launcher",
     holds="all nodes notice and leave, the learner with a checkpoint; the same command goes on",
 )
-def test_killed_launcher(start, record_property):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
+def test_killed_launcher(run, start_again, record_property):
     run.signal(signal.SIGKILL)
     started = time.monotonic()
     run.finish()
@@ -159,8 +169,8 @@ def test_killed_launcher(start, record_property):
     record_property("seen", f"nobody left after {time.monotonic() - started:.1f} s")
     assert run.left_behind() == []
     assert last_checkpoint_is_of_the_end(run)
-    argv = [arg.replace("{workdir}", str(run.workdir)) for arg in apex_dqn("local_mp")]
-    again = start(*argv, f"--config.run.max_learner_steps={run.summary()['learner_steps'] + 20}")
+    limit = run.summary()["learner_steps"] + 20
+    again = start_again(run, f"--config.run.max_learner_steps={limit}")
     assert again.finish().exit_code == 0, again.output()
     assert "Going on from learner step" in again.stdout()
 
@@ -170,9 +180,7 @@ def test_killed_launcher(start, record_property):
     breaks="`kill -9` of the launcher while nodes are stopped (SIGSTOP)",
     holds="they leave when they are continued; until then the same command is refused",
 )
-def test_killed_launcher_of_a_stopped_node(start):
-    run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(run.is_learning)
+def test_killed_launcher_of_a_stopped_node(run, start_again):
     stopped = run.node("actor_0")
     stopped.suspend()
     run.signal(signal.SIGKILL)
@@ -180,8 +188,7 @@ def test_killed_launcher_of_a_stopped_node(start):
     time.sleep(5)
     assert run.processes() == [stopped]
     # Nobody else may go on in the folder meanwhile.
-    argv = [arg.replace("{workdir}", str(run.workdir)) for arg in apex_dqn("local_mp")]
-    again = start(*argv).finish()
+    again = start_again(run).finish()
     assert again.exit_code == 2, again.output()
     assert "is in use: a run goes on in it." in again.output()
     stopped.resume()
@@ -192,15 +199,14 @@ def test_killed_launcher_of_a_stopped_node(start):
 
 
 @pytest.mark.slow
-def test_a_run_that_reached_its_target_is_over_when_it_goes_on(start):
+def test_a_run_that_reached_its_target_is_over_when_it_goes_on(start, start_again):
     # The new evaluator reports the last evaluation of the one before.
     flags = ("--config.run.target_return=-1", "--config.run.evaluation.min_period_seconds=100")
     first = start(*apex_dqn("local_mp", *ENDLESS, *flags)).finish()
     assert first.exit_code == 0, first.output()
     evaluations = first.rows("evaluator")
     assert len(evaluations) == 1
-    argv = [arg.replace("{workdir}", str(first.workdir)) for arg in apex_dqn("local_mp", *ENDLESS)]
-    second = start(*argv, *flags).finish()
+    second = start_again(first, *ENDLESS, *flags).finish()
     assert second.exit_code == 0, second.output()
     assert first.summary()["reason"] == "target return -1 reached"
     assert first.rows("evaluator") == evaluations

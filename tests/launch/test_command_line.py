@@ -320,18 +320,7 @@ def test_a_replay_larger_than_the_memory_is_a_warning(results):
 @pytest.mark.parametrize("name", ["no_actors", "misspelt_field", "unknown_flag"])
 def test_mistake_in_a_real_command(tmp_path, name):
     flags, expected = MISTAKES[name]
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), *flags],
-        cwd=tmp_path,  # Where `runs/` would appear.
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-    )
-    assert result.returncode == 2
-    assert result.stdout == ""
-    _assert_one_line(result.stderr, expected)
-    assert list(tmp_path.iterdir()) == []
+    assert_refused(flags, expected, tmp_path)
 
 
 @pytest.mark.parametrize("unshare", ["missing", "refused"])
@@ -345,10 +334,15 @@ def test_isolate_is_refused_where_it_cannot_be_had(tmp_path, unshare):
         (programs / "unshare").write_text(f"#!/bin/sh\n{script}\n")
         (programs / "unshare").chmod(0o755)
         expected = ["--isolate: this system gives you no network namespace", "not permitted"]
+    assert_refused(["--isolate", "--workdir=run"], expected, folder, PATH=str(programs))
+
+
+def assert_refused(flags: list[str], expected: list[str], folder: pathlib.Path, **env: str) -> None:
+    """Run a real command in an empty folder, where `runs/` would appear."""
     result = subprocess.run(
-        [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), "--isolate", "--workdir=run"],
+        [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), *flags],
         cwd=folder,
-        env={**os.environ, "PATH": str(programs)},
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -326,19 +326,11 @@ def test_a_run_does_not_begin_on_a_full_disk(disk):
     breaks="all this on a filesystem of 512 KB that is really full",
     holds="the same",
 )
-def test_all_this_on_a_filesystem_that_is_full(tmp_path):
+def test_all_this_on_a_filesystem_that_is_full(mount_namespaces, tmp_path):
     if SMALL_DISK in os.environ:
         return  # This is it.
     mount = 'mount -t tmpfs -o size=512k none "$0"'
     in_namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    try:
-        trial = subprocess.run(
-            [*in_namespace, mount, str(tmp_path)], capture_output=True, text=True
-        )
-    except FileNotFoundError as error:
-        pytest.skip(f"needs {error.filename} to mount a filesystem of its own")
-    if trial.returncode != 0:
-        pytest.skip(f"not allowed to mount a filesystem in a namespace: {trial.stderr.strip()}")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
     result = subprocess.run(
         [*in_namespace, f'{mount} && exec "$@"', str(tmp_path), *command],
