@@ -22,7 +22,7 @@ from apex_agents.running.evaluation import run_evaluator
 from apex_agents.running.loggers import ActorLogger, make_learner_logger
 from apex_agents.running.node import ClientNode, num_restarts, report_ready
 from apex_agents.running.replay_node import ReplayNode
-from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_variables, write_json
+from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_parameters, write_json
 
 # A checkpoint is written meanwhile.
 _LEARNER_STOP_SECONDS = 30.0
@@ -114,7 +114,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         checkpoints.save_if_due()
     # First what has to survive: the replay server may be leaving, and calls to it may hang.
     checkpoints.save()
-    save_variables(workdir / LAST_CHECKPOINT, learner.get_all_variables())
+    save_parameters(workdir / LAST_CHECKPOINT, learner.get_all_variables(), learner.num_steps)
     summary = {
         "finished": reason is not None,
         "reason": reason or "stopped from outside",

@@ -11,13 +11,14 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 # Read when TensorFlow is imported, here and in the nodes' processes: its notes on missing GPU
 # drivers are no news on most machines, and its errors arrive as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
+from mistakes import fail  # type: ignore[import-not-found]
 from ml_collections import config_flags
 
 from apex_agents.builder import Builder
@@ -32,9 +33,6 @@ from apex_agents.running.workdir import open_workdir, read_run_id
 from apex_agents.validation import field_paths
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
-EXIT_USAGE = 2
-
-_MAX_LINE_LENGTH = 2000
 
 _WORKDIR = flags.DEFINE_string(
     "workdir",
@@ -82,6 +80,7 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             make_lanes=functools.partial(make_lanes, config.environment),
             run=config.run,
             workdir="",
+            task=config.environment.task,
         )
         with warnings.catch_warnings():  # The nodes make it too, and warn.
             warnings.simplefilter("ignore")
@@ -94,7 +93,7 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
         experiment.run_id = read_run_id(experiment.workdir)
         _tell_size_of_checkpoints(experiment, replay_bytes)
     except ValueError as error:
-        _fail(error)
+        fail(error)
     program = make_program(experiment)
     # Launchpad ends a program of threads that take longer than this to leave, 10 s by default.
     stop_seconds = max(node.stop_seconds for node in program.get_all_nodes())
@@ -137,9 +136,9 @@ def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
             flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
         return flags.FLAGS(argv)
     except flags.Error as error:
-        _fail(error)
+        return fail(error)
     except Exception as error:  # What else the parsers of flags may raise.
-        _fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
+        return fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
 
 
 def _check_config_file(default_config: str, argv: Sequence[str]) -> None:
@@ -147,28 +146,19 @@ def _check_config_file(default_config: str, argv: Sequence[str]) -> None:
     paths = re.findall(r"(?:^|\0)--?config[=\0]([^\0]*)", "\0".join(argv[1:])) or [default_config]
     path = paths[-1]
     if len(paths) > 1:
-        _fail(f"--config is given {len(paths)} times: {', '.join(paths)}.")
+        fail(f"--config is given {len(paths)} times: {', '.join(paths)}.")
     if ":" in path or not os.path.isfile(path):  # What follows a colon would be an argument.
         known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
-        _fail(f"--config={path} is no file; there are {', '.join(known)}.")
+        fail(f"--config={path} is no file; there are {', '.join(known)}.")
     try:
         config = runpy.run_path(path)["get_config"]()
     except (Exception, SystemExit) as error:  # It is code: anything may be wrong with it.
-        _fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
+        fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
     if not isinstance(config, ExperimentConfig):
-        _fail(f"--config={path} gives {config!r}; it has to be an ExperimentConfig.")
+        fail(f"--config={path} gives {config!r}; it has to be an ExperimentConfig.")
     fields = field_paths(config)
     overrides = [re.match(r"--?(?:no)?config\.([^=]*)", arg) for arg in argv]
     for field in (match[1] for match in overrides if match):
         if field not in fields:
             closest = difflib.get_close_matches(field, fields, 1, 0.0)[0]
-            _fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")
-
-
-def _fail(message: object) -> NoReturn:
-    """Print one line, whatever the message quotes, and exit."""
-    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(message))
-    if len(line) > _MAX_LINE_LENGTH:  # Field and value come first, what is allowed last.
-        line = f"{line[: _MAX_LINE_LENGTH // 2]} ... {line[-_MAX_LINE_LENGTH // 2 :]}"
-    print(f"error: {line}", file=sys.stderr)
-    sys.exit(EXIT_USAGE)
+            fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")

@@ -14,12 +14,14 @@ class EpsilonGreedyPolicy:
 
     Attributes:
       variables: `{'network': ...}`, the network's variables.
+      networks: the network itself, under the same name.
       epsilons: `[L]`, probability of a uniformly random action in each lane.
     """
 
     def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
         """Wrap a network whose variables exist."""
         self.variables = {"network": network.variables}
+        self.networks = {"network": network}
         self.epsilons = np.asarray(epsilons)
         self._evaluate = tf.function(network)
         self._random = np.random.default_rng(seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 import dm_env
 import numpy as np
 from dm_env import specs
+
+from apex_agents.environments.opengl import choose_backend, explain
 
 
 @contextlib.contextmanager
@@ -26,15 +29,18 @@ def _silence() -> Iterator[None]:
         logging.disable(level)
 
 
-# It looks for a display, tells of it, and warns where there is none; nothing is rendered here.
+# It looks for a display, tells of it, and warns where there is none; few processes render.
 with _silence():
-    from dm_control import suite
+    from dm_control import _render, suite
     from dm_control.suite.wrappers import action_scale
 
 
 # The actions of lqr go up to 1e10: scaled to that, nothing could be learned. escape draws its
 # terrain with OpenGL, without which it ends the process.
 _LEFT_OUT = {"lqr:lqr_2_1", "lqr:lqr_6_2", "quadruped:escape"}
+
+# Of a frame, in pixels.
+_HEIGHT, _WIDTH = 480, 640
 
 
 class ControlEnvironment(dm_env.Environment):
@@ -44,6 +50,9 @@ class ControlEnvironment(dm_env.Environment):
     lists them: `humanoid` joint_angles (21), head_height (1), extremities (12), torso_vertical (3),
     com_velocity (3), velocity (27), for example. Episodes end after 1000 steps in most domains:
     truncated, with discount 1.
+
+    Attributes:
+      frames_per_second: steps of control per second.
     """
 
     def __init__(self, task: str, seed: int | None = None):
@@ -64,6 +73,8 @@ class ControlEnvironment(dm_env.Environment):
         )
         self._environment = action_scale.Wrapper(environment, minimum=-1.0, maximum=1.0)
         (self._key,) = environment.observation_spec()
+        self.frames_per_second = 1.0 / environment.control_timestep()
+        self._can_render = False
 
     def reset(self) -> dm_env.TimeStep:
         """Start an episode and return its FIRST step."""
@@ -95,6 +106,27 @@ class ControlEnvironment(dm_env.Environment):
         """Return the spec of a discount: a float32 scalar in [0, 1]."""
         return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
+    def render(self) -> np.ndarray:
+        """Draw the scene as the task's first camera sees it.
+
+        Returns:
+          uint8 `[480, 640, 3]`.
+
+        Raises:
+          ValueError: there is no OpenGL; names what to install.
+        """
+        physics = self._environment.physics
+        camera = 0 if physics.model.ncam else -1  # -1 is one that every model has.
+        try:
+            if not self._can_render:
+                with _silence():
+                    _load_backend()
+                    _ = physics.contexts  # Those of OpenGL are made when they are asked for.
+                self._can_render = True
+            return physics.render(_HEIGHT, _WIDTH, camera)
+        except Exception as error:  # Each of its libraries has errors of its own.
+            raise explain(error) from error
+
     def close(self) -> None:
         """Release the simulation."""
         self._environment.physics.free()  # The suite's own `close` does nothing.
@@ -106,6 +138,11 @@ class ControlEnvironment(dm_env.Environment):
             reward, discount = np.float32(timestep.reward), np.float32(timestep.discount)
         observation = timestep.observation[self._key].astype(np.float32)
         return dm_env.TimeStep(timestep.step_type, reward, discount, observation)
+
+
+def _load_backend() -> None:
+    if choose_backend():
+        importlib.reload(_render)  # It reads what is chosen when it is imported.
 
 
 def check_control_task(task: str) -> None:

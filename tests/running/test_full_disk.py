@@ -203,7 +203,7 @@ def test_the_best_parameters_wait_for_room(disk):
 
     def evaluate(mean_return: float, value: float) -> None:
         variable.assign(tf.fill([10_000], value))
-        best.offer(mean_return, {"network": [variable]})
+        best.offer(mean_return, {"network": [variable]}, learner_steps=1)
 
     evaluate(mean_return=5.0, value=1.0)
     saved_at = path.stat().st_mtime_ns
@@ -227,10 +227,10 @@ def test_past_evaluations_count_if_their_best_parameters_are_there(disk):
     path = disk.folder / "best.npz"
     past = [Evaluation(*np.array([9.0, 0.0, 1.0, 5.0, 5.0]))]
     variables = {"network": [tf.Variable(tf.fill([10], 2.0))]}
-    BestParameters(path, past).offer(3.0, variables)
+    BestParameters(path, past).offer(3.0, variables, learner_steps=1)
     assert saved_value(path) == 2.0
     variables["network"][0].assign(tf.zeros([10]))
-    BestParameters(path, past).offer(3.0, variables)
+    BestParameters(path, past).offer(3.0, variables, learner_steps=1)
     assert saved_value(path) == 2.0
 
 
