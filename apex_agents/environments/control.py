@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.opengl import choose_backend, explain
+from apex_agents.environments.opengl import BACKEND, prepare_opengl, without_opengl
 
 
 @contextlib.contextmanager
@@ -31,7 +32,11 @@ def _silence() -> Iterator[None]:
 
 # It looks for a display, tells of it, and warns where there is none; few processes render.
 with _silence():
-    from dm_control import _render, suite
+    try:
+        from dm_control import _render, suite
+    except Exception:  # Of an OpenGL that is chosen but not there.
+        with without_opengl():
+            from dm_control import _render, suite
     from dm_control.suite.wrappers import action_scale
 
 
@@ -74,7 +79,6 @@ class ControlEnvironment(dm_env.Environment):
         self._environment = action_scale.Wrapper(environment, minimum=-1.0, maximum=1.0)
         (self._key,) = environment.observation_spec()
         self.frames_per_second = 1.0 / environment.control_timestep()
-        self._can_render = False
 
     def reset(self) -> dm_env.TimeStep:
         """Start an episode and return its FIRST step."""
@@ -113,19 +117,15 @@ class ControlEnvironment(dm_env.Environment):
           uint8 `[480, 640, 3]`.
 
         Raises:
-          ValueError: there is no OpenGL; names what to install.
+          ValueError: MuJoCo cannot draw here; names what to install.
         """
+        prepare_opengl()
+        if os.environ.get(BACKEND, _render.BACKEND) != _render.BACKEND:
+            with _silence():
+                importlib.reload(_render)  # It reads what is chosen when it is imported.
         physics = self._environment.physics
         camera = 0 if physics.model.ncam else -1  # -1 is one that every model has.
-        try:
-            if not self._can_render:
-                with _silence():
-                    _load_backend()
-                    _ = physics.contexts  # Those of OpenGL are made when they are asked for.
-                self._can_render = True
-            return physics.render(_HEIGHT, _WIDTH, camera)
-        except Exception as error:  # Each of its libraries has errors of its own.
-            raise explain(error) from error
+        return physics.render(_HEIGHT, _WIDTH, camera)
 
     def close(self) -> None:
         """Release the simulation."""
@@ -138,11 +138,6 @@ class ControlEnvironment(dm_env.Environment):
             reward, discount = np.float32(timestep.reward), np.float32(timestep.discount)
         observation = timestep.observation[self._key].astype(np.float32)
         return dm_env.TimeStep(timestep.step_type, reward, discount, observation)
-
-
-def _load_backend() -> None:
-    if choose_backend():
-        importlib.reload(_render)  # It reads what is chosen when it is imported.
 
 
 def check_control_task(task: str) -> None:

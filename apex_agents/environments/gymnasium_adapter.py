@@ -14,7 +14,7 @@ from dm_env import specs
 from gymnasium import spaces
 
 from apex_agents.environments.lanes import FRAMES_PER_SECOND
-from apex_agents.environments.opengl import choose_backend, explain, has_display
+from apex_agents.environments.opengl import has_display, prepare_opengl
 
 
 class GymnasiumEnvironment(dm_env.Environment):
@@ -112,15 +112,11 @@ class GymnasiumEnvironment(dm_env.Environment):
         Raises:
           ValueError: it draws nothing; says why.
         """
-        try:
-            frame = self._environment.render()
-        except Exception as error:  # Of pygame, of OpenGL, or of the environment.
-            if hasattr(self._environment.unwrapped, "mujoco_renderer"):
-                raise explain(error) from error
-            raise
-        if frame is None:
+        if self._environment.render_mode != "rgb_array":
             raise ValueError(f"{self._environment} was not made with render_mode='rgb_array'")
-        return np.asarray(frame)
+        if hasattr(self._environment.unwrapped, "mujoco_renderer"):
+            prepare_opengl()
+        return np.asarray(self._environment.render())
 
     def close(self) -> None:
         """Close the gymnasium environment."""
@@ -147,7 +143,6 @@ def _make(task: str, **settings: Any) -> gymnasium.Env:
 
 
 def _make_to_render(task: str) -> gymnasium.Env:
-    choose_backend()  # Read by those tasks that MuJoCo simulates.
     if not has_display():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would complain.
     try:

@@ -151,8 +151,7 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
       ValueError: a variable has another shape there.
     """
     status = tf.train.Checkpoint(**state).read(str(checkpoint.path / _STATE))
-    status.assert_existing_objects_matched()
-    status.expect_partial()
+    status.expect_partial().assert_existing_objects_matched()
 
 
 def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -26,9 +26,9 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
         this version does not know.
     """
     values = _read_json(workdir)
-    agent_type = _find_agent_type(values, agent_types, workdir)
     sections = {name: value for name, value in values.items() if name != AGENT_TYPE}
     try:
+        agent_type = _find_agent_type(values, agent_types)
         config = _build(ExperimentConfig, {**sections, "agent": {}}, "")
         config.agent = _build(agent_type, sections.get("agent"), "agent.")
         config.validate()
@@ -51,31 +51,25 @@ def _read_json(workdir: pathlib.Path) -> dict[str, Any]:
     return values
 
 
-def _find_agent_type(
-    values: dict[str, Any], agent_types: Collection[type], workdir: pathlib.Path
-) -> type:
-    """Return the agent's class: by name or, in folders without one, by the fields."""
-    names = {kind.__name__: kind for kind in agent_types}
-    name = values.get(AGENT_TYPE)
-    if name is not None:
-        if name not in names:
-            raise ValueError(
-                f"{workdir / CONFIG_FILE}: {AGENT_TYPE} is {name!r}; known are {', '.join(names)}."
-            )
-        return names[name]
-    agent = values.get("agent")
-    fields = set(agent) if isinstance(agent, dict) else set()
-    fitting = [
-        kind
-        for kind in agent_types
-        if fields and fields <= {field.name for field in dataclasses.fields(kind)}
-    ]
+def _find_agent_type(values: dict[str, Any], agent_types: Collection[type]) -> type:
+    """Return the agent's class: by its name or, where that is not written, by the fields."""
+    known = ", ".join(kind.__name__ for kind in agent_types)
+    if AGENT_TYPE in values:
+        for kind in agent_types:
+            if kind.__name__ == values[AGENT_TYPE]:
+                return kind
+        raise ValueError(f"{AGENT_TYPE} is {values[AGENT_TYPE]!r}; known are {known}.")
+    fields = set(values["agent"]) if isinstance(values.get("agent"), dict) else set()
+    fitting = [kind for kind in agent_types if fields and fields <= _field_names(kind)]
     if len(fitting) != 1:
         raise ValueError(
-            f"{workdir / CONFIG_FILE} has no {AGENT_TYPE}, and the fields of its agent do not tell "
-            f"which of {', '.join(names)} it is."
+            f"there is no {AGENT_TYPE}, and the fields of agent do not tell which of {known} it is."
         )
     return fitting[0]
+
+
+def _field_names(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def _build(kind: Any, values: Any, path: str) -> Any:

@@ -3,6 +3,9 @@
 import pathlib
 import re
 import zipfile
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from apex_agents.acting.policy import Policy
 from apex_agents.running.checkpoints import (
@@ -81,20 +84,22 @@ def load_into(policy: Policy, path: pathlib.Path) -> int | None:
       ValueError: the values cannot be read, or are those of other networks.
     """
     try:
-        if path.is_dir():
-            checkpoint = open_checkpoint(path)
-            restore_checkpoint(checkpoint, policy.networks)
-            return checkpoint.progress.learner_steps
-        return _load_file(policy, path)
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    except (ValueError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
+        checkpoint = open_checkpoint(path) if path.is_dir() else None
+        arrays, learner_steps = ({}, None) if checkpoint else load_parameters(path)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read: {_first_line(error)}") from error
+    try:
+        if checkpoint is None:
+            _assign(policy, arrays)
+            return learner_steps
+        restore_checkpoint(checkpoint, policy.networks)
+        return checkpoint.progress.learner_steps
+    except (AssertionError, ValueError) as error:
+        reason = _first_line(error)
         raise ValueError(f"{path} does not fit the networks of the run: {reason}") from error
 
 
-def _load_file(policy: Policy, path: pathlib.Path) -> int | None:
-    arrays, learner_steps = load_parameters(path)
+def _assign(policy: Policy, arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
     if set(arrays) != set(policy.variables):
         raise ValueError(f"it has {sorted(arrays)}, not {sorted(policy.variables)}")
     for name, variables in policy.variables.items():
@@ -103,4 +108,7 @@ def _load_file(policy: Policy, path: pathlib.Path) -> int | None:
             raise ValueError(f"the shapes of {name!r} differ")
         for variable, array in zip(variables, arrays[name], strict=True):
             variable.assign(array)
-    return learner_steps
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
