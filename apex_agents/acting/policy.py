@@ -26,10 +26,14 @@ class Policy(Protocol):
 
     Attributes:
       variables: the variables to keep up to date, by the names under which they are published.
+      exploration: what decides how much each lane explores, `[L]` or one for all, by its name.
     """
 
     @property
     def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
+
+    @property
+    def exploration(self) -> Mapping[str, np.ndarray | float]: ...
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         """Evaluate the network once for `[L, ...]` observations."""

@@ -14,7 +14,8 @@ class GaussianNoisePolicy:
 
     Attributes:
       variables: `{'policy': ..., 'critic': ...}`, the networks' variables.
-      noise_scale: standard deviation of the noise on each element of the action.
+      exploration: `{'noise_scale': ...}`, standard deviation of the noise on each element of the
+        action, in every lane.
     """
 
     def __init__(self, policy: snt.Module, critic: snt.Module, noise_scale: float, seed: int):
@@ -27,7 +28,7 @@ class GaussianNoisePolicy:
           seed: of the noise.
         """
         self.variables = {"policy": policy.variables, "critic": critic.variables}
-        self.noise_scale = noise_scale
+        self.exploration = {"noise_scale": noise_scale}
         random = tf.random.Generator.from_seed(seed)
 
         @tf.function
