@@ -18,8 +18,7 @@ from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.running.checkpoints import LearnerCheckpoints
 from apex_agents.running.evaluation import run_evaluator
-from apex_agents.running.histograms import HistogramLogger
-from apex_agents.running.loggers import ActorLogger, LearnerLogger
+from apex_agents.running.loggers import ActorLogger, HistogramLogger, LearnerLogger
 from apex_agents.running.node import ClientNode, num_restarts, report_ready
 from apex_agents.running.replay_node import ReplayNode
 

@@ -1,24 +1,15 @@
-"""Distributions of what the learner samples, as rows of a CSV file.
+"""Histograms with the same bins in all runs, which can therefore be compared and added up."""
 
-Bins are the same in all runs, 4 per factor of 10: rows of different times and runs can be compared
-and added up.
-"""
-
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import ApexLearner
-from apex_agents.learning.samples import SampledTransitions
-from apex_agents.running.loggers import make_csv_logger
-
-_PERIOD_SECONDS = 30.0
+BINS_PER_DECADE = 4
 
 # From the smallest priority to more learner steps than anybody does; 0 has a bin of its own.
-_BIN_EDGES = np.concatenate([[0.0], 10.0 ** (np.arange(-24, 40) / 4), [np.inf]])
+_EXPONENTS = np.arange(-6 * BINS_PER_DECADE, 10 * BINS_PER_DECADE) / BINS_PER_DECADE
+_BIN_EDGES = np.concatenate([[0.0], 10.0**_EXPONENTS, [np.inf]])
 
 
 class Bin(NamedTuple):
@@ -50,28 +41,3 @@ def make_histogram(values: np.ndarray, weights: np.ndarray) -> Iterator[Bin]:
     replay = np.bincount(index, weights, minlength=num_bins) / weights.sum()
     for i in np.flatnonzero(sampled[1:-1]) + 1:
         yield Bin(_BIN_EDGES[i - 1], _BIN_EDGES[i], sampled[i], replay[i])
-
-
-class HistogramLogger:
-    """Writes the distributions of the learner's newest batches to a CSV file."""
-
-    def __init__(self, experiment: Experiment):
-        """Open the file."""
-        self._logger = make_csv_logger(experiment, "learner_histograms", flush_every=1000)
-        self._last = -np.inf
-
-    def write_if_due(self, learner: ApexLearner) -> None:
-        """Write the bins of all quantities, if the last time is long enough ago."""
-        if time.monotonic() < self._last + _PERIOD_SECONDS:
-            return
-        self._last = time.monotonic()
-        samples = learner.recent_samples.collect()
-        for quantity in SampledTransitions._fields[:-1]:
-            for bar in make_histogram(getattr(samples, quantity), samples.weight):
-                identity = {"learner_steps": learner.num_steps, "quantity": quantity}
-                self._logger.write({**identity, **bar._asdict()})
-        self._logger.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._logger.close()

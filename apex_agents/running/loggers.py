@@ -16,11 +16,15 @@ from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
 from apex_agents.environments import Episode, Lanes
 from apex_agents.experiment import Experiment
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.samples import SampledTransitions
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller, read_statistics
 from apex_agents.running.csv_file import CSVFile
+from apex_agents.running.histograms import make_histogram
 
 _PERIOD_SECONDS = 5.0
+_HISTOGRAM_PERIOD_SECONDS = 30.0
 
 
 def make_csv_logger(experiment: Experiment, name: str, flush_every: int = 1) -> loggers.Logger:
@@ -72,6 +76,31 @@ class LearnerLogger(loggers.Logger):
                 "samples_per_insert": statistics.samples_per_insert,
             }
         )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._logger.close()
+
+
+class HistogramLogger:
+    """Writes the distributions of the learner's newest batches to a CSV file."""
+
+    def __init__(self, experiment: Experiment):
+        """Open the file."""
+        self._logger = make_csv_logger(experiment, "learner_histograms", flush_every=1000)
+        self._last = -np.inf
+
+    def write_if_due(self, learner: ApexLearner) -> None:
+        """Write the bins of all quantities, if the last time is long enough ago."""
+        if time.monotonic() < self._last + _HISTOGRAM_PERIOD_SECONDS:
+            return
+        self._last = time.monotonic()
+        samples = learner.recent_samples.collect()
+        for quantity in SampledTransitions._fields[:-1]:
+            for bar in make_histogram(getattr(samples, quantity), samples.weight):
+                identity = {"learner_steps": learner.num_steps, "quantity": quantity}
+                self._logger.write({**identity, **bar._asdict()})
+        self._logger.flush()
 
     def close(self) -> None:
         """Close the file."""

@@ -23,6 +23,7 @@ CHECKPOINTS = "checkpoints"
 REPLAY_CHECKPOINTS = "checkpoints/replay"
 BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
+TENSORBOARD = "tensorboard"
 EVALUATOR_CSV = "logs/evaluator.csv"
 
 # Sections of the config that have to stay as they are when a run goes on.

@@ -12,6 +12,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.learning.samples import SampledTransitions
 from apex_agents.replay.statistics import ReplayStatistics
 from apex_agents.running import loggers
 
@@ -142,6 +143,35 @@ def test_replay_row_counts_since_the_row_before(experiment, monkeypatch):
         "samples_per_second": (1800 - 1000) / 8,
         "samples_per_insert": 1800 / 500,
     }
+
+
+def test_distributions_are_written_every_period(experiment, monkeypatch):
+    samples = SampledTransitions(
+        priority=np.array([1.0, 2.0]),
+        td_error=np.array([1.0, 1.0]),
+        age_steps=np.array([0, 50]),
+        times_sampled=np.array([1, 1]),
+        weight=np.array([1.0, 3.0]),
+    )
+    recent = types.SimpleNamespace(collect=lambda: samples)
+    learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
+    now = [1000.0]
+    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
+    logger = loggers.HistogramLogger(experiment)
+    for seconds in (0, 29, 1):
+        now[0] += seconds
+        logger.write_if_due(learner)
+    logger.close()
+    found = rows(experiment, "learner_histograms")
+    assert [(row["quantity"], float(row["replay_share"])) for row in found] == 2 * [
+        ("priority", 1 / 4),
+        ("priority", 3 / 4),
+        ("td_error", 1.0),
+        ("age_steps", 1 / 4),
+        ("age_steps", 3 / 4),
+        ("times_sampled", 1.0),
+    ]
+    assert {row["learner_steps"] for row in found} == {"7"}
 
 
 def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
