@@ -27,7 +27,7 @@ MAX_MEMORY_BYTES = 16 * 2**30
 
 
 def main() -> None:
-    command.launch_program = lambda program, experiment, launch_type: 0
+    command.launch_program = lambda *args: 0
     for line in sys.stdin:
         request = json.loads(line)
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
