@@ -309,9 +309,10 @@ def test_replay_holds_transitions_of_the_environment(test_mt_run):
 
 
 def check_transition_of_point_mass(row: list[float]) -> None:
-    position, action, n_step_return, n_step_discount, next_position = row
+    position, action, n_step_return, n_step_discount, learner_steps, next_position = row
     (steps,) = [k for k in (1, 2, 3) if n_step_discount == pytest.approx(0.99**k)]
     assert abs(action) <= 1
+    assert learner_steps >= 0
     assert abs(next_position - position) <= 0.25 * steps + 1e-6
     # The last reward is minus the distance at the end, the others are in [-1, 0].
     last = -(0.99 ** (steps - 1)) * abs(next_position)
@@ -319,8 +320,9 @@ def check_transition_of_point_mass(row: list[float]) -> None:
 
 
 def check_transition_of_catch(row: list[float]) -> None:
-    observation, (action, n_step_return, n_step_discount) = row[:50], row[50:53]
-    ball, next_ball = _ball_row(observation), _ball_row(row[53:])
+    action, n_step_return, n_step_discount, learner_steps = row[50:54]
+    ball, next_ball = _ball_row(row[:50]), _ball_row(row[54:])
+    assert learner_steps >= 0
     assert action in (0, 1, 2)
     if next_ball == 9:  # The ball has reached the bottom: the episode is over.
         steps = 9 - ball
