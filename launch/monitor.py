@@ -16,14 +16,13 @@ from errors import fail, parse_flags, refuse_arguments
 from rich.console import Console
 
 from apex_agents.running.live_view import render
-from apex_agents.running.monitor import make_view
+from apex_agents.running.monitor import PERIOD_SECONDS, make_view
 from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _ONCE = flags.DEFINE_bool("once", False, "Show it once and leave.")
 
-_PERIOD_SECONDS = 1.0
 _EXIT_INTERRUPTED = 130
 
 
@@ -51,7 +50,7 @@ def _follow(state: RunState) -> None:
             view.show(state)
             if state.is_over():
                 return
-            time.sleep(_PERIOD_SECONDS)
+            time.sleep(PERIOD_SECONDS)
             state.refresh()
     finally:
         view.close()

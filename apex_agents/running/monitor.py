@@ -14,7 +14,8 @@ from apex_agents.running.exports import Export, read_items
 from apex_agents.running.live_view import format_line, render
 from apex_agents.running.run_state import RunState
 
-_PERIOD_SECONDS = 1.0
+# Rows come every 5 s, and drawing costs 5 ms or so.
+PERIOD_SECONDS = 2.0
 _LINE_PERIOD_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
 
@@ -82,7 +83,7 @@ def make_view(is_live: bool, print_line: Callable[[str], None]) -> View:
 
 
 class Monitor:
-    """Looks at a run every second, in a thread of its own; its failure is not the run's.
+    """Looks at a run every two seconds, in a thread of its own; its failure is not the run's.
 
     Attributes:
       note: what the view says besides, if it is live.
@@ -114,7 +115,7 @@ class Monitor:
 
     def _follow(self) -> None:
         try:
-            while not self._stop.wait(_PERIOD_SECONDS):
+            while not self._stop.wait(PERIOD_SECONDS):
                 self._look()
             self.note = ""
             self._look()

@@ -44,7 +44,7 @@ def state(written_run) -> RunState:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(monitor, "_PERIOD_SECONDS", 0.02)
+    monkeypatch.setattr(monitor, "PERIOD_SECONDS", 0.02)
 
 
 def wait_for(condition) -> None:
