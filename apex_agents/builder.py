@@ -51,9 +51,19 @@ class Builder(Protocol):
         ...
 
     def make_adder(
-        self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
+        self,
+        client: reverb.Client,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one lane."""
+        """Build the adder of one lane.
+
+        Args:
+          client: connected to the replay server.
+          should_stop: asked while waiting for a replay that accepts no more.
+          learner_steps_fn: gives the learner steps of the parameters that act, which go into the
+            transitions.
+        """
         ...
 
     def make_policy(

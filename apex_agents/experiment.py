@@ -225,7 +225,10 @@ def run_local(
     policy = builder.make_policy(
         lanes.spec, range(run.num_lanes), run.num_lanes, run.node_seed("policy")
     )
-    adders = [builder.make_adder(client) for _ in range(run.num_lanes)]
+    adders = [
+        builder.make_adder(client, learner_steps_fn=lambda: learner.num_steps)
+        for _ in range(run.num_lanes)
+    ]
     actor = builder.make_actor(policy, adders, variable_source=learner)
 
     steps_per_transition = (replay.samples_per_insert or 1.0) / builder.config.batch_size

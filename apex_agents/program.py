@@ -5,7 +5,6 @@ add transitions and read parameters, the learner samples and publishes, the eval
 parameters and reports. Only the learner decides when the run ends.
 """
 
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +18,9 @@ from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.running.checkpoints import LearnerCheckpoints
 from apex_agents.running.evaluation import run_evaluator
-from apex_agents.running.loggers import ActorLogger, make_learner_logger
+from apex_agents.running.loggers import ActorLogger, HistogramLogger, LearnerLogger
 from apex_agents.running.node import ClientNode, num_restarts, report_ready
 from apex_agents.running.replay_node import ReplayNode
-from apex_agents.running.workdir import LAST_CHECKPOINT, SUMMARY_FILE, save_parameters, write_json
 
 # A checkpoint is written meanwhile.
 _LEARNER_STOP_SECONDS = 30.0
@@ -70,10 +68,12 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     first_lane = index * run.lanes_per_actor
     lane_indices = range(first_lane, first_lane + run.lanes_per_actor)
     policy = builder.make_policy(lanes.spec, lane_indices, run.num_lanes, seed)
-    adders = [builder.make_adder(client, should_stop) for _ in lane_indices]
     source = ParameterSource(client, should_stop)
+    adders = [
+        builder.make_adder(client, should_stop, lambda: source.learner_steps) for _ in lane_indices
+    ]
     actor = builder.make_actor(policy, adders, source)
-    logger = ActorLogger(experiment, index, lanes, adders, source)
+    logger = ActorLogger(experiment, index, lanes, policy, adders, source)
     for episodes in run_lanes(lanes, actor, should_stop):
         if any(adder.num_transitions for adder in adders):
             report_ready()
@@ -85,7 +85,6 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
 def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     """Learn until the run's end, say why it ended, stop the program, and return the learner."""
     builder, run = experiment.builder, experiment.run
-    workdir = pathlib.Path(experiment.workdir)
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(client, builder.config.replay.replicas)
 
@@ -99,10 +98,11 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         dataset,
         client,
         seed=run.node_seed("learner"),
-        logger=make_learner_logger(experiment, poller),
+        logger=LearnerLogger(experiment, poller),
         should_stop=is_over_without_a_step,
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
+    histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
     reason = run.end_reason(learner.num_steps, poller.latest)
@@ -110,19 +110,11 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         learner.step()
         if learner.num_steps > first_step:
             report_ready()
+            histograms.write_if_due(learner)
         reason = run.end_reason(learner.num_steps, poller.latest)
         checkpoints.save_if_due()
     # First what has to survive: the replay server may be leaving, and calls to it may hang.
-    checkpoints.save()
-    save_parameters(workdir / LAST_CHECKPOINT, learner.get_all_variables(), learner.num_steps)
-    summary = {
-        "finished": reason is not None,
-        "reason": reason or "stopped from outside",
-        "learner_steps": learner.num_steps,
-        "actor_steps": poller.latest.actor_steps,
-        "wall_time_seconds": experiment.elapsed_seconds(),
-    }
-    write_json(workdir / SUMMARY_FILE, summary)
+    checkpoints.conclude(reason, poller.latest.actor_steps)
     learner.close()
     poller.close()
     if reason is not None:

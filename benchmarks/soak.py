@@ -21,7 +21,7 @@ import time
 
 import psutil
 
-from apex_agents.running.supervision import NODE_NAME
+from apex_agents.running.node_process import NODE_NAME
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NODES = ("replay", "learner", "evaluator", "actor_0")

@@ -8,7 +8,7 @@ Examples:
 
 import pathlib
 
-import command  # type: ignore[import-not-found]
+import command
 
 from apex_agents.dpg.builder import ApexDPGBuilder
 

@@ -18,7 +18,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
-from mistakes import fail  # type: ignore[import-not-found]
+from errors import fail, refuse_arguments, warn
 from ml_collections import config_flags
 
 from apex_agents.builder import Builder
@@ -27,9 +27,13 @@ from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.memory import available_memory, format_bytes, memory_warning
+from apex_agents.running.exports import Export
 from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
-from apex_agents.running.workdir import open_workdir, read_run_id
+from apex_agents.running.run_files import RunFolder
+from apex_agents.running.tensorboard_export import TensorBoardExport
+from apex_agents.running.wandb_export import WandbExport
+from apex_agents.running.workdir import TENSORBOARD, open_workdir, read_run_id
 from apex_agents.validation import field_paths
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
@@ -45,6 +49,18 @@ _ISOLATE = flags.DEFINE_bool(
     False,
     "Run in a network namespace of its own (Linux): nobody outside of the run reaches its replay "
     "server, and the run reaches nothing outside: no DNS, no downloads, no Weights & Biases.",
+)
+_MONITOR = flags.DEFINE_bool(
+    "monitor",
+    True,
+    "Show a live view in the terminal; --nomonitor prints a line every ten seconds instead, as is "
+    "done where the output is no terminal.",
+)
+_WANDB = flags.DEFINE_string(
+    "wandb",
+    None,
+    "Project of Weights & Biases that gets what the CSV files get; with WANDB_MODE=offline in the "
+    "environment it stays in the work directory. Needs the package wandb.",
 )
 
 
@@ -67,9 +83,8 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
     config: ExperimentConfig = flags.FLAGS.config
     config_flag: Any = flags.FLAGS["config"]
     launch_type = flags.FLAGS.lp_launch_type
+    refuse_arguments(argv)
     try:
-        if len(argv) > 1:
-            raise ValueError(f"{argv[1]!r} is not a flag; flags begin with --.")
         if _ISOLATE.value:
             isolate()  # First: it begins this command anew.
         if launch_type not in LAUNCH_TYPES:
@@ -92,13 +107,14 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
         experiment.workdir = open_workdir(_WORKDIR.value, name, config)
         experiment.run_id = read_run_id(experiment.workdir)
         _tell_size_of_checkpoints(experiment, replay_bytes)
+        exports = _open_exports(experiment)
     except ValueError as error:
         fail(error)
     program = make_program(experiment)
     # Launchpad ends a program of threads that take longer than this to leave, 10 s by default.
     stop_seconds = max(node.stop_seconds for node in program.get_all_nodes())
     flags.FLAGS.set_default("lp_termination_notice_secs", int(stop_seconds))
-    exit_code = launch_program(program, experiment, launch_type)
+    exit_code = launch_program(program, experiment, launch_type, _MONITOR.value, exports)
     try:
         sys.stdout.flush()
     except OSError:  # A file on a full disk; Python would end with a code of its own.
@@ -110,7 +126,7 @@ def _warn_of_memory(replay: ReplayConfig, replay_bytes: int) -> None:
     """Say now that the replay will be too large, instead of after hours of filling it."""
     warning = memory_warning(replay, replay_bytes, available_memory())
     if warning is not None:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
 
 
 def _tell_size_of_checkpoints(experiment: Experiment, replay_bytes: int) -> None:
@@ -125,6 +141,17 @@ def _tell_size_of_checkpoints(experiment: Experiment, replay_bytes: int) -> None
         )
 
 
+def _open_exports(experiment: Experiment) -> list[Export]:
+    """Open what gets the rows of the CSV files besides."""
+    exports: list[Export] = [TensorBoardExport(pathlib.Path(experiment.workdir, TENSORBOARD))]
+    if _WANDB.value is not None:
+        run = RunFolder(experiment.workdir)
+        wandb = WandbExport(run, _WANDB.value, experiment.run_id)
+        print(f"Weights & Biases: {wandb.place}")
+        exports.append(wandb)
+    return exports
+
+
 def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
     try:
         argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
@@ -132,13 +159,14 @@ def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
         config_flags.DEFINE_config_file(
             "config", default_config, "File of the settings; --config.FIELD=VALUE changes one."
         )
-        for name in ("config", "workdir", "isolate", "lp_launch_type"):  # What --help shows.
+        shown = ("config", "workdir", "lp_launch_type", "monitor", "wandb", "isolate")
+        for name in shown:  # By --help.
             flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
         return flags.FLAGS(argv)
     except flags.Error as error:
-        return fail(error)
+        fail(error)
     except Exception as error:  # What else the parsers of flags may raise.
-        return fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
+        fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
 
 
 def _check_config_file(default_config: str, argv: Sequence[str]) -> None:

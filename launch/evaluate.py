@@ -26,7 +26,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
-from mistakes import fail, print_line  # type: ignore[import-not-found]
+from errors import fail, parse_flags, refuse_arguments, warn
 from rich import progress
 from rich.console import Console
 
@@ -45,10 +45,10 @@ from apex_agents.running.workdir import EVALUATIONS
 
 BUILDERS: dict[type, Any] = {ApexDQNConfig: ApexDQNBuilder, ApexDPGConfig: ApexDPGBuilder}
 
-EXIT_FAILURE = 1
-EXIT_INTERRUPTED = 130
+_EXIT_FAILURE = 1
+_EXIT_INTERRUPTED = 130
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; required.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Episodes to play.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
@@ -71,9 +71,10 @@ _OUTPUT = flags.DEFINE_string(
 
 
 def _main(argv: Sequence[str]) -> None:
+    refuse_arguments(argv)
     try:
-        _check_flags(argv)
-        workdir = pathlib.Path(_WORKDIR.value or "").expanduser()
+        _check_flags()
+        workdir = pathlib.Path(_WORKDIR.value).expanduser()
         config = read_config(workdir, BUILDERS)
         path = find_parameters(workdir, _CHECKPOINT.value)
         _apply_rules(config)
@@ -93,16 +94,11 @@ def _main(argv: Sequence[str]) -> None:
         (output / "summary.json").write_text(json.dumps(summary, indent=2))
         sys.stdout.flush()
     except OSError as error:
-        print_line("error", f"the results cannot be written: {error}")
-        sys.exit(EXIT_FAILURE)
+        fail(f"the results cannot be written: {error}", _EXIT_FAILURE)
 
 
-def _check_flags(argv: Sequence[str]) -> None:
+def _check_flags() -> None:
     """Raise a ValueError if a flag holds what it cannot."""
-    if len(argv) > 1:
-        raise ValueError(f"{argv[1]!r} is not a flag; flags begin with --.")
-    if not _WORKDIR.value:
-        raise ValueError("--workdir is missing; it is the folder of the run to evaluate.")
     for flag, least, most in (
         (_EPISODES, 1, 1_000_000),
         (_VIDEO, 0, min(_EPISODES.value, MAX_LANES)),
@@ -125,7 +121,7 @@ def _apply_rules(config: ExperimentConfig) -> None:
         environment.atari = no_op_rules(environment.atari)
         environment.atari.num_threads = os.cpu_count() or 1
         for departure in departures(environment.atari):
-            print_line("warning", f"scores do not compare with the paper's: {departure}.")
+            warn(f"scores do not compare with the paper's: {departure}.")
 
 
 def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
@@ -151,7 +147,7 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
         with _show_progress(request.num_episodes) as on_lock_step:
             return evaluate(experiment, request, on_lock_step, _on_trouble)
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        sys.exit(_EXIT_INTERRUPTED)
 
 
 @contextlib.contextmanager
@@ -181,17 +177,10 @@ def _on_trouble(error: Exception) -> None:
     """Refuse what cannot be drawn, before much is played; do without a file that is too large."""
     if not isinstance(error, OSError):
         raise ValueError(f"--video: {error}") from error
-    print_line("warning", f"there will be no videos: {error}")
-
-
-def _parse_flags(argv: Sequence[str]) -> list[str]:
-    try:
-        return flags.FLAGS(argv)
-    except flags.Error as error:
-        return fail(error)
+    warn(f"there will be no videos: {error}")
 
 
 if __name__ == "__main__":
     # Until episodes are played, Ctrl-C ends the command without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    app.run(_main, flags_parser=_parse_flags)
+    app.run(_main, flags_parser=parse_flags)

@@ -60,6 +60,7 @@ def make_fixed_batches() -> Callable[[EnvironmentSpec, int], tf.data.Dataset]:
             n_step_return=random.normal(size=size).astype(np.float32),
             n_step_discount=random.uniform(size=size).astype(np.float32),
             next_observation=random.uniform(size=shape).astype(np.float32),
+            learner_steps=np.zeros(size, np.float32),
         )
         return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))
 

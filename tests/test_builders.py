@@ -82,8 +82,8 @@ def test_learners_begin_with_the_seed(parts):
 
 def test_adder(parts):
     recorder = parts.record("PrioritizedNStepAdder")
-    should_stop = object()
-    parts.builder.make_adder("client", should_stop)
+    should_stop, learner_steps_fn = object(), object()
+    parts.builder.make_adder("client", should_stop, learner_steps_fn)
     assert recorder.kwargs.pop("frame_stack", 0) == 0
     assert recorder.kwargs == {
         "client": "client",
@@ -91,6 +91,7 @@ def test_adder(parts):
         "n_step": 5,
         "discount": 0.75,
         "should_stop": should_stop,
+        "learner_steps_fn": learner_steps_fn,
     }
 
 
@@ -107,8 +108,8 @@ def test_actor(parts):
 
 
 def test_memory_of_a_full_replay(parts):
-    # Rows of 2 * 4 observed numbers, an action or two, R and D.
-    num_floats = {"ApexDQNBuilder": 8 + 1 + 2, "ApexDPGBuilder": 8 + 2 + 2}
+    # Rows of 2 * 4 observed numbers, an action or two, R, D and the learner steps.
+    num_floats = {"ApexDQNBuilder": 8 + 1 + 3, "ApexDPGBuilder": 8 + 2 + 3}
     row_bytes = 4 * num_floats[type(parts.builder).__name__]
     assert parts.builder.estimate_replay_bytes(parts.spec) == 100 * (630 + 940 // 4 + row_bytes)
 
@@ -118,5 +119,5 @@ def test_memory_of_a_full_replay_of_frames():
     spec = EnvironmentSpec(frames, specs.DiscreteArray(2), rewards=None, discounts=None)
     builder = dqn_builder.ApexDQNBuilder(ApexDQNConfig(frame_stack=4, n_step=5, replay=REPLAY))
     # Chunks of 4 + 5 + 1 rows.
-    row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 4 * 3
+    row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 4 * 4
     assert builder.estimate_replay_bytes(spec) == round(100 * (1230 + row_bytes))

@@ -197,11 +197,11 @@ class ScaledDiscountBuilder(ApexDQNBuilder):
 class TruncationTerminatesBuilder(ApexDQNBuilder):
     """Takes the end of an episode for a termination, always."""
 
-    def make_adder(self, client, should_stop=lambda: False):
+    def make_adder(self, client, **kwargs):
         def terminate(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
             return timestep._replace(discount=0.0) if timestep.last() else timestep
 
-        return ChangedAdder(super().make_adder(client, should_stop), terminate)
+        return ChangedAdder(super().make_adder(client, **kwargs), terminate)
 
 
 class OneEpsilonBuilder(ApexDQNBuilder):
@@ -209,7 +209,7 @@ class OneEpsilonBuilder(ApexDQNBuilder):
 
     def make_policy(self, spec, lanes, num_lanes, seed):
         policy = super().make_policy(spec, lanes, num_lanes, seed)
-        policy.epsilons[:] = self.config.exploration.epsilon
+        policy.exploration["epsilon"][:] = self.config.exploration.epsilon
         return policy
 
 
@@ -290,8 +290,8 @@ def test_lanes_that_explore_alike_show():
 class RecordingBuilder(ApexDQNBuilder):
     """Keeps the adders and the learner within reach."""
 
-    def make_adder(self, client, should_stop=lambda: False):
-        self.adders = [*getattr(self, "adders", []), super().make_adder(client, should_stop)]
+    def make_adder(self, client, **kwargs):
+        self.adders = [*getattr(self, "adders", []), super().make_adder(client, **kwargs)]
         return self.adders[-1]
 
     def make_learner(self, *args, **kwargs):

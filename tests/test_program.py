@@ -10,50 +10,14 @@ import socket
 import subprocess
 import sys
 
+import documented_logs
 import psutil
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, Command, apex_dqn
 
 # Of the learner's steps, so that a run lasts long enough for every node to write a row.
 LEARNER_STEPS = 300
-
-LEARNER_COLUMNS = {
-    "learner_steps",
-    "learner_steps_per_second",
-    "loss",
-    "td_error",
-    "q_value",
-    "gradient_norm",
-    "steps_skipped",
-    "waiting_for_data",
-    "priorities_not_finite",
-    "priority_batches_dropped",
-    "actor_steps",
-    "replay_size",
-    "samples_per_insert",
-    "wall_time_seconds",
-}
-ACTOR_COLUMNS = {
-    "actor_steps_per_second",
-    "episodes",
-    "episode_return",
-    "clipped_return",
-    "episode_length",
-    "transitions",
-    "transitions_not_finite",
-    "environment_failures",
-    "parameters_learner_steps",
-    "wall_time_seconds",
-}
-EVALUATOR_COLUMNS = {
-    "mean_return",
-    "standard_error",
-    "num_episodes",
-    "learner_steps",
-    "actor_steps",
-    "wall_time_seconds",
-}
-
 
 # A run in processes of their own, to the end.
 
@@ -67,6 +31,7 @@ def processes_run(start) -> Command:
             f"--config.run.max_learner_steps={LEARNER_STEPS}",
             # 8 / 0.1 transitions per learner step.
             "--config.agent.replay.samples_per_insert=0.1",
+            "--config.run.evaluation.video_period_seconds=0.1",
         )
     ).finish()
 
@@ -114,31 +79,91 @@ def test_every_node_has_a_log_without_errors(processes_run):
     assert [name for name, text in logs.items() if "Traceback" in text or "Error" in text] == []
 
 
-def test_learner_has_rows_with_the_documented_columns(processes_run):
+FILES = {  # By the name under which `docs/logs.md` documents them.
+    "learner": "learner",
+    "learner_histograms": "learner_histograms",
+    "replay": "replay",
+    "evaluator": "evaluator",
+    "actor_<i>": "actor_0",
+    "actor_<i>_lanes": "actor_0_lanes",
+}
+
+
+def assert_columns_are_documented(run: Command, agent: str) -> None:
+    found = {name: set(run.rows(file)[0]) for name, file in FILES.items()}
+    assert found == {name: documented_logs.columns(name, agent) for name in FILES}
+
+
+def test_columns_are_the_documented_ones(processes_run):
+    assert_columns_are_documented(processes_run, "dqn")
+
+
+def test_rows_of_the_learner(processes_run):
     rows = processes_run.rows("learner")
-    assert set(rows[0]) >= LEARNER_COLUMNS
     assert float(rows[0]["learner_steps"]) == 1
     assert float(rows[0]["priorities_not_finite"]) == 0
     assert float(rows[0]["steps_skipped"]) == 0
 
 
-@pytest.mark.parametrize("node", ["actor_0", "actor_1"])
-def test_actors_have_rows_with_the_documented_columns(processes_run, node):
-    rows = processes_run.rows(node)
-    assert set(rows[0]) == ACTOR_COLUMNS
-    assert float(rows[-1]["episodes"]) > 0
-    assert float(rows[-1]["episode_length"]) == 9  # Catch: 10 rows.
-    assert float(rows[-1]["parameters_learner_steps"]) > 0
+@pytest.mark.parametrize("actor", [0, 1])
+def test_rows_of_the_actors(processes_run, actor):
+    row = processes_run.rows(f"actor_{actor}")[-1]
+    assert float(row["episodes"]) > 0
+    assert float(row["episode_length"]) == 9  # Catch: 10 rows.
+    assert float(row["parameters_learner_steps"]) > 0
+    lanes = processes_run.rows(f"actor_{actor}_lanes")
+    assert {row["lane"] for row in lanes} == {str(2 * actor), str(2 * actor + 1)}
 
 
-def test_evaluator_has_rows_with_the_documented_columns(processes_run):
-    rows = processes_run.rows("evaluator")
-    assert set(rows[0]) == EVALUATOR_COLUMNS
-    assert float(rows[0]["num_episodes"]) == 3
-    assert -1 <= float(rows[0]["mean_return"]) <= 1
-    assert 0 < float(rows[0]["learner_steps"]) <= LEARNER_STEPS
-    assert float(rows[0]["actor_steps"]) >= 20
+def test_rows_of_the_evaluator(processes_run):
+    row = processes_run.rows("evaluator")[0]
+    assert float(row["num_episodes"]) == 3
+    assert -1 <= float(row["mean_return"]) <= 1
+    assert 0 < float(row["learner_steps"]) <= LEARNER_STEPS
+    assert float(row["actor_steps"]) >= 20
     assert (processes_run.workdir / "checkpoints" / "best.npz").exists()
+
+
+def test_videos_of_evaluations(processes_run):
+    videos = sorted(processes_run.workdir.glob("videos/*"))
+    evaluated = {int(float(row["learner_steps"])) for row in processes_run.rows("evaluator")}
+    # The last evaluation may have been filmed and then not counted.
+    steps = [int(re.fullmatch(r"learner-(\d{12})\.mp4", path.name)[1]) for path in videos]
+    assert steps and set(steps[:-1]) <= evaluated
+    reader = imageio.get_reader(videos[0])
+    assert (reader.count_frames(), reader.get_meta_data()["size"]) == (10, (320, 696))
+
+
+def test_a_run_can_be_evaluated(processes_run, tmp_path):
+    command = [sys.executable, str(ROOT / "launch" / "evaluate.py"), "--checkpoint=last"]
+    flags = [f"--workdir={processes_run.workdir}", f"--output={tmp_path}", "--episodes=5"]
+    result = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stderr) == (0, "")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["task"], summary["episodes"]) == ("catch", 5)
+    assert (summary["checkpoint"], summary["learner_steps"]) == ("last", LEARNER_STEPS)
+
+
+def test_rows_of_the_replay(processes_run):
+    sizes = [float(row["replay_size"]) for row in processes_run.rows("replay")]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] >= 20
+
+
+def test_launcher_writes_down_how_the_nodes_ended(processes_run):
+    nodes = json.loads((processes_run.workdir / "nodes.json").read_text())
+    assert set(nodes) == {"replay", "learner", "evaluator", "actor_0", "actor_1"}
+    assert [node["is_alive"] for node in nodes.values()] == [False] * 5
+
+
+def test_tensorboard_has_the_rows(processes_run):
+    events = EventAccumulator(str(processes_run.workdir / "tensorboard")).Reload()
+    steps = [int(row["learner_steps"]) for row in processes_run.rows("learner")]
+    assert [event.step for event in events.Tensors("learner/loss")] == steps
+    assert {"evaluator/mean_return", "lane_3/epsilon", "replay/replay_size"} <= set(
+        events.Tags()["tensors"]
+    )
+    assert "learner/log10_age_steps" in events.Tags()["tensors"]
 
 
 # A run in threads, to the end.
@@ -170,6 +195,7 @@ def test_threads_end_with_success(start, agent):
     assert run.summary()["learner_steps"] > 0
     assert "            reason: 2000 actor steps done\n" in run.stdout()
     assert run.left_behind() == []
+    assert_columns_are_documented(run, agent)
 
 
 # Launchpad's own test launcher, with a look into the replay while the program runs.
@@ -304,9 +330,10 @@ def test_replay_holds_transitions_of_the_environment(test_mt_run):
 
 
 def check_transition_of_point_mass(row: list[float]) -> None:
-    position, action, n_step_return, n_step_discount, next_position = row
+    position, action, n_step_return, n_step_discount, learner_steps, next_position = row
     (steps,) = [k for k in (1, 2, 3) if n_step_discount == pytest.approx(0.99**k)]
     assert abs(action) <= 1
+    assert learner_steps >= 0
     assert abs(next_position - position) <= 0.25 * steps + 1e-6
     # The last reward is minus the distance at the end, the others are in [-1, 0].
     last = -(0.99 ** (steps - 1)) * abs(next_position)
@@ -314,8 +341,9 @@ def check_transition_of_point_mass(row: list[float]) -> None:
 
 
 def check_transition_of_catch(row: list[float]) -> None:
-    observation, (action, n_step_return, n_step_discount) = row[:50], row[50:53]
-    ball, next_ball = _ball_row(observation), _ball_row(row[53:])
+    action, n_step_return, n_step_discount, learner_steps = row[50:54]
+    ball, next_ball = _ball_row(row[:50]), _ball_row(row[54:])
+    assert learner_steps >= 0
     assert action in (0, 1, 2)
     if next_ball == 9:  # The ball has reached the bottom: the episode is over.
         steps = 9 - ball

@@ -4,7 +4,6 @@ Horgan et al. 2018, section 3 and appendix F ("Adding Data"). One adder serves o
 """
 
 import collections
-import dataclasses
 from collections.abc import Callable
 
 import dm_env
@@ -14,28 +13,10 @@ import reverb
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.priorities import bounded_priority
+from apex_agents.replay.transitions import PartialTransition
 from apex_agents.replay.writers import make_writer
 
 _FLUSH_TIMEOUT_MS = 500
-
-
-@dataclasses.dataclass(slots=True)
-class _PartialTransition:
-    """A transition that is not complete yet: R and D grow with every step.
-
-    Attributes:
-      action: `[]` or `[D]`, what was done at its first step.
-      q_taken: q(s, action) as it was while acting.
-      n_step_return: R = sum_{k} (prod_{j<k} gamma d_j) r_k so far.
-      n_step_discount: D = prod_{k} gamma d_k so far.
-      num_steps: steps since its first observation.
-    """
-
-    action: np.ndarray
-    q_taken: float
-    n_step_return: float = 0.0
-    n_step_discount: float = 1.0
-    num_steps: int = 0
 
 
 class PrioritizedNStepAdder:
@@ -47,7 +28,7 @@ class PrioritizedNStepAdder:
         was NaN or infinite.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         client: reverb.Client,
         replay: ReplayConfig,
@@ -55,6 +36,7 @@ class PrioritizedNStepAdder:
         discount: float,
         frame_stack: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
     ):
         """Open a writer.
 
@@ -66,13 +48,15 @@ class PrioritizedNStepAdder:
           frame_stack: frames per observation when observations are stacks of frames
             `[frame_stack, ...]`, oldest first, which are stored once each; 0 when they are not.
           should_stop: asked while waiting for a replay that accepts no more.
+          learner_steps_fn: gives the learner steps of the parameters that act.
         """
         self._replay = replay
         self._n_step = n_step
         self._discount = discount
         self._should_stop = should_stop
+        self._learner_steps_fn = learner_steps_fn
         self._writer = make_writer(client, replay, n_step, frame_stack)
-        self._partial: collections.deque[_PartialTransition] = collections.deque()
+        self._partial: collections.deque[PartialTransition] = collections.deque()
         self._unflushed = 0
         self.num_transitions = 0
         self.num_not_finite = 0
@@ -92,7 +76,8 @@ class PrioritizedNStepAdder:
         if timestep.step_type == dm_env.StepType.LAST:
             self._end_episode()
         else:
-            self._partial.append(_PartialTransition(np.copy(output.action), float(output.q_taken)))
+            action, q_taken = np.copy(output.action), float(output.q_taken)
+            self._partial.append(PartialTransition(action, q_taken, self._learner_steps_fn()))
 
     def close(self) -> None:
         """Send what is complete, if the replay accepts it, and close the writer."""
@@ -119,7 +104,7 @@ class PrioritizedNStepAdder:
             timestep.step_type == dm_env.StepType.LAST or self._partial[0].num_steps == self._n_step
         )
 
-    def _add(self, transition: _PartialTransition, value: float) -> None:
+    def _add(self, transition: PartialTransition, value: float) -> None:
         td_error = transition.n_step_return - transition.q_taken
         if transition.n_step_discount:  # A terminal value may be anything, NaN too.
             td_error += transition.n_step_discount * value

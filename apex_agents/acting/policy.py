@@ -28,6 +28,7 @@ class Policy(Protocol):
     Attributes:
       variables: the variables to keep up to date, by the names under which they are published.
       networks: what they belong to, by the names that it has in the state of `learning.update`.
+      exploration: what decides how much each lane explores, `[L]` or one for all, by its name.
     """
 
     @property
@@ -35,6 +36,9 @@ class Policy(Protocol):
 
     @property
     def networks(self) -> Mapping[str, snt.Module]: ...
+
+    @property
+    def exploration(self) -> Mapping[str, np.ndarray | float]: ...
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         """Evaluate the network once for `[L, ...]` observations."""

@@ -77,7 +77,10 @@ class ApexDPGBuilder:
         return make_dataset(client, self.config.replay, self.config.batch_size, spec)
 
     def make_adder(
-        self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
+        self,
+        client: reverb.Client,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
         """Build the adder of one lane."""
         return PrioritizedNStepAdder(
@@ -86,6 +89,7 @@ class ApexDPGBuilder:
             n_step=self.config.n_step,
             discount=self.config.discount,
             should_stop=should_stop,
+            learner_steps_fn=learner_steps_fn,
         )
 
     def make_policy(

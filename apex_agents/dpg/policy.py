@@ -15,7 +15,8 @@ class GaussianNoisePolicy:
     Attributes:
       variables: `{'policy': ..., 'critic': ...}`, the networks' variables.
       networks: the networks themselves, under the same names.
-      noise_scale: standard deviation of the noise on each element of the action.
+      exploration: `{'noise_scale': ...}`, standard deviation of the noise on each element of the
+        action, in every lane.
     """
 
     def __init__(self, policy: snt.Module, critic: snt.Module, noise_scale: float, seed: int):
@@ -29,7 +30,7 @@ class GaussianNoisePolicy:
         """
         self.variables = {"policy": policy.variables, "critic": critic.variables}
         self.networks = {"policy": policy, "critic": critic}
-        self.noise_scale = noise_scale
+        self.exploration = {"noise_scale": noise_scale}
         random = tf.random.Generator.from_seed(seed)
 
         @tf.function

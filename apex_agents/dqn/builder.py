@@ -83,7 +83,10 @@ class ApexDQNBuilder:
         return make_dataset(client, self.config.replay, self.config.batch_size, spec)
 
     def make_adder(
-        self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False
+        self,
+        client: reverb.Client,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
         """Build the adder of one lane."""
         return PrioritizedNStepAdder(
@@ -93,6 +96,7 @@ class ApexDQNBuilder:
             discount=self.config.discount,
             frame_stack=self.config.frame_stack,
             should_stop=should_stop,
+            learner_steps_fn=learner_steps_fn,
         )
 
     def make_policy(

@@ -15,14 +15,15 @@ class EpsilonGreedyPolicy:
     Attributes:
       variables: `{'network': ...}`, the network's variables.
       networks: the network itself, under the same name.
-      epsilons: `[L]`, probability of a uniformly random action in each lane.
+      exploration: `{'epsilon': [L]}`, probability of a uniformly random action in each lane.
     """
 
     def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
         """Wrap a network whose variables exist."""
         self.variables = {"network": network.variables}
         self.networks = {"network": network}
-        self.epsilons = np.asarray(epsilons)
+        self._epsilons = np.asarray(epsilons)
+        self.exploration = {"epsilon": self._epsilons}
         self._evaluate = tf.function(network)
         self._random = np.random.default_rng(seed)
 
@@ -30,7 +31,7 @@ class EpsilonGreedyPolicy:
         """Choose an action in every lane; see `PolicyOutput` for shapes."""
         q_values = self._evaluate(tf.convert_to_tensor(observation)).numpy()
         num_lanes, num_actions = q_values.shape
-        explore = self._random.random(num_lanes) < self.epsilons
+        explore = self._random.random(num_lanes) < self._epsilons
         uniform = self._random.integers(num_actions, size=num_lanes)
         action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
         q_taken = q_values[np.arange(num_lanes), action]

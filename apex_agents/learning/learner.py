@@ -15,6 +15,7 @@ from acme import core, types
 from acme.utils import counting, loggers
 
 from apex_agents.learning.losses import importance_weights
+from apex_agents.learning.samples import RecentSamples
 from apex_agents.learning.update import Update, UpdateOutput
 from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.parameters import ParameterPublisher, to_arrays
@@ -22,7 +23,12 @@ from apex_agents.replay.priorities import PriorityWriter
 
 
 class ApexLearner(core.Learner):
-    """Learns from prioritized batches."""
+    """Learns from prioritized batches.
+
+    Attributes:
+      num_steps: updates done.
+      recent_samples: the newest batches.
+    """
 
     def __init__(  # noqa: PLR0913
         self,
@@ -61,6 +67,7 @@ class ApexLearner(core.Learner):
         # Python aborts if it ends while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
+        self.recent_samples = RecentSamples()
         self._waiting_seconds = 0.0
         self._last_log = (time.monotonic(), 0)
 
@@ -90,6 +97,7 @@ class ApexLearner(core.Learner):
             return
         output = self._update_on_sample(sample)
         self._priority_writer.write(sample.info.key.numpy(), output.priorities.numpy())
+        self.recent_samples.add(sample, output, self.num_steps)
         self.num_steps += 1
         if self.num_steps % self._publish_period == 0:
             self.publish()
@@ -151,6 +159,7 @@ class ApexLearner(core.Learner):
             {
                 **counts,
                 **metrics,
+                "sample_age_steps": float(self.recent_samples.collect().age_steps.mean()),
                 "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,
                 "waiting_for_data": self._waiting_seconds / elapsed,
                 "priorities_not_finite": self._priority_writer.num_not_finite,

@@ -3,18 +3,22 @@
 Every column of an item costs memory and time of its own in Reverb, so that items have as few as
 possible. There are two layouts:
 
-- packed: one column `transition`, a float32 vector `[S_t..., A_t..., R, D, S_{t+n}...]`;
+- packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
 - stacks of frames: `observation` and `next_observation` refer to frames that are stored once each,
-  `outcome` is the float32 vector `[A_t..., R, D]`.
+  `outcome` is a column of its own.
 
-float32 holds any discrete action, and any value of an 8-bit observation, exactly.
+The outcome is the float32 vector `[A_t..., R, D, learner steps]`. float32 holds any discrete
+action, any value of an 8-bit observation and the first 16 million learner steps exactly.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+_NUM_SCALARS = 3  # Of an outcome, behind the action.
 
 
 class Transition(NamedTuple):
@@ -26,6 +30,8 @@ class Transition(NamedTuple):
       n_step_return: `[B]`, R = sum_{k<n} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k}.
       n_step_discount: `[B]`, D = prod_{k<n} gamma d_{t+1+k}.
       next_observation: `[B, ...]`, S_{t+n}, or the last observation of a shorter transition.
+      learner_steps: `[B]`, learner steps of the parameters with which A_t was chosen: tells how old
+        a sample is; nothing is learned from it.
     """
 
     observation: tf.Tensor
@@ -33,6 +39,28 @@ class Transition(NamedTuple):
     n_step_return: tf.Tensor
     n_step_discount: tf.Tensor
     next_observation: tf.Tensor
+    learner_steps: tf.Tensor
+
+
+@dataclasses.dataclass(slots=True)
+class PartialTransition:
+    """A transition that grows with every step, until it is complete and ends there.
+
+    Attributes:
+      action: `[]` or `[D]`, A_t.
+      q_taken: q(S_t, A_t) as it was while acting.
+      learner_steps: of the parameters with which A_t was chosen.
+      n_step_return: R = sum_{k} (prod_{j<k} gamma d_j) r_k so far.
+      n_step_discount: D = prod_{k} gamma d_k so far.
+      num_steps: steps since its first observation.
+    """
+
+    action: np.ndarray
+    q_taken: float
+    learner_steps: int
+    n_step_return: float = 0.0
+    n_step_discount: float = 1.0
+    num_steps: int = 0
 
 
 def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
@@ -42,7 +70,7 @@ def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
       spec: of one environment; `observations` (stacked frames included) and `actions` are read.
       frame_stack: frames per observation, 0 for the packed layout.
     """
-    outcome_size = _size(spec.actions) + 2
+    outcome_size = _size(spec.actions) + _NUM_SCALARS
     if not frame_stack:
         size = 2 * _size(spec.observations) + outcome_size
         return {"transition": tf.TensorSpec([size], tf.float32)}
@@ -54,10 +82,12 @@ def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
     }
 
 
-def pack_outcome(action: np.ndarray, n_step_return: float, n_step_discount: float) -> np.ndarray:
-    """Return the float32 vector `[A..., R, D]`."""
+def pack_outcome(transition: PartialTransition) -> np.ndarray:
+    """Return the float32 vector `[A..., R, D, learner steps]`."""
+    n_step_return, n_step_discount = transition.n_step_return, transition.n_step_discount
+    scalars = (n_step_return, n_step_discount, transition.learner_steps)
     with np.errstate(over="ignore"):  # Becomes infinite, which is noticed where it is written.
-        return np.append(np.ravel(action), (n_step_return, n_step_discount)).astype(np.float32)
+        return np.append(np.ravel(transition.action), scalars).astype(np.float32)
 
 
 def pack_transition(
@@ -85,10 +115,11 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
         outcome = item["outcome"]
     return Transition(
         observation=observation,
-        action=_restore(outcome[:, :-2], spec.actions),
-        n_step_return=outcome[:, -2],
-        n_step_discount=outcome[:, -1],
+        action=_restore(outcome[:, :-_NUM_SCALARS], spec.actions),
+        n_step_return=outcome[:, -3],
+        n_step_discount=outcome[:, -2],
         next_observation=next_observation,
+        learner_steps=outcome[:, -1],
     )
 
 

@@ -15,27 +15,11 @@ import reverb
 from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
-from apex_agents.replay.transitions import pack_outcome, pack_transition
+from apex_agents.replay.transitions import PartialTransition, pack_outcome, pack_transition
 
 # Transitions that share a chunk when they leave the table together: costs about 0.6 KB less memory
 # per transition than chunks of one.
 _PACKED_CHUNK_LENGTH = 4
-
-
-class EndedTransition(Protocol):
-    """A transition that ends at the newest observation.
-
-    Attributes:
-      action: `[]` or `[D]`, A_t.
-      n_step_return: R of `transitions.Transition`.
-      n_step_discount: its D.
-      num_steps: steps from its first observation to its end.
-    """
-
-    action: np.ndarray
-    n_step_return: float
-    n_step_discount: float
-    num_steps: int
 
 
 class TransitionWriter(Protocol):
@@ -53,7 +37,7 @@ class TransitionWriter(Protocol):
     def begin_step(self, observation: np.ndarray) -> None:
         """Go on to the next observation."""
 
-    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> bool:
+    def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
         """Add a transition that ends at the newest observation, `replicas` times.
 
         Returns:
@@ -108,10 +92,10 @@ class PackedWriter:
         """Remember the newest observation."""
         self._observations.append(np.array(observation))
 
-    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> bool:
+    def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
         """Write the row, and the items that refer to it."""
         first, last = self._observations[-1 - transition.num_steps], self._observations[-1]
-        row = pack_transition(first, _outcome(transition), last)
+        row = pack_transition(first, pack_outcome(transition), last)
         if not np.isfinite(row).all():
             return False
         self.stream.append({"transition": row})
@@ -148,9 +132,9 @@ class FrameWriter:
         self._row = {"observation": observation[-1]}
         self._rows_since_frame = 0
 
-    def add_item(self, transition: EndedTransition, priority: float, replicas: int) -> bool:
+    def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
         """Write a row with the outcome, and the items that refer to it and to frames."""
-        outcome = _outcome(transition)
+        outcome = pack_outcome(transition)
         if not np.isfinite(outcome).all():  # Frames are 8-bit numbers.
             return False
         self.stream.append({**self._row, "outcome": outcome})
@@ -187,10 +171,6 @@ def _open_stream(
     for column in columns:
         stream.configure((column,), num_keep_alive_refs=chunk_length, max_chunk_length=chunk_length)
     return stream
-
-
-def _outcome(transition: EndedTransition) -> np.ndarray:
-    return pack_outcome(transition.action, transition.n_step_return, transition.n_step_discount)
 
 
 def _create_items(

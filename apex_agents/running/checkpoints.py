@@ -19,7 +19,13 @@ import tensorflow as tf
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.running.outages import report_failure, report_success
-from apex_agents.running.workdir import CHECKPOINTS
+from apex_agents.running.workdir import (
+    CHECKPOINTS,
+    LAST_CHECKPOINT,
+    SUMMARY_FILE,
+    save_parameters,
+    write_json,
+)
 
 _STATE = "state"
 _PROGRESS = "progress.json"
@@ -72,6 +78,29 @@ class LearnerCheckpoints:
         progress = Progress(self._learner.num_steps, self._experiment.elapsed_seconds())
         if save_checkpoint(self._folder, self._learner.state, progress, keep):
             self._last_step = progress.learner_steps
+
+    def conclude(self, reason: str | None, actor_steps: int) -> None:
+        """Save what stays of the run: a checkpoint, the parameters, and how it ended.
+
+        Args:
+          reason: why the run is over; None if it was stopped before.
+          actor_steps: transitions that all actors have added.
+
+        Raises:
+          FloatingPointError: the learner's variables are not finite.
+        """
+        self.save()
+        workdir = pathlib.Path(self._experiment.workdir)
+        variables, step = self._learner.get_all_variables(), self._learner.num_steps
+        save_parameters(workdir / LAST_CHECKPOINT, variables, step)
+        summary = {
+            "finished": reason is not None,
+            "reason": reason or "stopped from outside",
+            "learner_steps": self._learner.num_steps,
+            "actor_steps": actor_steps,
+            "wall_time_seconds": self._experiment.elapsed_seconds(),
+        }
+        write_json(workdir / SUMMARY_FILE, summary)
 
 
 def save_checkpoint(

@@ -70,8 +70,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         evaluated_steps = source.learner_steps
         latest = _summarise(episodes, evaluated_steps, poller.latest.actor_steps)
         best.offer(float(latest.mean_return), policy.variables, evaluated_steps)
-        row = {name: float(value) for name, value in latest._asdict().items()}
-        logger.write({**row, "wall_time_seconds": experiment.elapsed_seconds()})
+        logger.write({name: float(value) for name, value in latest._asdict().items()})
         _report(client, latest)
         remaining = started + config.min_period_seconds - time.monotonic()
         lp.stop_event().wait(max(remaining, 0))

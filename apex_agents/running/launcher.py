@@ -7,31 +7,38 @@ import os
 import pathlib
 import signal
 import threading
-import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
-import reverb
 
 from apex_agents.experiment import Experiment
-from apex_agents.replay.client import RunClient
-from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 from apex_agents.running.checkpoints import find_checkpoint
+from apex_agents.running.exports import Export
+from apex_agents.running.monitor import Monitor, make_view
+from apex_agents.running.node_process import NodeStatus
 from apex_agents.running.processes import LocalProcesses
+from apex_agents.running.run_files import RunFolder
+from apex_agents.running.run_state import RunState
 from apex_agents.running.supervision import NodeFailure, Supervisor
-from apex_agents.running.workdir import CHECKPOINTS, SUMMARY_FILE
+from apex_agents.running.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it.
 EXIT_TERMINATED = 143  # 128 + SIGTERM.
 
-_STATUS_PERIOD_SECONDS = 10.0
-_STATUS_TIMEOUT_SECONDS = 2
 _NUM_LOG_LINES = 15
+_STOPPING = "Stopping; press Ctrl-C again to end everything at once."
 
 
-def launch_program(program: lp.Program, experiment: Experiment, launch_type: str) -> int:
+def launch_program(
+    program: lp.Program,
+    experiment: Experiment,
+    launch_type: str,
+    is_live: bool = True,
+    exports: Sequence[Export] = (),
+) -> int:
     """Run a program to its end.
 
     Args:
@@ -39,6 +46,8 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
       experiment: what it was made from.
       launch_type: 'local_mp' (a process per node, started again when it dies) or 'local_mt' (a
         thread per node).
+      is_live: whether to show a live view, if the output is a terminal, or plain lines.
+      exports: where the rows of the CSV files are passed on to; closed in the end.
 
     Returns:
       The exit code: 0 when the run reached its end, 1 when a node failed, 130 after Ctrl-C, 143
@@ -46,8 +55,11 @@ def launch_program(program: lp.Program, experiment: Experiment, launch_type: str
     """
     _print_line(f"Run folder: {experiment.workdir}")
     _resume(experiment)
+    state = RunState(RunFolder(experiment.workdir))
+    monitor = Monitor(state, make_view(is_live, _print_line), exports)
     run = _run_processes if launch_type == "local_mp" else _run_threads
-    failure, interrupted = run(program, experiment)
+    failure, interrupted = run(program, experiment, monitor)
+    monitor.close()
     return _conclude(experiment, failure, interrupted)
 
 
@@ -60,12 +72,19 @@ def _resume(experiment: Experiment) -> None:
         _print_line(f"Going on from {steps} ({checkpoint.path.name}).")
 
 
-def _run_processes(program: lp.Program, experiment: Experiment) -> tuple[str | None, bool]:
+def _run_processes(
+    program: lp.Program, experiment: Experiment, monitor: Monitor
+) -> tuple[str | None, bool]:
     """Run the nodes as processes; return what failed, if something did, and whether Ctrl-C came."""
     processes = LocalProcesses(program, experiment.workdir)
     run = experiment.run
+    nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
+
+    def record(nodes: Mapping[str, NodeStatus]) -> None:
+        write_json(nodes_file, {name: status._asdict() for name, status in nodes.items()})
+
     supervisor = Supervisor(
-        processes.commands, run.max_restarts, run.restart_window_seconds, _print_line
+        processes.commands, run.max_restarts, run.restart_window_seconds, _print_line, record
     )
     num_interrupts = 0
 
@@ -74,16 +93,17 @@ def _run_processes(program: lp.Program, experiment: Experiment) -> tuple[str | N
         num_interrupts += 1
         if num_interrupts == 1:
             supervisor.stop()
+            if monitor.is_live:
+                monitor.note = _STOPPING
+                return
             with contextlib.suppress(OSError):  # Not print: it may be what was interrupted.
-                os.write(1, b"\nStopping; press Ctrl-C again to end everything at once.\n")
+                os.write(1, f"\n{_STOPPING}\n".encode())
         else:
             supervisor.kill()
 
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, lambda signum, frame: supervisor.stop())
-    status = StatusLine(_replay_address(program), experiment)
     failure = supervisor.run()
-    status.close()
     processes.close()
     return failure and _describe(failure), num_interrupts > 0
 
@@ -96,11 +116,13 @@ def _describe(failure: NodeFailure) -> str:
     return f"Node {failure.node} {failure.reason}. {failure.log} ends with:\n{end.rstrip()}"
 
 
-def _run_threads(program: lp.Program, experiment: Experiment) -> tuple[str | None, bool]:
+def _run_threads(
+    program: lp.Program, experiment: Experiment, monitor: Monitor
+) -> tuple[str | None, bool]:
     """Run the nodes as threads of this process, in Launchpad's way; return as the other does."""
+    pathlib.Path(experiment.workdir, NODES_FILE).unlink(missing_ok=True)
     manager = lp.launch(program, launch_type="local_mt")
     interrupted = _watch_for_interrupt()
-    status = StatusLine(_replay_address(program), experiment)
     failure = None
     try:
         manager.wait(return_on_first_completed=True)
@@ -108,7 +130,6 @@ def _run_threads(program: lp.Program, experiment: Experiment) -> tuple[str | Non
         failure = str(error)
     os.kill(os.getpid(), signal.SIGTERM)  # As `lp.stop` does in the nodes.
     manager.wait(raise_error=False)
-    status.close()
     return failure, interrupted.is_set()
 
 
@@ -123,64 +144,6 @@ def _watch_for_interrupt() -> threading.Event:
 
     signal.signal(signal.SIGINT, handle)
     return interrupted
-
-
-def _replay_address(program: lp.Program) -> str:
-    (replay,) = program.groups["replay"]
-    return replay.reverb_address.resolve()
-
-
-class StatusLine:
-    """Prints how far the run is, as the replay server sees it, every few seconds."""
-
-    def __init__(self, replay_address: str, experiment: Experiment):
-        """Start printing."""
-        self._experiment = experiment
-        self._replicas = experiment.builder.config.replay.replicas
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._print_forever, args=(replay_address,), daemon=True
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop printing."""
-        self._stop.set()
-        # Python aborts when it exits while a thread is inside a call to a server that is gone.
-        self._thread.join(2 * _STATUS_TIMEOUT_SECONDS)
-
-    def _print_forever(self, replay_address: str) -> None:
-        client = RunClient(replay_address, self._experiment.run_id)
-        before = ReplayStatistics()
-        before_time = time.monotonic()
-        while not self._stop.wait(_STATUS_PERIOD_SECONDS):
-            try:
-                now = read_statistics(client, self._replicas, _STATUS_TIMEOUT_SECONDS)
-            except (RuntimeError, reverb.errors.ReverbError):
-                continue
-            elapsed = time.monotonic() - before_time
-            _print_line(self._format(now, before, elapsed))
-            before, before_time = now, time.monotonic()
-
-    def _format(self, now: ReplayStatistics, before: ReplayStatistics, elapsed: float) -> str:
-        is_new = now.inserted < before.inserted or now.sampled < before.sampled  # The server.
-        before = ReplayStatistics() if is_new else before
-        acting = (now.inserted - before.inserted) / elapsed
-        sampling = (now.sampled - before.sampled) / elapsed
-        learning = sampling / self._experiment.builder.config.batch_size
-        evaluation = "none yet"
-        if now.evaluation is not None:
-            mean, error = now.evaluation.mean_return, now.evaluation.standard_error
-            steps = int(now.evaluation.learner_steps)
-            evaluation = f"{mean:.1f} ± {error:.1f} at learner step {steps:,}"
-        return (
-            f"[{self._experiment.elapsed_seconds():5.0f} s] "
-            f"actors {acting:,.0f} steps/s ({now.actor_steps:,}) | "
-            f"learner {learning:,.1f} steps/s | "
-            f"{now.samples_per_insert:.2f} samples/insert | "
-            f"replay {now.replay_size:,} | "
-            f"evaluation {evaluation}"
-        )
 
 
 def _conclude(experiment: Experiment, failure: str | None, interrupted: bool) -> int:

@@ -17,7 +17,7 @@ from launchpad import context
 
 from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient
-from apex_agents.running.supervision import CHANNEL, NUM_RESTARTS
+from apex_agents.running.node_process import CHANNEL, NUM_RESTARTS
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
 _is_ready = False

@@ -15,7 +15,7 @@ from launchpad import context
 from launchpad.launch import serialization
 from launchpad.nodes.python import local_multi_processing
 
-from apex_agents.running.supervision import NodeCommand
+from apex_agents.running.node_process import NodeCommand
 from apex_agents.running.workdir import lock_descriptors
 
 # Found, not imported: it defines flags.

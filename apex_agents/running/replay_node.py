@@ -16,6 +16,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient, run_table_name, table_name
 from apex_agents.replay.messages import EVALUATION, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
+from apex_agents.running.loggers import ReplayLogger
 from apex_agents.running.node import is_supervised, report_ready, run_node
 from apex_agents.running.outages import report_failure, report_success
 from apex_agents.running.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
@@ -60,11 +61,13 @@ class ReplayNode(lp.ReverbNode):
         for table in (PARAMETERS, EVALUATION):
             client.reset(table_name(client, table))
         counter = _ActorStepCounter(self._experiment, client)
+        logger = ReplayLogger(self._experiment, client)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
+            logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
                 _save(client, self._folder)
                 last_save = time.monotonic()

@@ -1,7 +1,6 @@
 """The config of a run as `config.json` holds it, and the way back."""
 
 import dataclasses
-import json
 import pathlib
 import types
 import typing
@@ -9,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from apex_agents.experiment import ExperimentConfig
+from apex_agents.running.run_files import RunFolder
 from apex_agents.running.workdir import AGENT_TYPE, CONFIG_FILE
 
 
@@ -25,7 +25,7 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
       ValueError: there is no such run, its file cannot be read, or it holds fields or values that
         this version does not know.
     """
-    values = _read_json(workdir)
+    values = RunFolder(workdir).config
     sections = {name: value for name, value in values.items() if name != AGENT_TYPE}
     try:
         agent_type = _find_agent_type(values, agent_types)
@@ -35,20 +35,6 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     except ValueError as error:
         raise ValueError(f"{workdir / CONFIG_FILE}: {error}") from error
     return config
-
-
-def _read_json(workdir: pathlib.Path) -> dict[str, Any]:
-    path = workdir / CONFIG_FILE
-    try:
-        values = json.loads(path.read_text())
-    except OSError as error:
-        reason = "is no folder" if not workdir.is_dir() else f"has no {CONFIG_FILE}"
-        raise ValueError(f"--workdir={workdir} holds no run: it {reason}.") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read: it is no JSON.") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} cannot be read: it holds no fields.")
-    return values
 
 
 def _find_agent_type(values: dict[str, Any], agent_types: Collection[type]) -> type:

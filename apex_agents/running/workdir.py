@@ -18,10 +18,12 @@ from apex_agents.running.outages import report_failure, report_success
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
 ACTOR_STEPS_FILE = "actor_steps.json"
+NODES_FILE = "nodes.json"
 CHECKPOINTS = "checkpoints"
 REPLAY_CHECKPOINTS = "checkpoints/replay"
 BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
+TENSORBOARD = "tensorboard"
 EVALUATOR_CSV = "logs/evaluator.csv"
 VIDEOS = "videos"
 EVALUATIONS = "evaluations"
@@ -105,6 +107,19 @@ def _lock(workdir: pathlib.Path) -> None:
                 raise ValueError(message) from error
             time.sleep(0.1)
     _locks.append(file)
+
+
+def is_locked(workdir: pathlib.Path) -> bool:
+    """Return whether a process of a run that goes on in a folder lives on this machine."""
+    try:
+        with (workdir / _LOCK_FILE).open() as file:
+            # Held for a moment only: a run that begins just now waits longer than that.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def lock_descriptors() -> list[int]:

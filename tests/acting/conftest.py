@@ -28,7 +28,11 @@ class Item(NamedTuple):
 
 
 class FifoReplay:
-    """A Reverb server whose only table is a queue without a limit, or with the limiter given."""
+    """A Reverb server whose only table is a queue without a limit, or with the limiter given.
+
+    Attributes:
+      learner_steps: of the items that were read.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class FifoReplay:
             rate_limiter=rate_limiter or reverb.rate_limiters.MinSize(1),
             signature=item_signature(self._spec, frame_stack),
         )
+        self.learner_steps: list[int] = []
         self.server = reverb.Server([table])
         self.client = reverb.Client(f"localhost:{self.server.port}")
 
@@ -83,7 +88,10 @@ class FifoReplay:
     def _make_item(self, sample: reverb.ReplaySample) -> Item:
         item = {name: column[None] for name, column in sample.data.items()}
         transition = unpack_item(item, self._spec)
-        return Item(*[np.asarray(column)[0] for column in transition], sample.info.priority)
+        self.learner_steps.append(int(transition.learner_steps[0]))
+        columns = transition._asdict()
+        fields = [np.asarray(columns[name])[0] for name in Item._fields[:-1]]
+        return Item(*fields, sample.info.priority)
 
 
 @pytest.fixture

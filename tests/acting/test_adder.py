@@ -6,6 +6,7 @@ k takes action k, with q = 10 * (k + 1) for it and a value of 1 more than that.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import Any, NamedTuple
@@ -593,6 +594,18 @@ def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_
     start = time.monotonic()
     background.adder.close()
     assert time.monotonic() - start < 5
+
+
+def test_transitions_tell_with_which_parameters_their_action_was_chosen(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    learner_steps = itertools.count(100)
+    adder = PrioritizedNStepAdder(
+        replay.client, ReplayConfig(), 2, GAMMA, learner_steps_fn=lambda: next(learner_steps)
+    )
+    add_all(adder, [*START, TERMINATION])
+    adder.close()
+    assert [int(item.observation) for item in replay.read()] == [0, 1, 2, 3]
+    assert replay.learner_steps == [100, 101, 102, 103]
 
 
 def test_blocked_adder_loses_and_repeats_nothing(make_fifo_replay):

@@ -61,6 +61,7 @@ TRANSITIONS = Transition(
     n_step_return=tf.constant([0.5, -4.0]),
     n_step_discount=tf.constant([0.9, 0.0]),
     next_observation=tf.constant([[0.0, 1.0], [1.0, 0.0]]),
+    learner_steps=tf.zeros(2),
 )
 WEIGHTS = tf.constant([1.0, 0.5])
 

@@ -27,6 +27,7 @@ TRANSITIONS = Transition(
     n_step_return=tf.constant([0.5, -1.0]),
     n_step_discount=tf.constant([0.9, 0.0]),
     next_observation=tf.constant([[0.0, 1.0], [1.0, 0.0]]),
+    learner_steps=tf.zeros(2),
 )
 WEIGHTS = tf.constant([1.0, 0.5])
 # In state 1 the online network prefers action 1, which the target network values at 4.

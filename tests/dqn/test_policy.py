@@ -96,6 +96,6 @@ def test_builder_gives_an_actor_its_part_of_the_ladder():
     builder = ApexDQNBuilder(config)
     spec = make_lanes(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
     policy = builder.make_policy(spec, [2, 3], num_lanes=4, seed=0)
-    np.testing.assert_allclose(policy.epsilons, [0.5 ** (1 + 4.0), 0.5 ** (1 + 6.0)])
+    np.testing.assert_allclose(policy.exploration["epsilon"], [0.5 ** (1 + 4.0), 0.5 ** (1 + 6.0)])
     evaluation_policy = builder.make_evaluation_policy(spec, num_lanes=3, seed=0)
-    assert evaluation_policy.epsilons.tolist() == [0.25, 0.25, 0.25]
+    assert evaluation_policy.exploration["epsilon"].tolist() == [0.25, 0.25, 0.25]

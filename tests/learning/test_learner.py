@@ -22,6 +22,7 @@ from apex_agents.replay.messages import PARAMETERS, make_parameter_table
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import (
+    PartialTransition,
     Transition,
     item_signature,
     pack_outcome,
@@ -102,12 +103,13 @@ def replay() -> Iterator[Replay]:
     server.stop()
 
 
-def add_transitions(replay: Replay, priorities: dict[float, float]) -> None:
+def add_transitions(replay: Replay, priorities: dict[float, float], learner_steps: int = 0) -> None:
     """Add one transition per priority, told apart by its return."""
     with replay.client.trajectory_writer(num_keep_alive_refs=1) as writer:
         for n_step_return, priority in priorities.items():
             observation = np.zeros([1], np.float32)
-            outcome = pack_outcome(np.int32(1), n_step_return, 0.5)
+            transition = PartialTransition(np.int32(1), 0.0, learner_steps, n_step_return, 0.5)
+            outcome = pack_outcome(transition)
             writer.append({"transition": pack_transition(observation, outcome, observation)})
             item = {"transition": writer.history["transition"][-1]}
             writer.create_item(TRANSITIONS, priority, item)
@@ -214,6 +216,26 @@ def test_logs_counts_speeds_and_metrics(replay):
         assert row["learner_steps_per_second"] > 0
         assert 0 <= row["waiting_for_data"] <= 1
         assert row["priorities_not_finite"] == 0
+    assert [row["sample_age_steps"] for row in logger.data] == [0.0, 0.5, 1.0]
+
+
+def test_recent_samples_tell_priorities_and_ages(replay):
+    add_transitions(replay, PRIORITIES, learner_steps=3)
+    learner = replay.make_learner(CountingUpdate())
+    learner.resume(10)
+    learner.step()
+    samples = learner.recent_samples.collect()
+    learner.close()
+    assert {len(column) for column in samples} == {BATCH_SIZE}
+    assert set(samples.age_steps.tolist()) == {10 - 3}
+    assert set(zip(samples.priority.tolist(), samples.td_error.tolist(), strict=True)) == {
+        (1.0, 2.0 * RARE),
+        (16.0, 2.0 * FREQUENT),
+    }
+    # Sampled with probability 1/5 and 4/5, one of two each.
+    weights = dict(zip(samples.priority.tolist(), samples.weight.tolist(), strict=True))
+    assert weights == {1.0: pytest.approx(5 / 2), 16.0: pytest.approx(5 / 8)}
+    assert sorted(samples.times_sampled.tolist())[-1] <= BATCH_SIZE * 2
 
 
 def test_logs_only_when_the_period_is_over(replay):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import pathlib
 from multiprocessing import connection
-from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -17,6 +16,7 @@ from apex_agents.replay import memory
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.memory import available_memory, estimate_replay_bytes, memory_warning
 from apex_agents.replay.tables import make_transition_table
+from apex_agents.replay.transitions import PartialTransition
 from apex_agents.replay.writers import PackedWriter, make_writer
 
 
@@ -63,17 +63,8 @@ NUM_ITEMS = 50_000
 OBSERVATION_SIZE = 24
 
 
-class Ended(NamedTuple):
-    """A transition of one step."""
-
-    action: np.ndarray
-    n_step_return: float
-    n_step_discount: float
-    num_steps: int
-
-
 def serve(config: ReplayConfig, sender: connection.Connection) -> None:
-    server = reverb.Server([make_transition_table(config, packed(2 * OBSERVATION_SIZE + 3))])
+    server = reverb.Server([make_transition_table(config, packed(2 * OBSERVATION_SIZE + 4))])
     sender.send(server.port)
     server.wait()
 
@@ -97,7 +88,7 @@ def test_estimate_of_a_real_server(remover):
         measured = process.memory_info().rss - before
     finally:
         server.kill()
-    estimate = estimate_replay_bytes(config, packed(2 * OBSERVATION_SIZE + 3), n_step=1)
+    estimate = estimate_replay_bytes(config, packed(2 * OBSERVATION_SIZE + 4), n_step=1)
     assert 0.75 < measured / estimate < 1.25
 
 
@@ -108,7 +99,8 @@ def fill(writer: PackedWriter, num_items: int) -> None:
     writer.begin_episode(observations[0])
     for i in range(num_items):
         writer.begin_step(observations[random.integers(1000)])
-        writer.add_item(Ended(np.zeros(()), i, 0.9, num_steps=1), priorities[i % 1000], replicas=1)
+        transition = PartialTransition(np.zeros(()), 0.0, 0, n_step_return=i, num_steps=1)
+        writer.add_item(transition, priorities[i % 1000], replicas=1)
         if i % 20 == 0:
             writer.stream.flush(20)
     writer.stream.flush()

@@ -5,12 +5,14 @@ import math
 import pathlib
 import types
 
+import numpy as np
 import pytest
 
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.learning.samples import SampledTransitions
 from apex_agents.replay.statistics import ReplayStatistics
 from apex_agents.running import loggers
 
@@ -35,8 +37,9 @@ def make_actor_logger(experiment: Experiment):
         types.SimpleNamespace(num_transitions=20, num_not_finite=2),
     ]
     source = types.SimpleNamespace(learner_steps=40)
-    lanes = types.SimpleNamespace(num_failures=5)
-    return loggers.ActorLogger(experiment, 3, lanes, adders, source)
+    lanes = types.SimpleNamespace(num_lanes=2, num_failures=5)
+    policy = types.SimpleNamespace(exploration={"epsilon": np.array([0.25, 0.125])})
+    return loggers.ActorLogger(experiment, 3, lanes, policy, adders, source)
 
 
 def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
@@ -44,7 +47,7 @@ def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
     logger.record([Episode(0, 10.0, 1.0, 100)])
     logger.record([])
     assert rows(experiment, "actor_3") == []  # Not due yet.
-    monkeypatch.setattr(loggers, "_ACTOR_PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(loggers, "_PERIOD_SECONDS", 0.0)
     logger.record([Episode(1, 20.0, 3.0, 300), Episode(0, 60.0, 5.0, 500)])
     (row,) = rows(experiment, "actor_3")  # On disk before the file is closed.
     values = {name: float(value) for name, value in row.items()}
@@ -77,7 +80,7 @@ def test_actor_speed_counts_every_lane(experiment, monkeypatch):
 
 
 def test_actor_rows_do_not_overlap(experiment, monkeypatch):
-    monkeypatch.setattr(loggers, "_ACTOR_PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(loggers, "_PERIOD_SECONDS", 0.0)
     logger = make_actor_logger(experiment)
     logger.record([Episode(0, 10.0, 1.0, 100)])
     logger.record([])
@@ -88,10 +91,93 @@ def test_actor_rows_do_not_overlap(experiment, monkeypatch):
     logger.close()
 
 
+def test_every_lane_has_rows_of_its_own(experiment, monkeypatch):
+    logger = make_actor_logger(experiment)
+    logger.record([Episode(0, 10.0, 1.0, 100)])
+    logger.record([Episode(0, 20.0, 2.0, 200), Episode(1, 60.0, 5.0, 500)])
+    monkeypatch.setattr(loggers, "_PERIOD_SECONDS", 0.0)
+    logger.record([])
+    logger.record([Episode(1, 70.0, 6.0, 600)])
+    logger.close()
+    # Actor 3 has lanes 6 and 7 of all; one without an episode has no row.
+    columns = ("lane", "epsilon", "episodes", "episode_return", "clipped_return", "episode_length")
+    found = rows(experiment, "actor_3_lanes")
+    assert [tuple(float(row[name]) for name in columns) for row in found] == [
+        (6, 0.25, 2, 15.0, 1.5, 150.0),
+        (7, 0.125, 1, 60.0, 5.0, 500.0),
+        (7, 0.125, 1, 70.0, 6.0, 600.0),
+    ]
+
+
+def test_replay_row_counts_since_the_row_before(experiment, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
+    statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
+    answers = [
+        statistics,
+        RuntimeError("is away"),
+        statistics._replace(actor_steps=1500, inserted=500, sampled=1800, replay_size=350),
+    ]
+
+    def read_statistics(client, replicas):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(loggers, "read_statistics", read_statistics)
+    logger = loggers.ReplayLogger(experiment, client=None)
+    now[0] += 4.0
+    logger.write_if_due()  # Not due: asks nobody.
+    now[0] += 2.0
+    logger.write_if_due()  # The server does not answer.
+    now[0] += 2.0
+    logger.write_if_due()
+    (row,) = rows(experiment, "replay")
+    values = {name: float(value) for name, value in row.items()}
+    assert values.pop("wall_time_seconds") > 1e9
+    assert values == {
+        "actor_steps": 1500,
+        "replay_size": 350,
+        "inserts_per_second": (500 - 400) / 8,
+        "samples_per_second": (1800 - 1000) / 8,
+        "samples_per_insert": 1800 / 500,
+    }
+
+
+def test_distributions_are_written_every_period(experiment, monkeypatch):
+    samples = SampledTransitions(
+        priority=np.array([1.0, 2.0]),
+        td_error=np.array([1.0, 1.0]),
+        age_steps=np.array([0, 50]),
+        times_sampled=np.array([1, 1]),
+        weight=np.array([1.0, 3.0]),
+    )
+    recent = types.SimpleNamespace(collect=lambda: samples)
+    learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
+    now = [1000.0]
+    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
+    logger = loggers.HistogramLogger(experiment)
+    for seconds in (0, 29, 1):
+        now[0] += seconds
+        logger.write_if_due(learner)
+    logger.close()
+    found = rows(experiment, "learner_histograms")
+    assert [(row["quantity"], float(row["replay_share"])) for row in found] == 2 * [
+        ("priority", 1 / 4),
+        ("priority", 3 / 4),
+        ("td_error", 1.0),
+        ("age_steps", 1 / 4),
+        ("age_steps", 3 / 4),
+        ("times_sampled", 1.0),
+    ]
+    assert {row["learner_steps"] for row in found} == {"7"}
+
+
 def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
     statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     poller = types.SimpleNamespace(latest=statistics)
-    logger = loggers.make_learner_logger(experiment, poller)
+    logger = loggers.LearnerLogger(experiment, poller)
     logger.write({"learner_steps": 1, "loss": 0.5})
     poller.latest = statistics._replace(actor_steps=1500, inserted=500)
     logger.write({"learner_steps": 2, "loss": 0.25})

@@ -125,10 +125,10 @@ def test_files_of_another_version(tmp_path, path, value, message):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "config.json cannot be read: it is no JSON."),
-        ("[" * 100_000, "config.json cannot be read: it is no JSON."),
-        ("[]", "config.json cannot be read: it holds no fields."),
-        (b"\xff", "config.json cannot be read: it is no JSON."),
+        ("{", "holds no run: it has no config.json that can be read."),
+        ("[" * 100_000, "holds no run: it has no config.json that can be read."),
+        ("[]", "holds no run: it has no config.json that can be read."),
+        (b"\xff", "holds no run: it has no config.json that can be read."),
         (
             "{}",
             "config.json: there is no agent_type, and the fields of agent do not tell which",
@@ -143,11 +143,10 @@ def test_damaged_files(tmp_path, content, reason):
 
 
 def test_folders_without_a_run(tmp_path):
-    with pytest.raises(ValueError, match=f"^--workdir={tmp_path} holds no run: it has no config"):
+    with pytest.raises(ValueError, match=f"^{tmp_path} holds no run: it has no config.json"):
         read_config(tmp_path, AGENTS)
-    missing = tmp_path / "missing"
-    with pytest.raises(ValueError, match=f"^--workdir={missing} holds no run: it is no folder"):
-        read_config(missing, AGENTS)
+    with pytest.raises(ValueError, match="missing is no folder; name the work directory"):
+        read_config(tmp_path / "missing", AGENTS)
 
 
 def test_agents_with_the_same_fields_cannot_be_told_apart(tmp_path):

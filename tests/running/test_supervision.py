@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import re
@@ -14,7 +15,8 @@ import psutil
 import pytest
 
 from apex_agents.running import supervision
-from apex_agents.running.supervision import NodeCommand, Supervisor
+from apex_agents.running.node_process import NodeCommand, NodeStatus
+from apex_agents.running.supervision import Supervisor
 
 # A node that reports that it works, as `node.report_ready` does, and leaves when it is told to.
 WORKS = """
@@ -40,6 +42,7 @@ class Nodes:
         self.logs = {name: folder / f"{name}.log" for name in code}
         self.code = code
         self.reports: list[str] = []
+        self.records: list[dict[str, NodeStatus]] = []
         self.failure = None
 
     def start(
@@ -56,7 +59,9 @@ class Nodes:
             )
             for name, code in self.code.items()
         ]
-        self.supervisor = Supervisor(commands, max_restarts, window_seconds, self.reports.append)
+        self.supervisor = Supervisor(
+            commands, max_restarts, window_seconds, self.reports.append, self.records.append
+        )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         return self
@@ -89,6 +94,11 @@ def test_nodes_run_until_they_are_stopped(tmp_path):
     assert nodes.failure is None
     assert nodes.reports == []
     assert [p for p in processes if p.is_running()] == []
+    pids = [process.pid for process in processes]
+    assert nodes.records == [
+        {name: NodeStatus(pid, True, 0) for name, pid in zip("ab", pids, strict=True)},
+        {name: NodeStatus(pid, False, 0) for name, pid in zip("ab", pids, strict=True)},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +119,11 @@ def test_a_node_that_dies_starts_again(number, what, quick, tmp_path):
     other = nodes.process("b")
     nodes.process("a").send_signal(number)
     nodes.wait_for_log("a", "works 1")
-    assert nodes.supervisor.num_restarts == 1
     assert nodes.process("b") == other  # Nobody else was disturbed.
+    # Alive, waiting for its next process, alive again.
+    history = [(record["a"].is_alive, record["a"].num_restarts) for record in nodes.records]
+    assert [h for h, _ in itertools.groupby(history)][-3:] == [(True, 0), (False, 1), (True, 1)]
+    assert nodes.records[-1]["a"].pid == nodes.process("a").pid
     nodes.supervisor.stop()
     nodes.join()
     assert nodes.failure is None
@@ -291,7 +304,8 @@ print("alone", flush=True)
     )
     program = f"""
 import pathlib, sys
-from apex_agents.running.supervision import NodeCommand, Supervisor
+from apex_agents.running.node_process import NodeCommand
+from apex_agents.running.supervision import Supervisor
 log = pathlib.Path({str(tmp_path / "a.log")!r})
 Supervisor([NodeCommand("a", [sys.executable, "-c", {watches!r}], {{}}, log)], 1, 1.0, print).run()
 """

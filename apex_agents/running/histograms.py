@@ -1,0 +1,43 @@
+"""Histograms with the same bins in all runs, which can therefore be compared and added up."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+BINS_PER_DECADE = 4
+
+# From the smallest priority to more learner steps than anybody does; 0 has a bin of its own.
+_EXPONENTS = np.arange(-6 * BINS_PER_DECADE, 10 * BINS_PER_DECADE) / BINS_PER_DECADE
+_BIN_EDGES = np.concatenate([[0.0], 10.0**_EXPONENTS, [np.inf]])
+
+
+class Bin(NamedTuple):
+    """One bar of a histogram: values from `lower` on and below `upper`.
+
+    Attributes:
+      lower: bound of the values.
+      upper: bound of the values.
+      sampled_share: part of the sampled transitions that is here, in [0, 1].
+      replay_share: part of the replay's transitions that is here, estimated from the sample.
+    """
+
+    lower: float
+    upper: float
+    sampled_share: float
+    replay_share: float
+
+
+def make_histogram(values: np.ndarray, weights: np.ndarray) -> Iterator[Bin]:
+    """Yield the bins that are not empty.
+
+    Args:
+      values: `[N]`, of sampled transitions, at least 0; others are left out.
+      weights: `[N]`, how many transitions of the replay each of them stands for.
+    """
+    index = np.digitize(values, _BIN_EDGES)
+    num_bins = len(_BIN_EDGES) + 1
+    sampled = np.bincount(index, minlength=num_bins) / len(values)
+    replay = np.bincount(index, weights, minlength=num_bins) / weights.sum()
+    for i in np.flatnonzero(sampled[1:-1]) + 1:
+        yield Bin(_BIN_EDGES[i - 1], _BIN_EDGES[i], sampled[i], replay[i])

@@ -1,0 +1,135 @@
+"""Reads what a run writes into its folder, while it goes on or afterwards.
+
+Nothing here needs TensorFlow, or a connection to the run: whoever can read the folder can look.
+"""
+
+import csv
+import json
+import os
+import pathlib
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from apex_agents.running.workdir import CONFIG_FILE, NODES_FILE, SUMMARY_FILE, is_locked
+
+Row = dict[str, float | str]
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Attributes:
+      path: the folder.
+      config: every setting of the run, as nested dicts.
+    """
+
+    def __init__(self, workdir: str | pathlib.Path):
+        """Look into a folder.
+
+        Raises:
+          ValueError: it does not hold a run that can be read.
+        """
+        self.path = pathlib.Path(workdir).expanduser().absolute()
+        if not self.path.is_dir():
+            raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
+        config = _read_json(self.path / CONFIG_FILE)
+        if not isinstance(config, dict):
+            raise ValueError(f"{workdir} holds no run: it has no {CONFIG_FILE} that can be read.")
+        self.config: dict[str, Any] = config
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return why and when the run ended; None while it goes on, or if it was killed."""
+        return _read_json(self.path / SUMMARY_FILE)
+
+    def nodes(self) -> dict[str, Any]:
+        """Return what the launcher says of each node, by its name."""
+        return _read_json(self.path / NODES_FILE) or {}
+
+    def is_running(self) -> bool:
+        """Return whether some process of the run is alive on this machine."""
+        return is_locked(self.path)
+
+    def logs(self) -> list[str]:
+        """Return the names of the CSV files that `read_columns` and `RowReader` can read."""
+        names = {path.name.split(".")[0] for path in self.path.glob("logs/*.csv")}
+        return sorted(names)
+
+    def read_columns(self, name: str) -> dict[str, np.ndarray]:
+        """Read all rows of `logs/<name>.csv`.
+
+        Rows of files that were put aside because their columns had changed (`<name>.1.csv`, ...)
+        come first; a column that they lack is NaN, or '' for text, there.
+
+        Returns:
+          Columns `[N]` of equal length by name, float64 or text; none if there is no row.
+        """
+        rows: list[Row] = []
+        number = 1
+        while (path := self.log_path(f"{name}.{number}")).exists():
+            rows += RowReader(path).read()
+            number += 1
+        rows += RowReader(self.log_path(name)).read()
+        names = list(dict.fromkeys(column for row in rows for column in row))
+        return {column: _make_column([row.get(column) for row in rows]) for column in names}
+
+    def log_path(self, name: str) -> pathlib.Path:
+        """Return where the CSV file of this name is."""
+        return self.path / "logs" / f"{name}.csv"
+
+
+class RowReader:
+    """Reads the rows that are appended to one CSV file."""
+
+    def __init__(self, path: pathlib.Path):
+        """Remember the file, which need not exist yet."""
+        self._path = path
+        self._inode = -1
+        self._offset = 0
+        self._header: list[str] = []
+
+    def read(self) -> list[Row]:
+        """Return the rows written since the last call; a row that is torn waits for its end."""
+        try:
+            with self._path.open("rb") as file:
+                self._start_anew_if_replaced(file)
+                file.seek(self._offset)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        text = text[: text.rfind(b"\n") + 1]
+        self._offset += len(text)
+        lines = list(csv.reader(text.decode(errors="replace").splitlines()))
+        if lines and not self._header:
+            self._header = lines.pop(0)
+        return [
+            {name: _parse(value) for name, value in zip(self._header, line, strict=True)}
+            for line in lines
+            if len(line) == len(self._header)
+        ]
+
+    def _start_anew_if_replaced(self, file: BinaryIO) -> None:
+        """Forget the file of the last call if this is another one, with columns of its own."""
+        status = os.fstat(file.fileno())
+        if status.st_ino != self._inode or status.st_size < self._offset:
+            self._inode, self._offset, self._header = status.st_ino, 0, []
+
+
+def _parse(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _make_column(values: list[float | str | None]) -> np.ndarray:
+    is_text = any(isinstance(value, str) for value in values)
+    missing = "" if is_text else np.nan
+    return np.array([missing if value is None else value for value in values])
+
+
+def _read_json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,82 @@
+"""Writes event files for TensorBoard."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Iterable
+
+import numpy as np
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.histogram import summary_v2 as histogram_summary
+from tensorboard.plugins.scalar import summary_v2 as scalar_summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from apex_agents.running.exports import Histogram, Scalars
+from apex_agents.running.outages import report_failure, report_success
+
+# TensorBoard counts samples; ours are shares.
+_SAMPLES_PER_HISTOGRAM = 1000
+
+_file_numbers = itertools.count()
+
+
+class TensorBoardExport:
+    """Writes into a folder that `tensorboard --logdir` shows.
+
+    TensorBoard's own writers of files run in a thread, end with the first error and need some of
+    them TensorFlow, which would take the GPU's memory; the records are theirs.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        """Begin a file with the first `write`."""
+        self._folder = folder
+        self._file: RecordWriter | None = None
+
+    def write(self, items: Iterable[Scalars | Histogram]) -> None:
+        """Write what is new; see `exports.Export`."""
+        try:
+            for item in items:
+                for summary in _make_summaries(item):
+                    self._write(event_pb2.Event(summary=summary, step=item.step))
+            if self._file is not None:
+                self._file.flush()
+            report_success(self._folder)
+        except OSError as error:
+            report_failure(self._folder, error)
+            # What follows a torn record cannot be read: the next file takes over.
+            self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._file = None
+
+    def _write(self, event: event_pb2.Event) -> None:
+        if self._file is None:
+            self._file = self._open()
+        event.wall_time = time.time()
+        self._file.write(event.SerializeToString())
+
+    def _open(self) -> RecordWriter:
+        self._folder.mkdir(exist_ok=True)
+        # TensorBoard reads a folder's files in the order of their names.
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        file = RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
+        beginning = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
+        file.write(beginning.SerializeToString())
+        return file
+
+
+def _make_summaries(item: Scalars | Histogram) -> Iterable[summary_pb2.Summary]:
+    if isinstance(item, Scalars):
+        return [scalar_summary.scalar_pb(name, value) for name, value in item.values.items()]
+    counts = np.round(item.shares * _SAMPLES_PER_HISTOGRAM).astype(int)
+    values = np.repeat((item.edges[:-1] + item.edges[1:]) / 2, counts)
+    used = np.flatnonzero(counts)
+    num_buckets = used[-1] - used[0] + 1 if used.size else 1
+    return [histogram_summary.histogram_pb(item.name, values, int(num_buckets))]

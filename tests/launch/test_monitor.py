@@ -1,0 +1,121 @@
+"""Tests of the live view, of a real run in real terminals."""
+
+import os
+import pathlib
+import pty
+import subprocess
+import sys
+import threading
+
+import pytest
+from whole_runs import ENDLESS, ROOT, Command, apex_dqn
+
+MONITOR = str(ROOT / "launch" / "monitor.py")
+
+
+class Terminal:
+    """A terminal of 100 columns with a command in it.
+
+    Attributes:
+      process: the command.
+    """
+
+    def __init__(self, *argv: str):
+        leader, follower = pty.openpty()
+        self._output = bytearray()
+        self._reader = threading.Thread(target=self._read, args=(leader,), daemon=True)
+        self._reader.start()
+        env = {**os.environ, "COLUMNS": "100", "LINES": "50", "TERM": "xterm-256color"}
+        self.process = subprocess.Popen(
+            [sys.executable, *argv], stdin=follower, stdout=follower, stderr=follower, env=env
+        )
+        os.close(follower)
+
+    def screen(self) -> str:
+        return self._output.decode(errors="replace")
+
+    def _read(self, leader: int) -> None:
+        try:
+            while data := os.read(leader, 65536):
+                self._output += data
+        except OSError:  # How a terminal ends that nobody has open.
+            pass
+
+
+@pytest.fixture(scope="module")
+def run(start) -> Command:
+    """A run that learns and does not end by itself."""
+    run = start(*apex_dqn("local_mp", *ENDLESS))
+    run.wait_for(lambda: run.is_learning() and run.rows("evaluator") and run.rows("actor_0_lanes"))
+    return run
+
+
+def monitor(*flags: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, MONITOR, *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.fault(breaks="`kill -9` of a live view", holds="no node notices; the learner goes on")
+def test_killing_a_view_does_not_disturb_the_run(run):
+    terminal = Terminal(MONITOR, f"--workdir={run.workdir}")
+    run.wait_for(lambda: "running for" in terminal.screen())
+    for group in ("replay", "learner", "actor", "evaluator"):
+        assert group in terminal.screen()
+    nodes = run.nodes()
+    steps = run.learner_steps()
+    terminal.process.kill()
+    terminal.process.wait()
+    run.wait_for(lambda: run.learner_steps() > steps)
+    assert run.nodes() == nodes
+
+
+def test_without_a_terminal_it_shows_a_run_once_if_asked(run):
+    shown = monitor(f"--workdir={run.workdir}", "--once")
+    assert shown.returncode == 0
+    assert shown.stdout.count("run · catch") == 1
+    assert "1/1" in shown.stdout
+    assert "running for" in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+def test_a_view_ends_with_its_run(run):
+    terminal = Terminal(MONITOR, f"--workdir={run.workdir}")
+    run.wait_for(lambda: "running for" in terminal.screen())
+    run.press_ctrl_c()
+    run.finish()
+    assert terminal.process.wait(timeout=30) == 0
+    assert "stopped from outside after" in terminal.screen()
+    shown = monitor(f"--workdir={run.workdir}")
+    assert shown.returncode == 0
+    assert "stopped from outside after" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "Flag --workdir must have a value"),
+        (["--workdir=nowhere"], "nowhere is no folder; name the work directory of a run."),
+        ([f"--workdir={ROOT}"], f"{ROOT} holds no run: it has no config.json that can be read."),
+        (["--workdir=x", "run"], "'run' is not a flag; flags begin with --."),
+        (["--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
+    ],
+)
+def test_mistakes_get_one_line(flags, message):
+    result = monitor(*flags)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_in_a_terminal_is_shown_in_it(tmp_path):
+    workdir = tmp_path / "run"
+    flags = [arg.replace("{workdir}", str(workdir)) for arg in apex_dqn("local_mp")]
+    script, *rest = flags
+    terminal = Terminal(str(ROOT / script), *rest, "--config.run.max_learner_steps=2000")
+    assert terminal.process.wait(timeout=150) == 0
+    screen = terminal.screen()
+    assert screen.count("running for") > 1
+    assert "2000 learner steps done after" in screen
+    assert pathlib.Path(workdir, "summary.json").exists()

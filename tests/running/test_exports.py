@@ -1,0 +1,141 @@
+"""Tests of what TensorBoard and Weights & Biases get, read back by their own readers."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
+
+from apex_agents.running.exports import Histogram, Scalars, read_items
+from apex_agents.running.run_files import RunFolder
+from apex_agents.running.run_state import RunState
+from apex_agents.running.tensorboard_export import TensorBoardExport
+
+
+@pytest.fixture
+def items(written_run) -> list:
+    written_run.append_everything()
+    state = RunState(RunFolder(written_run.folder))
+    rows = state.refresh()
+    return list(read_items(rows, state))
+
+
+def test_scalars_have_the_names_of_files_and_columns(items):
+    scalars = [item for item in items if isinstance(item, Scalars)]
+    learner = scalars[[item.step for item in scalars].index(300)]
+    newest = {}
+    for item in scalars:
+        newest.update({name: (item.step, item.step_name, v) for name, v in item.values.items()})
+    assert newest["learner/loss"] == (300, "learner_steps", 0.25)
+    assert newest["evaluator/mean_return"] == (300, "learner_steps", 50.0)
+    assert newest["replay/inserts_per_second"] == (2500, "actor_steps", 250.0)
+    assert newest["actor_1/actor_steps_per_second"] == (2500, "actor_steps", 150.0)
+    assert newest["lane_7/epsilon"] == (2500, "actor_steps", 0.00066)
+    assert newest["lane_7/episode_return"] == (2500, "actor_steps", 27.0)
+    assert "actor_0/episode_return" not in newest  # NaN.
+    assert not [name for name in newest if "wall_time" in name]
+    assert learner.values
+
+
+def test_histogram_has_equal_bins_on_a_logarithmic_axis(items):
+    (histogram,) = [item for item in items if isinstance(item, Histogram)]
+    assert (histogram.step, histogram.name) == (300, "learner/log10_priority")
+    # From the bin below 1e-6, which begins at 0, to the one above 1: 26 of a quarter each.
+    np.testing.assert_allclose(histogram.edges, np.arange(-6.25, 0.26, 0.25))
+    np.testing.assert_allclose(histogram.shares, [0.25, *[0] * 24, 0.75])
+
+
+def test_of_many_lanes_and_actors_some_are_passed_on(written_run):
+    run = {"num_actors": 100, "lanes_per_actor": 1}
+    written_run.write_json("config.json", {"run": run})
+    for index in range(100):
+        written_run.append(f"actor_{index}", episodes=1)
+        written_run.append(f"actor_{index}_lanes", lane=index, episodes=1)
+    state = RunState(RunFolder(written_run.folder))
+    rows = state.refresh()
+    names = {name for item in read_items(rows, state) for name in item.values}
+    actors = sorted(int(n.split("_")[1].split("/")[0]) for n in names if n.startswith("actor"))
+    lanes = sorted(int(n.split("_")[1].split("/")[0]) for n in names if n.startswith("lane"))
+    assert (len(actors), actors[0], actors[-1]) == (8, 0, 99)
+    assert (len(lanes), lanes[0], lanes[-1]) == (16, 0, 99)
+
+
+def read_events(folder) -> EventAccumulator:
+    return EventAccumulator(str(folder)).Reload()
+
+
+def test_tensorboard_reads_what_is_written(items, tmp_path):
+    export = TensorBoardExport(tmp_path / "tensorboard")
+    export.write(items)
+    events = read_events(tmp_path / "tensorboard")
+    assert "learner/loss" in events.Tags()["tensors"]
+    losses = events.Tensors("learner/loss")
+    assert [event.step for event in losses] == [100, 300]
+    assert [float(tensor_util.make_ndarray(event.tensor_proto)) for event in losses] == [0.25] * 2
+    (event,) = events.Tensors("learner/log10_priority")
+    buckets = tensor_util.make_ndarray(event.tensor_proto)
+    assert buckets[:, 2].tolist() == [250, *[0] * 24, 750]
+    np.testing.assert_allclose([buckets[0, 0], buckets[-1, 1]], [-6.125, 0.125])
+    export.write([Scalars(400, "learner_steps", {"learner/loss": 0.125})])
+    assert [event.step for event in events.Reload().Tensors("learner/loss")] == [100, 300, 400]
+    export.close()
+
+
+@pytest.mark.fault(
+    breaks="a full disk while events for TensorBoard are written",
+    holds="one warning; later events are there and can be read",
+)
+def test_a_full_disk_costs_events_but_nothing_else(tmp_path, monkeypatch, caplog):
+    folder = tmp_path / "tensorboard"
+    export = TensorBoardExport(folder)
+    export.write([Scalars(1, "learner_steps", {"loss": 1.0})])
+
+    def fail(data):
+        export._file._writer.write.__self__.write(data[:3])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export._file, "write", fail)
+        export.write([Scalars(2, "learner_steps", {"loss": 2.0})])
+    export.write([Scalars(3, "learner_steps", {"loss": 3.0})])
+    export.close()
+    assert [event.step for event in read_events(folder).Tensors("loss")] == [1, 3]
+    assert len([r for r in caplog.records if "cannot be written" in r.getMessage()]) == 1
+
+
+def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypatch):
+    wandb_export = pytest.importorskip("apex_agents.running.wandb_export")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    export = wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0123abcd")
+    export.write(items)
+    summary = dict(export._run.summary)
+    assert summary["learner/loss"] == 0.25
+    assert summary["lane_7/episode_return"] == 27.0
+    assert summary["learner_steps"] == 300
+    export.close()
+    (file,) = written_run.folder.glob("wandb/offline-run-*-0123abcd/run-0123abcd.wandb")
+    assert str(file.parent) == export.place
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
+    store = DataStore()
+    store.open_for_scan(str(file))
+    logged = {}
+    while (data := store.scan_data()) is not None:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        for item in record.history.item:
+            logged["/".join(item.nested_key) or item.key] = item.value_json
+    assert float(logged["evaluator/mean_return"]) == 50.0
+    assert logged["learner/log10_priority/_type"] == '"histogram"'
+    assert json.loads(logged["learner/log10_priority/values"]) == [0.25, *[0.0] * 24, 0.75]
+
+
+def test_wandb_that_is_missing_is_told_in_one_line(written_run, monkeypatch):
+    from apex_agents.running import wandb_export
+
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match=r"--wandb needs the package wandb: pip install"):
+        wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0")

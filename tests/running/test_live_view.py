@@ -1,0 +1,110 @@
+"""Tests of what a person sees: every number in its place."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from apex_agents.running.live_view import format_line, render, sparkline
+from apex_agents.running.run_files import RunFolder
+from apex_agents.running.run_state import RunState
+
+
+def draw(folder, width: int = 83, note: str = "") -> list[str]:
+    state = RunState(RunFolder(folder))
+    state.refresh()
+    console = Console(width=width, file=io.StringIO(), highlight=False)
+    console.print(render(state, note))
+    return console.file.getvalue().splitlines()
+
+
+def line_with(lines: list[str], pattern: str) -> str:
+    (line,) = [line for line in lines if re.search(pattern, line)]
+    return " ".join(line.strip(" │").split())
+
+
+@pytest.fixture
+def lines(written_run) -> list[str]:
+    written_run.append_everything()
+    alive = {"pid": 1, "is_alive": True, "num_restarts": 0}
+    nodes = dict.fromkeys(("replay", "learner", "evaluator", "actor_0"), alive)
+    dead = {"pid": None, "is_alive": False, "num_restarts": 2}
+    written_run.write_json("nodes.json", {**nodes, "actor_1": dead})
+    return draw(written_run.folder, note="Stopping.")
+
+
+@pytest.mark.parametrize(
+    ("begins_with", "rest"),
+    [
+        ("actor steps", "25% 2,500 of 10,000 0:00:30 left"),  # 7 500 more at 250 steps/s.
+        ("replay +━", "25% 1,000 of 4,000"),
+        ("replay +1/1", "0 250 added/s 4,000 sampled/s 15.50 per insert"),
+        ("learner", "1/1 0 20.5 steps/s 300 steps 12% waiting"),
+        ("actor +1", "/2 2 250 steps/s 2,500 steps in 8 lanes"),
+        ("evaluator 1/1", "0 3 evaluations"),
+        ("0.25", "0.5 42 3 77 steps 50 steps"),
+        ("evaluator +50", "± 1.5 90.0 ± 1.5 ▁█▅"),
+        ("lane 7", "27 greediest, epsilon 0.00066"),
+        ("lane 0", "20 most exploring, epsilon 0.4"),
+        ("target", "475"),
+        ("Stopping.", ""),
+    ],
+)
+def test_every_number_is_in_its_place(begins_with, rest, lines):
+    found = line_with(lines, f"^│ {begins_with}")
+    assert found.endswith(rest)
+
+
+def test_frame_says_which_run_and_how_it_stands(written_run):
+    written_run.append_everything()
+    assert "some_run · CartPole-v1" in draw(written_run.folder)[0]
+    assert "running for 0:00:20" in draw(written_run.folder)[-1]
+    written_run.end()
+    assert "target return 475 reached after 0:00:20" in draw(written_run.folder)[-1]
+    (written_run.folder / "summary.json").unlink()
+    assert "not running, after 0:00:20" in draw(written_run.folder)[-1]
+
+
+def test_no_line_is_as_wide_as_the_terminal(written_run):
+    written_run.append_everything()
+    assert {len(line.rstrip()) for line in draw(written_run.folder, width=80)} == {77}
+
+
+@pytest.mark.parametrize("config", [{}, {"run": None, "agent": 3}, {"run": {"num_actors": "many"}}])
+def test_a_run_of_which_nothing_is_known_can_be_shown(config, written_run):
+    written_run.write_json("config.json", config)
+    assert "no finished episode yet" in "".join(draw(written_run.folder))
+
+
+def test_noise_in_place_of_epsilon(written_run):
+    written_run.append("actor_0_lanes", lane=2, noise_scale=0.3, episode_return=-150)
+    assert line_with(draw(written_run.folder), "lane 2") == "lane 2 -150 noise scale 0.3"
+
+
+def test_line(written_run):
+    state = RunState(RunFolder(written_run.folder))
+    state.refresh()
+    assert format_line(state).endswith(
+        "actors 0 steps/s (-) | learner - steps/s (-) | - samples/insert | replay - | "
+        "evaluation none yet"
+    )
+    written_run.append_everything()
+    state.refresh()
+    assert format_line(state) == (
+        "[   20 s] actors 250 steps/s (2,500) | learner 20.5 steps/s (300) | "
+        "15.50 samples/insert | replay 1,000 | evaluation 50.0 ± 1.5 at learner step 300"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], ""),
+        ([3.0], "▁"),
+        ([0.0, 7.0, 3.0, float("nan")], "▁█▄"),
+        ([9.0, *[0.0] * 23, 1.0], "▁" * 23 + "█"),  # The newest 24.
+    ],
+)
+def test_sparkline(values, expected):
+    assert sparkline(values) == expected

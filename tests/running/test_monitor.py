@@ -1,0 +1,127 @@
+"""Tests of the thread that shows a run and passes its rows on."""
+
+import io
+import os
+import pty
+import time
+
+import pytest
+from rich.console import Console
+
+from apex_agents.running import monitor
+from apex_agents.running.monitor import LiveView, Monitor, PlainLines
+from apex_agents.running.run_files import RunFolder
+from apex_agents.running.run_state import RunState
+
+
+class Recorder:
+    """Takes part as a view and as an export."""
+
+    is_live = True
+
+    def __init__(self, fails: bool = False):
+        self.fails = fails
+        self.notes: list[str] = []
+        self.names: list[str] = []
+        self.num_closes = 0
+
+    def show(self, state: RunState, note: str = "") -> None:
+        self.notes.append(note)
+        if self.fails:
+            raise RuntimeError("cannot draw")
+
+    def write(self, items) -> None:
+        self.names += [name for item in items for name in getattr(item, "values", {})]
+
+    def close(self) -> None:
+        self.num_closes += 1
+
+
+@pytest.fixture
+def state(written_run) -> RunState:
+    return RunState(RunFolder(written_run.folder))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(monitor, "PERIOD_SECONDS", 0.02)
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_new_rows_are_passed_on_and_old_ones_are_not(written_run, state):
+    written_run.append("learner", learner_steps=1, loss=0.5)
+    view, export = Recorder(), Recorder()
+    watcher = Monitor(state, view, [export])
+    wait_for(lambda: len(view.notes) > 2)
+    assert export.names == []
+    watcher.note = "Stopping."
+    written_run.append("learner", learner_steps=2, loss=0.25)
+    wait_for(lambda: export.names)
+    wait_for(lambda: "Stopping." in view.notes)
+    written_run.append("replay", actor_steps=5)
+    watcher.close()
+    assert export.names == ["learner/learner_steps", "learner/loss", "replay/actor_steps"]
+    assert view.notes[-1] == ""  # It has stopped.
+    assert (view.num_closes, export.num_closes) == (1, 1)
+
+
+def test_a_view_that_fails_is_closed_and_that_is_all(state, caplog):
+    view, export = Recorder(fails=True), Recorder()
+    watcher = Monitor(state, view, [export])
+    wait_for(lambda: export.num_closes)
+    watcher.close()
+    assert (len(view.notes), view.num_closes) == (1, 1)
+    assert "The run goes on unseen: RuntimeError: cannot draw" in caplog.text
+
+
+def test_lines_appear_every_period_once_there_is_something(written_run, state, monkeypatch):
+    monkeypatch.setattr(monitor, "_LINE_PERIOD_SECONDS", 0.0)
+    lines: list[str] = []
+    view = PlainLines(lines.append)
+    state.refresh()
+    view.show(state)
+    assert lines == []
+    written_run.append_everything()
+    state.refresh()
+    view.show(state)
+    monkeypatch.setattr(monitor, "_LINE_PERIOD_SECONDS", 1000.0)
+    view.show(state)
+    assert len(lines) == 1
+    assert "actors 250 steps/s (2,500)" in lines[0]
+
+
+def test_what_is_printed_appears_above_the_live_view(written_run, state, monkeypatch):
+    written_run.append_everything()
+    state.refresh()
+    console = Console(file=io.StringIO(), force_terminal=True, width=90, height=40)
+    view = LiveView(console)
+    view.show(state)
+    print("Node actor_0 was killed.")
+    view.show(state)
+    view.close()
+    output = console.file.getvalue()
+    first, rest = output.split("Node actor_0 was killed.")
+    assert first.count("some_run") == 1
+    assert rest.count("some_run") >= 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "terminal", "expected"),
+    [(True, "xterm", LiveView), (False, "xterm", PlainLines), (True, "dumb", PlainLines)],
+)
+def test_live_only_in_a_terminal_that_can(wanted, terminal, expected, monkeypatch):
+    monkeypatch.setenv("TERM", terminal)
+    leader, follower = pty.openpty()
+    with os.fdopen(follower, "w") as stdout, os.fdopen(leader):
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert isinstance(monitor.make_view(wanted, print), expected)
+
+
+def test_lines_where_the_output_is_no_terminal():
+    assert isinstance(monitor.make_view(True, print), PlainLines)

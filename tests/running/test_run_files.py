@@ -1,0 +1,88 @@
+"""Tests of reading a run's folder while others write into it."""
+
+import fcntl
+import json
+
+import numpy as np
+import pytest
+
+from apex_agents.running.run_files import RowReader, RunFolder
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "config.json").write_text('{"run": {"seed": 3}}')
+    return tmp_path
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]"])
+def test_a_folder_without_a_run_is_refused(content, tmp_path):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"holds no run: it has no config\.json"):
+        RunFolder(tmp_path)
+    with pytest.raises(ValueError, match="missing is no folder"):
+        RunFolder(tmp_path / "missing")
+
+
+def test_what_the_folder_says(workdir):
+    run = RunFolder(str(workdir))
+    assert run.config["run"]["seed"] == 3
+    assert (run.summary(), run.nodes(), run.logs()) == (None, {}, [])
+    (workdir / "summary.json").write_text(json.dumps({"finished": True}))
+    for name in ("learner.csv", "learner.1.csv", "actor_0_lanes.csv", "actor_0.log"):
+        (workdir / "logs" / name).touch()
+    assert run.summary() == {"finished": True}
+    assert run.logs() == ["actor_0_lanes", "learner"]
+
+
+def test_a_run_goes_on_while_somebody_holds_its_lock(workdir):
+    run = RunFolder(workdir)
+    assert not run.is_running()
+    with (workdir / ".lock").open("w") as file:
+        assert not run.is_running()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert run.is_running()
+        assert run.is_running()
+    assert not run.is_running()
+
+
+def test_rows_are_read_as_they_are_written(workdir):
+    path = workdir / "logs" / "learner.csv"
+    reader = RowReader(path)
+    assert reader.read() == []
+    with path.open("w") as file:
+        for text, expected in [
+            ("lo", []),
+            ("ss,quantity\r\n", []),
+            ("0.5,age\r\n0.25", [{"loss": 0.5, "quantity": "age"}]),
+            (",td\r\n", [{"loss": 0.25, "quantity": "td"}]),
+            ("1\r\n2,x\r\n", [{"loss": 2.0, "quantity": "x"}]),  # Not a row: left out.
+        ]:
+            file.write(text)
+            file.flush()
+            assert reader.read() == expected
+    assert reader.read() == []
+
+
+def test_a_file_with_other_columns_takes_the_place_of_one(workdir):
+    path = workdir / "logs" / "learner.csv"
+    reader = RowReader(path)
+    path.write_text("a\n1\n2\n")
+    assert reader.read() == [{"a": 1.0}, {"a": 2.0}]
+    path.rename(workdir / "logs" / "learner.1.csv")
+    assert reader.read() == []
+    path.write_text("b,a\n3,4\n")
+    assert reader.read() == [{"b": 3.0, "a": 4.0}]
+    columns = RunFolder(workdir).read_columns("learner")
+    assert columns["a"].tolist() == [1.0, 2.0, 4.0]
+    np.testing.assert_equal(columns["b"], [np.nan, np.nan, 3.0])
+
+
+def test_columns_of_numbers_and_text(workdir):
+    (workdir / "logs" / "x.csv").write_text("value,quantity\nnan,age\n1e-3,td\ninf,age\n")
+    columns = RunFolder(workdir).read_columns("x")
+    np.testing.assert_equal(columns["value"], [np.nan, 0.001, np.inf])
+    assert columns["quantity"].tolist() == ["age", "td", "age"]
+    assert RunFolder(workdir).read_columns("nothing") == {}

@@ -1,0 +1,88 @@
+"""Tests of what is known of a run from its files."""
+
+import math
+import os
+import time
+
+import pytest
+
+from apex_agents.running import run_state
+from apex_agents.running.run_files import RunFolder
+from apex_agents.running.run_state import RunState
+
+
+@pytest.fixture
+def state(written_run) -> RunState:
+    return RunState(RunFolder(written_run.folder))
+
+
+def test_nothing_is_known_before_the_first_row(state):
+    assert state.refresh() == []
+    assert (state.learner, state.replay, state.evaluations, state.lanes) == ({}, {}, [], {})
+    assert state.actor_speed() == 0
+    assert math.isnan(state.parameter_age())
+    assert (state.num_actors(), state.num_lanes()) == (2, 8)
+    assert state.is_running and not state.is_over()
+
+
+def test_newest_rows(written_run, state):
+    written_run.append_everything()
+    names = [name for name, row in state.refresh()]
+    assert names.count("learner") == 2 and names.count("learner_histograms") == 2
+    assert state.learner["learner_steps"] == 300
+    assert [row["mean_return"] for row in state.evaluations] == [10, 90, 50]
+    assert sorted(state.lanes) == [0, 3, 4, 7]
+    assert state.actor_speed() == 100 + 150
+    assert state.refresh() == []
+    written_run.append("actor_1", wall_time_seconds=25, actor_steps_per_second=10)
+    assert [name for name, row in state.refresh()] == []  # It has other columns: left out.
+
+
+def test_age_of_parameters_is_that_when_the_row_was_written(written_run, state):
+    written_run.append_everything()
+    state.refresh()
+    # The learner had done 200 steps after 15 s and 300 after 20 s; actors had those of 150, 250.
+    assert state.parameter_age() == ((200 - 150) + (300 - 250)) / 2
+
+
+def test_an_actor_that_writes_no_more_has_no_speed(written_run, state, monkeypatch):
+    written_run.append_everything()
+    state.refresh()
+    now = time.monotonic() + 15
+    monkeypatch.setattr(run_state.time, "monotonic", lambda: now)
+    written_run.append(
+        "actor_1",
+        wall_time_seconds=35,
+        actor_steps_per_second=70,
+        parameters_learner_steps=0,
+        episode_return=0,
+    )
+    state.refresh()
+    assert state.actor_speed() == 100 + 70
+    now += 10
+    assert state.actor_speed() == 70
+    written_run.end()
+    state.refresh()
+    assert state.actor_speed() == 100 + 70  # How it was in the end.
+
+
+def test_elapsed_time_goes_on_between_rows(written_run, state):
+    now = time.time()
+    os.utime(written_run.folder / "config.json", (now - 500, now - 500))
+    state.refresh()
+    assert state.elapsed_seconds() == pytest.approx(500, abs=5)
+    written_run.append_everything()
+    for path in written_run.folder.glob("logs/*.csv"):
+        os.utime(path, (now - 60, now - 60))
+    state.refresh()
+    assert state.elapsed_seconds() == pytest.approx(20 + 60, abs=5)
+    written_run.end()
+    state.refresh()
+    assert state.elapsed_seconds() == 20
+    assert state.is_over()
+
+
+def test_a_run_that_was_killed_is_over(written_run, state):
+    written_run.end(None)
+    state.refresh()
+    assert (state.summary, state.is_running, state.is_over()) == (None, False, True)
