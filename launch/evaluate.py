@@ -9,7 +9,7 @@ Examples:
   python launch/evaluate.py --workdir=runs/apex_dqn_cartpole-20260101-120000
   python launch/evaluate.py --workdir=runs/pong --episodes=100 --video=3
   python launch/evaluate.py --workdir=runs/pong --checkpoint=last --epsilon=0.001 --seed=1
-  python launch/evaluate.py --workdir=runs/pong --checkpoint=learner-000000120000 --output=/tmp/x
+  python launch/evaluate.py --workdir=runs/pong --checkpoint=learner-000000120000 --output=results
 """
 
 import contextlib
@@ -74,9 +74,9 @@ def _main(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     try:
         _check_flags()
-        workdir = pathlib.Path(_WORKDIR.value).expanduser()
+        workdir = _expand(_WORKDIR.value)
         config = read_config(workdir, BUILDERS)
-        path = find_parameters(workdir, _CHECKPOINT.value)
+        path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)
         output = _make_output(workdir, path)
         paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
@@ -127,11 +127,15 @@ def _apply_rules(config: ExperimentConfig) -> None:
 def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
     """Make the folder for the results, without the videos of an evaluation before."""
     name = f"{path.stem}-seed{_SEED.value}"
-    output = pathlib.Path(_OUTPUT.value or workdir / EVALUATIONS / name).expanduser()
+    output = _expand(_OUTPUT.value) if _OUTPUT.value else workdir / EVALUATIONS / name
     output.mkdir(parents=True, exist_ok=True)
-    for video in output.glob("episode-[0-9][0-9][0-9].mp4"):
+    for video in output.glob("episode-[0-9][0-9][0-9].mp4*"):
         video.unlink()
     return output
+
+
+def _expand(path: str) -> pathlib.Path:
+    return pathlib.Path(os.path.expanduser(path))  # Leaves the ~ of nobody as it is.
 
 
 def _play(config: ExperimentConfig, request: Request) -> Result:

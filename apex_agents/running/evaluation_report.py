@@ -71,7 +71,8 @@ def describe(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines that a person reads: what is told, and the telling."""
     steps, epsilon = summary["learner_steps"], summary["epsilon"]
     yield "task", summary["task"]
-    yield "parameters", summary["checkpoint"] + (f", learner step {steps:,}" if steps else "")
+    step = "" if steps is None else f", learner step {steps:,}"
+    yield "parameters", f"{summary['checkpoint']}{step}"
     exploration = "" if epsilon is None else f", epsilon {epsilon:g}"
     yield "episodes", f"{summary['episodes']:,}, seed {summary['seed']}{exploration}"
     yield "mean return", f"{summary['mean_return']:,.2f} ± {summary['standard_error']:,.2f}"

@@ -12,6 +12,7 @@ from acme import core
 from apex_agents.environments import Lanes
 from apex_agents.experiment import Experiment
 from apex_agents.running.filming import FilmedActor
+from apex_agents.running.node import num_restarts
 from apex_agents.running.outages import report_failure, report_success
 from apex_agents.running.video import PARTIAL
 from apex_agents.running.workdir import VIDEOS
@@ -25,7 +26,8 @@ class EvaluationVideos:
         self._experiment = experiment
         self._period = experiment.run.evaluation.video_period_seconds
         self._folder = pathlib.Path(experiment.workdir, VIDEOS)
-        self._next = -np.inf
+        # A process that died of a video dies no sooner than after a period again.
+        self._next = time.monotonic() + (self._period or 0.0) if num_restarts() else -np.inf
         for partial in self._folder.glob(f"*{PARTIAL}"):
             with contextlib.suppress(OSError):
                 partial.unlink()

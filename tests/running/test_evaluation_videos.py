@@ -80,6 +80,16 @@ def test_a_video_when_one_is_due(tmp_path, clock, caplog):
     assert warnings(caplog) == []
 
 
+def test_an_evaluator_that_was_started_again_waits_for_a_period(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr(evaluation_videos, "num_restarts", lambda: 1)
+    videos = make_videos(tmp_path)
+    lanes = videos.make_lanes(1, seed=0)
+    for seconds in (0, 59, 61):
+        clock.now = 1000.0 + seconds
+        evaluate(videos, lanes, learner_steps=seconds)
+    assert names(tmp_path) == ["learner-000000000061.mp4"]
+
+
 def test_no_videos_by_default(tmp_path, clock):
     calls = []
 
