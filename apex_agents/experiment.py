@@ -28,10 +28,13 @@ class EvaluationConfig:
       num_episodes: episodes per evaluation, played in lock-step, each by a lane of its own.
       min_period_seconds: seconds from the start of one evaluation to that of the next; longer when
         the evaluation itself takes longer.
+      video_period_seconds: seconds between two videos, each of the first lane's episode of an
+        evaluation; None makes none.
     """
 
     num_episodes: int = 20
     min_period_seconds: float = 60.0
+    video_period_seconds: float | None = None
 
     def validate(self, prefix: str = "run.evaluation.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
@@ -39,6 +42,7 @@ class EvaluationConfig:
         require_between(self, prefix, 1, 10_000, "num_episodes")
         # Python cannot wait for 300 years.
         require_between(self, prefix, 0, 10**9, "min_period_seconds")
+        require_positive(self, prefix, "video_period_seconds")
 
 
 @dataclasses.dataclass
@@ -156,21 +160,24 @@ class Experiment:
 
     Attributes:
       builder: makes the agent's parts.
-      make_lanes: `(num_lanes, seed, evaluation) -> Lanes`.
+      make_lanes: `(num_lanes, seed, evaluation) -> Lanes`; an evaluator that makes videos adds
+        `num_rendered`, see `environments.make_lanes`.
       run: processes and limits.
       workdir: folder for logs and checkpoints, which exists; the same for all processes.
       started_at: when the command was started, seconds since the epoch.
       resumed_at: how far the learner was before this command.
       run_id: goes into the names of the replay's tables, '' for plain ones.
+      task: what people call the environment.
     """
 
     builder: Builder
-    make_lanes: Callable[[int, int, bool], Lanes]
+    make_lanes: Callable[..., Lanes]
     run: RunConfig
     workdir: str
     started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
     resumed_at: Progress = dataclasses.field(default_factory=Progress)
     run_id: str = ""
+    task: str = ""
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""

@@ -18,7 +18,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
-from errors import fail, refuse_arguments
+from errors import fail, refuse_arguments, warn
 from ml_collections import config_flags
 
 from apex_agents.builder import Builder
@@ -95,6 +95,7 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             make_lanes=functools.partial(make_lanes, config.environment),
             run=config.run,
             workdir="",
+            task=config.environment.task,
         )
         with warnings.catch_warnings():  # The nodes make it too, and warn.
             warnings.simplefilter("ignore")
@@ -125,7 +126,7 @@ def _warn_of_memory(replay: ReplayConfig, replay_bytes: int) -> None:
     """Say now that the replay will be too large, instead of after hours of filling it."""
     warning = memory_warning(replay, replay_bytes, available_memory())
     if warning is not None:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
 
 
 def _tell_size_of_checkpoints(experiment: Experiment, replay_bytes: int) -> None:

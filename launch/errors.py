@@ -11,13 +11,15 @@ EXIT_USAGE = 2
 _MAX_LINE_LENGTH = 2000
 
 
-def fail(message: object) -> NoReturn:
+def fail(message: object, exit_code: int = EXIT_USAGE) -> NoReturn:
     """Print one line, whatever the message quotes, and exit."""
-    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(message))
-    if len(line) > _MAX_LINE_LENGTH:  # Field and value come first, what is allowed last.
-        line = f"{line[: _MAX_LINE_LENGTH // 2]} ... {line[-_MAX_LINE_LENGTH // 2 :]}"
-    print(f"error: {line}", file=sys.stderr)
-    sys.exit(EXIT_USAGE)
+    _print_line("error", message)
+    sys.exit(exit_code)
+
+
+def warn(message: object) -> None:
+    """Print one line, and go on."""
+    _print_line("warning", message)
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:
@@ -32,3 +34,10 @@ def refuse_arguments(argv: Sequence[str]) -> None:
     """Fail if there is something that is no flag."""
     if len(argv) > 1:
         fail(f"{argv[1]!r} is not a flag; flags begin with --.")
+
+
+def _print_line(kind: str, message: object) -> None:
+    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(message))
+    if len(line) > _MAX_LINE_LENGTH:  # Field and value come first, what is allowed last.
+        line = f"{line[: _MAX_LINE_LENGTH // 2]} ... {line[-_MAX_LINE_LENGTH // 2 :]}"
+    print(f"{kind}: {line}", file=sys.stderr)

@@ -46,6 +46,9 @@ ALLOWED_IMPORTERS = {
     "ml_collections": ("launch/",),
     "ale_py": ("apex_agents/environments/",),
     "gymnasium": ("apex_agents/environments/",),
+    "dm_control": ("apex_agents/environments/",),
+    "imageio_ffmpeg": ("apex_agents/running/video.py",),
+    "PIL": ("apex_agents/running/filming.py",),
 }
 
 MAX_MODULE_LINES = 260

@@ -32,7 +32,7 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
-from apex_agents.running.evaluation import play_episodes
+from apex_agents.running.playing import play_episodes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUM_LANES = 8
@@ -366,7 +366,8 @@ def test_learns_catch():
     (arrays,) = learner.get_variables(["network"])
     for variable, array in zip(policy.variables["network"], arrays, strict=True):
         variable.assign(array)
-    assert play_episodes(lanes, ApexActor(policy)).mean() >= 0.8
+    episodes = play_episodes(lanes, ApexActor(policy))
+    assert np.mean([episode.episode_return for episode in episodes]) >= 0.8
 
 
 def test_a_run_without_a_limit_is_refused():

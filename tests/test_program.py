@@ -31,6 +31,7 @@ def processes_run(start) -> Command:
             f"--config.run.max_learner_steps={LEARNER_STEPS}",
             # 8 / 0.1 transitions per learner step.
             "--config.agent.replay.samples_per_insert=0.1",
+            "--config.run.evaluation.video_period_seconds=0.1",
         )
     ).finish()
 
@@ -121,6 +122,26 @@ def test_rows_of_the_evaluator(processes_run):
     assert 0 < float(row["learner_steps"]) <= LEARNER_STEPS
     assert float(row["actor_steps"]) >= 20
     assert (processes_run.workdir / "checkpoints" / "best.npz").exists()
+
+
+def test_videos_of_evaluations(processes_run):
+    videos = sorted(processes_run.workdir.glob("videos/*"))
+    evaluated = {int(float(row["learner_steps"])) for row in processes_run.rows("evaluator")}
+    # The last evaluation may have been filmed and then not counted.
+    steps = [int(re.fullmatch(r"learner-(\d{12})\.mp4", path.name)[1]) for path in videos]
+    assert steps and set(steps[:-1]) <= evaluated
+    reader = imageio.get_reader(videos[0])
+    assert (reader.count_frames(), reader.get_meta_data()["size"]) == (10, (320, 696))
+
+
+def test_a_run_can_be_evaluated(processes_run, tmp_path):
+    command = [sys.executable, str(ROOT / "launch" / "evaluate.py"), "--checkpoint=last"]
+    flags = [f"--workdir={processes_run.workdir}", f"--output={tmp_path}", "--episodes=5"]
+    result = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stderr) == (0, "")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["task"], summary["episodes"]) == ("catch", 5)
+    assert (summary["checkpoint"], summary["learner_steps"]) == ("last", LEARNER_STEPS)
 
 
 def test_rows_of_the_replay(processes_run):

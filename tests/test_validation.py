@@ -78,6 +78,7 @@ INVALID = {
     "run.restart_window_seconds": ([0.0, -1.0], "greater than 0"),
     "run.evaluation.num_episodes": ([0, -1, 10_001], "between 1 and 10000"),
     "run.evaluation.min_period_seconds": ([-1.0, 1e10], "between 0 and 1000000000"),
+    "run.evaluation.video_period_seconds": ([0.0, -1.0], "greater than 0"),
 }
 ANY_NUMBER_WORKS = {"run.target_return"}
 

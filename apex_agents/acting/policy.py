@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
 
@@ -26,11 +27,15 @@ class Policy(Protocol):
 
     Attributes:
       variables: the variables to keep up to date, by the names under which they are published.
+      networks: what they belong to, by the names that it has in the state of `learning.update`.
       exploration: what decides how much each lane explores, `[L]` or one for all, by its name.
     """
 
     @property
     def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
+
+    @property
+    def networks(self) -> Mapping[str, snt.Module]: ...
 
     @property
     def exploration(self) -> Mapping[str, np.ndarray | float]: ...

@@ -14,6 +14,7 @@ class GaussianNoisePolicy:
 
     Attributes:
       variables: `{'policy': ..., 'critic': ...}`, the networks' variables.
+      networks: the networks themselves, under the same names.
       exploration: `{'noise_scale': ...}`, standard deviation of the noise on each element of the
         action, in every lane.
     """
@@ -28,6 +29,7 @@ class GaussianNoisePolicy:
           seed: of the noise.
         """
         self.variables = {"policy": policy.variables, "critic": critic.variables}
+        self.networks = {"policy": policy, "critic": critic}
         self.exploration = {"noise_scale": noise_scale}
         random = tf.random.Generator.from_seed(seed)
 

@@ -14,12 +14,14 @@ class EpsilonGreedyPolicy:
 
     Attributes:
       variables: `{'network': ...}`, the network's variables.
+      networks: the network itself, under the same name.
       exploration: `{'epsilon': [L]}`, probability of a uniformly random action in each lane.
     """
 
     def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
         """Wrap a network whose variables exist."""
         self.variables = {"network": network.variables}
+        self.networks = {"network": network}
         self._epsilons = np.asarray(epsilons)
         self.exploration = {"epsilon": self._epsilons}
         self._evaluate = tf.function(network)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import dm_env
 import numpy as np
@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from apex_agents.environments.atari_config import AtariConfig, rom_name
+from apex_agents.environments.atari_mirror import AtariMirror, picture_settings
 from apex_agents.environments.lanes import EnvironmentSpec, Episode
 
 
@@ -24,7 +25,12 @@ class AtariLanes:
     """
 
     def __init__(
-        self, task: str, config: AtariConfig, seeds: Sequence[int], evaluation: bool = False
+        self,
+        task: str,
+        config: AtariConfig,
+        seeds: Sequence[int],
+        evaluation: bool = False,
+        num_rendered: int = 0,
     ):
         """Initialize the emulators.
 
@@ -33,6 +39,7 @@ class AtariLanes:
           config: the preprocessing.
           seeds: one seed per lane, each in [0, 2 ** 31).
           evaluation: play up to `evaluation_max_frames`, and never end an episode with a life.
+          num_rendered: the first so many lanes can be rendered, for which each has two emulators.
 
         Raises:
           ValueError: the game is unknown, a field of the config is out of range, or there is no
@@ -43,7 +50,14 @@ class AtariLanes:
             raise ValueError("seeds must hold one seed per lane, got none")
         self.num_lanes = len(seeds)
         self.num_failures = 0  # The emulator does not fail.
-        self._native = _make_native(rom_name(task), config, self.num_lanes, evaluation)
+        rom = rom_name(task)
+        self._native = _make_native(rom, config, self.num_lanes, evaluation)
+        self._mirror: AtariMirror | None = None
+        if num_rendered:
+            settings = picture_settings(rom)
+            mirror = _make_native(rom, config, min(num_rendered, len(seeds)), evaluation, settings)
+            self._mirror = AtariMirror(mirror)
+        self.frames_per_second = _CONSOLE_FRAMES_PER_SECOND / config.action_repeat
         self.spec = _make_spec(self._native)
         self._seeds: np.ndarray | None = np.array(seeds, np.int64)
         self._agent_reward_fn = _clip if config.clip_rewards else np.copy
@@ -54,9 +68,12 @@ class AtariLanes:
     def reset(self) -> dm_env.TimeStep:
         """Start a new game in every lane; see `Lanes.reset`. The seeds count once."""
         observation, info = self._native.reset(seed=self._seeds)
+        if self._mirror is not None:
+            self._mirror.reset(self._seeds)
         self._seeds = None
         self._lives = info["lives"]
         self._ended = np.zeros(self.num_lanes, bool)
+        self._over = np.zeros(self.num_lanes, bool)
         self._over_at_first = np.zeros(self.num_lanes, bool)
         self._ages = np.zeros(self.num_lanes, np.int64)
         self._returns = np.zeros(self.num_lanes, np.float64)
@@ -88,9 +105,11 @@ class AtariLanes:
         if self._seeds is not None:
             return self.reset()
         first = self._ended
-        observation, native_reward, terminated, truncated, info = self._native.step(
-            self._check_actions(np.where(first, 0, actions))
-        )
+        actions = self._check_actions(np.where(first, 0, actions))
+        played = self._native.step(actions)
+        if self._mirror is not None:
+            self._mirror.step(actions, played)
+        observation, native_reward, terminated, truncated, info = played
         lives, reward = info["lives"], native_reward.astype(np.float32)
         # Qbert stays at 0 lives for some frames before it is over: that is no loss of a life.
         life_lost = (lives < self._lives) & (lives > 0) & self._lives_end_episodes
@@ -117,9 +136,26 @@ class AtariLanes:
         finished, self._finished = self._finished, []
         return finished
 
+    def current_episode(self, lane: int) -> Episode:
+        """Return how far a lane's game is; see `Lanes.current_episode`."""
+        return Episode(
+            lane=lane,
+            episode_return=float(self._returns[lane]),
+            clipped_return=float(self._clipped_returns[lane]),
+            length=int(self._lengths[lane]),
+        )
+
+    def render(self, lane: int) -> np.ndarray:
+        """Return the console's picture, uint8 `[210, 160, 3]`; see `Lanes.render`."""
+        if self._mirror is None:
+            raise ValueError("the lanes were made without any to render")
+        return self._mirror.render(lane)
+
     def close(self) -> None:
         """Close the native environment; its threads end when it is garbage collected."""
         self._native.close()
+        if self._mirror is not None:
+            self._mirror.close()
 
     def _check_actions(self, actions: np.ndarray) -> np.ndarray:
         # The native environment never returns from a step with an action that it does not know.
@@ -132,21 +168,13 @@ class AtariLanes:
         self, reward: np.ndarray, agent_reward: np.ndarray, first: np.ndarray, over: np.ndarray
     ) -> None:
         """Add a step to the episodes, and report those whose game is over."""
+        for counts in (self._returns, self._clipped_returns, self._lengths):
+            counts[self._over] = 0
+        self._over = over
         self._returns += reward
         self._clipped_returns += agent_reward
         self._lengths += ~first
-        for lane in np.flatnonzero(over):
-            self._finished.append(
-                Episode(
-                    lane=int(lane),
-                    episode_return=float(self._returns[lane]),
-                    clipped_return=float(self._clipped_returns[lane]),
-                    length=int(self._lengths[lane]),
-                )
-            )
-        self._returns[over] = 0.0
-        self._clipped_returns[over] = 0.0
-        self._lengths[over] = 0
+        self._finished += [self.current_episode(int(lane)) for lane in np.flatnonzero(over)]
 
     def _blacken_older_frames(self, observation: np.ndarray, first: np.ndarray) -> None:
         """Remove from the stacks, in place, what was seen before the lane's FIRST step.
@@ -158,12 +186,26 @@ class AtariLanes:
             observation[lane, : self._num_older_frames - self._ages[lane]] = 0
 
 
+_CONSOLE_FRAMES_PER_SECOND = 60.0
+
 _FIRST = np.int32(dm_env.StepType.FIRST)
 _MID = np.int32(dm_env.StepType.MID)
 _LAST = np.int32(dm_env.StepType.LAST)
 
 
-def _make_native(rom: str, config: AtariConfig, num_lanes: int, evaluation: bool) -> AtariVectorEnv:
+def _make_native(
+    rom: str,
+    config: AtariConfig,
+    num_lanes: int,
+    evaluation: bool,
+    picture: dict[str, Any] | None = None,
+) -> AtariVectorEnv:
+    """Make emulators; `picture` replaces what decides how an observation looks."""
+    seen_by_agents = {
+        "img_height": config.frame_size,
+        "img_width": config.frame_size,
+        "stack_num": config.frame_stack,
+    }
     # At its frame limit the native environment stops before it captures the last frame: the newest
     # image of a truncated episode's last observation is pooled with that of the step before.
     return AtariVectorEnv(
@@ -176,13 +218,11 @@ def _make_native(rom: str, config: AtariConfig, num_lanes: int, evaluation: bool
         repeat_action_probability=config.sticky_action_probability,
         full_action_space=config.full_action_set,
         autoreset_mode=AutoresetMode.NEXT_STEP,
-        img_height=config.frame_size,
-        img_width=config.frame_size,
-        stack_num=config.frame_stack,
         frameskip=config.action_repeat,
         noop_max=config.max_noops + 1,  # The native bound is exclusive.
         reward_clipping=False,  # The unclipped rewards are needed for `Episode.episode_return`.
         use_fire_reset=False,
+        **(picture or seen_by_agents),
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +14,8 @@ from typing import Any
 import dm_env
 import numpy as np
 from dm_env import specs
+
+from apex_agents.environments.opengl import BACKEND, prepare_opengl, without_opengl
 
 
 @contextlib.contextmanager
@@ -26,15 +30,22 @@ def _silence() -> Iterator[None]:
         logging.disable(level)
 
 
-# It looks for a display, tells of it, and warns where there is none; nothing is rendered here.
+# It looks for a display, tells of it, and warns where there is none; few processes render.
 with _silence():
-    from dm_control import suite
+    try:
+        from dm_control import _render, suite
+    except Exception:  # Of an OpenGL that is chosen but not there.
+        with without_opengl():
+            from dm_control import _render, suite
     from dm_control.suite.wrappers import action_scale
 
 
 # The actions of lqr go up to 1e10: scaled to that, nothing could be learned. escape draws its
 # terrain with OpenGL, without which it ends the process.
 _LEFT_OUT = {"lqr:lqr_2_1", "lqr:lqr_6_2", "quadruped:escape"}
+
+# Of a frame, in pixels.
+_HEIGHT, _WIDTH = 480, 640
 
 
 class ControlEnvironment(dm_env.Environment):
@@ -44,6 +55,9 @@ class ControlEnvironment(dm_env.Environment):
     lists them: `humanoid` joint_angles (21), head_height (1), extremities (12), torso_vertical (3),
     com_velocity (3), velocity (27), for example. Episodes end after 1000 steps in most domains:
     truncated, with discount 1.
+
+    Attributes:
+      frames_per_second: steps of control per second.
     """
 
     def __init__(self, task: str, seed: int | None = None):
@@ -64,6 +78,7 @@ class ControlEnvironment(dm_env.Environment):
         )
         self._environment = action_scale.Wrapper(environment, minimum=-1.0, maximum=1.0)
         (self._key,) = environment.observation_spec()
+        self.frames_per_second = 1.0 / environment.control_timestep()
 
     def reset(self) -> dm_env.TimeStep:
         """Start an episode and return its FIRST step."""
@@ -94,6 +109,23 @@ class ControlEnvironment(dm_env.Environment):
     def discount_spec(self) -> specs.BoundedArray:
         """Return the spec of a discount: a float32 scalar in [0, 1]."""
         return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
+
+    def render(self) -> np.ndarray:
+        """Draw the scene as the task's first camera sees it.
+
+        Returns:
+          uint8 `[480, 640, 3]`.
+
+        Raises:
+          ValueError: MuJoCo cannot draw here; names what to install.
+        """
+        prepare_opengl()
+        if os.environ.get(BACKEND, _render.BACKEND) != _render.BACKEND:
+            with _silence():
+                importlib.reload(_render)  # It reads what is chosen when it is imported.
+        physics = self._environment.physics
+        camera = 0 if physics.model.ncam else -1  # -1 is one that every model has.
+        return physics.render(_HEIGHT, _WIDTH, camera)
 
     def close(self) -> None:
         """Release the simulation."""

@@ -48,7 +48,11 @@ class EnvironmentConfig:
 
 
 def make_lanes(
-    config: EnvironmentConfig, num_lanes: int, seed: int, evaluation: bool = False
+    config: EnvironmentConfig,
+    num_lanes: int,
+    seed: int,
+    evaluation: bool = False,
+    num_rendered: int = 0,
 ) -> Lanes:
     """Make the lanes of an actor or of an evaluator.
 
@@ -57,18 +61,29 @@ def make_lanes(
       num_lanes: number of lanes, L.
       seed: from which the lanes get a seed each.
       evaluation: play by the rules of evaluation where the suite has such (see `AtariConfig`).
+      num_rendered: the first so many lanes can `render` what they show.
 
     Returns:
       L lanes, to be reset first and closed in the end.
 
     Raises:
-      ValueError: there would be no lane, the suite or the task is unknown, or an Atari field is out
-        of its range.
+      ValueError: there would be no lane, the suite or the task is unknown, an Atari field is out
+        of its range, or what is to be rendered cannot be.
     """
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
     config.validate()
-    return _SUITES[config.suite].make_lanes(config, _make_seeds(seed, num_lanes), evaluation)
+    request = _Request(config, _make_seeds(seed, num_lanes), evaluation, num_rendered)
+    return _SUITES[config.suite].make_lanes(request)
+
+
+class _Request(NamedTuple):
+    """The lanes to make, as for `make_lanes`, with one seed per lane."""
+
+    config: EnvironmentConfig
+    seeds: list[int]
+    evaluation: bool
+    num_rendered: int
 
 
 class _Suite(NamedTuple):
@@ -76,15 +91,16 @@ class _Suite(NamedTuple):
 
     Attributes:
       check_task: raises ValueError for a name that is not one of the suite's tasks.
-      make_lanes: makes lanes from a valid config, one seed per lane and whether to evaluate.
+      make_lanes: makes lanes by a valid config. Only Atari has rules of evaluation.
     """
 
     check_task: Callable[[str], object]
-    make_lanes: Callable[[EnvironmentConfig, list[int], bool], Lanes]
+    make_lanes: Callable[[_Request], Lanes]
 
 
-def _make_atari(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
-    return AtariLanes(config.task, config.atari, seeds, evaluation)
+def _make_atari(request: _Request) -> Lanes:
+    config, seeds, evaluation, num_rendered = request
+    return AtariLanes(config.task, config.atari, seeds, evaluation, num_rendered)
 
 
 def _check_control_task(task: str) -> None:
@@ -93,11 +109,11 @@ def _check_control_task(task: str) -> None:
     check_control_task(task)
 
 
-def _make_control(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
+def _make_control(request: _Request) -> Lanes:
     from apex_agents.environments.control import ControlEnvironment
 
-    del evaluation  # Played by the same rules.
-    return LockStepLanes([ControlEnvironment(config.task, seed) for seed in seeds])
+    task = request.config.task
+    return LockStepLanes([ControlEnvironment(task, seed) for seed in request.seeds])
 
 
 def _check_gymnasium_task(task: str) -> None:
@@ -107,13 +123,18 @@ def _check_gymnasium_task(task: str) -> None:
         raise _make_unknown_error("gymnasium task", task, gymnasium.registry) from error
 
 
-def _make_gymnasium(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
-    del evaluation  # Played by the same rules.
+def _make_gymnasium(request: _Request) -> Lanes:
+    task, num_rendered = request.config.task, request.num_rendered
     try:
-        return LockStepLanes([GymnasiumEnvironment(config.task, seed) for seed in seeds])
-    # Known, but not installed, or with spaces that do not become arrays.
+        return LockStepLanes(
+            [
+                GymnasiumEnvironment(task, seed, render=lane < num_rendered)
+                for lane, seed in enumerate(request.seeds)
+            ]
+        )
+    # Known, but not installed, with spaces that do not become arrays, or nothing to be seen.
     except (gymnasium.error.Error, ImportError, ValueError) as error:
-        raise ValueError(f"environment.task {config.task!r} cannot be made: {error}") from error
+        raise ValueError(f"environment.task {task!r} cannot be made: {error}") from error
 
 
 def _check_toy_task(task: str) -> None:
@@ -121,9 +142,9 @@ def _check_toy_task(task: str) -> None:
         raise _make_unknown_error("toy task", task, _TOYS)
 
 
-def _make_toy(config: EnvironmentConfig, seeds: list[int], evaluation: bool) -> Lanes:
-    del evaluation  # Played by the same rules.
-    return LockStepLanes([_TOYS[config.task](seed=seed) for seed in seeds])
+def _make_toy(request: _Request) -> Lanes:
+    make = _TOYS[request.config.task]
+    return LockStepLanes([make(seed=seed) for seed in request.seeds])
 
 
 _TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from typing import Any
 
 import dm_env
@@ -10,6 +12,9 @@ import gymnasium.wrappers
 import numpy as np
 from dm_env import specs
 from gymnasium import spaces
+
+from apex_agents.environments.lanes import FRAMES_PER_SECOND
+from apex_agents.environments.opengl import has_display, prepare_opengl
 
 
 class GymnasiumEnvironment(dm_env.Environment):
@@ -20,21 +25,28 @@ class GymnasiumEnvironment(dm_env.Environment):
     Actions of a bounded float space are in [-1, 1], and scaled to its bounds.
     Observations are those of the gymnasium environment, converted to the spec's dtype but not
     copied: an environment that reuses its arrays goes on doing so.
+
+    Attributes:
+      frames_per_second: as its metadata say.
     """
 
-    def __init__(self, environment: gymnasium.Env | str, seed: int | None = None):
+    def __init__(
+        self, environment: gymnasium.Env | str, seed: int | None = None, render: bool = False
+    ):
         """Initialize the adapter.
 
         Args:
           environment: an environment, or the id of a registered one.
           seed: seed of the first reset, from which later episodes follow; None: unseeded.
+          render: whether it will be drawn, if an id is given.
 
         Raises:
-          ValueError: the observation or the action space is neither `Box` nor `Discrete`.
+          ValueError: the observation or the action space is neither `Box` nor `Discrete`, or the
+            environment cannot be drawn.
         """
         if isinstance(environment, str):
-            # gymnasium's checker would cost time on every step; the specs below check the spaces.
-            environment = gymnasium.make(environment, disable_env_checker=True)
+            environment = _make_to_render(environment) if render else _make(environment)
+        self.frames_per_second = float(environment.metadata.get("render_fps") or FRAMES_PER_SECOND)
         environment = _rescale_actions(environment)
         self._environment = environment
         self._seed = seed
@@ -91,6 +103,21 @@ class GymnasiumEnvironment(dm_env.Environment):
         """Return the spec of a discount: a float32 scalar in [0, 1]."""
         return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
+    def render(self) -> np.ndarray:
+        """Let the environment draw itself.
+
+        Returns:
+          uint8 `[H, W, 3]`.
+
+        Raises:
+          ValueError: it draws nothing; says why.
+        """
+        if self._environment.render_mode != "rgb_array":
+            raise ValueError(f"{self._environment} was not made with render_mode='rgb_array'")
+        if hasattr(self._environment.unwrapped, "mujoco_renderer"):
+            prepare_opengl()
+        return np.asarray(self._environment.render())
+
     def close(self) -> None:
         """Close the gymnasium environment."""
         self._environment.close()
@@ -108,6 +135,27 @@ class GymnasiumEnvironment(dm_env.Environment):
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
+
+
+def _make(task: str, **settings: Any) -> gymnasium.Env:
+    # gymnasium's checker would cost time on every step; our specs check the spaces.
+    return gymnasium.make(task, disable_env_checker=True, **settings)
+
+
+def _make_to_render(task: str) -> gymnasium.Env:
+    if not has_display():
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would complain.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of what is an error here.
+            environment = _make(task, render_mode="rgb_array")
+    except TypeError as error:  # It knows nothing of render modes.
+        raise ValueError(f"{task} cannot be drawn: {error}") from error
+    modes = environment.metadata.get("render_modes", [])
+    if "rgb_array" not in modes:
+        environment.close()
+        raise ValueError(f"{task} cannot be drawn: its render_modes are {modes}, without rgb_array")
+    return environment
 
 
 def _make_space_spec(space: spaces.Space, name: str) -> specs.BoundedArray:

@@ -52,10 +52,12 @@ class Lanes(Protocol):
       num_lanes: L.
       spec: of one lane.
       num_failures: times an environment failed, upon which its lane began another episode.
+      frames_per_second: agent steps per second at the speed of the game, for videos.
     """
 
     num_lanes: int
     num_failures: int
+    frames_per_second: float
     spec: EnvironmentSpec
 
     def reset(self) -> dm_env.TimeStep:
@@ -72,11 +74,29 @@ class Lanes(Protocol):
     def finished_episodes(self) -> list[Episode]:
         """Return the episodes finished since the previous call, in order, and forget them."""
 
+    def current_episode(self, lane: int) -> Episode:
+        """Return how far the episode of a lane is; one that has just finished still counts."""
+
+    def render(self, lane: int) -> np.ndarray:
+        """Draw what a lane shows now, which changes nothing of what it plays.
+
+        Args:
+          lane: one of those that the lanes were made to render.
+
+        Returns:
+          uint8 `[H, W, 3]`, RGB.
+
+        Raises:
+          ValueError: it cannot be drawn; says why.
+        """
+
     def close(self) -> None:
         """Release what the environments hold."""
 
 
 MAX_FAILURES_IN_A_ROW = 3
+# Of environments that do not say.
+FRAMES_PER_SECOND = 15.0
 
 _logger = logging.getLogger(__name__)
 
@@ -110,6 +130,7 @@ class LockStepLanes:
                 raise ValueError(f"lane {lane} has {spec}, which differs from lane 0: {self.spec}")
         self._observation_shape = (self.num_lanes, *self.spec.observations.shape)
         self._observation_dtype = self.spec.observations.dtype
+        self.frames_per_second = getattr(environments[0], "frames_per_second", FRAMES_PER_SECOND)
         self._returns = [0.0] * self.num_lanes
         self._lengths = [0] * self.num_lanes
         self._finished: list[Episode] = []
@@ -141,6 +162,26 @@ class LockStepLanes:
         """Return the episodes finished since the previous call; see `Lanes.finished_episodes`."""
         finished, self._finished = self._finished, []
         return finished
+
+    def current_episode(self, lane: int) -> Episode:
+        """Return how far a lane's episode is; see `Lanes.current_episode`."""
+        total = self._returns[lane]
+        return Episode(lane, total, total, self._lengths[lane])
+
+    def render(self, lane: int) -> np.ndarray:
+        """Call the environment's own `render`; see `Lanes.render`."""
+        render = getattr(self._environments[lane], "render", None)
+        if render is None:
+            raise ValueError(f"{type(self._environments[lane]).__name__} has no `render`")
+        try:
+            frame = np.asarray(render())
+        except ValueError:
+            raise
+        except Exception as error:  # Of a library that is not there, or finds no OpenGL.
+            raise ValueError(f"cannot be rendered: {type(error).__name__}: {error}") from error
+        if frame.ndim != 3 or frame.shape[2] != 3:
+            raise ValueError(f"a frame has to be RGB, [H, W, 3], got {frame.shape}")
+        return frame.astype(np.uint8, copy=True)
 
     def close(self) -> None:
         """Close every environment."""
@@ -178,8 +219,7 @@ class LockStepLanes:
         self._returns[lane] += float(reward)
         self._lengths[lane] += 1
         if step_type is dm_env.StepType.LAST:
-            total = self._returns[lane]
-            self._finished.append(Episode(lane, total, total, self._lengths[lane]))
+            self._finished.append(self.current_episode(lane))
 
 
 def _check_finite(timestep: dm_env.TimeStep) -> None:

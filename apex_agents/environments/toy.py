@@ -6,6 +6,13 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
+# Of what is drawn.
+_CELL = 32
+_BACKGROUND, _GRID, _WHITE = (24, 26, 32), (44, 48, 58), (235, 235, 235)
+_ORANGE, _BLUE = (255, 159, 64), (90, 170, 255)
+# Slower than they can be played, so that they can be seen.
+_FRAMES_PER_SECOND = 5.0
+
 
 class Catch(dm_env.Environment):
     """Catch a falling ball with a paddle.
@@ -15,6 +22,8 @@ class Catch(dm_env.Environment):
     episode terminates when the ball reaches the bottom row, after `rows - 1` steps, with reward 1
     if the paddle is there and -1 if not; every other reward is 0.
     """
+
+    frames_per_second = _FRAMES_PER_SECOND
 
     def __init__(self, rows: int = 10, columns: int = 5, seed: int | None = None):
         """Initialize the board.
@@ -97,6 +106,16 @@ class Catch(dm_env.Environment):
         """Return the spec of a discount: a float32 scalar in [0, 1]."""
         return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
+    def render(self) -> np.ndarray:
+        """Draw the board: uint8 `[32 * rows, 32 * columns, 3]`, orange ball, blue paddle."""
+        frame = np.full([self._rows * _CELL, self._columns * _CELL, 3], _BACKGROUND, np.uint8)
+        frame[::_CELL] = frame[:, ::_CELL] = _GRID
+        top, left = (self._rows - 1) * _CELL, self._paddle_column * _CELL
+        frame[top + _CELL // 2 : top + _CELL, left + 2 : left + _CELL - 1] = _BLUE
+        top, left = self._ball_row * _CELL, self._ball_column * _CELL
+        frame[top + 8 : top + _CELL - 8, left + 8 : left + _CELL - 8] = _ORANGE
+        return frame
+
     def _observe(self) -> np.ndarray:
         board = np.zeros((self._rows, self._columns), np.float32)
         board[self._ball_row, self._ball_column] = 1.0
@@ -111,6 +130,8 @@ class PointMass(dm_env.Environment):
     [-1, 1]; it cannot leave the line. The reward of a step is minus the distance to the middle.
     Episodes are truncated after `num_steps` steps.
     """
+
+    frames_per_second = _FRAMES_PER_SECOND
 
     def __init__(self, step_size: float = 0.25, num_steps: int = 10, seed: int | None = None):
         """Initialize the line.
@@ -172,6 +193,17 @@ class PointMass(dm_env.Environment):
     def discount_spec(self) -> specs.BoundedArray:
         """Return the spec of a discount: a float32 scalar in [0, 1]."""
         return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
+
+    def render(self) -> np.ndarray:
+        """Draw the line: uint8 `[64, 320, 3]`, with its middle white and the point orange."""
+        frame = np.full([2 * _CELL, 10 * _CELL, 3], _BACKGROUND, np.uint8)
+        left, right = _CELL, 9 * _CELL
+        frame[_CELL - 1 : _CELL + 1, left:right] = _GRID
+        middle = (left + right) // 2
+        frame[_CELL // 2 : -_CELL // 2, middle - 1 : middle + 1] = _WHITE
+        point = round(middle + self._position * (right - left) / 2)
+        frame[_CELL - 6 : _CELL + 6, point - 6 : point + 6] = _ORANGE
+        return frame
 
     def _observe(self) -> np.ndarray:
         return np.array([self._position], np.float32)

@@ -23,7 +23,7 @@ from apex_agents.running.workdir import (
     CHECKPOINTS,
     LAST_CHECKPOINT,
     SUMMARY_FILE,
-    save_variables,
+    save_parameters,
     write_json,
 )
 
@@ -91,7 +91,8 @@ class LearnerCheckpoints:
         """
         self.save()
         workdir = pathlib.Path(self._experiment.workdir)
-        save_variables(workdir / LAST_CHECKPOINT, self._learner.get_all_variables())
+        variables, step = self._learner.get_all_variables(), self._learner.num_steps
+        save_parameters(workdir / LAST_CHECKPOINT, variables, step)
         summary = {
             "finished": reason is not None,
             "reason": reason or "stopped from outside",
@@ -134,7 +135,7 @@ def save_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
     report_success(folder / "learner-*")
     # Later ones than this are damaged: the run went on from before them.
-    checkpoints = _list(folder)
+    checkpoints = list_checkpoints(folder)
     kept = [other for other in checkpoints if other <= path][-keep:]
     for other in checkpoints:
         if other not in kept:
@@ -144,27 +145,32 @@ def save_checkpoint(
 
 def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
     """Return the newest checkpoint that is whole, or None; a warning tells of each that is not."""
-    for path in reversed(_list(folder)):
+    for path in reversed(list_checkpoints(folder)):
         try:
-            progress = Progress(**json.loads((path / _PROGRESS).read_text()))
-            reader = tf.train.load_checkpoint(str(path / _STATE))
-            for name in reader.get_variable_to_shape_map():
-                reader.get_tensor(name)  # Raises if its checksum is wrong.
-            return Checkpoint(path, progress)
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            IndexError,
-            RuntimeError,
-            tf.errors.OpError,
-        ) as error:
+            return open_checkpoint(path)
+        except ValueError as error:
             logging.warning("Checkpoint %s is damaged and left out: %s", path, error)
     return None
 
 
+def open_checkpoint(path: pathlib.Path) -> Checkpoint:
+    """Read all of a checkpoint.
+
+    Raises:
+      ValueError: it is not whole.
+    """
+    try:
+        progress = Progress(**json.loads((path / _PROGRESS).read_text()))
+        reader = tf.train.load_checkpoint(str(path / _STATE))
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)  # Raises if its checksum is wrong.
+    except (OSError, ValueError, TypeError, IndexError, RuntimeError, tf.errors.OpError) as error:
+        raise ValueError(str(error)) from error
+    return Checkpoint(path, progress)
+
+
 def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
-    """Give a state the values of a checkpoint.
+    """Give a state, or a part of it, the values of a checkpoint.
 
     Variables that do not exist yet, as those of a module before its first call, get theirs when
     they are made.
@@ -174,9 +180,9 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
       ValueError: a variable has another shape there.
     """
     status = tf.train.Checkpoint(**state).read(str(checkpoint.path / _STATE))
-    status.assert_existing_objects_matched()
+    status.expect_partial().assert_existing_objects_matched()
 
 
-def _list(folder: pathlib.Path) -> list[pathlib.Path]:
+def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
     """List checkpoints, damaged ones too, oldest first."""
     return sorted(folder.glob("learner-" + "[0-9]" * 12))

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import pathlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import launchpad as lp
 import numpy as np
@@ -16,47 +16,24 @@ import tensorflow as tf
 from acme.tf import variable_utils
 
 from apex_agents.acting.actor import ApexActor
-from apex_agents.acting.loop import run_lanes
-from apex_agents.environments import Lanes
+from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.statistics import StatisticsPoller, report_evaluation
+from apex_agents.running.evaluation_videos import EvaluationVideos
 from apex_agents.running.loggers import make_csv_logger
 from apex_agents.running.node import report_ready
-from apex_agents.running.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_variables
-
-
-def play_episodes(
-    lanes: Lanes, actor: ApexActor, should_stop: Callable[[], bool] = lambda: False
-) -> np.ndarray | None:
-    """Play one episode in every lane.
-
-    Counting the first episode of each lane, whenever it ends, does not favour short ones.
-
-    Args:
-      lanes: environments in lock-step.
-      actor: whose policy is evaluated.
-      should_stop: asked at every step.
-
-    Returns:
-      `[L]`, unclipped returns; None if told to stop before the last episode ended.
-    """
-    returns = np.full(lanes.num_lanes, np.nan)
-    for episodes in run_lanes(lanes, actor, should_stop):
-        for episode in episodes:
-            if np.isnan(returns[episode.lane]):
-                returns[episode.lane] = episode.episode_return
-        if not np.isnan(returns).any():
-            return returns
-    return None
+from apex_agents.running.playing import play_episodes, standard_error
+from apex_agents.running.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
 
 
 def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     """Evaluate new parameters again and again until the program stops.
 
     Each evaluation is a row of `logs/evaluator.csv` and is reported to the learner; parameters that
-    reach the best mean return so far go to `checkpoints/best.npz`.
+    reach the best mean return so far go to `checkpoints/best.npz`. Some are filmed, if the config
+    asks for it.
 
     Args:
       experiment: what is evaluated, and how often.
@@ -65,7 +42,8 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     builder, config = experiment.builder, experiment.run.evaluation
     should_stop = lp.stop_event().is_set
     seed = experiment.run.node_seed("evaluator")
-    lanes = experiment.make_lanes(config.num_episodes, seed, True)
+    videos = EvaluationVideos(experiment)
+    lanes = videos.make_lanes(config.num_episodes, seed)
     policy = builder.make_evaluation_policy(lanes.spec, config.num_episodes, seed)
     source = ParameterSource(client, should_stop)
     poller = StatisticsPoller(client, builder.config.replay.replicas)
@@ -84,13 +62,14 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         if source.learner_steps <= evaluated_steps:
             time.sleep(0.1)
             continue
-        returns = play_episodes(lanes, actor, should_stop)
-        if returns is None:
+        with videos.film(actor, lanes, source.learner_steps) as filmed:
+            episodes = play_episodes(lanes, filmed, should_stop)
+        if episodes is None:
             break
         report_ready()
         evaluated_steps = source.learner_steps
-        latest = _summarise(returns, evaluated_steps, poller.latest.actor_steps)
-        best.offer(float(latest.mean_return), policy.variables)
+        latest = _summarise(episodes, evaluated_steps, poller.latest.actor_steps)
+        best.offer(float(latest.mean_return), policy.variables, evaluated_steps)
         logger.write({name: float(value) for name, value in latest._asdict().items()})
         _report(client, latest)
         remaining = started + config.min_period_seconds - time.monotonic()
@@ -114,18 +93,23 @@ class BestParameters:
         self._path = path
         returns = [float(evaluation.mean_return) for evaluation in past if path.exists()]
         self._best_return = max(returns, default=-np.inf)
-        self._unsaved: dict[str, list[np.ndarray]] | None = None
+        self._unsaved: tuple[dict[str, list[np.ndarray]], int] | None = None
 
-    def offer(self, mean_return: float, variables: Mapping[str, Sequence[tf.Variable]]) -> None:
+    def offer(
+        self,
+        mean_return: float,
+        variables: Mapping[str, Sequence[tf.Variable]],
+        learner_steps: int,
+    ) -> None:
         """Keep a copy of the variables if no evaluation before was better."""
         if mean_return >= self._best_return:
             self._best_return = mean_return
-            self._unsaved = to_arrays(variables)
+            self._unsaved = to_arrays(variables), learner_steps
         self.save()
 
     def save(self) -> None:
         """Save what is not saved yet, if there is room now."""
-        if self._unsaved is not None and save_variables(self._path, self._unsaved):
+        if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
 
 
@@ -148,10 +132,11 @@ def _report(client: reverb.Client, evaluation: Evaluation) -> None:
         report_evaluation(client, evaluation)  # Its row is written: go on without the server.
 
 
-def _summarise(returns: np.ndarray, learner_steps: int, actor_steps: int) -> Evaluation:
+def _summarise(episodes: Sequence[Episode], learner_steps: int, actor_steps: int) -> Evaluation:
+    returns = np.array([episode.episode_return for episode in episodes])
     values = (
         returns.mean(),
-        returns.std(ddof=1) / len(returns) ** 0.5 if len(returns) > 1 else 0.0,
+        standard_error(returns),
         len(returns),
         learner_steps,
         actor_steps,

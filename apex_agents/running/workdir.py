@@ -25,12 +25,18 @@ BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
 TENSORBOARD = "tensorboard"
 EVALUATOR_CSV = "logs/evaluator.csv"
+VIDEOS = "videos"
+EVALUATIONS = "evaluations"
 
-# Sections of the config that have to stay as they are when a run goes on.
-_FIXED_SECTIONS = ("agent", "environment")
+# In the config's file, beside its fields: the class of its agent's config.
+AGENT_TYPE = "agent_type"
+
+# What has to stay as it is when a run goes on.
+_FIXED_SECTIONS = (AGENT_TYPE, "agent", "environment")
 
 _LOCK_FILE = ".lock"
 _RUN_ID_FILE = ".run_id"
+_LEARNER_STEPS = "learner_steps"  # In an .npz, beside the variables.
 _locks: list[Any] = []  # Open for as long as the process lives.
 # The nodes of a launcher that was killed take a moment to leave.
 _LOCK_WAIT_SECONDS = 5.0
@@ -53,7 +59,7 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
     """
     name = f"{config_name}-{time.strftime('%Y%m%d-%H%M%S')}"
     workdir = pathlib.Path(path or pathlib.Path("runs", name))
-    values = json.loads(json.dumps(dataclasses.asdict(config)))
+    values = _to_json_values(config)
     if not _is_text(str(workdir)):
         raise ValueError(f"--workdir={workdir} has to be UTF-8 without NUL bytes.")
     try:
@@ -70,6 +76,13 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
     except RuntimeError as error:  # A ~ that stands for nobody's home.
         raise ValueError(f"--workdir={workdir} cannot be found: {error}") from error
     return str(workdir)
+
+
+def _to_json_values(config: Any) -> dict[str, Any]:
+    """Return the fields as JSON gives them back, and which class the agent's are of."""
+    agent = getattr(config, "agent", None)
+    agent_type = {AGENT_TYPE: type(agent).__name__} if dataclasses.is_dataclass(agent) else {}
+    return json.loads(json.dumps({**agent_type, **dataclasses.asdict(config)}))
 
 
 def _is_text(path: str) -> bool:
@@ -123,6 +136,8 @@ def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:
     if not isinstance(before, dict):
         raise ValueError(f"--workdir={workdir}: {CONFIG_FILE} cannot be read; name another folder.")
     for section in _FIXED_SECTIONS:
+        if section == AGENT_TYPE and section not in before:  # Written by an earlier version.
+            continue
         difference = _first_difference(before.get(section), values.get(section), section)
         if difference is not None:
             field, old, new = difference
@@ -191,6 +206,20 @@ def load_variables(path: pathlib.Path) -> dict[str, list[np.ndarray]]:
         return {
             name: [arrays[f"{name}/{i}"] for i in range(count)] for name, count in counts.items()
         }
+
+
+def save_parameters(
+    path: pathlib.Path, variables: dict[str, list[np.ndarray]], learner_steps: int
+) -> bool:
+    """Write what a policy needs and the updates that led to it, as `save_variables` does."""
+    return save_variables(path, {**variables, _LEARNER_STEPS: [np.asarray(learner_steps)]})
+
+
+def load_parameters(path: pathlib.Path) -> tuple[dict[str, list[np.ndarray]], int | None]:
+    """Read what `save_parameters` wrote; older files do not tell the updates."""
+    variables = load_variables(path)
+    (learner_steps,) = variables.pop(_LEARNER_STEPS, [None])
+    return variables, None if learner_steps is None else int(learner_steps)
 
 
 def _encode_json(value: Any) -> bytes:

@@ -18,7 +18,7 @@ from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.experiment import Experiment, RunConfig, run_local
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.running.evaluation import play_episodes
+from apex_agents.running.playing import play_episodes
 
 Q_AT_THE_END_OF_THE_LINE = -1.0625
 # The first of its rewards, and the gamma^3 * q that a target without copies lacks for n = 1.
@@ -90,7 +90,8 @@ def test_evaluation_is_close_to_the_best_return(learned):
             variable.assign(learned_variable)
     starts = make_point_mass(20, 5, True).reset().observation[:, 0]
     best = [-sum(max(abs(x) - 0.25 * k, 0.0) for k in range(1, 11)) for x in starts]
-    mean_return = play_episodes(lanes, ApexActor(policy)).mean()
+    episodes = play_episodes(lanes, ApexActor(policy))
+    mean_return = np.mean([episode.episode_return for episode in episodes])
     assert mean_return <= np.mean(best) + 1e-6
     assert mean_return == pytest.approx(np.mean(best), abs=0.25)  # A policy that rests gets -5.
 

@@ -18,6 +18,7 @@ import traceback
 LAUNCH = pathlib.Path(__file__).resolve().parent.parent.parent / "launch"
 sys.path.insert(0, str(LAUNCH))
 
+import absl.flags  # noqa: E402
 import command  # noqa: E402
 
 import apex_agents.environments.control  # noqa: E402, F401  # Takes a second when it is needed.
@@ -47,6 +48,8 @@ def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
     signal.alarm(HANGS_AFTER_SECONDS)  # Ends the process: exit code -14.
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.argv = [f"launch/{script}", *flags]
+    if script == "evaluate.py":  # Which has a flag of that name.
+        delattr(absl.flags.FLAGS, "workdir")
     exit_code = 1
     try:
         runpy.run_path(str(LAUNCH / script), run_name="__main__")

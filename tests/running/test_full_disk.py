@@ -28,6 +28,7 @@ from apex_agents.running import csv_file, outages, replay_node, workdir
 from apex_agents.running.checkpoints import find_checkpoint, save_checkpoint
 from apex_agents.running.csv_file import CSVFile
 from apex_agents.running.evaluation import BestParameters
+from apex_agents.running.video import VideoWriter
 from apex_agents.running.workdir import (
     load_variables,
     open_workdir,
@@ -203,7 +204,7 @@ def test_the_best_parameters_wait_for_room(disk):
 
     def evaluate(mean_return: float, value: float) -> None:
         variable.assign(tf.fill([10_000], value))
-        best.offer(mean_return, {"network": [variable]})
+        best.offer(mean_return, {"network": [variable]}, learner_steps=1)
 
     evaluate(mean_return=5.0, value=1.0)
     saved_at = path.stat().st_mtime_ns
@@ -227,11 +228,32 @@ def test_past_evaluations_count_if_their_best_parameters_are_there(disk):
     path = disk.folder / "best.npz"
     past = [Evaluation(*np.array([9.0, 0.0, 1.0, 5.0, 5.0]))]
     variables = {"network": [tf.Variable(tf.fill([10], 2.0))]}
-    BestParameters(path, past).offer(3.0, variables)
+    BestParameters(path, past).offer(3.0, variables, learner_steps=1)
     assert saved_value(path) == 2.0
     variables["network"][0].assign(tf.zeros([10]))
-    BestParameters(path, past).offer(3.0, variables)
+    BestParameters(path, past).offer(3.0, variables, learner_steps=1)
     assert saved_value(path) == 2.0
+
+
+def film(path: pathlib.Path, num_frames: int) -> None:
+    """Make a video of noise, which takes some KB per frame."""
+    random = np.random.default_rng(0)
+    writer = VideoWriter(path, 15.0)
+    for _ in range(num_frames):
+        writer.write(random.integers(256, size=[64, 64, 3], dtype=np.uint8))
+    writer.close()
+
+
+@pytest.mark.parametrize("num_frames", [2, 300])
+def test_a_video_is_whole_or_not_there(disk, num_frames):
+    film(disk.folder / "old.mp4", 2)
+    content = (disk.folder / "old.mp4").read_bytes()
+    with disk.full(), pytest.raises(OSError, match="ffmpeg ended with exit code"):
+        film(disk.folder / "new.mp4", num_frames)
+    assert [path.name for path in disk.folder.iterdir()] == ["old.mp4"]
+    assert (disk.folder / "old.mp4").read_bytes() == content
+    film(disk.folder / "new.mp4", 2)
+    assert (disk.folder / "new.mp4").read_bytes() == content
 
 
 def save(folder: pathlib.Path, steps: int) -> bool:

@@ -1,11 +1,12 @@
-"""Tests of one evaluation: which episodes count, and by which return."""
+"""Tests of which episodes count, and by which return."""
 
 import dm_env
 import numpy as np
+import pytest
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec, Episode
-from apex_agents.running.evaluation import play_episodes
+from apex_agents.running.playing import play_episodes, standard_error
 
 
 class ScriptedLanes:
@@ -67,6 +68,10 @@ def episode(lane: int, episode_return: float, clipped_return: float = 0.0) -> Ep
     return Episode(lane, episode_return, clipped_return, length=1)
 
 
+def returns_of(lanes: ScriptedLanes) -> list[float]:
+    return [episode.episode_return for episode in play_episodes(lanes, EchoActor())]
+
+
 def test_the_first_episode_of_each_lane_counts_whenever_it_ends():
     script = [
         [],
@@ -77,25 +82,27 @@ def test_the_first_episode_of_each_lane_counts_whenever_it_ends():
         [episode(lane=0, episode_return=400.0)],
     ]
     lanes = ScriptedLanes(3, script)
-    returns = play_episodes(lanes, EchoActor())
-    np.testing.assert_array_equal(returns, [7.0, 5.0, -3.0])
+    new: list[list[Episode]] = []
+    episodes = play_episodes(lanes, EchoActor(), on_lock_step=new.append)
+    assert episodes == [episode(0, 7.0), episode(1, 5.0), episode(2, -3.0)]
+    assert new == [[], [episode(1, 5.0)], [episode(2, -3.0)], [], [episode(0, 7.0)]]
     assert len(lanes.actions) == 5  # Not one step more than needed.
     assert lanes.num_resets == 1
 
 
 def test_two_episodes_of_a_lane_in_one_list_count_once():
     lanes = ScriptedLanes(1, [[episode(0, 1.0), episode(0, 2.0)]])
-    np.testing.assert_array_equal(play_episodes(lanes, EchoActor()), [1.0])
+    assert returns_of(lanes) == [1.0]
 
 
 def test_returns_are_unclipped():
     lanes = ScriptedLanes(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
-    np.testing.assert_array_equal(play_episodes(lanes, EchoActor()), [400.0, -21.0])
+    assert returns_of(lanes) == [400.0, -21.0]
 
 
 def test_a_return_of_zero_counts():
     lanes = ScriptedLanes(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
-    np.testing.assert_array_equal(play_episodes(lanes, EchoActor()), [0.0])
+    assert returns_of(lanes) == [0.0]
 
 
 def test_actions_are_the_actors():
@@ -108,8 +115,8 @@ def test_actions_are_the_actors():
 
 def test_stops_when_told_to_though_episodes_are_missing():
     lanes = ScriptedLanes(2, [[episode(0, 1.0)]])
-    returns = play_episodes(lanes, EchoActor(), should_stop=lambda: len(lanes.actions) == 4)
-    assert returns is None
+    episodes = play_episodes(lanes, EchoActor(), should_stop=lambda: len(lanes.actions) == 4)
+    assert episodes is None
     assert len(lanes.actions) == 4
 
 
@@ -117,3 +124,9 @@ def test_stops_before_the_first_step():
     lanes = ScriptedLanes(1, [])
     assert play_episodes(lanes, EchoActor(), should_stop=lambda: True) is None
     assert lanes.actions == []
+
+
+def test_standard_error():
+    # The squares of the deviations from 3 are 4, 1, 0, 1, 4: sqrt(10 / 4) / sqrt(5).
+    assert standard_error(np.array([1.0, 2.0, 3.0, 4.0, 5.0])) == pytest.approx(0.5**0.5)
+    assert standard_error(np.array([7.0])) == 0.0

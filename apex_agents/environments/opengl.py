@@ -1,0 +1,70 @@
+"""OpenGL for pictures of what MuJoCo simulates; nothing else here needs it."""
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+BACKEND = "MUJOCO_GL"
+
+_TIMEOUT_SECONDS = 60
+_PROBE = """
+import os
+import mujoco
+model = mujoco.MjModel.from_xml_string("<mujoco/>")
+renderer = mujoco.Renderer(model, 16, 16)
+renderer.update_scene(mujoco.MjData(model))
+renderer.render()
+os._exit(0)
+"""
+
+
+def has_display() -> bool:
+    """Return whether there is a screen to show windows on."""
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+@contextlib.contextmanager
+def without_opengl() -> Iterator[None]:
+    """Let what is imported look for none."""
+    chosen = os.environ.get(BACKEND)
+    os.environ[BACKEND] = "disabled"
+    try:
+        yield
+    finally:
+        del os.environ[BACKEND]
+        if chosen is not None:
+            os.environ[BACKEND] = chosen
+
+
+def prepare_opengl() -> None:
+    """Choose EGL, which needs no display, if nothing else is chosen; see whether MuJoCo can draw.
+
+    Its libraries would choose GLFW, which needs a display.
+
+    Raises:
+      ValueError: it cannot draw; names what to install.
+    """
+    if not os.environ.get(BACKEND) and not has_display():
+        os.environ[BACKEND] = "egl"
+    _probe(os.environ.get(BACKEND, "not set"))
+
+
+@functools.cache
+def _probe(backend: str) -> None:
+    """Draw in another process: some of these libraries take the one along in which they fail."""
+    command = [sys.executable, "-c", _PROBE]
+    try:
+        result = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS)
+        failed, messages = result.returncode != 0, result.stderr
+    except subprocess.TimeoutExpired:
+        failed, messages = True, b"it takes too long"
+    if failed:
+        *_, reason = ["it says nothing", *messages.decode(errors="replace").strip().splitlines()]
+        raise ValueError(
+            f"MuJoCo cannot draw with OpenGL; MUJOCO_GL is {backend} ({reason}). Install EGL for "
+            "MUJOCO_GL=egl (Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri) or OSMesa for "
+            "MUJOCO_GL=osmesa (apt install libosmesa6)."
+        )

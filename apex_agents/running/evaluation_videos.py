@@ -1,0 +1,76 @@
+"""Videos of a run's evaluations, now and then."""
+
+import contextlib
+import logging
+import pathlib
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from acme import core
+
+from apex_agents.environments import Lanes
+from apex_agents.experiment import Experiment
+from apex_agents.running.filming import FilmedActor
+from apex_agents.running.outages import report_failure, report_success
+from apex_agents.running.video import PARTIAL
+from apex_agents.running.workdir import VIDEOS
+
+
+class EvaluationVideos:
+    """Films the first lane of an evaluation when it is due; if it cannot, the run goes on."""
+
+    def __init__(self, experiment: Experiment):
+        """Remove what a process that was killed left of a video."""
+        self._experiment = experiment
+        self._period = experiment.run.evaluation.video_period_seconds
+        self._folder = pathlib.Path(experiment.workdir, VIDEOS)
+        self._next = -np.inf
+        for partial in self._folder.glob(f"*{PARTIAL}"):
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+    def make_lanes(self, num_lanes: int, seed: int) -> Lanes:
+        """Make the lanes of the evaluator; the first one can be filmed if there are to be films."""
+        make = self._experiment.make_lanes
+        if self._period is not None:
+            try:
+                return make(num_lanes, seed, True, 1)
+            except ValueError as error:
+                self._give_up(error)
+        return make(num_lanes, seed, True)
+
+    @contextlib.contextmanager
+    def film(self, actor: core.Actor, lanes: Lanes, learner_steps: int) -> Iterator[core.Actor]:
+        """Give the actor for one evaluation: one that is filmed if a video is due.
+
+        Args:
+          actor: what acts.
+          lanes: made by `make_lanes`.
+          learner_steps: of its parameters.
+
+        Yields:
+          What acts in its place.
+        """
+        if self._period is None or time.monotonic() < self._next:
+            yield actor
+            return
+        self._next = time.monotonic() + self._period
+        path = self._folder / f"learner-{learner_steps:012d}.mp4"
+        captions = (self._experiment.task, f"learner step {learner_steps:,}")
+        with contextlib.closing(
+            FilmedActor(actor, lanes, [path], captions, self._on_trouble)
+        ) as filmed:
+            yield filmed
+        if filmed.finished:
+            report_success(self._folder)
+
+    def _on_trouble(self, error: Exception) -> None:
+        if isinstance(error, OSError):  # A full disk: there may be room for the next one.
+            report_failure(self._folder, error)
+        else:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._period = None
+        logging.warning("The run goes on without videos: %s", error)

@@ -1,0 +1,186 @@
+r"""Evaluates what a run has learned.
+
+It reads the run's folder, which may be of a run that goes on, has ended or was stopped, and changes
+nothing in it but `evaluations/`: a row for each episode in `episodes.csv`, what they come to in
+`summary.json`, and videos. Atari is played by the paper's rules (up to 30 no-op frames at the
+start, 108,000 frames), and compared with a human player and with the paper.
+
+Examples:
+  python launch/evaluate.py --workdir=runs/apex_dqn_cartpole-20260101-120000
+  python launch/evaluate.py --workdir=runs/pong --episodes=100 --video=3
+  python launch/evaluate.py --workdir=runs/pong --checkpoint=last --epsilon=0.001 --seed=1
+  python launch/evaluate.py --workdir=runs/pong --checkpoint=learner-000000120000 --output=/tmp/x
+"""
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+# See `command.py`.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from absl import app, flags
+from errors import fail, parse_flags, refuse_arguments, warn
+from rich import progress
+from rich.console import Console
+
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import Episode, make_lanes
+from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.running.evaluation_report import describe, summarise, to_csv
+from apex_agents.running.final_evaluation import MAX_LANES, Request, Result, evaluate
+from apex_agents.running.run_config import read_config
+from apex_agents.running.scores import departures, no_op_rules
+from apex_agents.running.trained import find_parameters
+from apex_agents.running.workdir import EVALUATIONS
+
+BUILDERS: dict[type, Any] = {ApexDQNConfig: ApexDQNBuilder, ApexDPGConfig: ApexDPGBuilder}
+
+_EXIT_FAILURE = 1
+_EXIT_INTERRUPTED = 130
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_EPISODES = flags.DEFINE_integer("episodes", 100, "Episodes to play.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    "best",
+    "Parameters: 'best', of the best evaluation; 'last', the newest; the name of a checkpoint of "
+    "the learner, such as learner-000000001234; or a path to one or to an .npz file.",
+)
+_VIDEO = flags.DEFINE_integer("video", 0, "Make videos (MP4) of the first so many episodes.")
+_SEED = flags.DEFINE_integer("seed", 0, "Equal seeds give equal episodes on one machine.")
+_EPSILON = flags.DEFINE_float(
+    "epsilon",
+    None,
+    "Probability of a random action, for DQN; that of the run's evaluations by default.",
+)
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    None,
+    "Folder for the results; <workdir>/evaluations/<checkpoint>-seed<seed> by default.",
+)
+
+
+def _main(argv: Sequence[str]) -> None:
+    refuse_arguments(argv)
+    try:
+        _check_flags()
+        workdir = pathlib.Path(_WORKDIR.value).expanduser()
+        config = read_config(workdir, BUILDERS)
+        path = find_parameters(workdir, _CHECKPOINT.value)
+        _apply_rules(config)
+        output = _make_output(workdir, path)
+        paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
+        request = Request(path, _EPISODES.value, _SEED.value, paths)
+        result = _play(config, request)
+    except (ValueError, OSError) as error:
+        fail(error)
+    summary = summarise(config, request, result)
+    videos = ", ".join(video.name for video in result.videos)
+    for name, text in (*describe(summary), ("videos", videos or "none"), ("results", output)):
+        print(f"{name:>18}: {text}")
+    try:
+        table = to_csv(config.environment, result.episodes)
+        (output / "episodes.csv").write_text(table)
+        (output / "summary.json").write_text(json.dumps(summary, indent=2))
+        sys.stdout.flush()
+    except OSError as error:
+        fail(f"the results cannot be written: {error}", _EXIT_FAILURE)
+
+
+def _check_flags() -> None:
+    """Raise a ValueError if a flag holds what it cannot."""
+    for flag, least, most in (
+        (_EPISODES, 1, 1_000_000),
+        (_VIDEO, 0, min(_EPISODES.value, MAX_LANES)),
+        (_SEED, 0, 2**63 - 1),
+        (_EPSILON, 0, 1),
+    ):
+        if flag.value is not None and not least <= flag.value <= most:
+            allowed = f"between {least} and {most}"
+            raise ValueError(f"--{flag.name} is {flag.value}; it has to be {allowed}.")
+
+
+def _apply_rules(config: ExperimentConfig) -> None:
+    """Change what is evaluated by other rules than those of the run; warn if it matters."""
+    environment = config.environment
+    if _EPSILON.value is not None:
+        if not isinstance(config.agent, ApexDQNConfig):
+            raise ValueError("--epsilon is for Ape-X DQN; Ape-X DPG is evaluated without noise.")
+        config.agent.exploration.evaluation_epsilon = _EPSILON.value
+    if environment.suite == "atari":
+        environment.atari = no_op_rules(environment.atari)
+        environment.atari.num_threads = os.cpu_count() or 1
+        for departure in departures(environment.atari):
+            warn(f"scores do not compare with the paper's: {departure}.")
+
+
+def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
+    """Make the folder for the results, without the videos of an evaluation before."""
+    name = f"{path.stem}-seed{_SEED.value}"
+    output = pathlib.Path(_OUTPUT.value or workdir / EVALUATIONS / name).expanduser()
+    output.mkdir(parents=True, exist_ok=True)
+    for video in output.glob("episode-[0-9][0-9][0-9].mp4"):
+        video.unlink()
+    return output
+
+
+def _play(config: ExperimentConfig, request: Request) -> Result:
+    experiment = Experiment(
+        builder=BUILDERS[type(config.agent)](config.agent),
+        make_lanes=functools.partial(make_lanes, config.environment),
+        run=config.run,
+        workdir="",
+        task=config.environment.task,
+    )
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with _show_progress(request.num_episodes) as on_lock_step:
+            return evaluate(experiment, request, on_lock_step, _on_trouble)
+    except KeyboardInterrupt:
+        sys.exit(_EXIT_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _show_progress(num_episodes: int) -> Iterator[Callable[[Sequence[Episode]], None]]:
+    """Show in a terminal how many episodes have been played; yield what is told of each step."""
+    console = Console(stderr=True)
+    columns = (
+        progress.BarColumn(),
+        progress.TextColumn("{task.completed} of {task.total} episodes"),
+        progress.TextColumn("step {task.fields[steps]:,}"),
+        progress.TimeElapsedColumn(),
+    )
+    hidden = not console.is_terminal
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=num_episodes, steps=0)
+        steps = 0
+
+        def on_lock_step(episodes: Sequence[Episode]) -> None:
+            nonlocal steps
+            steps += 1
+            bar.update(task, advance=len(episodes), steps=steps)
+
+        yield on_lock_step
+
+
+def _on_trouble(error: Exception) -> None:
+    """Refuse what cannot be drawn, before much is played; do without a file that is too large."""
+    if not isinstance(error, OSError):
+        raise ValueError(f"--video: {error}") from error
+    warn(f"there will be no videos: {error}")
+
+
+if __name__ == "__main__":
+    # Until episodes are played, Ctrl-C ends the command without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    app.run(_main, flags_parser=parse_flags)

@@ -1,0 +1,345 @@
+"""Tests of what lanes show: real pictures of every suite, and that drawing changes no game."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from PIL import Image
+
+from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, Lanes, make_lanes
+from apex_agents.environments.atari import AtariLanes
+from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.environments.toy import Catch, PointMass
+
+ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)
+
+CARTPOLE = EnvironmentConfig("gymnasium", "CartPole-v1")
+SWINGUP = EnvironmentConfig("control", "cartpole:swingup")
+
+
+@pytest.fixture
+def opengl() -> None:
+    """Skip where MuJoCo cannot draw."""
+    from apex_agents.environments.opengl import prepare_opengl
+
+    try:
+        prepare_opengl()
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+def play(lanes: Lanes, num_steps: int, render: bool) -> tuple[list[bytes], list[np.ndarray]]:
+    """Act at random; return all that the lanes return, and the pictures of the first one."""
+    random = np.random.default_rng(0)
+    spec = lanes.spec.actions
+    played, pictures = [], []
+    timestep = lanes.reset()
+    for _ in range(num_steps + 1):
+        played.append(b"".join(field.tobytes() for field in timestep))
+        if render:
+            pictures.append(lanes.render(0))
+        if spec.shape:
+            actions = random.uniform(-1, 1, [lanes.num_lanes, *spec.shape]).astype(np.float32)
+        else:
+            actions = random.integers(spec.num_values, size=lanes.num_lanes)
+        timestep = lanes.step(actions)
+    lanes.close()
+    return played, pictures
+
+
+def assert_drawing_changes_nothing(
+    config: EnvironmentConfig, num_steps: int, shape: tuple[int, ...], frames_per_second: float
+) -> None:
+    lanes = make_lanes(config, 2, 5, True, 1)
+    assert lanes.frames_per_second == pytest.approx(frames_per_second)
+    played, pictures = play(lanes, num_steps, render=True)
+    assert played == play(make_lanes(config, 2, 5, True), num_steps, render=False)[0]
+    assert {(picture.shape, picture.dtype) for picture in pictures} == {(shape, np.dtype(np.uint8))}
+    assert len({picture.tobytes() for picture in pictures}) > num_steps / 2
+
+
+def test_cartpole():
+    assert_drawing_changes_nothing(CARTPOLE, 30, (400, 600, 3), 50.0)
+
+
+def test_catch():
+    config = EnvironmentConfig("toy", "catch")
+    assert_drawing_changes_nothing(config, 30, (320, 160, 3), 5.0)
+
+
+def test_point_mass():
+    config = EnvironmentConfig("toy", "point_mass")
+    assert_drawing_changes_nothing(config, 30, (64, 320, 3), 5.0)
+
+
+def test_control(opengl):
+    assert_drawing_changes_nothing(SWINGUP, 6, (480, 640, 3), 100.0)
+
+
+def test_mujoco_of_gymnasium(opengl):
+    config = EnvironmentConfig("gymnasium", "Hopper-v5")
+    assert_drawing_changes_nothing(config, 6, (480, 480, 3), 125.0)
+
+
+@pytest.mark.parametrize("sticky", [0.0, 0.25])
+def test_atari(sticky):
+    # 20 steps per game: across several of them.
+    atari = AtariConfig(sticky_action_probability=sticky, max_noops=30, evaluation_max_frames=80)
+    config = EnvironmentConfig(task="breakout", atari=atari)
+    assert_drawing_changes_nothing(config, 90, (210, 160, 3), 60 / 4)
+
+
+# Atari.
+
+
+def average(size: int, parts: int) -> np.ndarray:
+    """Return the matrix that averages `size` pixels to `parts`, by area: `[parts, size]`."""
+    edges = np.linspace(0, size, parts + 1)
+    pixels = np.arange(size)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return np.clip(overlap, 0, 1) * parts / size
+
+
+def test_the_mirror_shows_what_the_agent_sees():
+    lanes = AtariLanes("pong", AtariConfig(), [1, 2, 3], evaluation=True, num_rendered=3)
+    random = np.random.default_rng(1)
+    timestep = lanes.reset()
+    for _ in range(39):
+        timestep = lanes.step(random.integers(6, size=3))
+    seen = timestep.observation[:, -1].astype(np.float64)
+    for lane in range(3):
+        grey = np.asarray(Image.fromarray(lanes.render(lane)).convert("L"))
+        small = average(210, 84) @ grey @ average(160, 84).T
+        assert np.abs(small - seen[lane]).max() <= 1
+        assert np.abs(small - seen[lane - 1]).max() > 50  # The ball is elsewhere.
+
+
+def test_a_reset_starts_new_games_in_the_mirror_too():
+    lanes = AtariLanes("breakout", AtariConfig(), [1, 2], num_rendered=1)
+    for _ in range(3):
+        lanes.reset()
+        for _ in range(5):
+            lanes.step(np.array([1, 1]))
+        lanes.render(0)
+
+
+def test_a_mirror_out_of_step_is_noticed():
+    lanes = AtariLanes("breakout", AtariConfig(), [1, 2], num_rendered=1)
+    lanes.reset()
+    lanes._mirror._native.step(np.array([0]))  # A step of which the lanes know nothing.
+    lanes.step(np.array([1, 1]))
+    with pytest.raises(ValueError, match="play another game than the lanes"):
+        lanes.render(0)
+    lanes.step(np.array([1, 1]))
+    with pytest.raises(ValueError, match="play another game than the lanes"):
+        lanes.render(0)
+
+
+def test_lanes_of_atari_that_cannot_be_rendered():
+    lanes = AtariLanes("breakout", AtariConfig(), [1, 2], num_rendered=1)
+    with pytest.raises(ValueError, match="lane 0 is none of the 1"):
+        lanes.render(0)  # Nothing is shown before the reset.
+    lanes.reset()
+    lanes.render(0)
+    with pytest.raises(ValueError, match="lane 1 is none of the 1 that are rendered"):
+        lanes.render(1)
+    lanes = AtariLanes("breakout", AtariConfig(), [1])
+    lanes.reset()
+    with pytest.raises(ValueError, match="made without any to render"):
+        lanes.render(0)
+
+
+def test_games_of_another_height():
+    lanes = AtariLanes("carnival", AtariConfig(), [1], num_rendered=1)
+    lanes.reset()
+    assert lanes.render(0).shape == (214, 160, 3)
+
+
+# How far an episode is.
+
+
+def test_the_current_episode_of_atari():
+    lanes = AtariLanes("ms_pacman", AtariConfig(max_frames=400), [1])
+    random = np.random.default_rng(0)
+    lanes.reset()
+    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+    clipped = 0.0
+    for step in range(1, 101):
+        assert lanes.finished_episodes() == []
+        clipped += float(lanes.step(random.integers(9, size=1)).reward[0])
+        assert lanes.current_episode(0).length == step
+        assert lanes.current_episode(0).clipped_return == clipped
+    (episode,) = lanes.finished_episodes()
+    assert lanes.current_episode(0) == episode
+    assert episode.episode_return >= 10 * clipped > 0  # A pill is 10.
+    lanes.step(random.integers(9, size=1))
+    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+
+
+def test_the_current_episode_of_lock_step_lanes():
+    lanes = LockStepLanes([PointMass(num_steps=2, seed=0)])
+    lanes.reset()
+    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+    first = lanes.step(np.zeros([1, 1])).reward[0]
+    assert lanes.current_episode(0) == Episode(0, first, first, 1)
+    second = lanes.step(np.zeros([1, 1])).reward[0]
+    assert lanes.current_episode(0) == Episode(0, first + second, first + second, 2)
+    lanes.step(np.zeros([1, 1]))
+    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+
+
+# Toys.
+
+
+def cells(picture: np.ndarray, colour: tuple[int, ...]) -> set[tuple[int, int]]:
+    """Return row and column of the cells, of 32 pixels, that hold a colour."""
+    rows, columns = np.nonzero((picture == colour).all(axis=-1))
+    return set(zip((rows // 32).tolist(), (columns // 32).tolist(), strict=True))
+
+
+def test_the_board_of_catch():
+    environment = Catch(seed=0)
+    observation = environment.reset().observation.reshape(10, 5)
+    ball = int(observation[0].argmax())
+    assert cells(environment.render(), ORANGE) == {(0, ball)}
+    assert cells(environment.render(), BLUE) == {(9, 2)}
+    environment.step(0)
+    assert cells(environment.render(), ORANGE) == {(1, ball)}
+    assert cells(environment.render(), BLUE) == {(9, 1)}
+
+
+def test_the_line_of_point_mass():
+    environment = PointMass(step_size=1.0, seed=0)
+    for push, left in ((1.0, 160 + 128 - 6), (-1.0, 160 - 6), (-1.0, 160 - 128 - 6)):
+        if push == 1.0:
+            environment.reset()
+            environment.step(np.array([1.0]))  # To the end of the line, from anywhere.
+        environment.step(np.array([push]))
+        columns = np.flatnonzero((environment.render() == ORANGE).all(axis=-1).any(axis=0))
+        assert (columns[0], columns[-1]) == (left, left + 11)
+
+
+# What cannot be drawn.
+
+
+class Blind(gymnasium.Env):
+    observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class Textual(Blind):
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+
+@pytest.fixture
+def blind_tasks():
+    gymnasium.register("Blind-v0", Blind)
+    gymnasium.register("Textual-v0", Textual)
+    yield
+    for task in ("Blind-v0", "Textual-v0"):
+        del gymnasium.registry[task]
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("Blind-v0", "Blind-v0 cannot be drawn: .*render_mode"),
+        ("Textual-v0", r"Textual-v0 cannot be drawn: its render_modes are \['ansi'\]"),
+    ],
+)
+def test_environments_that_draw_nothing(blind_tasks, task, message):
+    config = EnvironmentConfig("gymnasium", task)
+    make_lanes(config, 2, 0, True).reset()
+    with pytest.raises(ValueError, match=message) as caught:
+        make_lanes(config, 2, 0, True, 1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_lane_that_was_not_made_to_render():
+    lanes = make_lanes(CARTPOLE, 2, 0, True, 1)
+    lanes.reset()
+    lanes.render(0)
+    with pytest.raises(ValueError, match="was not made with render_mode='rgb_array'"):
+        lanes.render(1)
+
+
+class Odd(Catch):
+    picture: object = None
+
+    def render(self):
+        return self.picture
+
+
+@pytest.mark.parametrize("picture", [None, np.zeros([4, 4]), np.zeros([4, 4, 4]), "picture"])
+def test_pictures_that_are_none(picture):
+    lanes = LockStepLanes([Odd()])
+    lanes.reset()
+    Odd.picture = picture
+    with pytest.raises(ValueError, match=r"a frame has to be RGB, \[H, W, 3\], got \("):
+        lanes.render(0)
+
+
+# OpenGL that is not there. In processes of their own: it is looked for once.
+
+DRAW = """
+import numpy as np
+from apex_agents.environments import EnvironmentConfig, make_lanes
+
+lanes = make_lanes(EnvironmentConfig({suite!r}, {task!r}), 1, 0, True, 1)
+lanes.reset()
+try:
+    lanes.render(0)
+except ValueError as error:
+    print(error)
+lanes.step(np.zeros([1, *lanes.spec.actions.shape], np.float32))  # Goes on without pictures.
+lanes.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("suite", "task", "backend"),
+    [
+        ("control", "cartpole:swingup", "disabled"),
+        ("control", "cartpole:swingup", "nonsense"),
+        ("gymnasium", "Hopper-v5", "disabled"),
+    ],
+)
+def test_without_opengl_one_line_says_what_to_install(suite, task, backend):
+    process = subprocess.run(
+        [sys.executable, "-c", DRAW.format(suite=suite, task=task)],
+        env={**os.environ, "MUJOCO_GL": backend},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.startswith(f"MuJoCo cannot draw with OpenGL; MUJOCO_GL is {backend} (")
+    assert "MUJOCO_GL=egl (Debian, Ubuntu: apt install libegl1" in process.stdout
+    assert process.stdout.count("\n") == 1
+
+
+def test_egl_is_chosen_where_there_is_no_display(opengl):
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
+    process = subprocess.run(
+        [sys.executable, "-c", DRAW.format(suite="control", task="cartpole:swingup")],
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

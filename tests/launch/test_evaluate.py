@@ -1,0 +1,297 @@
+"""Tests of the command that evaluates: real folders, real episodes, real videos."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+import imageio
+import numpy as np
+import pytest
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
+from apex_agents.experiment import ExperimentConfig, Progress, RunConfig
+from apex_agents.replay.parameters import to_arrays
+from apex_agents.running import workdir
+from apex_agents.running.checkpoints import save_checkpoint
+from apex_agents.running.workdir import open_workdir, save_parameters
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+MLP = ApexDQNConfig(
+    network="mlp",
+    mlp_hidden_sizes=(8,),
+    stream_hidden_size=8,
+    frame_stack=0,
+    exploration=ExplorationConfig(evaluation_epsilon=0.5),
+)
+ATARI = ApexDQNConfig(stream_hidden_size=8, exploration=ExplorationConfig(evaluation_epsilon=1.0))
+DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
+
+# The run's own rules, which are not those of the evaluation.
+ODD_RULES = AtariConfig(max_noops=0, evaluation_max_frames=20, sticky_action_probability=0.25)
+
+RUNS = {
+    "catch": (MLP, EnvironmentConfig("toy", "catch")),
+    "cartpole": (MLP, EnvironmentConfig("gymnasium", "CartPole-v1")),
+    "pong": (ATARI, EnvironmentConfig(task="ALE/Pong-v5", atari=ODD_RULES)),
+    "point_mass": (DPG, EnvironmentConfig("toy", "point_mass")),
+}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> pathlib.Path:
+    """A folder with a run of each kind that has just begun: with best.npz and a checkpoint."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, (agent, environment) in RUNS.items():
+        open_workdir(str(folder / name), name, ExperimentConfig(agent, environment, RunConfig()))
+        workdir._locks.pop().close()
+        builder = (ApexDPGBuilder if agent is DPG else ApexDQNBuilder)(agent)
+        lanes = make_lanes(environment, 1, 0)
+        policy = builder.make_evaluation_policy(lanes.spec, 1, seed=3)
+        lanes.close()
+        checkpoints = folder / name / "checkpoints"
+        save_parameters(checkpoints / "best.npz", to_arrays(policy.variables), 1234)
+        save_checkpoint(checkpoints, policy.networks, Progress(5678), keep=1)
+    return folder
+
+
+@pytest.fixture
+def evaluate(run_command_line, runs, tmp_path):
+    """Evaluate a run; give what was printed and the folder with the results."""
+
+    def run(name: str, *flags: str, output: str = "results") -> tuple[str, pathlib.Path]:
+        folder = tmp_path / output
+        arguments = [f"--workdir={runs / name}", f"--output={folder}", *flags]
+        exit_code, stdout, stderr = run_command_line(arguments, tmp_path, "evaluate.py")
+        assert exit_code == 0, stderr
+        return stdout + stderr, folder
+
+    return run
+
+
+def rows(folder: pathlib.Path) -> list[dict[str, str]]:
+    with (folder / "episodes.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def summary(folder: pathlib.Path) -> dict:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_what_is_reported(evaluate):
+    printed, folder = evaluate("cartpole", "--episodes=5", "--seed=2")
+    episodes = rows(folder)
+    assert [(row["episode"], row["lane"]) for row in episodes] == [(str(i),) * 2 for i in range(5)]
+    returns = [float(row["episode_return"]) for row in episodes]
+    assert [float(row["episode_length"]) for row in episodes] == returns  # A reward of 1 a step.
+    assert len(set(returns)) > 2
+    a, b, c, d, e = sorted(returns)
+    mean = (a + b + c + d + e) / 5
+    squares = sum((value - mean) ** 2 for value in returns)
+    assert summary(folder) == {
+        "suite": "gymnasium",
+        "task": "CartPole-v1",
+        "checkpoint": "best",
+        "learner_steps": 1234,
+        "seed": 2,
+        "epsilon": 0.5,
+        "episodes": 5,
+        "mean_return": pytest.approx(mean),
+        "standard_error": pytest.approx((squares / 4 / 5) ** 0.5),
+        "median_return": c,
+        "min_return": a,
+        "max_return": e,
+        "mean_length": pytest.approx(mean),
+    }
+    assert printed.splitlines() == [
+        "              task: CartPole-v1",
+        "        parameters: best, learner step 1,234",
+        "          episodes: 5, seed 2, epsilon 0.5",
+        f"       mean return: {mean:.2f} ± {(squares / 20) ** 0.5:.2f}",
+        f"            median: {c:.2f}",
+        f"   lowest, highest: {a:.2f}, {e:.2f}",
+        f"       mean length: {mean:.1f} steps",
+        "            videos: none",
+        f"           results: {folder}",
+    ]
+
+
+def test_equal_seeds_give_equal_files(evaluate):
+    _, first = evaluate("cartpole", "--episodes=5", "--seed=2", output="first")
+    _, again = evaluate("cartpole", "--episodes=5", "--seed=2", "--video=1", output="again")
+    _, other = evaluate("cartpole", "--episodes=5", "--seed=3", output="other")
+    for name in ("episodes.csv", "summary.json"):
+        assert (first / name).read_text() == (again / name).read_text()
+        assert (first / name).read_text() != (other / name).read_text()
+
+
+def test_atari_is_evaluated_by_the_rules_of_the_paper_and_compared_with_it(evaluate):
+    printed, folder = evaluate("pong", "--episodes=2")
+    for row in rows(folder):
+        assert int(row["episode_length"]) > 700  # And not 5, as by the rules of the run.
+        score = float(row["episode_return"])
+        assert -21 <= score <= -15  # At random.
+        assert float(row["human_normalized_score"]) == pytest.approx((score + 20.7) / 35.3)
+    mean = (float(rows(folder)[0]["episode_return"]) + float(rows(folder)[1]["episode_return"])) / 2
+    normalized = (mean + 20.7) / 35.3
+    result = summary(folder)
+    assert result["human_normalized"] == {
+        "mean": pytest.approx(normalized),
+        "median": pytest.approx(normalized),  # Of two.
+        "paper": pytest.approx(41.6 / 35.3),
+    }
+    assert result["rules"] == {
+        "max_noops": 30,
+        "max_frames": 108_000,
+        "action_repeat": 4,
+        "sticky_action_probability": 0.25,
+    }
+    lines = [
+        f"  human-normalized: mean {normalized:.1%}, median {normalized:.1%}",
+        "      in the paper: 20.9 (117.8%)",
+        "     random, human: -20.7, 14.6",
+        "             rules: 30 no-ops, 108,000 frames, action repeat 4, sticky actions 0.25",
+    ]
+    assert "\n".join(lines) in printed
+    warning = "sticky_action_probability is 0.25, not 0.0"
+    assert result["departures_from_the_paper"] == [warning]
+    assert f"warning: scores do not compare with the paper's: {warning}.\n" in printed
+
+
+def test_videos(evaluate, tmp_path):
+    names = ["episode-000.mp4", "episode-001.mp4"]
+    stale = tmp_path / "results" / "episode-002.mp4"
+    stale.parent.mkdir()
+    stale.write_text("of an evaluation before")
+    printed, folder = evaluate("catch", "--episodes=4", "--video=2")
+    assert sorted(path.name for path in folder.glob("*.mp4*")) == names
+    assert f"            videos: {', '.join(names)}\n" in printed
+    reader = imageio.get_reader(folder / "episode-001.mp4")
+    assert reader.get_meta_data()["size"] == (320, 56 + 640)
+    frames = np.stack(list(reader.iter_data()))
+    assert len(frames) == 1 + 9
+    # The score on the last frame is not that on the first one.
+    strips = frames[:, :30, 160:].astype(int)
+    assert np.abs(strips[-1] - strips[0]).max() > 100
+    assert np.abs(strips[-2] - strips[0]).max() < 50
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
+        ("last", ("learner-000000005678", 5678)),
+        ("{runs}/catch/checkpoints/best.npz", ("best", 1234)),
+    ],
+)
+def test_parameters_and_epsilon(evaluate, runs, checkpoint, expected):
+    flags = (f"--checkpoint={checkpoint.format(runs=runs)}", "--epsilon=0.25")
+    printed, folder = evaluate("catch", "--episodes=3", *flags)
+    result = summary(folder)
+    assert (result["checkpoint"], result["learner_steps"]) == expected
+    assert f"        parameters: {expected[0]}, learner step {expected[1]:,}\n" in printed
+    assert result["epsilon"] == 0.25
+
+
+def test_the_run_s_folder_is_where_results_go(run_command_line, runs, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in (runs / "catch").rglob("*")}
+    flags = [f"--workdir={runs / 'catch'}", "--episodes=3", "--seed=5"]
+    assert run_command_line(flags, tmp_path, "evaluate.py")[0] == 0
+    results = runs / "catch" / "evaluations" / "best-seed5"
+    assert sorted(path.name for path in results.iterdir()) == ["episodes.csv", "summary.json"]
+    assert before.items() <= {p: p.stat().st_mtime_ns for p in (runs / "catch").rglob("*")}.items()
+
+
+# Flags, and what the one line says. {runs} is the folder of the runs, {tmp} one of this test.
+MISTAKES = {
+    "no_workdir": ([], ["--workdir"]),
+    "no_such_workdir": (["--workdir={runs}/gone"], ["gone is no folder"]),
+    "no_run": (["--workdir={runs}"], ["holds no run", "config.json"]),
+    "no_parameters": (["--workdir={tmp}/new"], ["has no parameters yet"]),
+    "no_such_checkpoint": (
+        ["--workdir={runs}/catch", "--checkpoint=newest"],
+        ["--checkpoint=newest is not there; there are best, learner-000000005678."],
+    ),
+    "no_such_file": (
+        ["--workdir={runs}/catch", "--checkpoint={tmp}/gone.npz"],
+        ["gone.npz: there is no such file"],
+    ),
+    "parameters_of_another_run": (
+        ["--workdir={runs}/cartpole", "--checkpoint={runs}/catch/checkpoints/best.npz"],
+        ["best.npz does not fit the networks of the run: the shapes of 'network' differ"],
+    ),
+    "a_checkpoint_of_another_agent": (
+        ["--workdir={runs}/point_mass", "--checkpoint={runs}/catch/checkpoints/learner-5678"],
+        ["there is no such file or folder"],
+    ),
+    "no_episodes": (["--workdir={runs}/catch", "--episodes=0"], ["--episodes is 0", "1 and"]),
+    "too_many_videos": (
+        ["--workdir={runs}/catch", "--episodes=2", "--video=3"],
+        ["--video is 3", "between 0 and 2"],
+    ),
+    "more_videos_than_lanes": (
+        ["--workdir={runs}/catch", "--episodes=200", "--video=101"],
+        ["--video is 101", "between 0 and 100"],
+    ),
+    "negative_seed": (["--workdir={runs}/catch", "--seed=-1"], ["--seed is -1"]),
+    "no_number": (["--workdir={runs}/catch", "--episodes=x"], ["--episodes", "x"]),
+    "epsilon_above_1": (["--workdir={runs}/catch", "--epsilon=1.5"], ["--epsilon is 1.5"]),
+    "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["without noise"]),
+    "positional": (["--workdir={runs}/catch", "best"], ["'best' is not a flag"]),
+    "unknown_flag": (["--workdir={runs}/catch", "--video_period=3"], ["video_period"]),
+    "output_that_is_a_file": (
+        ["--workdir={runs}/catch", "--output={tmp}/file"],
+        ["File exists", "file"],
+    ),
+    "config_of_another_version": (["--workdir={tmp}/other"], ["agent.new is no field of this"]),
+}
+
+
+@pytest.fixture(scope="session")
+def mistakes(run_command_line, runs, tmp_path_factory) -> dict[str, tuple[int, str, str]]:
+    folder = tmp_path_factory.mktemp("mistakes")
+    (folder / "file").write_text("")
+    for name, new in (("new", {}), ("other", {"new": 1})):
+        (folder / name).mkdir()
+        config = dataclasses.asdict(ExperimentConfig(MLP, RUNS["catch"][1], RunConfig()))
+        config["agent"] |= new
+        config["agent_type"] = "ApexDQNConfig"
+        (folder / name / "config.json").write_text(json.dumps(config))
+    return {
+        name: run_command_line(
+            [flag.format(runs=runs, tmp=folder) for flag in flags], folder, "evaluate.py"
+        )
+        for name, (flags, _) in MISTAKES.items()
+    }
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_gets_one_line_and_exit_code_2(mistakes, name):
+    exit_code, stdout, stderr = mistakes[name]
+    assert exit_code == 2, stdout + stderr
+    assert stdout == ""
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
+    for text in MISTAKES[name][1]:
+        assert text in stderr
+
+
+def test_a_real_command(runs, tmp_path):
+    command = [sys.executable, str(ROOT / "launch" / "evaluate.py"), f"--workdir={runs / 'catch'}"]
+    result = subprocess.run(
+        [*command, f"--output={tmp_path}", "--episodes=10", "--video=1"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "          episodes: 10, seed 0, epsilon 0.5\n" in result.stdout
+    names = ["episode-000.mp4", "episodes.csv", "summary.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names

@@ -1,0 +1,165 @@
+"""Tests of a run's videos: when they are due, and that a run goes on when they cannot be made."""
+
+import dataclasses
+import functools
+import logging
+import pathlib
+
+import numpy as np
+import pytest
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.environments import EnvironmentConfig, Lanes, make_lanes
+from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.environments.toy import Catch
+from apex_agents.experiment import EvaluationConfig, Experiment, RunConfig
+from apex_agents.running import evaluation_videos, outages
+from apex_agents.running.evaluation_videos import EvaluationVideos
+from apex_agents.running.playing import play_episodes
+
+
+@dataclasses.dataclass
+class Resting:
+    """A policy that stays where it is."""
+
+    variables: dict = dataclasses.field(default_factory=dict)
+    networks: dict = dataclasses.field(default_factory=dict)
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        zeros = np.zeros(len(observation))
+        return PolicyOutput(np.ones(len(observation), np.int32), zeros, zeros)
+
+
+class Clock:
+    """Stands for the time that passes."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    monkeypatch.setattr(outages, "_failing", set())
+    clock = Clock()
+    monkeypatch.setattr(evaluation_videos, "time", clock)
+    return clock
+
+
+CATCH = functools.partial(make_lanes, EnvironmentConfig("toy", "catch"))
+
+
+def make_videos(folder: pathlib.Path, make=CATCH, period: float | None = 60.0) -> EvaluationVideos:
+    run = RunConfig(evaluation=EvaluationConfig(video_period_seconds=period))
+    return EvaluationVideos(Experiment(None, make, run, str(folder), task="catch"))
+
+
+def evaluate(videos: EvaluationVideos, lanes: Lanes, learner_steps: int) -> None:
+    with videos.film(ApexActor(Resting()), lanes, learner_steps) as actor:
+        assert len(play_episodes(lanes, actor)) == lanes.num_lanes
+
+
+def names(folder: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in (folder / "videos").glob("*"))
+
+
+def warnings(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def test_a_video_when_one_is_due(tmp_path, clock, caplog):
+    videos = make_videos(tmp_path)
+    lanes = videos.make_lanes(3, seed=0)
+    for minutes, learner_steps in ((0.0, 0), (0.9, 10), (1.1, 20), (1.9, 30), (5.0, 40)):
+        clock.now = 1000.0 + 60 * minutes
+        evaluate(videos, lanes, learner_steps)
+    assert names(tmp_path) == [f"learner-0000000000{steps}.mp4" for steps in ("00", "20", "40")]
+    assert warnings(caplog) == []
+
+
+def test_no_videos_by_default(tmp_path, clock):
+    calls = []
+
+    def make(num_lanes: int, seed: int, evaluation: bool) -> Lanes:  # As of another's program.
+        calls.append((num_lanes, seed, evaluation))
+        return CATCH(num_lanes, seed, evaluation)
+
+    videos = make_videos(tmp_path, make, period=None)
+    actor = ApexActor(Resting())
+    lanes = videos.make_lanes(2, seed=7)
+    with videos.film(actor, lanes, 1) as filmed:
+        assert filmed is actor
+    assert calls == [(2, 7, True)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_cannot_be_drawn_is_one_warning(tmp_path, clock, caplog):
+    def make(num_lanes: int, seed: int, evaluation: bool, num_rendered: int = 0) -> Lanes:
+        if num_rendered:
+            raise ValueError("Blind-v0 cannot be drawn")
+        return CATCH(num_lanes, seed, evaluation)
+
+    videos = make_videos(tmp_path, make)
+    lanes = videos.make_lanes(2, seed=0)
+    for learner_steps in (1, 2):
+        clock.now += 100
+        evaluate(videos, lanes, learner_steps)
+    assert warnings(caplog) == ["The run goes on without videos: Blind-v0 cannot be drawn"]
+    assert list(tmp_path.iterdir()) == []
+
+
+class Undrawn(Catch):
+    def render(self) -> np.ndarray:
+        raise RuntimeError("no screen")
+
+
+def test_a_picture_that_fails_is_one_warning(tmp_path, clock, caplog):
+    def make(num_lanes: int, *_: int) -> Lanes:
+        return LockStepLanes([Undrawn(seed=lane) for lane in range(num_lanes)])
+
+    videos = make_videos(tmp_path, make)
+    lanes = videos.make_lanes(2, seed=0)
+    for learner_steps in (1, 2):
+        clock.now += 100
+        evaluate(videos, lanes, learner_steps)
+    (warning,) = warnings(caplog)
+    assert warning.startswith("The run goes on without videos: ")
+    assert warning.endswith("RuntimeError: no screen")
+    assert names(tmp_path) == []
+
+
+def test_what_cannot_be_written_is_tried_again(tmp_path, clock, caplog):
+    caplog.set_level(logging.INFO)
+    videos = make_videos(tmp_path)
+    lanes = videos.make_lanes(1, seed=0)
+    (tmp_path / "videos").write_text("in the way")
+    for learner_steps in (1, 2):
+        clock.now += 100
+        evaluate(videos, lanes, learner_steps)
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"{tmp_path / 'videos'} cannot be written, the run goes on without: ")
+    (tmp_path / "videos").unlink()
+    clock.now += 100
+    evaluate(videos, lanes, 3)
+    assert names(tmp_path) == ["learner-000000000003.mp4"]
+    assert caplog.records[-1].getMessage() == f"{tmp_path / 'videos'} can be written again."
+
+
+def test_an_evaluation_that_is_stopped_leaves_nothing(tmp_path, clock):
+    videos = make_videos(tmp_path)
+    lanes = videos.make_lanes(1, seed=0)
+    with videos.film(ApexActor(Resting()), lanes, 1) as actor:
+        steps = iter(range(5))
+        assert play_episodes(lanes, actor, lambda: next(steps, None) is None) is None
+    assert names(tmp_path) == []
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path, clock):
+    (tmp_path / "videos").mkdir()
+    for name in ("learner-000000000001.mp4", "learner-000000000002.mp4.partial"):
+        (tmp_path / "videos" / name).write_text("")
+    make_videos(tmp_path)
+    assert names(tmp_path) == ["learner-000000000001.mp4"]

@@ -1,0 +1,149 @@
+"""Tests of what many episodes of trained parameters come to."""
+
+import functools
+import pathlib
+
+import numpy as np
+import pytest
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, make_lanes
+from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig
+from apex_agents.replay.parameters import to_arrays
+from apex_agents.running import final_evaluation
+from apex_agents.running.evaluation_report import describe, summarise, to_csv
+from apex_agents.running.final_evaluation import Request, Result, evaluate
+from apex_agents.running.workdir import save_parameters
+
+EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)
+MLP = ApexDQNConfig("mlp", (8,), 8, frame_stack=0, exploration=EXPLORATION)
+ATARI = ApexDQNConfig(stream_hidden_size=8, exploration=EXPLORATION)
+DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
+
+# Games of up to 40 steps.
+SHORT = AtariConfig(evaluation_max_frames=160, sticky_action_probability=0.25)
+
+TASKS = {
+    "catch": (ApexDQNBuilder(MLP), EnvironmentConfig("toy", "catch")),
+    "cartpole": (ApexDQNBuilder(MLP), EnvironmentConfig("gymnasium", "CartPole-v1")),
+    "breakout": (ApexDQNBuilder(ATARI), EnvironmentConfig(task="breakout", atari=SHORT)),
+    "point_mass": (ApexDPGBuilder(DPG), EnvironmentConfig("toy", "point_mass")),
+}
+
+
+def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, pathlib.Path]:
+    """Return an experiment and parameters for it."""
+    builder, environment = TASKS[task]
+    make = functools.partial(make_lanes, environment)
+    experiment = Experiment(builder, make, RunConfig(), str(folder), task=task)
+    policy = builder.make_evaluation_policy(experiment.environment_spec(), 1, seed=3)
+    save_parameters(folder / "best.npz", to_arrays(policy.variables), 1234)
+    return experiment, folder / "best.npz"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_equal_seeds_give_equal_episodes(task, tmp_path):
+    experiment, path = make_experiment(task, tmp_path)
+    first = evaluate(experiment, Request(path, 4, seed=7))
+    again = evaluate(experiment, Request(path, 4, seed=7, videos=[tmp_path / "0.mp4"]))
+    other = evaluate(experiment, Request(path, 4, seed=8))
+    assert first.episodes == again.episodes != other.episodes
+    assert [episode.lane for episode in first.episodes] == [0, 1, 2, 3]
+    assert len({episode._replace(lane=0) for episode in first.episodes}) > 1
+    assert first.learner_steps == 1234
+    assert (first.videos, again.videos) == ([], [tmp_path / "0.mp4"])
+
+
+def test_more_episodes_than_lanes(tmp_path, monkeypatch):
+    monkeypatch.setattr(final_evaluation, "MAX_LANES", 20)
+    experiment, path = make_experiment("cartpole", tmp_path)
+    seen: list[Episode] = []
+    videos = [tmp_path / "0.mp4"]
+    result = evaluate(experiment, Request(path, 50, seed=0, videos=videos), seen.extend)
+    assert [episode.lane for episode in result.episodes] == [*range(20), *range(20), *range(10)]
+    assert sorted(seen) == sorted(result.episodes)
+    assert result.videos == videos  # Of the first group.
+    groups = [result.episodes[start : start + 10] for start in (0, 20, 40)]
+    assert len({tuple(group) for group in groups}) == 3  # Seeds of their own.
+
+
+def make_result(*returns: float) -> Result:
+    episodes = [Episode(lane, r, min(r, 1.0), 3 + lane) for lane, r in enumerate(returns)]
+    return Result(episodes, None, [])
+
+
+def make_config(task: str) -> ExperimentConfig:
+    return ExperimentConfig(ATARI, EnvironmentConfig(task=task), RunConfig())
+
+
+REQUEST = Request(pathlib.Path("a/last.npz"), 4, seed=1)
+
+
+def test_a_summary_by_hand():
+    summary = summarise(make_config("Breakout"), REQUEST, make_result(1.7, 30.5, 59.3, 16.1))
+    assert summary == {
+        "suite": "atari",
+        "task": "Breakout",
+        "checkpoint": "last",
+        "learner_steps": None,
+        "seed": 1,
+        "epsilon": 0.5,
+        "episodes": 4,
+        "mean_return": pytest.approx(107.6 / 4),
+        # Deviations from 26.9: -25.2, 3.6, 32.4, -10.8.
+        "standard_error": pytest.approx(((635.04 + 12.96 + 1049.76 + 116.64) / 3 / 4) ** 0.5),
+        "median_return": pytest.approx((16.1 + 30.5) / 2),
+        "min_return": 1.7,
+        "max_return": 59.3,
+        "mean_length": (3 + 4 + 5 + 6) / 4,
+        "rules": {
+            "max_noops": 30,
+            "max_frames": 108_000,
+            "action_repeat": 4,
+            "sticky_action_probability": 0.0,
+        },
+        "departures_from_the_paper": [],
+        "human_normalized": {
+            "mean": pytest.approx(25.2 / 28.8),
+            "median": pytest.approx(0.75),
+            "paper": pytest.approx(799.2 / 28.8),
+        },
+        "reference_scores": {"random": 1.7, "human": 30.5, "paper": 800.9},
+    }
+    lines = dict(describe(summary))
+    assert lines["parameters"] == "last"
+    assert lines["mean return"] == "26.90 ± 12.30"
+    assert lines["human-normalized"] == "mean 87.5%, median 75.0%"
+    assert lines["in the paper"] == "800.9 (2775.0%)"
+
+
+def test_a_table_by_hand():
+    table = to_csv(EnvironmentConfig(task="breakout"), make_result(1.7, 30.5).episodes)
+    assert table == (
+        "episode,lane,episode_return,clipped_return,episode_length,human_normalized_score\n"
+        "0,0,1.7,1.0,3,0.0\n"
+        "1,1,30.5,1.0,4,1.0\n"
+    )
+
+
+def test_games_without_a_human_s_score():
+    config = make_config("adventure")
+    summary = summarise(config, REQUEST, make_result(-1.0, 0.0))
+    assert not {"human_normalized", "reference_scores"} & set(summary)
+    assert dict(describe(summary))["human-normalized"].startswith("none: ")
+    assert "human" not in to_csv(config.environment, make_result(0.0).episodes)
+
+
+def test_a_single_episode():
+    environment = EnvironmentConfig("control", "humanoid:walk")
+    config = ExperimentConfig(DPG, environment, RunConfig())
+    summary = summarise(config, REQUEST, make_result(5.0))
+    assert (summary["mean_return"], summary["standard_error"], summary["epsilon"]) == (5, 0, None)
+    lines = dict(describe(summary))
+    assert lines["episodes"] == "1, seed 1"
+    assert not {"rules", "human-normalized"} & set(lines)
+    np.testing.assert_allclose(summary["median_return"], 5.0)

@@ -1,0 +1,82 @@
+"""Tests of human-normalized scores: by hand, and against what the paper says of its own."""
+
+import dataclasses
+import statistics
+
+import pytest
+from ale_py import roms
+
+from apex_agents.environments import AtariConfig
+from apex_agents.running.scores import (
+    AtariScores,
+    atari_scores,
+    departures,
+    human_normalized_score,
+    no_op_rules,
+)
+
+
+@pytest.mark.parametrize(
+    ("game", "score", "expected"),
+    [
+        ("pong", -20.7, 0.0),
+        ("pong", 14.6, 1.0),
+        ("pong", 20.9, (20.9 + 20.7) / (14.6 + 20.7)),  # 117.8 %
+        ("breakout", 800.9, (800.9 - 1.7) / (30.5 - 1.7)),  # 2775 %
+        ("freeway", 0.0, 0.0),
+        ("skiing", -10789.9, 6308.2 / 12761.2),
+        ("boxing", 6.1, 0.5),
+        ("double_dunk", 23.5, 42.1 / 2.2),
+        ("bowling", 17.6, -5.5 / 137.6),  # Worse than a random player.
+    ],
+)
+def test_human_normalized_score(game, score, expected):
+    assert human_normalized_score(game, score) == pytest.approx(expected, abs=1e-9)
+
+
+def test_rows_of_the_table():
+    assert atari_scores()["pong"] == AtariScores(-20.7, 14.6, 20.9, 18.7)
+    assert atari_scores()["montezuma_revenge"] == AtariScores(0.0, 4753.3, 2500.0, 1079.0)
+    assert atari_scores()["zaxxon"] == AtariScores(32.5, 9173.3, 42285.5, 37672.0)
+
+
+def test_the_57_games_can_be_played():
+    assert len(atari_scores()) == 57
+    assert set(atari_scores()) <= set(roms.get_all_rom_ids())
+
+
+def test_the_paper_s_median_is_the_paper_s_median():
+    # Horgan et al. 2018, table 1: 434 % with no-op starts.
+    scores = [human_normalized_score(g, s.apex_no_op) for g, s in atari_scores().items()]
+    assert round(100 * statistics.median(scores)) == 434
+
+
+@pytest.mark.parametrize("game", ["tetris", "Pong", ""])
+def test_other_games_have_no_score(game):
+    with pytest.raises(ValueError, match=rf"^game is '{game}'; it has to be one of alien, amidar,"):
+        human_normalized_score(game, 1.0)
+
+
+def test_rules_of_the_paper_replace_those_that_have_no_part_in_learning():
+    config = AtariConfig(max_noops=3, evaluation_max_frames=50, sticky_action_probability=0.25)
+    rules = no_op_rules(config)
+    assert rules == AtariConfig(
+        max_noops=30, evaluation_max_frames=108_000, sticky_action_probability=0.25
+    )
+    assert config.max_noops == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"max_frames": 1000, "frame_size": 42, "life_loss_ends_episode": True}, []),
+        (
+            {"sticky_action_probability": 0.25},
+            ["sticky_action_probability is 0.25, not 0.0"],
+        ),
+        ({"action_repeat": 2}, ["action_repeat is 2, not 4"]),
+    ],
+)
+def test_departures_from_the_paper(changes, expected):
+    assert departures(dataclasses.replace(AtariConfig(), **changes)) == expected
