@@ -11,10 +11,11 @@ import subprocess
 import sys
 
 import documented_logs
+import imageio
 import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, Command, apex_dqn
+from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, ROOT, Command, apex_dqn
 
 # Of the learner's steps, so that a run lasts long enough for every node to write a row.
 LEARNER_STEPS = 300
