@@ -65,7 +65,7 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
     try:
         workdir = workdir.expanduser().absolute()
         if (workdir / CONFIG_FILE).exists():
-            _check_same_run(workdir, values)
+            check_same_run(workdir, config)
         for folder in ("logs", CHECKPOINTS):
             (workdir / folder).mkdir(parents=True, exist_ok=True)
         _lock(workdir)
@@ -127,8 +127,14 @@ def lock_descriptors() -> list[int]:
     return [file.fileno() for file in _locks]
 
 
-def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:
-    """Raise a ValueError if the folder's run is not one that these settings can go on with."""
+def _to_json_values(config: Any) -> dict[str, Any]:
+    """Return the fields as JSON gives them back."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def check_same_run(workdir: pathlib.Path, config: Any) -> None:
+    """Raise a ValueError if the folder's run is not one that this config can go on with."""
+    values = _to_json_values(config)
     try:
         before = json.loads((workdir / CONFIG_FILE).read_text())
     except (ValueError, RecursionError):

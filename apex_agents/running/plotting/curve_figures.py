@@ -14,7 +14,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from apex_agents.running.plotting import style
-from apex_agents.running.plotting.curves import MAX_POINTS, NOTHING, Curve, has_numbers, make_curve
+from apex_agents.running.plotting.curves import (
+    MAX_POINTS,
+    NOTHING,
+    Curve,
+    describe_mean,
+    has_numbers,
+    make_curve,
+)
 from apex_agents.running.plotting.run_groups import Columns, RunGroup
 
 _TIME = "wall_time_seconds"

@@ -91,8 +91,8 @@ def aggregate(curves: Sequence[Curve]) -> Curve:
     """Bring the curves of several seeds together: interquartile mean and confidence interval.
 
     Each curve is interpolated on a grid over the range that all of them cover. Nothing is
-    extrapolated: what lies before the last one begins or after the first one ends is left out, since
-    a mean over those that happen to be there would jump where one of them ends.
+    extrapolated: what lies before the last one begins or after the first one ends is left out, as a
+    mean over those that happen to be there would jump where one of them ends.
 
     Args:
       curves: of one seed each; those without a point are left out.
@@ -128,7 +128,8 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 
 def _trim_mean(values: np.ndarray, axis: int) -> np.ndarray:
-    from scipy import stats  # Takes a second, which a single run does not need.
+    # Takes a second, which a single run does not need.
+    from scipy import stats  # type: ignore[import-untyped]
 
     return stats.trim_mean(values, 0.25, axis=axis)
 

@@ -91,7 +91,7 @@ def _label_bins(axis: Axis, distribution: Distribution) -> None:
     lowest = math.ceil((first + distribution.has_zero) / BINS_PER_DECADE)
     highest = (first + num_bins) // BINS_PER_DECADE
     step = max(math.ceil((highest + 1 - lowest) / _MAX_TICKS), 1)
-    ticks = {
+    ticks: dict[float, str] = {
         BINS_PER_DECADE * exponent - first: style.format_count(10.0**exponent)
         for exponent in range(lowest, highest + 1, step)
     }
