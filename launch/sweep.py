@@ -52,6 +52,8 @@ FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not s
 EXIT_FAILURE = 1
 
 _EXITS_WHEN_STOPPED = (130, 143)
+# What Rich raises when nobody reads the output any more; the sweep goes on.
+_UNHEARD = (OSError, SystemExit)
 _OUTPUT_LOG = "output.log"
 _PERIOD_SECONDS = 0.2
 
@@ -69,7 +71,12 @@ def main() -> None:
     screen.print_table(results)
     is_written = _write_results(plan, results, screen)
     sweep.print_unfinished()
-    sys.exit(sweep.exit_code() or (0 if is_written else EXIT_FAILURE))
+    exit_code = sweep.exit_code() or (0 if is_written else EXIT_FAILURE)
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would end with a code of its own.
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 class Screen:
@@ -86,19 +93,20 @@ class Screen:
 
     def print(self, text: str) -> None:
         """Print a line that stays."""
-        with contextlib.suppress(OSError):  # Nobody reads it any more: the sweep goes on.
+        with contextlib.suppress(*_UNHEARD):
             self._console.print(text, markup=False, soft_wrap=True)
 
     def show(self, lines: Sequence[str]) -> None:
         """Replace the lines below those that stay."""
-        if self._is_live:
+        if not self._is_live:
+            return
+        texts = [Text(line, style="cyan", no_wrap=True, overflow="ellipsis") for line in lines]
+        with contextlib.suppress(*_UNHEARD):
             self._live.start()
-            texts = [Text(line, style="cyan", no_wrap=True, overflow="ellipsis") for line in lines]
             self._live.update(Group(*texts), refresh=True)
 
     def print_table(self, results: Sequence[TaskResult]) -> None:
         """Print the results, in place of what `show` showed."""
-        self._live.stop()
         if not self._is_live:
             self.print("\n" + to_markdown(results))
             return
@@ -108,7 +116,9 @@ class Screen:
             table.add_column(name)
         for row in rows:
             table.add_row(*map(Text, row))
-        self._console.print(table)
+        with contextlib.suppress(*_UNHEARD):
+            self._live.stop()
+            self._console.print(table)
 
 
 class Sweep:
@@ -184,7 +194,7 @@ class Sweep:
         """Name the runs that are not finished."""
         for run, ending in self._endings.items():
             if ending != FINISHED:
-                self._screen.print(f"{run.name}: {ending}")
+                self._screen.print(f"{run.name}: {ending}, see {run.folder / _OUTPUT_LOG}")
 
     def exit_code(self) -> int:
         """Return 0 if all runs are finished, 1 if not, 128 + n after signal n."""

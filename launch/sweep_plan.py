@@ -91,7 +91,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
     try:
         for task in dict.fromkeys(_GAMES.value or [config.environment.task]):
             config.environment.task = task
-            script = _check(config)
+            script = _check(config, _PARALLEL.value)
             command = [sys.executable, script, *_make_flags(config_flag)]
             runs += [
                 _plan_run(config, config.run.seed + i, folder, command) for i in range(_SEEDS.value)
@@ -104,7 +104,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
     return Plan(folder, runs, _PARALLEL.value)
 
 
-def _check(config: Any) -> str:
+def _check(config: Any, num_parallel: int) -> str:
     """Return the command for a config's agent; raise a ValueError if it cannot work."""
     from settings import make_experiment
 
@@ -112,6 +112,7 @@ def _check(config: Any) -> str:
     from apex_agents.dpg.config import ApexDPGConfig
     from apex_agents.dqn.builder import ApexDQNBuilder
     from apex_agents.dqn.config import ApexDQNConfig
+    from apex_agents.replay.memory import available_memory, memory_warning
 
     agents: dict[type, tuple[Any, str]] = {
         ApexDQNConfig: (ApexDQNBuilder, "apex_dqn.py"),
@@ -121,7 +122,12 @@ def _check(config: Any) -> str:
         names = ", ".join(agent.__name__ for agent in agents)
         raise ValueError(f"agent is {config.agent!r}; it has to be one of {names}.")
     make_builder, script = agents[type(config.agent)]
-    make_experiment(make_builder, config)
+    experiment, spec = make_experiment(make_builder, config)
+    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
+    warning = memory_warning(config.agent.replay, replay_bytes, available_memory() // num_parallel)
+    if warning is not None:
+        share = f" (It is one of {num_parallel} at once.)" if num_parallel > 1 else ""
+        print(f"warning: {config.environment.task}: {warning}{share}", file=sys.stderr)
     return str(ROOT / "launch" / script)
 
 

@@ -13,19 +13,19 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from apex_agents.running.plotting import style
+from apex_agents.running.plotting import legends, style
 from apex_agents.running.plotting.curves import (
     MAX_POINTS,
-    NOTHING,
     Curve,
     describe_mean,
     has_numbers,
     make_curve,
 )
-from apex_agents.running.plotting.run_groups import Columns, RunGroup
+from apex_agents.running.plotting.run_groups import RunGroup
 
-_TIME = "wall_time_seconds"
-_X_LABELS = {"actor_steps": "actor steps", "learner_steps": "learner steps"}
+_ACTOR_STEPS, _LEARNER_STEPS, _TIME = "actor_steps", "learner_steps", "wall_time_seconds"
+_X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps"}
+_TARGET = "run.target_return"
 _TASKS_PER_ROW = 3
 
 
@@ -75,67 +75,75 @@ _LEARNING = (
 @style.styled
 def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, learner steps and wall time."""
-    if not _have_rows(groups, "evaluator"):
-        return None
     figure, panels = style.new_figure(make_title(groups), 1, 3, 3.1, sharey=True)
-    for axes, x in zip(panels, ("actor_steps", "learner_steps", _TIME), strict=True):
+    drawn = [
         _draw_quantity(axes, groups, _RETURN, x)
+        for axes, x in zip(panels, (_ACTOR_STEPS, _LEARNER_STEPS, _TIME), strict=True)
+    ]
+    targets = [_draw_reference(axes, groups, _TARGET) for axes in panels]
+    for axes in panels:
         axes.label_outer()
-        target = _draw_reference(axes, groups, "run.target_return", "target return")
-    style.add_legend(figure, [*make_legend(groups, "evaluator"), *target])
-    return figure
+    handles = make_legend(groups, drawn[0], _RETURN)
+    if any(targets):
+        handles.append(legends.reference_handle("target return"))
+    legends.add_legend(figure, handles)
+    return figure if _has_points(drawn) else None
 
 
 @style.styled
 def draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, each group in a panel of its own."""
-    groups = [group for group in groups if _have_rows([group], "evaluator")]
-    if not groups:
-        return None
     rows = math.ceil(len(groups) / _TASKS_PER_ROW)
     figure, panels = style.new_figure(groups[0].agent, rows, _TASKS_PER_ROW, 0.8 + 2.1 * rows)
+    drawn, targets = [], []
     for group, axes in zip(groups, panels, strict=False):
-        _draw_quantity(axes, [group], _RETURN, "actor_steps")
+        drawn.append(_draw_quantity(axes, [group], _RETURN, _ACTOR_STEPS))
+        targets.append(_draw_reference(axes, [group], _TARGET))
         axes.set_title(group.label)
-        target = _draw_reference(axes, [group], "run.target_return", "target return")
     for axes in panels[len(groups) :]:
         axes.set_visible(False)
-    style.add_legend(figure, [*make_legend(groups[:1], "evaluator"), *target])
-    return figure
+    most_seeds = max(drawn, key=lambda curves: len(curves[0]))
+    handles = make_legend(groups[:1], most_seeds, _RETURN)
+    if any(targets):
+        handles.append(legends.reference_handle("target return"))
+    legends.add_legend(figure, handles)
+    return figure if _has_points(drawn) else None
 
 
 @style.styled
 def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw how fast actors, learner and replay work, against wall time."""
-    if not _have_rows(groups, "learner", "replay"):
-        return None
     figure, panels = style.new_figure(make_title(groups), 2, 3, 4.4)
-    for axes, quantity in zip(panels, _SPEEDS, strict=False):
+    drawn = [
         _draw_quantity(axes, groups, quantity, _TIME)
-    handles = make_legend(groups, "replay")
-    handles += _draw_reference(
-        panels[2], groups, "agent.replay.samples_per_insert", "as configured"
-    )
-    _draw_reference(panels[4], groups, "agent.replay.max_size", "")
-    panels[3].set_ylim(0, 100)
-    panels[5].axis("off")
-    panels[5].legend(handles=handles, loc="center")
-    return figure
+        for axes, quantity in zip(panels, _SPEEDS, strict=False)
+    ]
+    *_, ratio, waiting, size, legend = panels
+    waiting.set_ylim(0, 100)
+    handles = make_legend(groups, drawn[0], _SPEEDS[0])
+    references = [
+        _draw_reference(ratio, groups, "agent.replay.samples_per_insert"),
+        _draw_reference(size, groups, "agent.replay.max_size"),
+    ]
+    if any(references):
+        handles.append(legends.reference_handle("as configured"))
+    legends.fill_with_legend(legend, handles)
+    return figure if _has_points(drawn) else None
 
 
 @style.styled
 def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw what the learner says of its updates, and the return, against learner steps."""
-    if not _have_rows(groups, "learner"):
-        return None
-    figure, panels = style.new_figure(make_title(groups), 2, 3, 4.4, sharex=True)
-    for axes, quantity in zip(panels, _LEARNING, strict=True):
-        _draw_quantity(axes, groups, quantity, "learner_steps")
+    figure, panels = style.new_figure(make_title(groups), 2, 3, 4.5, sharex=True)
+    drawn = [
+        _draw_quantity(axes, groups, quantity, _LEARNER_STEPS)
+        for axes, quantity in zip(panels, _LEARNING, strict=True)
+    ]
     for axes in panels[:3]:
         axes.set_xlabel("")
         axes.tick_params(labelbottom=False)
-    style.add_legend(figure, make_legend(groups, "learner"))
-    return figure
+    legends.add_legend(figure, make_legend(groups, drawn[0], _LEARNING[0]))
+    return figure if _has_points(drawn) else None
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:
@@ -150,79 +158,92 @@ def make_title(groups: Sequence[RunGroup]) -> str:
     return title
 
 
-def make_legend(groups: Sequence[RunGroup], log: str) -> list[Artist]:
-    """Say what the lines and bands are that come from the rows of one CSV file."""
-    lengths = [_count_rows(group, log) for group in groups]
+def make_legend(
+    groups: Sequence[RunGroup], drawn: Sequence[Sequence[Curve]], quantity: Quantity
+) -> list[Artist]:
+    """Say what lines and bands are.
+
+    Args:
+      groups: that are drawn.
+      drawn: the curves of each.
+      quantity: what they show.
+    """
     handles = [
-        style.line_handle(index, text)
+        legends.line_handle(index, text)
         for index, group in enumerate(groups)
-        if (text := _describe_line(group, lengths[index], len(groups) > 1, log))
+        if (text := _describe_line(group, drawn[index], len(groups) > 1, quantity))
     ]
-    if any(len(rows) > 1 for rows in lengths):
-        handles += [style.band_handle("95 % confidence interval"), style.seeds_handle()]
-    single = max((rows[0] for rows in lengths if len(rows) == 1), default=0)
-    if single and log == "evaluator":
-        handles.append(style.band_handle("± standard error over episodes"))
-    elif single > MAX_POINTS:
-        handles.append(style.band_handle("lowest and highest of the rows behind a point"))
+    if any(len(curves) > 1 for curves in drawn):
+        handles += [legends.band_handle("95 % confidence interval"), legends.seeds_handle()]
+    single = [curves[0] for curves in drawn if len(curves) == 1]
+    if any(len(curve.x) > MAX_POINTS for curve in single):
+        handles.append(legends.band_handle("range of what is averaged"))
+    elif single and quantity.error:
+        handles.append(legends.band_handle("± standard error over episodes"))
     return handles
 
 
-def _describe_line(group: RunGroup, rows: list[int], has_rivals: bool, log: str) -> str:
+def _describe_line(
+    group: RunGroup, curves: Sequence[Curve], has_rivals: bool, quantity: Quantity
+) -> str:
     """Say what the line of a group is; '' if it needs no words."""
-    if not rows:
+    if not curves:
         return ""
     if has_rivals:
-        return f"{group.label} ({len(rows)} seeds)" if len(rows) > 1 else group.label
-    if len(rows) > 1:
-        return describe_mean(len(rows))
-    return "mean of an evaluation" if log == "evaluator" else ""
+        return group.describe(len(curves))
+    if len(curves) > 1:
+        return describe_mean(len(curves))
+    if len(curves[0].x) > MAX_POINTS:
+        return "mean of neighbouring rows"
+    return "mean of an evaluation" if quantity is _RETURN else ""
 
 
-def _count_rows(group: RunGroup, log: str) -> list[int]:
-    """Return how many rows each run has, without the runs that have none."""
-    tables = [columns for columns in group.read_columns(log) if columns]
-    return [len(next(iter(columns.values()))) for columns in tables]
+def _draw_quantity(
+    axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str
+) -> list[list[Curve]]:
+    """Draw one quantity of all groups against a column of its file.
 
-
-def _have_rows(groups: Sequence[RunGroup], *logs: str) -> bool:
-    return any(_count_rows(group, log) for group in groups for log in logs)
-
-
-def _draw_quantity(axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str) -> None:
-    """Draw one quantity of all groups against a column of its file."""
-    curves = [
-        [_read_curve(columns, quantity, x) for columns in group.read_columns(quantity.log)]
-        for group in groups
-    ]
+    Returns:
+      The curves of each group, one for each of its runs that has a point.
+    """
+    curves = [_read_curves(group, quantity, x) for group in groups]
     if x == _TIME:
-        ends = [curve.x[-1] for group in curves for curve in group if len(curve.x)]
+        ends = [curve.x[-1] for group in curves for curve in group]
         unit = style.time_unit(max(ends, default=0.0))
         curves = [[c._replace(x=c.x / unit.seconds) for c in group] for group in curves]
     for index, group in enumerate(groups):
         style.draw_group(axes, curves[index], index, group.label)
+    if not _has_points([curves]):
+        style.note(axes, "no rows yet")
     axes.set_xlabel(f"wall time ({unit.name})" if x == _TIME else _X_LABELS[x])
     axes.set_ylabel(quantity.label)
     style.scale_axes(axes, quantity.axis)
+    return curves
 
 
-def _read_curve(columns: Columns, quantity: Quantity, x: str) -> Curve:
-    """Make the curve of one run; of no point if its file lacks a column."""
+def _read_curves(group: RunGroup, quantity: Quantity, x: str) -> list[Curve]:
+    """Make the curves of the runs that have a point."""
     names = [name for name in (x, quantity.column, quantity.divisor, quantity.error) if name]
-    if not has_numbers(columns, *names):
-        return NOTHING
-    y = quantity.factor * columns[quantity.column]
-    if quantity.divisor:
-        divisor = columns[quantity.divisor]
-        y = np.divide(y, divisor, out=np.full_like(y, np.nan), where=divisor > 0)
-    return make_curve(columns[x], y, columns[quantity.error] if quantity.error else None)
+    curves = []
+    for columns in group.read_columns(quantity.log):
+        if has_numbers(columns, *names):
+            y = quantity.factor * columns[quantity.column]
+            if quantity.divisor:
+                divisor = columns[quantity.divisor]
+                y = np.divide(y, divisor, out=np.full_like(y, np.nan), where=divisor > 0)
+            error = columns[quantity.error] if quantity.error else None
+            curves.append(make_curve(columns[x], y, error))
+    return [curve for curve in curves if len(curve.x)]
 
 
-def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str, label: str) -> list[Artist]:
-    """Draw a number that all configs have in common; return what explains it, if there is one."""
+def _has_points(drawn: Sequence[Sequence[Sequence[Curve]]]) -> bool:
+    """Return whether there is any curve in any panel."""
+    return any(curves for panel in drawn for curves in panel)
+
+
+def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str) -> bool:
+    """Draw a number that all configs have in common; return whether there is one to be drawn."""
     values = {group.field(field) for group in groups}
     value = values.pop()
-    if values or value is None:
-        return []
-    style.draw_reference(axes, value)
-    return [style.reference_handle(label)]
+    is_shared = not values and isinstance(value, int | float)
+    return is_shared and style.draw_reference(axes, value)

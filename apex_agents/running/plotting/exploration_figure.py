@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from apex_agents.running.plotting import style
+from apex_agents.running.plotting import legends, style
 from apex_agents.running.plotting.curve_figures import make_title
 from apex_agents.running.plotting.curves import (
     Curve,
@@ -23,11 +23,12 @@ from apex_agents.running.plotting.run_groups import Columns, RunGroup
 
 # Part of a run that counts as its newest.
 _NEWEST = 0.25
+_MAX_TICKS = 12
 _TIME = "wall_time_seconds"
 _COLUMNS = ("epsilon", "episodes", "episode_return", _TIME)
 # Of the CSV files of all actors together, and of each.
-_MAX_BYTES = 2**24
-_MIN_BYTES_PER_FILE = 2**16
+_MAX_BYTES = 2**22
+_MIN_BYTES_PER_FILE = 2**15
 
 
 class LaneRows(NamedTuple):
@@ -64,19 +65,22 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     for index, (group, runs) in enumerate(zip(groups, rows, strict=True)):
         if runs:
             _draw_ladder(axes, runs, index)
-            label = describe_mean(len(runs)) if len(runs) > 1 else "mean of each epsilon's episodes"
-            label = f"{group.label} ({len(runs)} seeds)" if len(groups) > 1 else label
-            handles.append(style.line_handle(index, label, marker="o"))
+            text = describe_mean(len(runs)) if len(runs) > 1 else "mean of each epsilon's episodes"
+            text = group.describe(len(runs)) if len(groups) > 1 else text
+            handles.append(legends.line_handle(index, text, marker="o"))
+    if any(len(runs) > 1 for runs in rows):
+        handles.append(legends.error_bar_handle("95 % confidence interval"))
     if is_single:
-        handles.append(style.dots_handle("a lane in 5 s"))
+        ((single,),) = rows
+        axes.plot(single.epsilon, single.mean_return, **style.DOTS)
+        handles.append(legends.dots_handle("a lane in 5 s"))
     if len(groups) == 1:
         handles += _draw_evaluations(axes, groups[0])
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+    _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
     axes.set_xlabel("epsilon of the lane")
     axes.set_ylabel("return per episode")
     style.show_as_counts(axes.yaxis)
-    style.add_legend(figure, handles)
+    legends.add_legend(figure, handles)
     return figure
 
 
@@ -105,12 +109,23 @@ def _is_newest(time: np.ndarray) -> np.ndarray:
 
 def _draw_ladder(axes: Axes, runs: Sequence[LaneRows], index: int) -> None:
     """Draw the lanes of one group."""
-    look = style.line_style(index)
-    if len(runs) == 1:
-        axes.plot(runs[0].epsilon, runs[0].mean_return, color=look["color"], **style.DOTS)
+    look = {**style.line_style(index), "marker": "o", "markersize": 5}
     curve = average_lanes(runs)
-    ends = [curve.y - curve.lower, curve.upper - curve.y]
-    axes.errorbar(curve.x, curve.y, ends, **look, marker="o", markersize=5, capsize=2.5)
+    if len(runs) == 1:
+        axes.plot(curve.x, curve.y, **look)
+    else:
+        ends = [curve.y - curve.lower, curve.upper - curve.y]
+        axes.errorbar(curve.x, curve.y, ends, **look, capsize=2.5, elinewidth=1.0)
+
+
+def _label_epsilons(axes: Axes, epsilons: np.ndarray) -> None:
+    """Make the axis of epsilons logarithmic; label each of them, or powers of 10 if too many."""
+    axes.set_xscale("log")
+    if len(epsilons) <= _MAX_TICKS:
+        axes.set_xticks(epsilons, [f"{epsilon:.2g}" for epsilon in epsilons])
+        axes.set_xticks([], minor=True)
+    else:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
 
 
 def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
@@ -120,9 +135,10 @@ def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
     returns = [np.nanmean(t["mean_return"][_is_newest(t[_TIME])]) for t in tables]
     if not returns:
         return []
-    style.draw_reference(axes, float(interquartile_mean(np.array(returns))))
+    if not style.draw_reference(axes, float(interquartile_mean(np.array(returns)))):
+        return []
     epsilon = group.field("agent.exploration.evaluation_epsilon")
-    return [style.reference_handle(f"evaluator (epsilon {epsilon:g})")]
+    return [legends.reference_handle(f"evaluator (epsilon {epsilon:g})")]
 
 
 def average_lanes(runs: Sequence[LaneRows]) -> Curve:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from apex_agents.running.plotting import style
+from apex_agents.running.plotting import legends, style
 from apex_agents.running.plotting.curve_figures import make_title
 from apex_agents.running.plotting.distributions import (
     BINS_PER_DECADE,
@@ -43,12 +42,13 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
     figure, panels = style.new_figure(make_title(groups), len(rows), 2, 0.9 + 2.2 * len(rows))
     for (label, distribution), newest, history in zip(rows, panels[::2], panels[1::2], strict=True):
         _draw_newest(newest, distribution)
-        mesh = _draw_history(history, distribution)
+        _draw_history(history, distribution)
         newest.set_xlabel(label)
         history.set_ylabel(label)
-        figure.colorbar(mesh, ax=history, label="share of the replay (%)", extend="max")
     replay = Patch(**style.AREA, label="transitions in the replay")
-    style.add_legend(figure, [replay, Patch(**style.OUTLINE, label="transitions sampled from it")])
+    legends.add_legend(
+        figure, [replay, Patch(**style.OUTLINE, label="transitions sampled from it")]
+    )
     return figure
 
 
@@ -58,23 +58,25 @@ def _draw_newest(axes: Axes, distribution: Distribution) -> None:
     for shares, look in ((distribution.replay, style.AREA), (distribution.sampled, style.OUTLINE)):
         axes.stairs(100 * shares[-1], edges, **look)
     axes.set_ylabel("share (%)")
+    style.show_as_counts(axes.yaxis)
     axes.set_title(f"at learner step {distribution.learner_steps[-1]:,.0f}")
     _label_bins(axes.xaxis, distribution)
 
 
-def _draw_history(axes: Axes, distribution: Distribution) -> QuadMesh:
+def _draw_history(axes: Axes, distribution: Distribution) -> None:
     """Draw the histograms of the replay side by side, their shares as shades."""
     steps = distribution.learner_steps
     ends = (steps[0], steps[-1]) if len(steps) > 1 else (steps[0], steps[0] + 1)
     middles = (steps[:-1] + steps[1:]) / 2
-    settled = distribution.replay[len(steps) // 2 :]  # In the beginning all may be in one bin.
+    shares = 100 * distribution.replay.T
+    darkest = shares[:, len(steps) // 2 :].max()  # In the beginning all may be in one bin.
     mesh = axes.pcolormesh(
         np.concatenate([ends[:1], middles, ends[1:]]),
         np.arange(distribution.replay.shape[1] + 1),
-        100 * distribution.replay.T,
+        shares,
         cmap="Blues",
         vmin=0,
-        vmax=100 * settled.max(),
+        vmax=darkest,
         rasterized=True,  # Thousands of squares in an .svg.
     )
     axes.grid(False)
@@ -82,7 +84,9 @@ def _draw_history(axes: Axes, distribution: Distribution) -> QuadMesh:
     axes.set_xlabel("learner steps")
     style.show_as_counts(axes.xaxis)
     _label_bins(axes.yaxis, distribution)
-    return mesh
+    extend = "max" if shares.max() > darkest else "neither"
+    label = "share of the replay (%)"
+    axes.figure.colorbar(mesh, ax=axes, label=label, extend=extend)
 
 
 def _label_bins(axis: Axis, distribution: Distribution) -> None:

@@ -14,8 +14,8 @@ _TASK = "environment.task"
 
 # A label with more fields than this would not be read.
 _MAX_FIELDS_OF_LABEL = 3
-# Of one CSV file: a day of the learner's rows; of a file that is larger, pieces from all over it.
-_MAX_BYTES = 8 * 2**20
+# Of one CSV file: half a day of the learner's rows. Of a longer one, pieces from all over it.
+_MAX_BYTES = 2 * 2**20
 
 Columns = dict[str, np.ndarray]
 
@@ -43,12 +43,16 @@ class RunGroup:
     @property
     def task(self) -> str:
         """The task's name."""
-        return str(self.field(_TASK))
+        return str(self.field(_TASK) or "?")
 
     def field(self, path: str) -> Any:
         """Return a field of the config; None if the runs differ in it or do not have it."""
         values = [fields.get(path) for fields in self._fields]
         return values[0] if all(value == values[0] for value in values) else None
+
+    def describe(self, num_runs: int) -> str:
+        """Return the label and, if there are several, the number of the runs that are shown."""
+        return f"{self.label} ({num_runs} seeds)" if num_runs > 1 else self.label
 
     def logs(self) -> list[str]:
         """Return the names of the CSV files of all runs."""
@@ -97,7 +101,7 @@ def _label(
     setting: dict[str, Any], settings: Sequence[dict[str, Any]], first_run: RunFolder
 ) -> str:
     """Say in a few words what sets one setting apart from the others."""
-    task = str(setting.get(_TASK))
+    task = str(setting.get(_TASK, "?"))
     rivals = [other for other in settings if other.get(_TASK) == setting.get(_TASK)]
     others_have_other_tasks = len(rivals) < len(settings)
     names = list(dict.fromkeys(name for rival in rivals for name in rival))
@@ -106,5 +110,9 @@ def _label(
         return task
     if len(differing) > _MAX_FIELDS_OF_LABEL:
         return str(first_run.path.name)
-    fields = ", ".join(f"{name.rpartition('.')[2]}={setting.get(name)}" for name in differing)
+    short_names = [name.rpartition(".")[2] for name in differing]
+    fields = ", ".join(
+        f"{short if short_names.count(short) == 1 else name}={setting.get(name)}"
+        for short, name in zip(short_names, differing, strict=True)
+    )
     return f"{task}, {fields}" if others_have_other_tasks else fields

@@ -7,12 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from apex_agents.running.plotting.curves import Curve, aggregate, thin
@@ -21,20 +18,29 @@ from apex_agents.running.plotting.curves import Curve, aggregate, thin
 # sees on white; the line styles tell them apart in grey.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1, 1)))
-_GREY = "#666666"
+GREY = "#666666"
 
 # Of histograms: one behind the other.
 AREA: dict[str, Any] = {"fill": True, "facecolor": "#9ecae1", "edgecolor": "none"}
 OUTLINE: dict[str, Any] = {"fill": False, "edgecolor": "#D55E00", "linewidth": 1.6}
 # Of single rows.
-DOTS: dict[str, Any] = {"linestyle": "", "marker": "o", "alpha": 0.4, "markeredgewidth": 0}
-_REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
+DOTS: dict[str, Any] = {
+    "color": _COLORS[0],
+    "linestyle": "",
+    "marker": "o",
+    "alpha": 0.4,
+    "markeredgewidth": 0,
+    "zorder": 1.5,  # Below lines.
+}
+REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 
 WIDTH_INCHES = 8.0
 _PIXELS_PER_INCH = 200  # Twice what a page of 800 pixels shows.
 
 # Where they would not run into each other; a single point has no line.
 _MAX_MARKED_POINTS = 40
+# By which a reference line may extend an axis, relative to what the curves take.
+_REFERENCE_MARGIN = 0.5
 # From here on a linear axis would show the largest values only.
 _LOG_FROM_RATIO = 20.0
 
@@ -42,14 +48,13 @@ _SIZES = ((1e9, "B"), (1e6, "M"), (1e3, "K"))
 
 _STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
-    "axes.edgecolor": _GREY,
+    "axes.edgecolor": GREY,
     "axes.grid": True,
     "axes.labelsize": 9,
     "axes.linewidth": 0.8,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 9.5,
-    "figure.constrained_layout.use": True,
     "figure.titlesize": 11,
     "font.family": "DejaVu Sans",  # Comes with Matplotlib.
     "font.size": 9,
@@ -61,10 +66,10 @@ _STYLE: dict[str, Any] = {
     "lines.markersize": 3.0,
     "savefig.dpi": _PIXELS_PER_INCH,
     "svg.hashsalt": "apex_agents",  # The same figure is the same file.
-    "xtick.color": _GREY,
+    "xtick.color": GREY,
     "xtick.labelcolor": "black",
     "xtick.labelsize": 8.5,
-    "ytick.color": _GREY,
+    "ytick.color": GREY,
     "ytick.labelcolor": "black",
     "ytick.labelsize": 8.5,
 }
@@ -98,7 +103,7 @@ def new_figure(title: str, rows: int, columns: int, height: float, **axes: Any) 
     Returns:
       The figure and its panels, row by row.
     """
-    figure = Figure(figsize=(WIDTH_INCHES, height))
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
     figure.suptitle(title)
     return figure, figure.subplots(rows, columns, squeeze=False, **axes).flatten().tolist()
 
@@ -136,41 +141,27 @@ def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> N
     axes.plot(curve.x, curve.y, **style, marker=marker, label=label)
 
 
-def draw_reference(axes: Axes, value: float) -> None:
-    """Draw a horizontal line that is no curve."""
-    axes.axhline(value, **_REFERENCE)
+def draw_reference(axes: Axes, value: float) -> bool:
+    """Draw a horizontal line that is no curve, unless it is so far off that the curves shrink.
+
+    Args:
+      axes: after the curves were drawn.
+      value: where the line is.
+
+    Returns:
+      Whether it was drawn.
+    """
+    low, high = axes.get_ylim()
+    margin = _REFERENCE_MARGIN * (high - low)
+    is_near = low - margin <= value <= high + margin
+    if is_near:
+        axes.axhline(value, **REFERENCE)
+    return is_near
 
 
-def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Put a legend below all panels, where it hides nothing."""
-    if handles:
-        columns = min(len(handles), 4 if len(handles) <= 4 else 3)
-        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
-
-
-def line_handle(index: int, label: str, marker: str = "") -> Artist:
-    """Return what stands for the line of a group in a legend."""
-    return Line2D([], [], **line_style(index), marker=marker, label=label)
-
-
-def dots_handle(label: str) -> Artist:
-    """Return what stands for faint dots in a legend."""
-    return Line2D([], [], color=_GREY, **DOTS, label=label)
-
-
-def reference_handle(label: str) -> Artist:
-    """Return what stands for a reference line in a legend."""
-    return Line2D([], [], **_REFERENCE, label=label)
-
-
-def band_handle(label: str, color: str = _GREY) -> Artist:
-    """Return what stands for a band in a legend."""
-    return Patch(facecolor=color, alpha=0.3, label=label)
-
-
-def seeds_handle() -> Artist:
-    """Return what stands for the faint lines of single seeds in a legend."""
-    return Line2D([], [], color=_GREY, linewidth=0.7, alpha=0.6, label="single seeds")
+def note(axes: Axes, text: str) -> None:
+    """Write in the middle of a panel why it is empty."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
 
 
 class TimeUnit(NamedTuple):
@@ -203,8 +194,9 @@ def scale_axes(axes: Axes, y_axis: str) -> None:
         very different sizes and begins at 0 otherwise, 'any' for one that fits the values.
     """
     axes.set_xlim(left=0)
-    values = np.concatenate([[np.nan], *[line.get_ydata() for line in axes.get_lines()]])
-    if y_axis == "log" and np.nanmax(values) > _LOG_FROM_RATIO * np.nanmin(values) > 0:
+    values = np.concatenate([np.ones(1), *[line.get_ydata() for line in axes.get_lines()]])[1:]
+    is_wide = values.max(initial=0) > _LOG_FROM_RATIO * values.min(initial=np.inf) > 0
+    if y_axis == "log" and is_wide:
         axes.set_yscale("log")
         show_as_counts(axes.xaxis)
         return
@@ -237,7 +229,7 @@ def encode(figure: Figure, suffix: str) -> bytes:
     engine = figure.get_layout_engine()
     if engine is not None:  # Takes longest; what it found is the same for all files.
         engine.execute(figure)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
     content = io.BytesIO()
     metadata = {"Date": None} if suffix == "svg" else {}
     figure.savefig(content, format=suffix, metadata=metadata)
