@@ -143,7 +143,7 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
         axes.set_xlabel("")
         axes.tick_params(labelbottom=False)
     legends.add_legend(figure, make_legend(groups, drawn[0], _LEARNING[0]))
-    return figure if _has_points(drawn) else None
+    return figure if _has_points(drawn[:-1]) else None  # The return alone has a figure already.
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:

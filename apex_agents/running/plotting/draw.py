@@ -75,6 +75,8 @@ def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.
     from apex_agents.running.plotting.curve_figures import draw_returns, draw_tasks
     from apex_agents.running.plotting.run_groups import group_runs
 
+    if not runs:
+        return []
     groups = group_runs(runs)
     figure = draw_tasks(groups) if len(groups) > 1 else draw_returns(groups)
     return _write(figure, folder, "returns")
