@@ -1,14 +1,12 @@
 """`launch/sweep.py` as a user runs it: several seeds of a toy task, with real processes."""
 
 import csv
-import os
 import pathlib
-import signal
 import subprocess
 import sys
 
 import pytest
-from whole_runs import CATCH, ROOT, Command
+from whole_runs import CATCH, ROOT
 
 SWEEP = (
     "launch/sweep.py",
@@ -50,7 +48,11 @@ def mistakes(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
     for pair in zip(names[::2], names[1::2], strict=True):
         processes = {
             name: subprocess.Popen(
-                [sys.executable, "launch/sweep.py", *(f.format(old=old) for f in MISTAKES[name][0])],
+                [
+                    sys.executable,
+                    "launch/sweep.py",
+                    *(f.format(old=old) for f in MISTAKES[name][0]),
+                ],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
