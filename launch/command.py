@@ -1,15 +1,11 @@
 """The command line that all agents share: flags in, exit code out."""
 
-import difflib
 import functools
 import os
 import pathlib
-import re
-import runpy
 import shutil
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,10 +15,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 from errors import fail, refuse_arguments, warn
-from ml_collections import config_flags
+from settings import make_experiment, parse_config_flags
 
 from apex_agents.builder import Builder
-from apex_agents.environments import make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
@@ -34,9 +29,10 @@ from apex_agents.running.run_files import RunFolder
 from apex_agents.running.tensorboard_export import TensorBoardExport
 from apex_agents.running.wandb_export import WandbExport
 from apex_agents.running.workdir import TENSORBOARD, open_workdir, read_run_id
-from apex_agents.validation import field_paths
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
+# By --help, besides --config.
+_SHOWN_FLAGS = ("workdir", "lp_launch_type", "monitor", "wandb", "isolate")
 
 _WORKDIR = flags.DEFINE_string(
     "workdir",
@@ -75,7 +71,7 @@ def run(make_builder: Callable[[Any], Builder], default_config: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     app.run(
         functools.partial(_main, make_builder),
-        flags_parser=functools.partial(_parse_flags, default_config),
+        flags_parser=functools.partial(parse_config_flags, default_config, _SHOWN_FLAGS),
     )
 
 
@@ -89,18 +85,7 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
             isolate()  # First: it begins this command anew.
         if launch_type not in LAUNCH_TYPES:
             raise ValueError(f"--lp_launch_type={launch_type} does not work; use {LAUNCH_TYPES}.")
-        config.validate()
-        experiment = Experiment(
-            builder=make_builder(config.agent),
-            make_lanes=functools.partial(make_lanes, config.environment),
-            run=config.run,
-            workdir="",
-            task=config.environment.task,
-        )
-        with warnings.catch_warnings():  # The nodes make it too, and warn.
-            warnings.simplefilter("ignore")
-            spec = experiment.environment_spec()
-        experiment.builder.check_environment(spec)
+        experiment, spec = make_experiment(make_builder, config)
         replay_bytes = experiment.builder.estimate_replay_bytes(spec)
         _warn_of_memory(config.agent.replay, replay_bytes)
         name = pathlib.Path(config_flag.config_filename).stem
@@ -150,43 +135,3 @@ def _open_exports(experiment: Experiment) -> list[Export]:
         print(f"Weights & Biases: {wandb.place}")
         exports.append(wandb)
     return exports
-
-
-def _parse_flags(default_config: str, argv: Sequence[str]) -> list[str]:
-    try:
-        argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
-        _check_config_file(default_config, argv)
-        config_flags.DEFINE_config_file(
-            "config", default_config, "File of the settings; --config.FIELD=VALUE changes one."
-        )
-        shown = ("config", "workdir", "lp_launch_type", "monitor", "wandb", "isolate")
-        for name in shown:  # By --help.
-            flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
-        return flags.FLAGS(argv)
-    except flags.Error as error:
-        fail(error)
-    except Exception as error:  # What else the parsers of flags may raise.
-        fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
-
-
-def _check_config_file(default_config: str, argv: Sequence[str]) -> None:
-    """Fail unless the config can be read and has the fields that are to be changed."""
-    paths = re.findall(r"(?:^|\0)--?config[=\0]([^\0]*)", "\0".join(argv[1:])) or [default_config]
-    path = paths[-1]
-    if len(paths) > 1:
-        fail(f"--config is given {len(paths)} times: {', '.join(paths)}.")
-    if ":" in path or not os.path.isfile(path):  # What follows a colon would be an argument.
-        known = sorted(str(file) for file in pathlib.Path(default_config).parent.glob("*.py"))
-        fail(f"--config={path} is no file; there are {', '.join(known)}.")
-    try:
-        config = runpy.run_path(path)["get_config"]()
-    except (Exception, SystemExit) as error:  # It is code: anything may be wrong with it.
-        fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
-    if not isinstance(config, ExperimentConfig):
-        fail(f"--config={path} gives {config!r}; it has to be an ExperimentConfig.")
-    fields = field_paths(config)
-    overrides = [re.match(r"--?(?:no)?config\.([^=]*)", arg) for arg in argv]
-    for field in (match[1] for match in overrides if match):
-        if field not in fields:
-            closest = difflib.get_close_matches(field, fields, 1, 0.0)[0]
-            fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")

@@ -17,6 +17,7 @@ from apex_agents.running.checkpoints import find_checkpoint
 from apex_agents.running.exports import Export
 from apex_agents.running.monitor import Monitor, make_view
 from apex_agents.running.node_process import NodeStatus
+from apex_agents.running.plotting import draw_run
 from apex_agents.running.processes import LocalProcesses
 from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
@@ -58,9 +59,12 @@ def launch_program(
     state = RunState(RunFolder(experiment.workdir))
     monitor = Monitor(state, make_view(is_live, _print_line), exports)
     run = _run_processes if launch_type == "local_mp" else _run_threads
-    failure, interrupted = run(program, experiment, monitor)
+    failure, num_interrupts = run(program, experiment, monitor)
     monitor.close()
-    return _conclude(experiment, failure, interrupted)
+    is_finished = (state.summary or {}).get("finished")
+    if num_interrupts == 1 or (is_finished and not num_interrupts):
+        _draw(experiment)
+    return _conclude(experiment, failure, interrupted=num_interrupts > 0)
 
 
 def _resume(experiment: Experiment) -> None:
@@ -74,8 +78,8 @@ def _resume(experiment: Experiment) -> None:
 
 def _run_processes(
     program: lp.Program, experiment: Experiment, monitor: Monitor
-) -> tuple[str | None, bool]:
-    """Run the nodes as processes; return what failed, if something did, and whether Ctrl-C came."""
+) -> tuple[str | None, int]:
+    """Run the nodes as processes; return what failed, if something did, and the number of Ctrl-C."""
     processes = LocalProcesses(program, experiment.workdir)
     run = experiment.run
     nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
@@ -105,7 +109,7 @@ def _run_processes(
     signal.signal(signal.SIGTERM, lambda signum, frame: supervisor.stop())
     failure = supervisor.run()
     processes.close()
-    return failure and _describe(failure), num_interrupts > 0
+    return failure and _describe(failure), num_interrupts
 
 
 def _describe(failure: NodeFailure) -> str:
@@ -118,7 +122,7 @@ def _describe(failure: NodeFailure) -> str:
 
 def _run_threads(
     program: lp.Program, experiment: Experiment, monitor: Monitor
-) -> tuple[str | None, bool]:
+) -> tuple[str | None, int]:
     """Run the nodes as threads of this process, in Launchpad's way; return as the other does."""
     pathlib.Path(experiment.workdir, NODES_FILE).unlink(missing_ok=True)
     manager = lp.launch(program, launch_type="local_mt")
@@ -130,7 +134,7 @@ def _run_threads(
         failure = str(error)
     os.kill(os.getpid(), signal.SIGTERM)  # As `lp.stop` does in the nodes.
     manager.wait(raise_error=False)
-    return failure, interrupted.is_set()
+    return failure, int(interrupted.is_set())
 
 
 def _watch_for_interrupt() -> threading.Event:
@@ -144,6 +148,18 @@ def _watch_for_interrupt() -> threading.Event:
 
     signal.signal(signal.SIGINT, handle)
     return interrupted
+
+
+def _draw(experiment: Experiment) -> None:
+    """Draw the run; Ctrl-C ends the command meanwhile."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        paths = draw_run(experiment.workdir)
+    except Exception as error:  # The run is over and all that counts is saved.
+        _print_line(f"The figures could not be drawn: {type(error).__name__}: {error}")
+        return
+    if paths:
+        _print_line(f"Figures: {paths[0].parent}")
 
 
 def _conclude(experiment: Experiment, failure: str | None, interrupted: bool) -> int:

@@ -4,9 +4,11 @@ Nothing here needs TensorFlow, or a connection to the run: whoever can read the 
 """
 
 import csv
+import itertools
 import json
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,6 +16,9 @@ import numpy as np
 from apex_agents.running.workdir import CONFIG_FILE, NODES_FILE, SUMMARY_FILE, is_locked
 
 Row = dict[str, float | str]
+
+# A piece of a file that is too long to be read as a whole: some hundred rows.
+_PIECE_BYTES = 2**15
 
 
 class RunFolder:
@@ -55,23 +60,25 @@ class RunFolder:
         names = {path.name.split(".")[0] for path in self.path.glob("logs/*.csv")}
         return sorted(names)
 
-    def read_columns(self, name: str) -> dict[str, np.ndarray]:
-        """Read all rows of `logs/<name>.csv`.
+    def read_columns(self, name: str, max_bytes: int | None = None) -> dict[str, np.ndarray]:
+        """Read the rows of `logs/<name>.csv`.
 
         Rows of files that were put aside because their columns had changed (`<name>.1.csv`, ...)
         come first; a column that they lack is NaN, or '' for text, there.
 
+        Args:
+          name: of the file.
+          max_bytes: of a larger file only pieces are read that are as large together, the last one
+            at its end and the others spread evenly over it; None reads everything.
+
         Returns:
           Columns `[N]` of equal length by name, float64 or text; none if there is no row.
         """
-        rows: list[Row] = []
-        number = 1
-        while (path := self.log_path(f"{name}.{number}")).exists():
-            rows += RowReader(path).read()
-            number += 1
-        rows += RowReader(self.log_path(name)).read()
-        names = list(dict.fromkeys(column for row in rows for column in row))
-        return {column: _make_column([row.get(column) for row in rows]) for column in names}
+        aside = map(self.log_path, (f"{name}.{number}" for number in itertools.count(1)))
+        paths = [*itertools.takewhile(pathlib.Path.exists, aside), self.log_path(name)]
+        tables = [table for path in paths if (table := _read_table(path, max_bytes))]
+        names = dict.fromkeys(column for table in tables for column in table)
+        return {column: _join([table.get(column) for table in tables], tables) for column in names}
 
     def log_path(self, name: str) -> pathlib.Path:
         """Return where the CSV file of this name is."""
@@ -122,10 +129,52 @@ def _parse(value: str) -> float | str:
         return value
 
 
-def _make_column(values: list[float | str | None]) -> np.ndarray:
-    is_text = any(isinstance(value, str) for value in values)
+def _read_table(path: pathlib.Path, max_bytes: int | None) -> dict[str, np.ndarray]:
+    """Read the columns of one file; none if it has no row."""
+    try:
+        with path.open("rb") as file:
+            header, text = file.readline(), _read_rows(file, max_bytes)
+    except FileNotFoundError:
+        return {}
+    lines = list(csv.reader((header + text).decode(errors="replace").splitlines()))
+    rows = [line for line in lines[1:] if len(line) == len(lines[0])]
+    columns = zip(lines[0], zip(*rows, strict=True), strict=True) if rows else ()
+    return {name: _make_column(values) for name, values in columns}
+
+
+def _read_rows(file: BinaryIO, max_bytes: int | None) -> bytes:
+    """Read whole rows, from here on, up to a number of bytes."""
+    start, end = file.tell(), os.fstat(file.fileno()).st_size
+    if max_bytes is None or end - start <= max_bytes:
+        text = file.read()
+        return text[: text.rfind(b"\n") + 1]
+    num_pieces = max(max_bytes // _PIECE_BYTES, 1)
+    rows = []
+    for offset in np.linspace(end - _PIECE_BYTES, start, num_pieces)[::-1]:
+        file.seek(int(offset))
+        piece = file.read(_PIECE_BYTES)
+        rows.append(piece[piece.find(b"\n") + 1 : piece.rfind(b"\n") + 1])
+    return b"".join(rows)
+
+
+def _make_column(values: Sequence[str]) -> np.ndarray:
+    try:
+        return np.array([float(value) for value in values])
+    except ValueError:
+        return np.array(values)
+
+
+def _join(parts: list[np.ndarray | None], tables: list[dict[str, np.ndarray]]) -> np.ndarray:
+    """Join the parts of a column, one per table; a table may lack it."""
+    is_text = any(part is not None and part.dtype.kind == "U" for part in parts)
+    lengths = [len(next(iter(table.values()))) for table in tables]
     missing = "" if is_text else np.nan
-    return np.array([missing if value is None else value for value in values])
+    return np.concatenate(
+        [
+            np.full(length, missing) if part is None else part
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+    )
 
 
 def _read_json(path: pathlib.Path) -> Any:

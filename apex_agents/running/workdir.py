@@ -65,11 +65,11 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
     try:
         workdir = workdir.expanduser().absolute()
         if (workdir / CONFIG_FILE).exists():
-            _check_same_run(workdir, values)
+            check_same_run(workdir, config)
         for folder in ("logs", CHECKPOINTS):
             (workdir / folder).mkdir(parents=True, exist_ok=True)
         _lock(workdir)
-        _replace(workdir / CONFIG_FILE, _encode_json(values))
+        replace_file(workdir / CONFIG_FILE, _encode_json(values))
         (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # Of the end before.
     except OSError as error:
         raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
@@ -127,8 +127,9 @@ def lock_descriptors() -> list[int]:
     return [file.fileno() for file in _locks]
 
 
-def _check_same_run(workdir: pathlib.Path, values: dict[str, Any]) -> None:
-    """Raise a ValueError if the folder's run is not one that these settings can go on with."""
+def check_same_run(workdir: pathlib.Path, config: Any) -> None:
+    """Raise a ValueError if the folder's run is not one that this config can go on with."""
+    values = _to_json_values(config)
     try:
         before = json.loads((workdir / CONFIG_FILE).read_text())
     except (ValueError, RecursionError):
@@ -167,7 +168,7 @@ def read_run_id(workdir: str) -> str:
     path = pathlib.Path(workdir, _RUN_ID_FILE)
     try:
         if not path.exists():
-            _replace(path, uuid.uuid4().hex[:12].encode())
+            replace_file(path, uuid.uuid4().hex[:12].encode())
         return path.read_text()
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror}.") from error
@@ -228,7 +229,7 @@ def _encode_json(value: Any) -> bytes:
 
 def _try_to_replace(path: pathlib.Path, content: bytes | memoryview) -> bool:
     try:
-        _replace(path, content)
+        replace_file(path, content)
     except OSError as error:
         report_failure(path, error)
         return False
@@ -236,7 +237,7 @@ def _try_to_replace(path: pathlib.Path, content: bytes | memoryview) -> bool:
     return True
 
 
-def _replace(path: pathlib.Path, content: bytes | memoryview) -> None:
+def replace_file(path: pathlib.Path, content: bytes | memoryview) -> None:
     """Write a file that takes its name when it is complete, or raise an OSError."""
     partial = path.with_name(f"{path.name}.partial")
     try:

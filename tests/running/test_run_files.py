@@ -86,3 +86,22 @@ def test_columns_of_numbers_and_text(workdir):
     np.testing.assert_equal(columns["value"], [np.nan, 0.001, np.inf])
     assert columns["quantity"].tolist() == ["age", "td", "age"]
     assert RunFolder(workdir).read_columns("nothing") == {}
+
+
+def test_of_a_long_file_pieces_from_all_over_it_are_read(workdir):
+    num_rows = 50_000
+    path = workdir / "logs" / "learner.csv"
+    path.write_text("step,loss\n" + "".join(f"{step},{step}.5\n" for step in range(num_rows)))
+    max_bytes = path.stat().st_size // 3
+    columns = RunFolder(workdir).read_columns("learner", max_bytes)
+    steps = columns["step"].astype(int)
+    assert columns["loss"].tolist() == (steps + 0.5).tolist()  # Whole rows, none joined.
+    assert num_rows / 4 < len(steps) < num_rows / 3
+    assert steps[-1] == num_rows - 1
+    gaps = np.diff(steps)
+    assert gaps.min() == 1
+    num_pieces = max_bytes // 2**15
+    assert (gaps > 1).sum() == num_pieces - 1
+    assert steps[0] < num_rows / 100
+    everything = RunFolder(workdir).read_columns("learner", path.stat().st_size)
+    assert everything["step"].tolist() == list(range(num_rows))

@@ -1,0 +1,249 @@
+"""The figures that show how numbers in the logs of one or several runs went.
+
+Each function takes groups of runs (`run_groups.group_runs`) and returns a figure, or None where the
+runs have no row that it could show. Runs of a group are seeds: their curves become one with a band.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from apex_agents.running.plotting import legends, style
+from apex_agents.running.plotting.curves import (
+    MAX_POINTS,
+    Curve,
+    describe_mean,
+    has_numbers,
+    make_curve,
+)
+from apex_agents.running.plotting.run_groups import RunGroup
+
+_ACTOR_STEPS, _LEARNER_STEPS, _TIME = "actor_steps", "learner_steps", "wall_time_seconds"
+_X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps"}
+_TARGET = "run.target_return"
+_TASKS_PER_ROW = 3
+
+
+class Quantity(NamedTuple):
+    """What the curves of one panel show.
+
+    Attributes:
+      log: name of the CSV file.
+      label: quantity and unit.
+      column: of the file.
+      divisor: another column, by which it is divided; '' for none.
+      factor: with which it is multiplied.
+      error: the column with half the height of the band of a single run; '' for none.
+      axis: 'zero' for one that begins at 0, 'log' for one that is logarithmic where values are of
+        very different sizes, 'any'.
+    """
+
+    log: str
+    label: str
+    column: str
+    divisor: str = ""
+    factor: float = 1.0
+    error: str = ""
+    axis: str = "zero"
+
+
+_RETURN = Quantity(
+    "evaluator", "return per episode", "mean_return", error="standard_error", axis="any"
+)
+_SPEEDS = (
+    Quantity("replay", "actor steps per second", "inserts_per_second"),
+    Quantity("learner", "learner steps per second", "learner_steps_per_second"),
+    Quantity("replay", "samples per insert", "samples_per_second", "inserts_per_second"),
+    Quantity("learner", "learner waits for data (%)", "waiting_for_data", factor=100.0),
+    Quantity("replay", "transitions in the replay", "replay_size"),
+)
+_LEARNING = (
+    Quantity("learner", "loss", "loss", axis="log"),
+    Quantity("learner", "mean |TD error|", "td_error", axis="log"),
+    Quantity("learner", "gradient norm", "gradient_norm", axis="log"),
+    Quantity("learner", "mean Q-value", "q_value", axis="any"),
+    Quantity("learner", "sample age (learner steps)", "sample_age_steps"),
+    _RETURN,
+)
+
+
+@style.styled
+def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw the evaluator's mean return against actor steps, learner steps and wall time."""
+    figure, panels = style.new_figure(make_title(groups), 1, 3, 3.1, sharey=True)
+    drawn = [
+        _draw_quantity(axes, groups, _RETURN, x)
+        for axes, x in zip(panels, (_ACTOR_STEPS, _LEARNER_STEPS, _TIME), strict=True)
+    ]
+    targets = [_draw_reference(axes, groups, _TARGET) for axes in panels]
+    for axes in panels:
+        axes.label_outer()
+    handles = make_legend(groups, drawn[0], _RETURN)
+    if any(targets):
+        handles.append(legends.reference_handle("target return"))
+    legends.add_legend(figure, handles)
+    return figure if _has_points(drawn) else None
+
+
+@style.styled
+def draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw the evaluator's mean return against actor steps, each group in a panel of its own."""
+    rows = math.ceil(len(groups) / _TASKS_PER_ROW)
+    figure, panels = style.new_figure(groups[0].agent, rows, _TASKS_PER_ROW, 0.8 + 2.1 * rows)
+    drawn, targets = [], []
+    for group, axes in zip(groups, panels, strict=False):
+        drawn.append(_draw_quantity(axes, [group], _RETURN, _ACTOR_STEPS))
+        targets.append(_draw_reference(axes, [group], _TARGET))
+        axes.set_title(group.label)
+    for axes in panels[len(groups) :]:
+        axes.set_visible(False)
+    most_seeds = max(drawn, key=lambda curves: len(curves[0]))
+    handles = make_legend(groups[:1], most_seeds, _RETURN)
+    if any(targets):
+        handles.append(legends.reference_handle("target return"))
+    legends.add_legend(figure, handles)
+    return figure if _has_points(drawn) else None
+
+
+@style.styled
+def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw how fast actors, learner and replay work, against wall time."""
+    figure, panels = style.new_figure(make_title(groups), 2, 3, 4.4)
+    drawn = [
+        _draw_quantity(axes, groups, quantity, _TIME)
+        for axes, quantity in zip(panels, _SPEEDS, strict=False)
+    ]
+    *_, ratio, waiting, size, legend = panels
+    waiting.set_ylim(0, 100)
+    handles = make_legend(groups, drawn[0], _SPEEDS[0])
+    references = [
+        _draw_reference(ratio, groups, "agent.replay.samples_per_insert"),
+        _draw_reference(size, groups, "agent.replay.max_size"),
+    ]
+    if any(references):
+        handles.append(legends.reference_handle("as configured"))
+    legends.fill_with_legend(legend, handles)
+    return figure if _has_points(drawn) else None
+
+
+@style.styled
+def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw what the learner says of its updates, and the return, against learner steps."""
+    figure, panels = style.new_figure(make_title(groups), 2, 3, 4.5, sharex=True)
+    drawn = [
+        _draw_quantity(axes, groups, quantity, _LEARNER_STEPS)
+        for axes, quantity in zip(panels, _LEARNING, strict=True)
+    ]
+    for axes in panels[:3]:
+        axes.set_xlabel("")
+        axes.tick_params(labelbottom=False)
+    legends.add_legend(figure, make_legend(groups, drawn[0], _LEARNING[0]))
+    return figure if _has_points(drawn[:-1]) else None  # The return alone has a figure already.
+
+
+def make_title(groups: Sequence[RunGroup]) -> str:
+    """Say which agent and which task a figure shows, and of a single run or setting which seeds."""
+    agents, tasks = {group.agent for group in groups}, {group.task for group in groups}
+    title = " and ".join(sorted(agents))
+    if len(tasks) == 1:
+        title += f" on {groups[0].task}"
+    if len(groups) == 1:
+        count = len(groups[0].runs)
+        title += f", {count} seeds" if count > 1 else f", seed {groups[0].field('run.seed')}"
+    return title
+
+
+def make_legend(
+    groups: Sequence[RunGroup], drawn: Sequence[Sequence[Curve]], quantity: Quantity
+) -> list[Artist]:
+    """Say what lines and bands are.
+
+    Args:
+      groups: that are drawn.
+      drawn: the curves of each.
+      quantity: what they show.
+    """
+    handles = [
+        legends.line_handle(index, text)
+        for index, group in enumerate(groups)
+        if (text := _describe_line(group, drawn[index], len(groups) > 1, quantity))
+    ]
+    if any(len(curves) > 1 for curves in drawn):
+        handles += [legends.band_handle("95 % confidence interval"), legends.seeds_handle()]
+    single = [curves[0] for curves in drawn if len(curves) == 1]
+    if any(len(curve.x) > MAX_POINTS for curve in single):
+        handles.append(legends.band_handle("range of what is averaged"))
+    elif single and quantity.error:
+        handles.append(legends.band_handle("± standard error over episodes"))
+    return handles
+
+
+def _describe_line(
+    group: RunGroup, curves: Sequence[Curve], has_rivals: bool, quantity: Quantity
+) -> str:
+    """Say what the line of a group is; '' if it needs no words."""
+    if not curves:
+        return ""
+    if has_rivals:
+        return group.describe(len(curves))
+    if len(curves) > 1:
+        return describe_mean(len(curves))
+    if len(curves[0].x) > MAX_POINTS:
+        return "mean of neighbouring rows"
+    return "mean of an evaluation" if quantity is _RETURN else ""
+
+
+def _draw_quantity(
+    axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str
+) -> list[list[Curve]]:
+    """Draw one quantity of all groups against a column of its file.
+
+    Returns:
+      The curves of each group, one for each of its runs that has a point.
+    """
+    curves = [_read_curves(group, quantity, x) for group in groups]
+    if x == _TIME:
+        ends = [curve.x[-1] for group in curves for curve in group]
+        unit = style.time_unit(max(ends, default=0.0))
+        curves = [[c._replace(x=c.x / unit.seconds) for c in group] for group in curves]
+    for index, group in enumerate(groups):
+        style.draw_group(axes, curves[index], index, group.label)
+    if not _has_points([curves]):
+        style.note(axes, "no rows yet")
+    axes.set_xlabel(f"wall time ({unit.name})" if x == _TIME else _X_LABELS[x])
+    axes.set_ylabel(quantity.label)
+    style.scale_axes(axes, quantity.axis)
+    return curves
+
+
+def _read_curves(group: RunGroup, quantity: Quantity, x: str) -> list[Curve]:
+    """Make the curves of the runs that have a point."""
+    names = [name for name in (x, quantity.column, quantity.divisor, quantity.error) if name]
+    curves = []
+    for columns in group.read_columns(quantity.log):
+        if has_numbers(columns, *names):
+            y = quantity.factor * columns[quantity.column]
+            if quantity.divisor:
+                divisor = columns[quantity.divisor]
+                y = np.divide(y, divisor, out=np.full_like(y, np.nan), where=divisor > 0)
+            error = columns[quantity.error] if quantity.error else None
+            curves.append(make_curve(columns[x], y, error))
+    return [curve for curve in curves if len(curve.x)]
+
+
+def _has_points(drawn: Sequence[Sequence[Sequence[Curve]]]) -> bool:
+    """Return whether there is any curve in any panel."""
+    return any(curves for panel in drawn for curves in panel)
+
+
+def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str) -> bool:
+    """Draw a number that all configs have in common; return whether there is one to be drawn."""
+    values = {group.field(field) for group in groups}
+    value = values.pop()
+    is_shared = not values and isinstance(value, int | float)
+    return is_shared and style.draw_reference(axes, value)

@@ -1,0 +1,163 @@
+"""The figure of the epsilon ladder: what each lane's exploration makes of its returns."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from apex_agents.running.plotting import legends, style
+from apex_agents.running.plotting.curve_figures import make_title
+from apex_agents.running.plotting.curves import (
+    Curve,
+    bootstrap_interval,
+    describe_mean,
+    has_numbers,
+    interquartile_mean,
+)
+from apex_agents.running.plotting.run_groups import Columns, RunGroup
+
+# Part of a run that counts as its newest.
+_NEWEST = 0.25
+_MAX_TICKS = 12
+_TIME = "wall_time_seconds"
+_COLUMNS = ("epsilon", "episodes", "episode_return", _TIME)
+# Of the CSV files of all actors together, and of each.
+_MAX_BYTES = 2**22
+_MIN_BYTES_PER_FILE = 2**15
+
+
+class LaneRows(NamedTuple):
+    """What lanes did in the newest part of a run, some seconds of one lane per row, `[R]` each.
+
+    Attributes:
+      epsilon: of the lane.
+      episodes: that ended.
+      mean_return: of these.
+    """
+
+    epsilon: np.ndarray
+    episodes: np.ndarray
+    mean_return: np.ndarray
+
+
+@style.styled
+def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw the returns of the lanes in the newest quarter of the runs against their epsilons.
+
+    Args:
+      groups: of runs.
+
+    Returns:
+      The figure; None if all lanes explore alike, as those of Ape-X DPG do, or without episodes.
+    """
+    rows = [[found for found in _read_lanes(group) if len(found.epsilon)] for group in groups]
+    if not any(np.ptp(found.epsilon) > 0 for group in rows for found in group):
+        return None
+    is_single = [len(runs) for runs in rows] == [1]
+    title = f"{make_title(groups)}: newest quarter of {'the' if is_single else 'each'} run"
+    figure, (axes,) = style.new_figure(title, 1, 1, 3.5)
+    handles = []
+    for index, (group, runs) in enumerate(zip(groups, rows, strict=True)):
+        if runs:
+            _draw_ladder(axes, runs, index)
+            text = describe_mean(len(runs)) if len(runs) > 1 else "mean of each epsilon's episodes"
+            text = group.describe(len(runs)) if len(groups) > 1 else text
+            handles.append(legends.line_handle(index, text, marker="o"))
+    if any(len(runs) > 1 for runs in rows):
+        handles.append(legends.error_bar_handle("95 % confidence interval"))
+    if is_single:
+        ((single,),) = rows
+        axes.plot(single.epsilon, single.mean_return, **style.DOTS)
+        handles.append(legends.dots_handle("a lane in 5 s"))
+    if len(groups) == 1:
+        handles += _draw_evaluations(axes, groups[0])
+    _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
+    axes.set_xlabel("epsilon of the lane")
+    axes.set_ylabel("return per episode")
+    style.show_as_counts(axes.yaxis)
+    legends.add_legend(figure, handles)
+    return figure
+
+
+def _read_lanes(group: RunGroup) -> list[LaneRows]:
+    """Read the newest rows of all lanes of each run."""
+    names = [name for name in group.logs() if re.fullmatch(r"actor_\d+_lanes", name)]
+    max_bytes = max(_MAX_BYTES // max(len(names), 1), _MIN_BYTES_PER_FILE)
+    tables = [group.read_columns(name, max_bytes) for name in names]
+    return [_join_newest([table[i] for table in tables]) for i in range(len(group.runs))]
+
+
+def _join_newest(tables: Sequence[Columns]) -> LaneRows:
+    tables = [table for table in tables if has_numbers(table, *_COLUMNS)]
+    if not tables:
+        return LaneRows(*np.empty([3, 0]))
+    epsilon, episodes, mean_return, time = (
+        np.concatenate([table[name] for table in tables]) for name in _COLUMNS
+    )
+    is_shown = _is_newest(time) & np.isfinite(mean_return) & (epsilon > 0)
+    return LaneRows(epsilon[is_shown], episodes[is_shown], mean_return[is_shown])
+
+
+def _is_newest(time: np.ndarray) -> np.ndarray:
+    return time >= time.max() - _NEWEST * np.ptp(time)
+
+
+def _draw_ladder(axes: Axes, runs: Sequence[LaneRows], index: int) -> None:
+    """Draw the lanes of one group."""
+    look = {**style.line_style(index), "marker": "o", "markersize": 5}
+    curve = average_lanes(runs)
+    if len(runs) == 1:
+        axes.plot(curve.x, curve.y, **look)
+    else:
+        ends = [curve.y - curve.lower, curve.upper - curve.y]
+        axes.errorbar(curve.x, curve.y, ends, **look, capsize=2.5, elinewidth=1.0)
+
+
+def _label_epsilons(axes: Axes, epsilons: np.ndarray) -> None:
+    """Make the axis of epsilons logarithmic; label each of them, or powers of 10 if too many."""
+    axes.set_xscale("log")
+    if len(epsilons) <= _MAX_TICKS:
+        axes.set_xticks(epsilons, [f"{epsilon:.2g}" for epsilon in epsilons])
+        axes.set_xticks([], minor=True)
+    else:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+
+
+def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
+    """Draw what the evaluator got meanwhile, and return what explains it."""
+    tables = group.read_columns("evaluator")
+    tables = [table for table in tables if has_numbers(table, "mean_return", _TIME)]
+    returns = [np.nanmean(t["mean_return"][_is_newest(t[_TIME])]) for t in tables]
+    if not returns:
+        return []
+    if not style.draw_reference(axes, float(interquartile_mean(np.array(returns)))):
+        return []
+    epsilon = group.field("agent.exploration.evaluation_epsilon")
+    return [legends.reference_handle(f"evaluator (epsilon {epsilon:g})")]
+
+
+def average_lanes(runs: Sequence[LaneRows]) -> Curve:
+    """Return the mean return against epsilon: the interquartile mean of several seeds.
+
+    Args:
+      runs: of one setting; epsilons that one of them has no episode for are left out.
+
+    Returns:
+      Points in the order of the epsilons, with their confidence intervals.
+    """
+    means = [_average_by_epsilon(rows) for rows in runs]
+    shared = sorted(set.intersection(*[set(mean) for mean in means]))
+    values = np.array([[mean[epsilon] for epsilon in shared] for mean in means])
+    return Curve(np.array(shared), interquartile_mean(values), *bootstrap_interval(values))
+
+
+def _average_by_epsilon(rows: LaneRows) -> dict[float, float]:
+    """Return the mean return per episode of the lanes with each epsilon."""
+    epsilons, lane = np.unique(rows.epsilon, return_inverse=True)
+    returns = np.bincount(lane, rows.episodes * rows.mean_return)
+    return dict(zip(epsilons, returns / np.bincount(lane, rows.episodes), strict=True))

@@ -1,0 +1,110 @@
+"""`launch/plot.py` as a user runs it."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+EVALUATIONS = (
+    "actor_steps,learner_steps,mean_return,num_episodes,standard_error,wall_time_seconds\n"
+    "100,10,1.0,20,0.5,5\n"
+    "200,20,3.0,20,0.5,10\n"
+)
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(name: str, seed: int = 0, rows: str = EVALUATIONS) -> pathlib.Path:
+        (tmp_path / name / "logs").mkdir(parents=True)
+        config = {"environment": {"task": "pong"}, "run": {"seed": seed}}
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        (tmp_path / name / "logs" / "evaluator.csv").write_text(rows)
+        return tmp_path / name
+
+    return make
+
+
+def plot(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "launch" / "plot.py"), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_one_run_is_drawn_into_its_folder(make_run, tmp_path):
+    run = make_run("a")
+    result = plot(tmp_path, "a")
+    assert (result.returncode, result.stderr) == (0, "")
+    files = [run / "plots" / "returns.png", run / "plots" / "returns.svg"]
+    assert result.stdout.splitlines() == [str(file) for file in files]
+    assert all(file.stat().st_size > 10_000 for file in files)
+
+
+def test_several_runs_are_drawn_where_the_command_is_run(make_run, tmp_path):
+    for seed in range(3):
+        make_run(f"seed_{seed}", seed)
+    result = plot(tmp_path, "seed_0", "seed_1", "seed_2", "seed_1/")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == ["plots/returns.png", "plots/returns.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "plots",
+        "seed_0",
+        "seed_1",
+        "seed_2",
+    ]
+    svg = (tmp_path / "plots" / "returns.svg").read_text()
+    assert "<!-- Ape-X DQN on pong, 3 seeds -->" in svg  # One that was named twice counts once.
+
+
+def test_output_names_another_folder(make_run, tmp_path):
+    run = make_run("a")
+    result = plot(tmp_path, "a", "--output=x/y")
+    assert result.stdout.splitlines() == ["x/y/returns.png", "x/y/returns.svg"]
+    assert not (run / "plots").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "RUN is missing"),
+        (["missing"], "missing is no folder"),
+        (["good", "logs"], "logs holds no run: it has no config.json"),
+        (["empty"], "empty: there is nothing to draw in logs/ yet"),
+        (["good", "--output=file/x"], "file/x: Not a directory"),
+        (["good", "--outptu=x"], "outptu"),
+    ],
+)
+def test_mistake_gets_one_line_and_exit_code_2(arguments, message, make_run, tmp_path):
+    make_run("good")
+    make_run("empty", rows="")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "file").touch()
+    result = plot(tmp_path, *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+    assert not (tmp_path / "good" / "plots").exists()
+
+
+def test_help(tmp_path):
+    result = plot(tmp_path, "--help")
+    for text in ("RUN [RUN ...]", "--output", "returns", "seed_*"):
+        assert text in result.stdout
+
+
+def test_drawing_needs_no_tensorflow(make_run):
+    code = (
+        "import sys\n"
+        "from apex_agents.running.plotting import draw_run\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        f"assert draw_run({str(make_run('a'))!r})\n"
+        "assert not {'tensorflow', 'reverb', 'matplotlib.pyplot', 'scipy'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

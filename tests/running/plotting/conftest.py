@@ -1,0 +1,52 @@
+"""Folders of runs, written row by row."""
+
+import csv
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from apex_agents.running.run_files import RunFolder
+
+DQN = {
+    "batch_size": 32,
+    "exploration": {"evaluation_epsilon": 0.01},
+    "replay": {"max_size": 1000, "samples_per_insert": 8.0},
+}
+DPG = {"batch_size": 32, "noise_scale": 0.3, "replay": {"max_size": 1000}}
+
+# `(folder, logs, **fields)`: rows of `logs/<name>.csv` by name, and fields that are not as usual.
+MakeRun = Callable[..., RunFolder]
+
+
+@pytest.fixture
+def make_run(tmp_path) -> MakeRun:
+    def make(
+        folder: str,
+        logs: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+        agent: Mapping[str, Any] = DQN,
+        task: str = "catch",
+        **run: Any,
+    ) -> RunFolder:
+        workdir = tmp_path / folder
+        (workdir / "logs").mkdir(parents=True)
+        config = {
+            "agent": agent,
+            "environment": {"suite": "toy", "task": task},
+            "run": {"seed": 0, "num_actors": 1, "target_return": None, **run},
+        }
+        (workdir / "config.json").write_text(json.dumps(config))
+        for name, rows in (logs or {}).items():
+            write_rows(workdir / "logs" / f"{name}.csv", list(rows))
+        return RunFolder(workdir)
+
+    return make
+
+
+def write_rows(path: pathlib.Path, rows: list[Mapping[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, sorted(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

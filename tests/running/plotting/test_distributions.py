@@ -1,0 +1,74 @@
+"""Tests of reading histograms: bins in their places, incomplete ones left out."""
+
+import numpy as np
+
+from apex_agents.running.plotting.distributions import read_distribution
+
+
+def columns(rows) -> dict[str, np.ndarray]:
+    """Makes the columns of rows of learner step, quantity, lower end, sampled and replay share."""
+    names = ("learner_steps", "quantity", "lower", "sampled_share", "replay_share")
+    table = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return {
+        name: np.array(values, None if name == "quantity" else np.float64)
+        for name, values in table.items()
+    }
+
+
+def test_bins_are_put_in_their_places():
+    found = read_distribution(
+        columns(
+            [
+                (1, "priority", 0.1, 0.25, 0.5),
+                (1, "priority", 10**0.25, 0.75, 0.5),  # The fifth one after 0.1.
+                (1, "age_steps", 1.0, 1.0, 1.0),
+                (9, "priority", 10**-0.75, 1.0, 1.0),  # The one after 0.1.
+            ]
+        ),
+        "priority",
+    )
+    assert found.learner_steps.tolist() == [1, 9]
+    assert (found.first_bin, found.has_zero) == (-4, False)  # 10 ** (-4 / 4)
+    assert found.sampled.tolist() == [[0.25, 0, 0, 0, 0, 0.75], [0, 1, 0, 0, 0, 0]]
+    assert found.replay.tolist() == [[0.5, 0, 0, 0, 0, 0.5], [0, 1, 0, 0, 0, 0]]
+
+
+def test_the_bin_from_zero_on_is_next_to_the_others():
+    rows = [(1, "age_steps", 0.0, 0.4, 0.1), (1, "age_steps", 10.0, 0.6, 0.9)]
+    found = read_distribution(columns(rows), "age_steps")
+    assert (found.first_bin, found.has_zero) == (3, True)
+    assert found.sampled.tolist() == [[0.4, 0.6]]
+    only_zero = read_distribution(columns([(1, "age_steps", 0.0, 1.0, 1.0)]), "age_steps")
+    assert only_zero.sampled.tolist() == [[1.0]]
+    assert only_zero.has_zero
+
+
+def test_histograms_that_lack_rows_or_are_taken_back_are_left_out():
+    found = read_distribution(
+        columns(
+            [
+                (5, "priority", 1.0, 0.5, 0.5),  # The other half was not read.
+                (7, "priority", 1.0, 1.0, 1.0),
+                (8, "priority", 1.0, 1.0, 1.0),
+                (6, "priority", 1.0, 1.0, 1.0),  # The learner went on from a checkpoint.
+                (9, "priority", 1.0, 0.4, 0.4),
+                (9, "priority", 10.0, 0.6, 0.6),
+                (10, "priority", 1.0, 0.5, 0.5),
+            ]
+        ),
+        "priority",
+    )
+    assert found.learner_steps.tolist() == [6, 9]
+
+
+def test_of_very_many_histograms_some_are_read_and_the_newest():
+    steps = range(1, 1002)
+    found = read_distribution(columns([(s, "priority", 1.0, 1.0, 1.0) for s in steps]), "priority")
+    assert len(found.learner_steps) == 300
+    assert (found.learner_steps[0], found.learner_steps[-1]) == (1, 1001)
+
+
+def test_nothing_to_read():
+    assert read_distribution({}, "priority") is None
+    assert read_distribution(columns([(1, "age_steps", 1.0, 1.0, 1.0)]), "priority") is None
+    assert read_distribution(columns([(1, "priority", 1.0, 0.5, 0.5)]), "priority") is None

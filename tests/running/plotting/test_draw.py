@@ -1,0 +1,83 @@
+"""Tests of drawing into files: complete, in two formats, or not there at all."""
+
+import logging
+
+import pytest
+
+from apex_agents.running.plotting import draw_run, draw_runs, draw_sweep
+
+EVALUATIONS = [
+    {
+        "learner_steps": step,
+        "actor_steps": 10 * step,
+        "wall_time_seconds": step,
+        "mean_return": step % 3,
+        "standard_error": 1.0,
+    }
+    for step in range(1, 9)
+]
+REPLAY = [{"wall_time_seconds": 5, "replay_size": 9, "inserts_per_second": 2}]
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_run_is_drawn_into_its_folder(make_run):
+    run = make_run("a", {"evaluator": EVALUATIONS, "replay": REPLAY})
+    paths = draw_run(str(run.path))
+    names = ["returns.png", "returns.svg", "speeds.png", "speeds.svg"]
+    assert paths == [run.path / "plots" / name for name in names]
+    files = contents(run.path / "plots")
+    assert sorted(files) == names  # Nothing partial.
+    for name, content in files.items():
+        is_png = name.endswith(".png")
+        assert content.startswith(b"\x89PNG" if is_png else b"<?xml")
+        assert content.rstrip().endswith(b"IEND\xaeB`\x82" if is_png else b"</svg>")
+        assert len(content) > 10_000
+    draw_run(run.path)
+    assert contents(run.path / "plots") == files
+
+
+def test_a_run_without_rows_gets_no_folder_of_figures(make_run):
+    run = make_run("a")
+    assert draw_run(run.path) == []
+    assert not (run.path / "plots").exists()
+
+
+def test_no_run(tmp_path):
+    with pytest.raises(ValueError, match="holds no run"):
+        draw_run(tmp_path)
+
+
+def test_what_cannot_be_written_is_reported_and_no_failure(make_run, caplog):
+    run = make_run("a", {"evaluator": EVALUATIONS})
+    in_the_way = run.path / "plots"
+    in_the_way.touch()
+    with caplog.at_level(logging.INFO):
+        assert draw_run(run.path) == []
+        assert draw_run(run.path) == []
+        (message,) = caplog.messages
+        assert "plots cannot be written" in message
+        in_the_way.unlink()
+        assert len(draw_run(run.path)) == 2
+        assert caplog.messages[1].endswith("plots can be written again.")
+
+
+def test_several_runs_are_drawn_where_they_are_wanted(make_run, tmp_path):
+    runs = [make_run(f"seed{i}", {"evaluator": EVALUATIONS}, seed=i) for i in range(2)]
+    paths = draw_runs(runs, tmp_path / "a" / "b")
+    assert [path.name for path in paths] == ["returns.png", "returns.svg"]
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        draw_runs(runs, tmp_path / "file")
+
+
+def test_a_sweep_is_one_figure(make_run, tmp_path):
+    runs = [make_run(task, {"evaluator": EVALUATIONS}, task=task) for task in ("a", "b", "c", "d")]
+    one, four = tmp_path / "one", tmp_path / "four"
+    draw_sweep(runs[:1], one)
+    draw_sweep(runs, four)
+    assert sorted(contents(one)) == sorted(contents(four)) == ["returns.png", "returns.svg"]
+    assert contents(one)["returns.png"] != contents(four)["returns.png"]
+    assert draw_sweep([], tmp_path / "none") == []

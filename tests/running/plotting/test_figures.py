@@ -1,0 +1,354 @@
+"""Tests of the figures: how many curves they have, with which values, and when there is none."""
+
+import logging
+import warnings
+
+import matplotlib
+import numpy as np
+import pytest
+
+from apex_agents.running.plotting import style
+from apex_agents.running.plotting.curve_figures import (
+    draw_learning,
+    draw_returns,
+    draw_speeds,
+    draw_tasks,
+)
+from apex_agents.running.plotting.exploration_figure import draw_exploration
+from apex_agents.running.plotting.priority_figure import draw_priorities
+from apex_agents.running.plotting.run_groups import group_runs
+
+FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
+
+
+def evaluation(step, mean_return, standard_error=0.5) -> dict[str, float]:
+    """A row of the evaluator: 10 actor steps per learner step, 2 learner steps per second."""
+    return {
+        "learner_steps": step,
+        "actor_steps": 10 * step,
+        "wall_time_seconds": step / 2,
+        "mean_return": mean_return,
+        "standard_error": standard_error,
+        "num_episodes": 20,
+    }
+
+
+def learner_row(step, loss=0.5) -> dict[str, float]:
+    metrics = {"loss": loss, "td_error": 0.1, "gradient_norm": 2.0, "q_value": -step}
+    speeds = {"sample_age_steps": 5.0, "learner_steps_per_second": 2.0, "waiting_for_data": 0.25}
+    return {"learner_steps": step, "wall_time_seconds": step / 2, **metrics, **speeds}
+
+
+def replay_row(seconds, inserts, samples) -> dict[str, float]:
+    speeds = {"inserts_per_second": inserts, "samples_per_second": samples}
+    return {"wall_time_seconds": seconds, "replay_size": 10 * seconds, **speeds}
+
+
+def lane_row(seconds, epsilon, episodes, mean_return) -> dict[str, float]:
+    numbers = {"epsilon": epsilon, "episodes": episodes, "episode_return": mean_return}
+    return {"wall_time_seconds": seconds, **numbers}
+
+
+def histogram_rows(step, *shares) -> list[dict]:
+    """A histogram of priorities from 1 on and one of ages from 0 on."""
+    return [
+        {
+            "learner_steps": step,
+            "quantity": quantity,
+            "lower": 0.0 if quantity == "age_steps" and not i else 10 ** (i / 4),
+            "sampled_share": share,
+            "replay_share": share,
+        }
+        for quantity in ("priority", "age_steps")
+        for i, share in enumerate(shares)
+    ]
+
+
+def curves(axes) -> dict[str, list]:
+    """The lines of a panel by their labels; those without one, single seeds', are called ''."""
+    found: dict[str, list] = {}
+    for line in axes.get_lines():
+        label = line.get_label()
+        found.setdefault("" if label.startswith("_") else label, []).append(line)
+    return found
+
+
+def legend_texts(figure) -> list[str]:
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    return [text.get_text() for legend in legends if legend for text in legend.get_texts()]
+
+
+def test_returns_of_one_run(make_run):
+    rows = [evaluation(10, 1.0), evaluation(20, 3.0), evaluation(40, 2.0)]
+    groups = group_runs([make_run("a", {"evaluator": rows}, target_return=3.5)])
+    figure = draw_returns(groups)
+    assert figure.get_suptitle() == "Ape-X DQN on catch, seed 0"
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels == ["actor steps", "learner steps", "wall time (s)"]
+    assert figure.axes[0].get_ylabel() == "return per episode"
+    for axes, x in zip(figure.axes, ([100, 200, 400], [10, 20, 40], [5, 10, 20]), strict=True):
+        (curve,) = curves(axes)["catch"]
+        assert curve.get_xdata().tolist() == x
+        assert curve.get_ydata().tolist() == [1, 3, 2]
+        (target,) = curves(axes)[""]
+        assert list(target.get_ydata()) == [3.5, 3.5]
+        (band,) = axes.collections
+        assert band.get_paths()[0].get_extents().intervaly.tolist() == [0.5, 3.5]
+    assert legend_texts(figure) == [
+        "mean of an evaluation",
+        "± standard error over episodes",
+        "target return",
+    ]
+
+
+def test_returns_of_seeds_are_one_curve_with_a_band_and_faint_ones(make_run):
+    runs = [
+        make_run(f"seed{i}", {"evaluator": [evaluation(10, i), evaluation(20, i)]}, seed=i)
+        for i in (0, 1, 2, 6, 100)
+    ]
+    figure = draw_returns(group_runs(runs))
+    assert figure.get_suptitle() == "Ape-X DQN on catch, 5 seeds"
+    for axes in figure.axes:
+        assert len(curves(axes)[""]) == 5
+        (curve,) = curves(axes)["catch"]
+        np.testing.assert_allclose(curve.get_ydata(), 3)  # (1 + 2 + 6) / 3
+        assert len(axes.collections) == 1
+    assert legend_texts(figure) == [
+        "interquartile mean of 5 seeds",
+        "95 % confidence interval",
+        "single seeds",
+    ]
+
+
+def test_settings_are_compared(make_run):
+    rows = {"evaluator": [evaluation(10, 1), evaluation(20, 2)]}
+    runs = [
+        make_run("a", rows, agent={"batch_size": 8}, seed=0),
+        make_run("b", rows, agent={"batch_size": 8}, seed=1),
+        make_run("c", rows, agent={"batch_size": 16}),
+    ]
+    figure = draw_returns(group_runs(runs))
+    assert figure.get_suptitle() == "Ape-X DQN on catch"
+    for axes in figure.axes:
+        assert list(curves(axes)) == ["", "batch_size=8", "batch_size=16"]
+        first, second = (curves(axes)[f"batch_size={size}"][0] for size in (8, 16))
+        assert first.get_color() != second.get_color()
+        assert first.get_linestyle() != second.get_linestyle()
+    assert legend_texts(figure)[:2] == ["batch_size=8 (2 seeds)", "batch_size=16"]
+
+
+def test_a_target_that_is_far_off_does_not_flatten_the_curve(make_run):
+    rows = [evaluation(10, 1.0, 0.0), evaluation(20, 3.0, 0.0)]
+    figure = draw_returns(group_runs([make_run("a", {"evaluator": rows}, target_return=90.0)]))
+    assert "" not in curves(figure.axes[0])
+    assert "target return" not in legend_texts(figure)
+
+
+def test_tasks_have_panels_of_their_own(make_run):
+    runs = [
+        make_run(f"{task}{i}", {"evaluator": [evaluation(10, i), evaluation(20, i)]}, task=task)
+        for task in ("pong", "catch", "breakout", "joust")
+        for i in range(2)
+    ]
+    figure = draw_tasks(group_runs(runs))
+    visible = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in visible] == ["pong", "catch", "breakout", "joust"]
+    for axes in visible:
+        assert len(curves(axes)[axes.get_title()]) == 1
+        assert len(curves(axes)[""]) == 2
+    assert legend_texts(figure)[0] == "mean of 2 seeds"
+
+
+def test_speeds(make_run):
+    logs = {
+        "learner": [learner_row(10), learner_row(20)],
+        "replay": [replay_row(1, 0, 0), replay_row(2, 4, 24), replay_row(90, 4, 32)],
+    }
+    figure = draw_speeds(group_runs([make_run("a", logs)]))
+    acting, learning, ratio, waiting, size, _ = figure.axes
+    expected = {acting: [0, 4, 4], learning: [2, 2], waiting: [25, 25], size: [10, 20, 900]}
+    for axes, values in expected.items():
+        assert curves(axes)["catch"][0].get_ydata().tolist() == values
+        assert axes.get_ylim()[0] == 0
+    (curve,) = curves(ratio)["catch"]
+    assert curve.get_xdata().tolist() == [2, 90]
+    assert curve.get_ydata().tolist() == [6, 8]
+    assert list(curves(ratio)[""][0].get_ydata()) == [8, 8]  # As configured.
+    assert list(curves(size)[""][0].get_ydata()) == [1000, 1000]
+    assert legend_texts(figure) == ["as configured"]
+
+
+def test_learning(make_run):
+    rows = [learner_row(step, loss) for step, loss in ((1, 100.0), (2, 1.0), (3, np.nan))]
+    logs = {"learner": rows, "evaluator": [evaluation(2, 7)]}
+    figure = draw_learning(group_runs([make_run("a", logs)]))
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels[:2] == ["loss", "mean |TD error|"]
+    loss, td_error, *_, q_value, age, returns = figure.axes
+    assert curves(loss)["catch"][0].get_ydata().tolist() == [100, 1]
+    assert (loss.get_yscale(), td_error.get_yscale()) == ("log", "linear")
+    assert curves(q_value)["catch"][0].get_ydata().tolist() == [-1, -2, -3]
+    assert curves(age)["catch"][0].get_ydata().tolist() == [5, 5, 5]
+    assert curves(returns)["catch"][0].get_ydata().tolist() == [7]
+    assert legend_texts(figure) == []
+
+
+def test_many_rows_become_some_points_with_their_range(make_run):
+    rows = [learner_row(step, loss=1 + step % 2) for step in range(1, 1201)]
+    figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
+    (curve,) = curves(figure.axes[0])["catch"]
+    np.testing.assert_allclose(curve.get_ydata(), [1.5] * 120)
+    (band,) = figure.axes[0].collections
+    assert band.get_paths()[0].get_extents().intervaly.tolist() == [1, 2]
+    assert legend_texts(figure) == ["mean of neighbouring rows", "range of what is averaged"]
+    assert [text.get_text() for text in figure.axes[5].texts] == ["no rows yet"]
+
+
+def test_priorities(make_run):
+    rows = histogram_rows(1, 0.25, 0.75) + histogram_rows(50, 0.5, 0.5)
+    figure = draw_priorities(group_runs([make_run("a", {"learner_histograms": rows})]))
+    newest, history, newest_age, _, *_ = figure.axes
+    for axes in (newest, newest_age):
+        replay, sampled = (patch.get_data().values.tolist() for patch in axes.patches)
+        assert replay == sampled == [50, 50]
+    assert history.collections[0].get_array().shape == (2, 2)  # Bins, times.
+    assert [text.get_text() for text in newest.get_xticklabels()] == ["1"]
+    assert [text.get_text() for text in newest_age.get_xticklabels()] == ["0"]
+    assert newest.get_title() == "at learner step 50"
+
+
+def test_priorities_are_those_of_one_run(make_run):
+    rows = {"learner_histograms": histogram_rows(1, 1.0)}
+    assert draw_priorities(group_runs([make_run("a", rows)])) is not None
+    assert draw_priorities(group_runs([make_run("b", rows), make_run("c", rows)])) is None
+    assert draw_priorities(group_runs([make_run("d", rows), make_run("e", rows, task="x")])) is None
+
+
+def test_exploration_shows_the_newest_quarter(make_run):
+    logs = {
+        "actor_0_lanes": [
+            lane_row(10, 0.4, 5, -100.0),  # Too old: 75 s are shown of 10 to 310.
+            lane_row(240, 0.4, 1, 2.0),
+            lane_row(310, 0.4, 3, 6.0),
+        ],
+        "actor_1_lanes": [lane_row(300, 0.1, 2, 8.0), lane_row(300, 0.1, 0, np.nan)],
+        "evaluator": [evaluation(2, 0.0), evaluation(600, 7.0), evaluation(602, 9.0)],
+    }
+    figure = draw_exploration(group_runs([make_run("a", logs)]))
+    (axes,) = figure.axes
+    mean, dots, evaluator = axes.get_lines()
+    assert sorted(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == [
+        (0.1, 8),
+        (0.4, 2),
+        (0.4, 6),
+    ]
+    assert mean.get_xdata().tolist() == [0.1, 0.4]
+    assert mean.get_ydata().tolist() == [8, 5]  # (1 * 2 + 3 * 6) / 4
+    assert list(evaluator.get_ydata()) == [8, 8]  # (7 + 9) / 2
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0.1", "0.4"]
+    assert "evaluator (epsilon 0.01)" in legend_texts(figure)
+
+
+def test_exploration_of_seeds(make_run):
+    runs = [
+        make_run(
+            f"seed{i}",
+            {"actor_0_lanes": [lane_row(10, 0.4, 1, i), lane_row(10, 0.1, 1, 2 * i)]},
+            seed=i,
+        )
+        for i in (0, 1, 3, 100)
+    ]
+    runs.append(make_run("nothing", {"actor_0_lanes": [lane_row(10, 0.4, 0, np.nan)]}, seed=9))
+    figure = draw_exploration(group_runs(runs))
+    (mean,) = (line for line in figure.axes[0].get_lines() if line.get_linestyle() == "-")
+    assert mean.get_ydata().tolist() == [4, 2]  # (1 + 3) / 2 of 0.4, twice that of 0.1.
+    assert legend_texts(figure) == ["interquartile mean of 4 seeds", "95 % confidence interval"]
+
+
+def test_exploration_without_a_ladder(make_run):
+    rows = [lane_row(10, 0.4, 1, 1.0), lane_row(12, 0.4, 1, 2.0)]
+    assert draw_exploration(group_runs([make_run("dqn", {"actor_0_lanes": rows})])) is None
+    rows = [{"wall_time_seconds": 1, "noise_scale": 0.3, "episodes": 1, "episode_return": 2.0}]
+    assert draw_exploration(group_runs([make_run("dpg", {"actor_0_lanes": rows})])) is None
+
+
+NOTHING = {
+    "no_files": {},
+    "nothing_finite": {
+        "evaluator": [evaluation(1, np.nan)],
+        "learner": [{**learner_row(np.nan), "wall_time_seconds": np.nan}],
+        "replay": [replay_row(np.nan, np.nan, np.nan)],
+        "actor_0_lanes": [lane_row(1, 0.4, 0, np.nan), lane_row(1, 0.2, 0, np.nan)],
+        "learner_histograms": [{**histogram_rows(1, 0.5)[0]}],
+    },
+    "other_columns": {
+        name: [{"something": 1.0}]
+        for name in ("evaluator", "learner", "replay", "actor_0_lanes", "learner_histograms")
+    },
+    "text_for_numbers": {
+        "evaluator": [dict.fromkeys(evaluation(1, 1), "x")],
+        "learner": [dict.fromkeys(learner_row(1), "x")],
+        "replay": [dict.fromkeys(replay_row(1, 1, 1), "x")],
+        "actor_0_lanes": [dict.fromkeys(lane_row(1, 0.4, 1, 1), "x")],
+        "learner_histograms": [dict.fromkeys(histogram_rows(1, 1.0)[0], "priority")],
+    },
+}
+
+
+@pytest.mark.parametrize("logs", NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize("draw", FIGURES)
+def test_a_figure_without_data_is_left_out(draw, logs, make_run):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert draw(group_runs([make_run("a", logs), make_run("b", logs, seed=1)])) is None
+
+
+ONE_ROW = {
+    draw_returns: {"evaluator": [evaluation(1, 1)]},
+    draw_speeds: {"replay": [replay_row(5, 1, 1)]},
+    draw_learning: {"learner": [learner_row(1)]},
+    draw_priorities: {"learner_histograms": histogram_rows(1, 1.0)},
+    draw_exploration: {"actor_0_lanes": [lane_row(1, 0.4, 1, 1), lane_row(1, 0.2, 1, 1)]},
+}
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("draw", FIGURES)
+def test_one_row_is_enough_and_nothing_is_left_behind(draw, suffix, make_run, caplog):
+    before = dict(matplotlib.rcParams)
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+        warnings.simplefilter("error")
+        figure = draw(group_runs([make_run("a", ONE_ROW[draw])]))
+        content = style.encode(figure, suffix)
+        assert content == style.encode(figure, suffix)
+    assert content.startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
+    assert caplog.messages == []
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.25, "0.25"),
+        (950, "950"),
+        (10_000, "10K"),
+        (-2500, "\N{MINUS SIGN}2.5K"),
+        (1_500_000, "1.5M"),
+        (2e9, "2B"),
+    ],
+)
+def test_counts_are_short(value, text):
+    assert style.format_count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [(0, "s"), (179, "s"), (180, "min"), (10_799, "min"), (10_800, "h")]
+)
+def test_times_are_shown_in_a_fitting_unit(seconds, unit):
+    assert style.time_unit(seconds).name == unit
+
+
+def test_no_two_of_28_groups_look_alike():
+    assert len({str(style.line_style(index)) for index in range(28)}) == 28

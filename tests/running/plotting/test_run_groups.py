@@ -1,0 +1,81 @@
+"""Tests of which runs are seeds of each other, and of what settings are called."""
+
+import numpy as np
+
+from apex_agents.running.plotting.run_groups import group_runs
+
+AGENT = {"batch_size": 32, "n_step": 3, "replay": {"max_size": 10, "min_size": 5}}
+
+
+def labels(runs) -> list[str]:
+    return [group.label for group in group_runs(runs)]
+
+
+def test_seeds_and_limits_make_no_other_setting(make_run):
+    runs = [
+        make_run("a", seed=1),
+        make_run("b", seed=2, target_return=5.0),
+        make_run("c", seed=2, max_actor_steps=100),
+    ]
+    (group,) = group_runs(runs)
+    assert group.runs == runs
+    assert (group.label, group.task, group.agent) == ("catch", "catch", "Ape-X DQN")
+    assert group.field("agent.batch_size") == 32
+    assert group.field("run.seed") is None  # They differ.
+    assert group.field("missing") is None
+
+
+def test_groups_come_in_the_order_of_their_first_runs(make_run):
+    pong = [make_run(f"pong{i}", task="pong", seed=i) for i in range(2)]
+    catch = make_run("catch")
+    groups = group_runs([pong[0], catch, pong[1]])
+    assert [group.runs for group in groups] == [pong, [catch]]
+    assert [group.label for group in groups] == ["pong", "catch"]
+
+
+def test_settings_of_one_task_are_called_by_what_differs(make_run):
+    runs = [
+        make_run("a", agent=AGENT),
+        make_run("b", agent={**AGENT, "batch_size": 64}),
+        make_run("c", agent={**AGENT, "replay": {"max_size": 20, "min_size": 5}}),
+    ]
+    assert labels(runs) == [
+        "batch_size=32, max_size=10",
+        "batch_size=64, max_size=10",
+        "batch_size=32, max_size=20",
+    ]
+    assert labels([*runs[:2], make_run("d", task="pong")]) == [
+        "catch, batch_size=32",
+        "catch, batch_size=64",
+        "pong",
+    ]
+
+
+def test_fields_of_one_name_are_called_by_their_whole_path(make_run):
+    agents = [{"size": 1, "replay": {"size": 2}}, {"size": 3, "replay": {"size": 4}}]
+    runs = [make_run(f"run{i}", agent=agent) for i, agent in enumerate(agents)]
+    assert labels(runs)[0] == "agent.replay.size=2, agent.size=1"
+
+
+def test_a_setting_that_differs_in_much_is_called_by_its_folder(make_run):
+    other = {"batch_size": 1, "n_step": 1, "replay": {"max_size": 1, "min_size": 1}}
+    runs = [make_run("small", agent=other), make_run("large", agent=AGENT)]
+    assert labels(runs) == ["small", "large"]
+
+
+def test_a_config_with_hardly_anything(make_run):
+    run = make_run("a")
+    run.config.clear()
+    (group,) = group_runs([run])
+    assert (group.task, group.field("run.seed")) == ("?", None)
+
+
+def test_files_are_read_once(make_run):
+    run = make_run("a", {"replay": [{"replay_size": 5}]})
+    (group,) = group_runs([run, make_run("b", seed=1)])
+    first, second = group.read_columns("replay")
+    np.testing.assert_array_equal(first["replay_size"], [5.0])
+    assert second == {}
+    run.log_path("replay").unlink()
+    assert group.read_columns("replay")[0] is first
+    assert group.logs() == []
