@@ -80,8 +80,9 @@ def evaluate(
         experiment.builder.check_environment(lanes.spec)
         policy = experiment.builder.make_evaluation_policy(lanes.spec, num_lanes, seed)
         learner_steps = load_into(policy, request.path)
-        steps = "" if learner_steps is None else f"learner step {learner_steps:,}"
-        captions = (experiment.task, steps)
+        is_known = learner_steps is not None
+        step = f"learner step {learner_steps:,}" if is_known else request.path.stem
+        captions = (experiment.task, step)
         with contextlib.closing(
             FilmedActor(ApexActor(policy), lanes, videos, captions, on_trouble)
         ) as actor:
