@@ -79,7 +79,7 @@ def _resume(experiment: Experiment) -> None:
 def _run_processes(
     program: lp.Program, experiment: Experiment, monitor: Monitor
 ) -> tuple[str | None, int]:
-    """Run the nodes as processes; return what failed, if something did, and the number of Ctrl-C."""
+    """Run the nodes as processes; return what failed, if something did, and how many Ctrl-C."""
     processes = LocalProcesses(program, experiment.workdir)
     run = experiment.run
     nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
