@@ -39,8 +39,8 @@ from apex_agents.running.plotting import draw_sweep
 from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_queue import Event, Job, RunQueue, last_words
 from apex_agents.running.sweep_results import (
-    EXPLANATION,
     TaskResult,
+    explain,
     summarise,
     to_csv,
     to_markdown,
@@ -110,7 +110,7 @@ class Screen:
         if not self._is_live:
             self.print("\n" + to_markdown(results))
             return
-        table = Table(caption=EXPLANATION, caption_justify="left")
+        table = Table(caption=explain(results), caption_justify="left")
         header, *rows = to_rows(results)
         for name in header:
             table.add_column(name)

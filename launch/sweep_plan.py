@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from absl import app, flags
-from errors import fail, refuse_arguments
+from errors import fail, refuse_arguments, warn
 
 from apex_agents.running.plotting.run_groups import LIMITS, flatten
 from apex_agents.running.run_files import RunFolder
@@ -127,7 +127,7 @@ def _check(config: Any, num_parallel: int) -> str:
     warning = memory_warning(config.agent.replay, replay_bytes, available_memory() // num_parallel)
     if warning is not None:
         share = f" (It is one of {num_parallel} at once.)" if num_parallel > 1 else ""
-        print(f"warning: {config.environment.task}: {warning}{share}", file=sys.stderr)
+        warn(f"{config.environment.task}: {warning}{share}")
     return str(ROOT / "launch" / script)
 
 

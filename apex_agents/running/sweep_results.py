@@ -10,18 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apex_agents.environments.atari_config import rom_name
 from apex_agents.running.plotting.curves import (
     bootstrap_interval,
     has_numbers,
     interquartile_mean,
 )
+from apex_agents.running.plotting.run_groups import flatten
 from apex_agents.running.run_files import RunFolder
-
-EXPLANATION = (
-    "Returns: interquartile mean over the seeds (of fewer than 4 the mean) with its 95 % "
-    "confidence interval, of each run's last evaluation, and of its best one, in which there is "
-    "luck. Steps and wall time: mean of the runs."
-)
+from apex_agents.running.scores import atari_scores, human_normalized_score
 
 
 class Estimate(NamedTuple):
@@ -40,6 +37,8 @@ class TaskResult(NamedTuple):
       endings: how many runs ended in which way.
       last_return: mean return of each run's last evaluation.
       best_return: mean return of each run's best evaluation.
+      human_normalized: `last_return` as a share of the way from a random player to a human one; NaN
+        if that is known of no human.
       actor_steps: mean of the runs; NaN if none has got anywhere.
       learner_steps: mean of the runs.
       wall_time_seconds: mean of the runs.
@@ -49,6 +48,7 @@ class TaskResult(NamedTuple):
     endings: Mapping[str, int]
     last_return: Estimate
     best_return: Estimate
+    human_normalized: Estimate
     actor_steps: float
     learner_steps: float
     wall_time_seconds: float
@@ -66,11 +66,13 @@ def summarise(task: str, runs: Sequence[RunFolder], endings: Sequence[str]) -> T
     tables = [table for table in tables if has_numbers(table, "mean_return")]
     returns = [table["mean_return"][np.isfinite(table["mean_return"])] for table in tables]
     progress = [_read_progress(run) for run in runs]
+    last_return = _estimate([values[-1] for values in returns if len(values)])
     return TaskResult(
         task,
         collections.Counter(endings),
-        _estimate([values[-1] for values in returns if len(values)]),
-        _estimate([values.max() for values in returns if len(values)]),
+        last_return,
+        best_return=_estimate([values.max() for values in returns if len(values)]),
+        human_normalized=_normalize(last_return, _scored_game(runs)),
         actor_steps=_mean(progress, "actor_steps"),
         learner_steps=_mean(progress, "learner_steps"),
         wall_time_seconds=_mean(progress, "wall_time_seconds"),
@@ -79,7 +81,23 @@ def summarise(task: str, runs: Sequence[RunFolder], endings: Sequence[str]) -> T
 
 def to_rows(results: Sequence[TaskResult]) -> list[list[str]]:
     """Return a table for people; the first row names the columns."""
-    return [list(_COLUMNS), *([show(result) for show in _COLUMNS.values()] for result in results)]
+    has_scores = any(not math.isnan(result.human_normalized.value) for result in results)
+    columns = {n: show for n, show in _COLUMNS.items() if has_scores or n != _HUMAN_NORMALIZED}
+    return [list(columns), *([show(result) for show in columns.values()] for result in results)]
+
+
+def explain(results: Sequence[TaskResult]) -> str:
+    """Say what the numbers of the table are."""
+    scores = (
+        "Human-normalized is the last one, from 0 % for a random player to 100 % for a human. "
+        if _HUMAN_NORMALIZED in to_rows(results)[0]
+        else ""
+    )
+    return (
+        "Returns: interquartile mean over the seeds (of fewer than 4 the mean) with its 95 % "
+        "confidence interval, of each run's last evaluation, and of its best one, in which there "
+        f"is luck. {scores}Steps and wall time: mean of the runs."
+    )
 
 
 def to_markdown(results: Sequence[TaskResult]) -> str:
@@ -91,19 +109,20 @@ def to_markdown(results: Sequence[TaskResult]) -> str:
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |"
         for row in rows
     ]
-    return "\n".join([*lines, "", EXPLANATION, ""])
+    return "\n".join([*lines, "", explain(results), ""])
 
 
 def to_csv(results: Sequence[TaskResult]) -> str:
     """Return the table as CSV, with all digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    estimates = ("last_return", "best_return")
-    names = ("actor_steps", "learner_steps", "wall_time_seconds")
+    estimates = ("last_return", "best_return", "human_normalized")
+    means = ("actor_steps", "learner_steps", "wall_time_seconds")
     ends = ("", "_lower", "_upper")
-    writer.writerow(["task", "runs", *(n + end for n in estimates for end in ends), *names])
+    writer.writerow(["task", "runs", *(n + end for n in estimates for end in ends), *means])
     for result in results:
-        numbers = [*result.last_return, *result.best_return, *(getattr(result, n) for n in names)]
+        numbers = [number for name in estimates for number in getattr(result, name)]
+        numbers += [getattr(result, name) for name in means]
         writer.writerow([result.task, describe_endings(result.endings), *numbers])
     return text.getvalue()
 
@@ -131,16 +150,33 @@ def _estimate(values: Sequence[float]) -> Estimate:
     return Estimate(*map(float, (interquartile_mean(array), *bootstrap_interval(array))))
 
 
-def _show_estimate(estimate: Estimate) -> str:
-    value, lower, upper = map(_show_return, estimate)
+def _scored_game(runs: Sequence[RunFolder]) -> str | None:
+    """Return the game of the runs, if there is a human's score of it."""
+    fields = flatten(runs[0].config) if runs else {}
+    if fields.get("environment.suite") != "atari":
+        return None
+    game = rom_name(fields["environment.task"])
+    return game if game in atari_scores() else None
+
+
+def _normalize(score: Estimate, game: str | None) -> Estimate:
+    """Normalise a mean and its interval, as if each seed's score had been: that is linear."""
+    if game is None:
+        return _estimate([])
+    return Estimate(*(human_normalized_score(game, value) for value in score))
+
+
+def _show_estimate(estimate: Estimate, show: Callable[[float], str]) -> str:
+    if math.isnan(estimate.value):
+        return "-"
+    value, lower, upper = map(show, estimate)
     return value if lower == upper else f"{value} [{lower}, {upper}]"
 
 
 def _show_return(value: float) -> str:
     """Write a return with about four digits."""
-    if math.isnan(value):
-        return "-"
-    return f"{value:,.{0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2}f}"
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # No -0.
 
 
 def _show_steps(value: float) -> str:
@@ -151,12 +187,14 @@ def _show_time(seconds: float) -> str:
     return "-" if math.isnan(seconds) else str(datetime.timedelta(seconds=round(seconds)))
 
 
+_HUMAN_NORMALIZED = "human-normalized"
 # Of the table for people, in this order.
 _COLUMNS: dict[str, Callable[[TaskResult], str]] = {
     "task": lambda result: result.task,
     "runs": lambda result: describe_endings(result.endings),
-    "last return": lambda result: _show_estimate(result.last_return),
-    "best return": lambda result: _show_estimate(result.best_return),
+    "last return": lambda result: _show_estimate(result.last_return, _show_return),
+    "best return": lambda result: _show_estimate(result.best_return, _show_return),
+    _HUMAN_NORMALIZED: lambda result: _show_estimate(result.human_normalized, "{:.1%}".format),
     "actor steps": lambda result: _show_steps(result.actor_steps),
     "learner steps": lambda result: _show_steps(result.learner_steps),
     "wall time": lambda result: _show_time(result.wall_time_seconds),

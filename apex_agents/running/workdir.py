@@ -127,11 +127,6 @@ def lock_descriptors() -> list[int]:
     return [file.fileno() for file in _locks]
 
 
-def _to_json_values(config: Any) -> dict[str, Any]:
-    """Return the fields as JSON gives them back."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
 def check_same_run(workdir: pathlib.Path, config: Any) -> None:
     """Raise a ValueError if the folder's run is not one that this config can go on with."""
     values = _to_json_values(config)

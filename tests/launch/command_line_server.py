@@ -48,7 +48,7 @@ def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
     signal.alarm(HANGS_AFTER_SECONDS)  # Ends the process: exit code -14.
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.argv = [f"launch/{script}", *flags]
-    if script == "evaluate.py":  # Which has a flag of that name.
+    if script in ("evaluate.py", "sweep.py"):  # They have a flag of that name.
         delattr(absl.flags.FLAGS, "workdir")
     exit_code = 1
     try:

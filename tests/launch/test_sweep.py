@@ -1,78 +1,148 @@
-"""`launch/sweep.py` as a user runs it: several seeds of a toy task, with real processes."""
+"""`launch/sweep.py` as a user runs it: mistakes, and sweeps of a toy task with real processes."""
 
 import csv
-import os
-import pathlib
+import json
 import signal
-import subprocess
-import sys
 
+import psutil
 import pytest
-from whole_runs import CATCH, ROOT, Command
+from whole_runs import CATCH, ENDLESS, LEAVE_WITHIN_SECONDS, ROOT
 
 SWEEP = (
     "launch/sweep.py",
-    "--config=configs/apex_dqn_cartpole.py",
     "--workdir={workdir}",
     *(flag for flag in CATCH if "environment.task" not in flag),
     "--games=catch",
-    "--seeds=2",
 )
-ENDS_SOON = ("--config.run.max_actor_steps=3000", "--config.run.target_return=2.0")
+# The least return that Catch has.
+ENDS_WITH_THE_FIRST_EVALUATION = "--config.run.target_return=-1.0"
 
-# Flags, and what has to be in the one line.
+# Flags, and what has to be in the one line. {tmp} is a folder of this test's own.
 MISTAKES = {
     "unknown_game": (
-        ["--config=configs/apex_dqn_atari_single_host.py", "--games=pong,braekout"],
+        [f"--config={ROOT}/configs/apex_dqn_atari_single_host.py", "--games=pong,braekout"],
         ["'braekout'", "closest: breakout"],
     ),
-    "misspelt_field": (["--config.agent.batchsize=8"], ["closest is --config.agent.batch_size"]),
+    "misspelt_field": (
+        ["--config.agent.batchsize=8"],
+        ["the closest is --config.agent.batch_size"],
+    ),
     "value_that_cannot_work": (["--config.run.num_actors=0"], ["run.num_actors is 0"]),
     "agent_that_does_not_fit": (["--games=CartPole-v1,Pendulum-v1"], ["needs discrete actions"]),
-    "no_seeds": (["--seeds=0"], ["--seeds=0"]),
+    "agent_that_is_unknown": (["--config={tmp}/other.py"], ["agent is Other()", "ApexDQNConfig"]),
+    "no_seeds": (["--seeds=0"], ["--seeds=0", "[1, 10000]"]),
+    "none_at_once": (["--parallel=0"], ["--parallel=0"]),
     "no_flag": (["pong"], ["'pong' is not a flag"]),
-    "workdir_in_the_way": (["--workdir=README.md/x"], ["README.md/x cannot be written"]),
-    "workdir_of_other_settings": (
-        ["--workdir={old}", "--seeds=1"],
-        ["CartPole-v1/seed_0 holds a run with agent None"],
+    "workdir_in_the_way": (["--workdir={tmp}/other.py/x"], ["other.py/x cannot be written"]),
+    "workdir_with_a_run_of_another_setting": (
+        ["--workdir={tmp}/old", "--seeds=2"],
+        ["CartPole-v1/seed_1 holds a run with agent None"],
     ),
 }
 
+OTHER_CONFIG = """
+import dataclasses
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import ExperimentConfig, RunConfig
 
-@pytest.fixture(scope="module")
-def mistakes(tmp_path_factory) -> dict[str, tuple[int, str, str]]:
-    """Runs all command lines, two at a time; gives exit code, standard output and error."""
-    old = tmp_path_factory.mktemp("old")
-    (old / "CartPole-v1" / "seed_0").mkdir(parents=True)
-    (old / "CartPole-v1" / "seed_0" / "config.json").write_text("{}")
-    results = {}
-    names = list(MISTAKES)
-    for pair in zip(names[::2], names[1::2], strict=True):
-        processes = {
-            name: subprocess.Popen(
-                [sys.executable, "launch/sweep.py", *(f.format(old=old) for f in MISTAKES[name][0])],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for name in pair
-        }
-        for name, process in processes.items():
-            stdout, stderr = process.communicate(timeout=120)
-            results[name] = (process.returncode, stdout, stderr)
-    return results
+
+@dataclasses.dataclass
+class Other:
+    def validate(self):
+        pass
+
+
+def get_config():
+    environment = EnvironmentConfig(suite="toy", task="catch")
+    return ExperimentConfig(Other(), environment, RunConfig())
+"""
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistake_gets_one_line_before_anything_starts(mistakes, name):
-    exit_code, stdout, stderr = mistakes[name]
+def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tmp_path):
+    old = tmp_path / "old" / "CartPole-v1" / "seed_1"
+    old.mkdir(parents=True)
+    (old / "config.json").write_text("{}")
+    (tmp_path / "other.py").write_text(OTHER_CONFIG)
+    before = sorted(tmp_path.rglob("*"))
+    flags, expected = MISTAKES[name]
+    flags = [flag.format(tmp=tmp_path) for flag in flags]
+    exit_code, stdout, stderr = run_command_line(flags, tmp_path, "sweep.py")
     assert (exit_code, stdout) == (2, ""), stderr
     assert stderr.startswith("error: ")
     assert stderr.count("\n") == 1
-    for text in MISTAKES[name][1]:
+    for text in expected:
         assert text in stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def rows(path: pathlib.Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.open()))
+def test_help_names_the_flags(run_command_line, tmp_path):
+    _, stdout, _ = run_command_line(["--help"], tmp_path, "sweep.py")
+    for flag in ("--config", "--seeds", "--games", "--parallel", "--workdir"):
+        assert f"  {flag}:" in stdout
+
+
+def test_a_run_that_fails_stops_no_other(start):
+    flags = ("--seeds=2", "--parallel=2", "--config.run.seed=5", ENDS_WITH_THE_FIRST_EVALUATION)
+    sweep = start(*SWEEP, *flags)
+    failing, working = (sweep.workdir / "catch" / f"seed_{seed}" for seed in (5, 6))
+    failing.mkdir(parents=True)
+    (failing / "logs").touch()  # In the way of a folder.
+    sweep.finish()
+    assert sweep.exit_code == 1
+    output = sweep.stdout()
+    assert "[1/2] catch, seed 5 starts" in output
+    assert "[1/2] catch, seed 5 failed after" in output
+    assert f"(exit code 2: error: --workdir={failing} cannot be written: File exists.)" in output
+    assert "[2/2] catch, seed 6 finished after" in output
+    assert "(target return -1 reached)" in output
+    assert output.splitlines()[-1] == f"catch, seed 5: failed, see {failing / 'output.log'}"
+    assert sweep.left_behind() == []
+
+    (row,) = csv.DictReader((sweep.workdir / "results.csv").open())
+    assert (row["task"], row["runs"]) == ("catch", "1 failed, 1 finished")
+    assert -1 <= float(row["last_return"]) <= float(row["best_return"]) <= 1
+    assert float(row["actor_steps"]) >= 20  # Learning starts then.
+    assert "| 1 failed, 1 finished |" in (sweep.workdir / "results.md").read_text()
+    assert (sweep.workdir / "returns.png").stat().st_size > 10_000
+    assert (sweep.workdir / "returns.svg").exists()
+    config = json.loads((working / "config.json").read_text())
+    assert config["agent"]["mlp_hidden_sizes"] == [16]  # As in `CATCH`.
+    assert config["run"]["seed"] == 6
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_stopped_goes_on(start, tmp_path):
+    flags = (*SWEEP, f"--workdir={tmp_path}/sweep", "--seeds=1")
+    run = tmp_path / "sweep" / "catch" / "seed_0"
+    sweep = start(*flags, *ENDLESS)
+    sweep.wait_for((run / "logs" / "learner.csv").exists)
+    sweep.press_ctrl_c()
+    sweep.finish(LEAVE_WITHIN_SECONDS + 10)  # It draws a figure.
+    assert sweep.exit_code == 130
+    assert "[1/1] catch, seed 0 stopped after" in sweep.stdout()
+    assert sweep.left_behind() == []
+    assert "| 1 stopped |" in (tmp_path / "sweep" / "results.md").read_text()
+
+    sweep = start(*flags, *ENDLESS, ENDS_WITH_THE_FIRST_EVALUATION).finish()
+    assert sweep.exit_code == 0
+    assert "[1/1] catch, seed 0 finished after" in sweep.stdout()
+    assert "Going on from learner step" in (run / "output.log").read_text()
+    files = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+
+    sweep = start(*flags, *ENDLESS, ENDS_WITH_THE_FIRST_EVALUATION).finish()
+    assert sweep.exit_code == 0
+    assert "[1/1] catch, seed 0 was finished before." in sweep.stdout()
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == files
+
+
+@pytest.mark.slow
+def test_runs_end_with_a_sweep_that_is_killed(start):
+    sweep = start(*SWEEP, "--seeds=1", *ENDLESS)
+    run = sweep.workdir / "catch" / "seed_0"
+    sweep.wait_for((run / "logs" / "learner.csv").exists)
+    sweep.signal(signal.SIGKILL)
+    sweep.finish()
+    _, alive = psutil.wait_procs(sweep.processes(), 3 * LEAVE_WITHIN_SECONDS)
+    assert alive == []
+    assert list((run / "checkpoints").glob("learner-*"))

@@ -9,7 +9,7 @@ import pytest
 
 from apex_agents.running.run_files import RunFolder
 from apex_agents.running.sweep_results import (
-    EXPLANATION,
+    explain,
     summarise,
     to_csv,
     to_markdown,
@@ -19,9 +19,9 @@ from apex_agents.running.sweep_results import (
 
 @pytest.fixture
 def make_run(tmp_path):
-    def make(name: str, returns, summary=None) -> RunFolder:
+    def make(name: str, returns, summary=None, **environment: str) -> RunFolder:
         (tmp_path / name / "logs").mkdir(parents=True)
-        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "config.json").write_text(json.dumps({"environment": environment}))
         rows = [f"{10 * i},{i},{value},{2 * i}" for i, value in enumerate(returns, start=1)]
         header = "actor_steps,learner_steps,mean_return,wall_time_seconds"
         (tmp_path / name / "logs" / "evaluator.csv").write_text("\n".join([header, *rows, ""]))
@@ -75,15 +75,34 @@ def test_table_for_people(result):
     header, line, row, *rest = to_markdown([result]).splitlines()
     assert len(header) == len(line) == len(row)
     assert set(line) == set("| -")
-    assert rest == ["", EXPLANATION]
+    assert "uman" not in explain([result])
+    assert rest == ["", explain([result])]
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(-20.625, "-20.6"), (484.25, "484.2"), (21_345.6, "21,346"), (0.5, "0.50")]
+    ("value", "text"),
+    [(-20.625, "-20.6"), (484.25, "484.2"), (21_345.6, "21,346"), (-0.004, "0.00")],
 )
 def test_returns_have_the_digits_that_matter(value, text, make_run):
     result = summarise("pong", [make_run("a", [value])], ["finished"])
     assert to_rows([result])[1][2] == text
+
+
+def test_scores_of_atari_are_compared_with_a_human(make_run):
+    atari = {"suite": "atari", "task": "ALE/Pong-v5"}
+    runs = [make_run("a", [-20.7], **atari), make_run("b", [14.6], **atari)]
+    result = summarise("ALE/Pong-v5", runs, ["finished", "finished"])
+    # A random player gets -20.7, a human 14.6.
+    assert result.human_normalized == pytest.approx((0.5, 0, 1))
+    assert to_rows([result])[1][4] == "50.0% [0.0%, 100.0%]"
+    assert "Human-normalized" in explain([result])
+    unknown = make_run("c", [1.0], suite="atari", task="journey_escape")
+    other = summarise("journey_escape", [unknown], ["finished"])
+    assert [row[4] for row in to_rows([other, result])] == [
+        "human-normalized",
+        "-",
+        "50.0% [0.0%, 100.0%]",
+    ]
 
 
 def test_table_for_programs(result):
@@ -97,6 +116,9 @@ def test_table_for_programs(result):
         "best_return": "7.0",
         "best_return_lower": "5.0",
         "best_return_upper": "9.0",
+        "human_normalized": "nan",
+        "human_normalized_lower": "nan",
+        "human_normalized_upper": "nan",
         "actor_steps": "100.0",
         "learner_steps": "8.0",
         "wall_time_seconds": "7199.6",

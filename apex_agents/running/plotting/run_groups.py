@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from apex_agents.running.run_files import RunFolder
+from apex_agents.running.workdir import AGENT_TYPE
 
 # What may differ between seeds: the seed, and where a run ends.
 LIMITS = ("run.max_learner_steps", "run.max_actor_steps", "run.target_return")
-_FREE_FIELDS = ("run.seed", *LIMITS)
+# The agent's type can be told from its fields; runs of earlier versions do not name it.
+_FREE_FIELDS = ("run.seed", *LIMITS, AGENT_TYPE)
 _TASK = "environment.task"
 
 # A label with more fields than this would not be read.
