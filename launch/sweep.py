@@ -90,6 +90,7 @@ class Screen:
         self._console = console = Console(highlight=False)
         self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._shown: Sequence[str] = []
 
     def print(self, text: str) -> None:
         """Print a line that stays."""
@@ -98,8 +99,9 @@ class Screen:
 
     def show(self, lines: Sequence[str]) -> None:
         """Replace the lines below those that stay."""
-        if not self._is_live:
+        if not self._is_live or lines == self._shown:
             return
+        self._shown = lines
         texts = [Text(line, style="cyan", no_wrap=True, overflow="ellipsis") for line in lines]
         with contextlib.suppress(*_UNHEARD):
             self._live.start()

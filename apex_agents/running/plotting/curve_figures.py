@@ -93,8 +93,9 @@ def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
 @style.styled
 def draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, each group in a panel of its own."""
-    rows = math.ceil(len(groups) / _TASKS_PER_ROW)
-    figure, panels = style.new_figure(groups[0].agent, rows, _TASKS_PER_ROW, 0.8 + 2.1 * rows)
+    columns = min(len(groups), _TASKS_PER_ROW)
+    rows = math.ceil(len(groups) / columns)
+    figure, panels = style.new_figure(groups[0].agent, rows, columns, 0.8 + 2.1 * rows)
     drawn, targets = [], []
     for group, axes in zip(groups, panels, strict=False):
         drawn.append(_draw_quantity(axes, [group], _RETURN, _ACTOR_STEPS))
@@ -227,10 +228,9 @@ def _read_curves(group: RunGroup, quantity: Quantity, x: str) -> list[Curve]:
     curves = []
     for columns in group.read_columns(quantity.log):
         if has_numbers(columns, *names):
-            y = quantity.factor * columns[quantity.column]
-            if quantity.divisor:
-                divisor = columns[quantity.divisor]
-                y = np.divide(y, divisor, out=np.full_like(y, np.nan), where=divisor > 0)
+            with np.errstate(all="ignore"):  # What cannot be divided is not drawn.
+                y = quantity.factor * columns[quantity.column]
+                y = y / columns[quantity.divisor] if quantity.divisor else y
             error = columns[quantity.error] if quantity.error else None
             curves.append(make_curve(columns[x], y, error))
     return [curve for curve in curves if len(curve.x)]

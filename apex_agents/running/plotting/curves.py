@@ -15,6 +15,7 @@ _NUM_RESAMPLES = 2000
 # Of one run: as many as a panel of a figure can show.
 MAX_POINTS = 120
 _NUM_GRID_POINTS = 200
+_TOO_LARGE = 1e30
 
 
 class Curve(NamedTuple):
@@ -39,8 +40,9 @@ NOTHING = Curve(*np.empty([4, 0]))
 def make_curve(x: np.ndarray, y: np.ndarray, error: np.ndarray | None = None) -> Curve:
     """Make the curve of one run from its rows.
 
-    Rows without a finite `x` and `y` are left out, and so are those that a later row takes back:
-    a run that goes on from a checkpoint does some steps a second time.
+    Rows without numbers in `x` and `y` that can be drawn (see `is_drawable`) are left out, and so
+    are those that a later row takes back: a run that goes on from a checkpoint does some steps a
+    second time.
 
     Args:
       x: `[R]`, in the order in which the rows were written.
@@ -50,12 +52,17 @@ def make_curve(x: np.ndarray, y: np.ndarray, error: np.ndarray | None = None) ->
     Returns:
       The curve of the other rows, possibly of none.
     """
-    error = np.zeros(len(y)) if error is None else np.nan_to_num(error)
-    finite = np.isfinite(x) & np.isfinite(y)
-    x, y, error = x[finite], y[finite], error[finite]
+    error = np.zeros(len(y)) if error is None else np.where(is_drawable(error), error, 0.0)
+    shown = is_drawable(x) & is_drawable(y)
+    x, y, error = x[shown], y[shown], error[shown]
     stays = is_kept(x)
     x, y, error = x[stays], y[stays], error[stays]
     return Curve(x, y, y - error, y + error)
+
+
+def is_drawable(values: np.ndarray) -> np.ndarray:
+    """Return which values are neither NaN nor so large that an axis could overflow."""
+    return np.abs(values) < _TOO_LARGE
 
 
 def is_kept(x: np.ndarray) -> np.ndarray:

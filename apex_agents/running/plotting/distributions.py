@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apex_agents.running.plotting.curves import has_numbers, is_kept
+from apex_agents.running.plotting.curves import has_numbers, is_drawable, is_kept
 from apex_agents.running.plotting.run_groups import Columns
 
 # Bins of `running.histograms` per factor of 10; the one from 0 on is no power of 10.
@@ -47,9 +47,12 @@ def read_distribution(columns: Columns, quantity: str) -> Distribution | None:
     Returns:
       The histograms; None if there is none.
     """
-    if not has_numbers(columns, "learner_steps", "lower", "sampled_share", "replay_share"):
+    numbers = ("learner_steps", "lower", "sampled_share", "replay_share")
+    if "quantity" not in columns or not has_numbers(columns, *numbers):
         return None
     rows = columns["quantity"] == quantity
+    for name in numbers:
+        rows &= is_drawable(columns[name])
     steps, lower = columns["learner_steps"][rows], columns["lower"][rows]
     if not len(steps):
         return None

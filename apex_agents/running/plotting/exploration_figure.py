@@ -18,12 +18,14 @@ from apex_agents.running.plotting.curves import (
     describe_mean,
     has_numbers,
     interquartile_mean,
+    is_drawable,
 )
 from apex_agents.running.plotting.run_groups import Columns, RunGroup
 
 # Part of a run that counts as its newest.
 _NEWEST = 0.25
 _MAX_TICKS = 12
+_OPAQUE_ROWS = 60
 _TIME = "wall_time_seconds"
 _COLUMNS = ("epsilon", "episodes", "episode_return", _TIME)
 # Of the CSV files of all actors together, and of each.
@@ -71,8 +73,7 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     if any(len(runs) > 1 for runs in rows):
         handles.append(legends.error_bar_handle("95 % confidence interval"))
     if is_single:
-        ((single,),) = rows
-        axes.plot(single.epsilon, single.mean_return, **style.DOTS)
+        _draw_rows(axes, rows[0][0])
         handles.append(legends.dots_handle("a lane in 5 s"))
     if len(groups) == 1:
         handles += _draw_evaluations(axes, groups[0])
@@ -99,12 +100,15 @@ def _join_newest(tables: Sequence[Columns]) -> LaneRows:
     epsilon, episodes, mean_return, time = (
         np.concatenate([table[name] for table in tables]) for name in _COLUMNS
     )
-    is_shown = _is_newest(time) & np.isfinite(mean_return) & (epsilon > 0)
+    is_shown = _is_newest(time) & is_drawable(mean_return) & is_drawable(episodes)
+    is_shown &= (epsilon > 0) & (epsilon <= 1) & (episodes > 0)
     return LaneRows(epsilon[is_shown], episodes[is_shown], mean_return[is_shown])
 
 
 def _is_newest(time: np.ndarray) -> np.ndarray:
-    return time >= time.max() - _NEWEST * np.ptp(time)
+    times = time[is_drawable(time)]
+    end = times.max(initial=0.0)
+    return time >= end - _NEWEST * (end - times.min(initial=end))
 
 
 def _draw_ladder(axes: Axes, runs: Sequence[LaneRows], index: int) -> None:
@@ -116,6 +120,13 @@ def _draw_ladder(axes: Axes, runs: Sequence[LaneRows], index: int) -> None:
     else:
         ends = [curve.y - curve.lower, curve.upper - curve.y]
         axes.errorbar(curve.x, curve.y, ends, **look, capsize=2.5, elinewidth=1.0)
+
+
+def _draw_rows(axes: Axes, rows: LaneRows) -> None:
+    """Draw a dot for each row, the fainter the more there are."""
+    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.epsilon), 0.05, style.DOTS["alpha"]))
+    look = {**style.DOTS, "alpha": alpha, "rasterized": True}  # Thousands of dots in an .svg.
+    axes.plot(rows.epsilon, rows.mean_return, **look)
 
 
 def _label_epsilons(axes: Axes, epsilons: np.ndarray) -> None:
@@ -132,7 +143,8 @@ def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
     """Draw what the evaluator got meanwhile, and return what explains it."""
     tables = group.read_columns("evaluator")
     tables = [table for table in tables if has_numbers(table, "mean_return", _TIME)]
-    returns = [np.nanmean(t["mean_return"][_is_newest(t[_TIME])]) for t in tables]
+    newest = [table["mean_return"][_is_newest(table[_TIME])] for table in tables]
+    returns = [values[is_drawable(values)].mean() for values in newest if is_drawable(values).any()]
     if not returns:
         return []
     if not style.draw_reference(axes, float(interquartile_mean(np.array(returns)))):

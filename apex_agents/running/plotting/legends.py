@@ -20,8 +20,9 @@ _CHARACTERS_OF_HANDLE = 8
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend below all panels, where it hides nothing."""
     if handles:
-        longest = max(len(str(handle.get_label())) for handle in handles)
-        columns = min(_CHARACTERS_OF_FIGURE // (longest + _CHARACTERS_OF_HANDLE), len(handles))
+        widths = [len(str(handle.get_label())) + _CHARACTERS_OF_HANDLE for handle in handles]
+        is_one_row = sum(widths) <= _CHARACTERS_OF_FIGURE
+        columns = len(handles) if is_one_row else _CHARACTERS_OF_FIGURE // max(widths)
         figure.legend(handles=handles, loc="outside lower center", ncols=max(columns, 1))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -23,6 +22,8 @@ GREY = "#666666"
 # Of histograms: one behind the other.
 AREA: dict[str, Any] = {"fill": True, "facecolor": "#9ecae1", "edgecolor": "none"}
 OUTLINE: dict[str, Any] = {"fill": False, "edgecolor": "#D55E00", "linewidth": 1.6}
+# Of single seeds.
+_FAINT: dict[str, Any] = {"linewidth": 0.7, "alpha": 0.35}
 # Of single rows.
 DOTS: dict[str, Any] = {
     "color": _COLORS[0],
@@ -37,7 +38,7 @@ REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (
 WIDTH_INCHES = 8.0
 _PIXELS_PER_INCH = 200  # Twice what a page of 800 pixels shows.
 
-# Where they would not run into each other; a single point has no line.
+# Where they would not run into each other.
 _MAX_MARKED_POINTS = 40
 # By which a reference line may extend an axis, relative to what the curves take.
 _REFERENCE_MARGIN = 0.5
@@ -129,7 +130,8 @@ def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> N
     curves = [thin(curve) for curve in curves if len(curve.x)]
     if len(curves) > 1:
         for curve in curves:
-            axes.plot(curve.x, curve.y, color=style["color"], linewidth=0.7, alpha=0.35)
+            marker = "o" if len(curve.x) == 1 else ""  # Which has no line.
+            axes.plot(curve.x, curve.y, marker=marker, color=style["color"], **_FAINT)
     curve = aggregate(curves)
     if not len(curve.x):
         return
@@ -194,9 +196,8 @@ def scale_axes(axes: Axes, y_axis: str) -> None:
         very different sizes and begins at 0 otherwise, 'any' for one that fits the values.
     """
     axes.set_xlim(left=0)
-    values = np.concatenate([np.ones(1), *[line.get_ydata() for line in axes.get_lines()]])[1:]
-    is_wide = values.max(initial=0) > _LOG_FROM_RATIO * values.min(initial=np.inf) > 0
-    if y_axis == "log" and is_wide:
+    low, high = axes.dataLim.intervaly
+    if y_axis == "log" and high > _LOG_FROM_RATIO * low > 0:
         axes.set_yscale("log")
         show_as_counts(axes.xaxis)
         return
