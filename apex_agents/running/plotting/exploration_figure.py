@@ -100,7 +100,8 @@ def _join_newest(tables: Sequence[Columns]) -> LaneRows:
     epsilon, episodes, mean_return, time = (
         np.concatenate([table[name] for table in tables]) for name in _COLUMNS
     )
-    is_shown = _is_newest(time) & is_drawable(mean_return) & (epsilon > 0) & (episodes > 0)
+    is_shown = _is_newest(time) & is_drawable(mean_return) & is_drawable(episodes)
+    is_shown &= (epsilon > 0) & (epsilon <= 1) & (episodes > 0)
     return LaneRows(epsilon[is_shown], episodes[is_shown], mean_return[is_shown])
 
 
