@@ -10,8 +10,9 @@ Makes these figures, each as .png and .svg, as far as the runs have come:
   exploration  the lanes' returns against their epsilons (Ape-X DQN)
 
 Runs that differ in nothing but their seed and where they end become one curve: the interquartile
-mean over the seeds and its 95 % confidence interval. Others are compared with each other; of
-several runs there is no figure of priorities.
+mean over the seeds and its 95 % confidence interval, as far as all of them have come; faint lines
+show each seed. Others are compared with each other; of several runs there is no figure of
+priorities.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000
