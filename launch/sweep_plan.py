@@ -123,6 +123,8 @@ def _check(config: Any, num_parallel: int) -> str:
         raise ValueError(f"agent is {config.agent!r}; it has to be one of {names}.")
     make_builder, script = agents[type(config.agent)]
     experiment, spec = make_experiment(make_builder, config)
+    if all(limit is None for limit in map(flatten(dataclasses.asdict(config)).get, LIMITS)):
+        raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     warning = memory_warning(config.agent.replay, replay_bytes, available_memory() // num_parallel)
     if warning is not None:

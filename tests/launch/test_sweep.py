@@ -19,8 +19,16 @@ ENDS_WITH_THE_FIRST_EVALUATION = "--config.run.target_return=-1.0"
 
 # Flags, and what has to be in the one line. {tmp} is a folder of this test's own.
 MISTAKES = {
+    "runs_without_an_end": (
+        [f"--config={ROOT}/configs/apex_dqn_atari_single_host.py"],
+        ["the first run would never end", "run.max_actor_steps"],
+    ),
     "unknown_game": (
-        [f"--config={ROOT}/configs/apex_dqn_atari_single_host.py", "--games=pong,braekout"],
+        [
+            f"--config={ROOT}/configs/apex_dqn_atari_single_host.py",
+            "--games=pong,braekout",
+            "--config.run.max_actor_steps=10",
+        ],
         ["'braekout'", "closest: breakout"],
     ),
     "misspelt_field": (
