@@ -6,7 +6,9 @@ from typing import NoReturn
 
 from absl import flags
 
+EXIT_FAILURE = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it.
 
 _MAX_LINE_LENGTH = 2000
 

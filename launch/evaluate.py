@@ -26,7 +26,14 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
-from errors import fail, parse_flags, refuse_arguments, warn
+from errors import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    fail,
+    parse_flags,
+    refuse_arguments,
+    warn,
+)
 from rich import progress
 from rich.console import Console
 
@@ -45,8 +52,6 @@ from apex_agents.running.workdir import EVALUATIONS
 
 BUILDERS: dict[type, Any] = {ApexDQNConfig: ApexDQNBuilder, ApexDPGConfig: ApexDPGBuilder}
 
-_EXIT_FAILURE = 1
-_EXIT_INTERRUPTED = 130
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Episodes to play.")
@@ -94,7 +99,7 @@ def _main(argv: Sequence[str]) -> None:
         (output / "summary.json").write_text(json.dumps(summary, indent=2))
         sys.stdout.flush()
     except OSError as error:
-        fail(f"the results cannot be written: {error}", _EXIT_FAILURE)
+        fail(f"the results cannot be written: {error}", EXIT_FAILURE)
 
 
 def _check_flags() -> None:
@@ -151,7 +156,7 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
         with _show_progress(request.num_episodes) as on_lock_step:
             return evaluate(experiment, request, on_lock_step, _on_trouble)
     except KeyboardInterrupt:
-        sys.exit(_EXIT_INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
 
 
 @contextlib.contextmanager

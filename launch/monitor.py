@@ -12,7 +12,7 @@ import sys
 import time
 
 from absl import app, flags
-from errors import fail, parse_flags, refuse_arguments
+from errors import EXIT_INTERRUPTED, fail, parse_flags, refuse_arguments
 from rich.console import Console
 
 from apex_agents.running.live_view import render
@@ -22,8 +22,6 @@ from apex_agents.running.run_state import RunState
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _ONCE = flags.DEFINE_bool("once", False, "Show it once and leave.")
-
-_EXIT_INTERRUPTED = 130
 
 
 def _main(argv: list[str]) -> None:
@@ -39,7 +37,7 @@ def _main(argv: list[str]) -> None:
     try:
         _follow(state)
     except KeyboardInterrupt:
-        sys.exit(_EXIT_INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def _follow(state: RunState) -> None:

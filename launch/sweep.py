@@ -29,6 +29,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # See `command.py`.
 
+from errors import EXIT_FAILURE
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -49,7 +50,6 @@ from apex_agents.running.sweep_results import (
 from apex_agents.running.workdir import replace_file
 
 FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not started"
-EXIT_FAILURE = 1
 
 _EXITS_WHEN_STOPPED = (130, 143)
 # What Rich raises when nobody reads the output any more; the sweep goes on.

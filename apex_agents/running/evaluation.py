@@ -4,7 +4,6 @@ Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no da
 """
 
 import contextlib
-import csv
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from apex_agents.running.evaluation_videos import EvaluationVideos
 from apex_agents.running.loggers import make_csv_logger
 from apex_agents.running.node import report_ready
 from apex_agents.running.playing import play_episodes, standard_error
+from apex_agents.running.run_files import RowReader
 from apex_agents.running.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
 
 
@@ -119,11 +119,10 @@ def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:
     newest = pathlib.Path(experiment.workdir, EVALUATOR_CSV)
     # Those of other columns are called evaluator.1.csv, ..., which sorts before evaluator.csv.
     for path in sorted(newest.parent.glob(f"{newest.stem}*.csv")):
-        with path.open(errors="replace") as file:
-            for row in csv.DictReader(file):
-                with contextlib.suppress(KeyError, TypeError, ValueError):
-                    values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
-                    evaluations.append(Evaluation(*values))
+        for row in RowReader(path).read():
+            with contextlib.suppress(KeyError, ValueError):
+                values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
+                evaluations.append(Evaluation(*values))
     return evaluations
 
 

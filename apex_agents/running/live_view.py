@@ -3,7 +3,7 @@
 import datetime
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -82,7 +82,7 @@ class _Bar(NamedTuple):
 def _draw_progress(state: RunState) -> RenderableType:
     """Draw how far the run is from each of its ends, and how full the replay is."""
     table = _make_table(*[""] * 5)
-    replay = _settings(_settings(state.run.config, "agent"), "replay")
+    replay = state.run.settings("agent", "replay")
     bars = _list_limits(state)
     if max_size := replay.get("max_size"):
         bars.append(_Bar("replay", number(state.replay, "replay_size"), max_size))
@@ -98,7 +98,7 @@ def _draw_progress(state: RunState) -> RenderableType:
 
 
 def _list_limits(state: RunState) -> list[_Bar]:
-    run = _settings(state.run.config, "run")
+    run = state.run.settings("run")
     sources = {
         "actor_steps": (state.replay, state.actor_speed()),
         "learner_steps": (state.learner, number(state.learner, "learner_steps_per_second")),
@@ -190,7 +190,7 @@ def _draw_returns(state: RunState) -> RenderableType:
         elif "noise_scale" in row:
             title = f"noise scale {_value(number(row, 'noise_scale'))}"
         table.add_row(Text(f"lane {lane}", style="bold"), newest, "", title)
-    if (target := _settings(state.run.config, "run").get("target_return")) is not None:
+    if (target := state.run.settings("run").get("target_return")) is not None:
         table.add_row(Text("target", style="bold"), f"{target:g}", "", "")
     if not table.rows:
         table.add_row(Text("no finished episode yet", style="dim"))
@@ -211,11 +211,6 @@ def _make_table(*headers: str, gap: int = 2) -> Table:
     for header in headers:
         table.add_column(header, no_wrap=True)
     return table
-
-
-def _settings(config: dict[str, Any], section: str) -> dict[str, Any]:
-    settings = config.get(section)
-    return settings if isinstance(settings, dict) else {}
 
 
 def _return(row: Row) -> str:

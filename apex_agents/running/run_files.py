@@ -47,6 +47,13 @@ class RunFolder:
         """Return why and when the run ended; None while it goes on, or if it was killed."""
         return _read_json(self.path / SUMMARY_FILE)
 
+    def settings(self, *sections: str) -> dict[str, Any]:
+        """Return a section of the config, such as `("agent", "replay")`; {} if it has none."""
+        found: Any = self.config
+        for section in sections:
+            found = found.get(section) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
     def nodes(self) -> dict[str, Any]:
         """Return what the launcher says of each node, by its name."""
         return _read_json(self.path / NODES_FILE) or {}

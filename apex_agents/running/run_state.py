@@ -83,15 +83,11 @@ class RunState:
 
     def num_actors(self) -> int:
         """Return the actors of the run, whether they have written anything or not."""
-        run = self.run.config.get("run")
-        count = run.get("num_actors") if isinstance(run, dict) else None
-        return count if isinstance(count, int) else 0
+        return self._count("num_actors")
 
     def num_lanes(self) -> int:
         """Return the lanes of all actors."""
-        run = self.run.config.get("run")
-        count = run.get("lanes_per_actor") if isinstance(run, dict) else None
-        return self.num_actors() * (count if isinstance(count, int) else 0)
+        return self.num_actors() * self._count("lanes_per_actor")
 
     def actor_speed(self) -> float:
         """Return agent steps per second of all actors that act."""
@@ -112,6 +108,10 @@ class RunState:
             for row in self.actors.values()
         ]
         return max(float(np.mean(ages)), 0.0)
+
+    def _count(self, name: str) -> int:
+        count = self.run.settings("run").get(name)
+        return count if isinstance(count, int) else 0
 
     def _take(self, name: str, row: Row) -> None:
         self._read_at[name] = time.monotonic()
