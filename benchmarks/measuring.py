@@ -1,0 +1,170 @@
+"""What the benchmarks share: rounds that alternate, medians with their spread, results in files.
+
+Machines are shared and noisy. What is compared is therefore measured in turn, round after round, in
+the same run, and a ratio is the median of the rounds' own ratios.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import psutil
+
+# TensorFlow's own messages would hide the results; processes that are started inherit this.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+RESULTS = pathlib.Path("runs/bench")
+
+
+class Spread(NamedTuple):
+    """Median, smallest and largest of several measurements."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{_short(self.median)} ({_short(self.low)} to {_short(self.high)})"
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of a part's table.
+
+    Attributes:
+      what: that was measured.
+      value: median and spread.
+      unit: of the value.
+      aim: what it should be, as a person would write it; '' where nothing is aimed at.
+      holds: whether it is so; None where nothing is aimed at.
+    """
+
+    what: str
+    value: Spread
+    unit: str = ""
+    aim: str = ""
+    holds: bool | None = None
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Sum up measurements."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
+    """Sum up the ratio of two things that were measured in the same rounds."""
+    return spread([a / b for a, b in zip(numerators, denominators, strict=True)])
+
+
+def at_least(what: str, value: Spread, limit: float, unit: str = "") -> Row:
+    """Make a row of what should be large."""
+    return Row(what, value, unit, f">= {limit:g}", value.median >= limit)
+
+
+def at_most(what: str, value: Spread, limit: float, unit: str = "") -> Row:
+    """Make a row of what should be small."""
+    return Row(what, value, unit, f"<= {limit:g}", value.median <= limit)
+
+
+def measure_in_turn(
+    measurements: Mapping[str, Callable[[], float]], rounds: int
+) -> dict[str, list[float]]:
+    """Take all measurements, then all of them again, `rounds` times, after one that is forgotten.
+
+    Args:
+      measurements: what returns one number each, by name.
+      rounds: that count.
+
+    Returns:
+      The numbers of every round, by name.
+    """
+    numbers: dict[str, list[float]] = {name: [] for name in measurements}
+    for round_index in range(rounds + 1):
+        for name, measure in measurements.items():
+            number = measure()
+            if round_index:
+                numbers[name].append(number)
+    return numbers
+
+
+def calls_per_second(function: Callable[[], Any], seconds: float) -> float:
+    """Call a function for so long."""
+    count, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        function()
+        count += 1
+    return count / elapsed
+
+
+def cpu_seconds(pid: int | None = None) -> float:
+    """Return the CPU time that a process, this one by default, has used."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def pin_to_core(core: int) -> None:
+    """Keep this process, with all threads that it starts from now on, on one core."""
+    os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
+
+
+def run_self(script: str, arguments: Sequence[str], core: int | None = None) -> Any:
+    """Run a benchmark's script in another process, and return the JSON of its last line.
+
+    Args:
+      script: its `__file__`.
+      arguments: of its command line.
+      core: to keep it on.
+    """
+    command = [sys.executable, script, *arguments]
+    if core is not None:
+        command = ["taskset", "-c", str(core), *command]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def make_parser(doc: str) -> argparse.ArgumentParser:
+    """Make a parser with what all parts understand."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of everything")
+    parser.add_argument("--out", default=str(RESULTS), help="folder for the results")
+    return parser
+
+
+def report(
+    part: str, out: str, rows: Sequence[Row], series: Mapping[str, Any] | None = None
+) -> None:
+    """Print a part's rows, and write them down for the table and the figure of all parts.
+
+    Args:
+      part: its name, and that of its file.
+      out: folder of the results.
+      rows: lines of the table.
+      series: what the figure shows besides.
+    """
+    for row in rows:
+        verdict = {None: "", True: "  holds", False: "  MISSED"}[row.holds]
+        aim = f"  aim {row.aim}{verdict}" if row.aim else ""
+        print(f"{row.what:<58} {row.value!s:>26} {row.unit}{aim}", flush=True)
+    folder = pathlib.Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"rows": [dataclasses.asdict(row) for row in rows], "series": dict(series or {})}
+    (folder / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read_reports(out: str) -> Iterator[tuple[str, list[Row], dict[str, Any]]]:
+    """Read what `report` wrote: part, rows and series, in the order of the parts' names."""
+    for file in sorted(pathlib.Path(out).glob("*.json")):
+        content = json.loads(file.read_text())
+        rows = [Row(**{**row, "value": Spread(*row["value"])}) for row in content["rows"]]
+        yield file.stem, rows, content["series"]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,59 @@
+"""A replay server in a process of its own, for the benchmarks."""
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import reverb
+from measuring import pin_to_core
+
+
+class ReplayServer(NamedTuple):
+    """A server that runs.
+
+    Attributes:
+      address: for clients.
+      pid: of its process.
+    """
+
+    address: str
+    pid: int
+
+
+@contextlib.contextmanager
+def replay_server(
+    make_tables: Callable[..., list[reverb.Table]], *args: Any, core: int | None = None
+) -> Iterator[ReplayServer]:
+    """Serve tables for as long as the context lasts.
+
+    Args:
+      make_tables: a function of a module: it is called in the server's process.
+      *args: its arguments.
+      core: to keep the server on.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there, core, make_tables, args), daemon=True)
+    process.start()
+    try:
+        yield ReplayServer(f"localhost:{here.recv()}", process.pid or 0)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(
+    connection: Connection,
+    core: int | None,
+    make_tables: Callable[..., list[reverb.Table]],
+    args: tuple[Any, ...],
+) -> None:
+    if core is not None:
+        pin_to_core(core)
+    server = reverb.Server(make_tables(*args))
+    connection.send(server.port)
+    server.wait()
+    os._exit(0)
