@@ -1,12 +1,12 @@
 """The update of Ape-X DPG (Horgan et al. 2018, section 3.2 and appendix D)."""
 
-import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.learning.losses import td_loss
-from apex_agents.learning.update import GuardedOptimizer, UpdateOutput, copy_variables
+from apex_agents.learning.optimizers import Adam, GuardedOptimizer
+from apex_agents.learning.update import UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
 
@@ -25,8 +25,8 @@ class DPGUpdate:
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
         self._target_update_period = config.target_update_period
-        policy_optimizer = snt.optimizers.Adam(config.learning_rate)
-        critic_optimizer = snt.optimizers.Adam(config.learning_rate)
+        policy_optimizer = Adam(config.learning_rate)
+        critic_optimizer = Adam(config.learning_rate)
         self._optimizer = GuardedOptimizer(
             (policy_optimizer, online.policy.trainable_variables),
             (critic_optimizer, online.critic.trainable_variables),

@@ -5,7 +5,8 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.learning.losses import double_q_loss
-from apex_agents.learning.update import GuardedOptimizer, UpdateOutput, copy_variables
+from apex_agents.learning.optimizers import CenteredRMSProp, GuardedOptimizer
+from apex_agents.learning.update import UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
 
@@ -23,12 +24,8 @@ class DQNUpdate:
         self._target_network = target_network
         self._max_gradient_norm = config.max_gradient_norm
         self._target_update_period = config.target_update_period
-        optimizer = snt.optimizers.RMSProp(
-            learning_rate=config.learning_rate,
-            decay=config.rmsprop_decay,
-            momentum=0.0,
-            epsilon=config.rmsprop_epsilon,
-            centered=True,
+        optimizer = CenteredRMSProp(
+            config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
         )
         self._optimizer = GuardedOptimizer((optimizer, network.trainable_variables))
         self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.replay.transitions import Transition
@@ -38,37 +37,6 @@ class Update(Protocol):
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Update the networks; `weights` are importance weights, `[B]`."""
         ...
-
-
-class GuardedOptimizer:
-    """Optimisers that take a step together, or none of them where a gradient is not finite.
-
-    Attributes:
-      num_skipped: int64 variable, steps not taken since it was made; no part of a checkpoint.
-    """
-
-    def __init__(self, *parts: tuple[snt.Optimizer, Sequence[tf.Variable]]):
-        """Take optimisers, each with the variables that it moves, and make their slots."""
-        self._parts = parts
-        self.num_skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
-        for optimizer, variables in parts:
-            # Sonnet does this at the first `apply`: no variable can be made in a branch of a graph.
-            optimizer._initialize(variables)
-
-    def apply(self, gradients: Sequence[Sequence[tf.Tensor]], norms: Sequence[tf.Tensor]) -> None:
-        """Take one step, or leave all variables and slots as they are and count it as skipped.
-
-        Args:
-          gradients: for each optimiser, in their order, what it descends.
-          norms: global norms of the gradients before any clipping. One is infinite also where only
-            the sum of squares is too large for float32: clipping would make all gradients NaN, and
-            a second moment might stay infinite for ever.
-        """
-        is_finite = tf.reduce_all(tf.math.is_finite(norms))
-        self.num_skipped.assign_add(tf.cast(tf.logical_not(is_finite), tf.int64))
-        if is_finite:
-            for (optimizer, variables), updates in zip(self._parts, gradients, strict=True):
-                optimizer.apply(updates, variables)
 
 
 def copy_variables(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:

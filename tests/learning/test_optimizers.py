@@ -1,4 +1,4 @@
-"""Tests of the optimisers that take no step where a gradient is not finite."""
+"""Tests of the optimisers, and of taking no step where a gradient is not finite."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.update import GuardedOptimizer
+from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
 
 LEARNING_RATE = 0.1
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -83,3 +83,52 @@ def test_slots_exist_before_the_first_step():
     assert len(pair.rmsprop.variables) == 2  # Momentum and mean square.
     assert len(pair.adam.variables) == 3  # Two moments and the number of steps.
     assert not any(np.any(slot.numpy()) for slot in pair.adam.variables)
+
+
+def random_steps(optimizer: snt.Optimizer, num_steps: int = 50) -> np.ndarray:
+    """Descend the same random gradients, of sizes from 1e-4 to 1e4."""
+    rng = np.random.default_rng(0)
+    parameters = [tf.Variable(tf.ones([3, 4])), tf.Variable(tf.ones([5]))]
+    apply = tf.function(optimizer.apply)
+    for _ in range(num_steps):
+        scale = np.float32(10.0 ** rng.uniform(-4, 4))
+        shapes = [parameter.shape for parameter in parameters]
+        gradients = [scale * rng.normal(size=shape).astype(np.float32) for shape in shapes]
+        apply([tf.constant(gradient) for gradient in gradients], parameters)
+    return np.concatenate([np.ravel(parameter) for parameter in parameters])
+
+
+@pytest.mark.parametrize(
+    ("fused", "sonnets"),
+    [
+        (
+            CenteredRMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6),
+            snt.optimizers.RMSProp(LEARNING_RATE, decay=0.9, epsilon=1e-6, centered=True),
+        ),
+        (Adam(LEARNING_RATE, epsilon=1e-3), snt.optimizers.Adam(LEARNING_RATE, epsilon=1e-3)),
+    ],
+    ids=["RMSProp", "Adam"],
+)
+def test_fused_kernels_compute_what_sonnet_does(fused, sonnets):
+    np.testing.assert_allclose(random_steps(fused), random_steps(sonnets), rtol=2e-4, atol=2e-4)
+    assert [v.shape for v in fused.variables] == [v.shape for v in sonnets.variables]
+    for ours, theirs in zip(fused.variables, sonnets.variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.95, 0.99])
+def test_steady_gradients_of_any_size_leave_the_parameters_finite(decay):
+    rng = np.random.default_rng(0)
+    sizes = tf.constant(np.exp(rng.uniform(-5, 5, 1000)).astype(np.float32))
+    parameter = tf.Variable(tf.zeros(1000))
+    optimizer = CenteredRMSProp(LEARNING_RATE, decay, epsilon=1.5e-7)
+    optimizer._initialize([parameter])
+
+    @tf.function
+    def descend() -> None:
+        for _ in tf.range(1000):
+            noise = 1.0 + 1e-4 * tf.random.normal([1000])
+            optimizer.apply([sizes * noise], [parameter])
+
+    descend()
+    assert np.isfinite(parameter).all()

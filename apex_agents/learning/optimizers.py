@@ -1,0 +1,106 @@
+"""Sonnet's optimisers on TensorFlow's fused kernels, and a guard against what is not finite.
+
+Sonnet computes a step with a dozen operations per variable, each a pass over memory. A kernel does
+it in one pass; slots, and thus checkpoints, are Sonnet's.
+"""
+
+from collections.abc import Sequence
+
+import sonnet as snt
+import tensorflow as tf
+
+# By how much the second moment of a gradient exceeds the square of its mean at least: several times
+# what rounding to float32 can take away from the difference.
+_MIN_RELATIVE_VARIANCE = 1e-5
+
+
+class CenteredRMSProp(snt.optimizers.RMSProp):
+    """RMSProp that divides by the standard deviation of the gradient (Tieleman & Hinton 2012).
+
+    mean_square <- decay * mean_square + (1 - decay) * gradient^2
+    mean <- decay * mean + (1 - decay) * gradient
+    parameter <- parameter - learning_rate * gradient / sqrt(mean_square - mean^2 + epsilon)
+
+    Where a gradient hardly changes for hundreds of steps, rounding would make the root's argument
+    negative: the mean square is kept a little above the squared mean.
+    """
+
+    def __init__(self, learning_rate: float, decay: float, epsilon: float):
+        """See `apex_agents.dqn.ApexDQNConfig` for the paper's values."""
+        super().__init__(learning_rate, decay, momentum=0.0, epsilon=epsilon, centered=True)
+
+    def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
+        """Take one step; `updates` are gradients."""
+        self._initialize(parameters)
+        slots = zip(updates, parameters, self.mg, self.ms, self.mom, strict=True)
+        for gradient, parameter, mean, mean_square, momentum in slots:
+            smallest = (1.0 + _MIN_RELATIVE_VARIANCE) * tf.square(mean)
+            mean_square.assign(tf.maximum(mean_square, smallest))
+            tf.raw_ops.ResourceApplyCenteredRMSProp(
+                var=parameter.handle,
+                mg=mean.handle,
+                ms=mean_square.handle,
+                mom=momentum.handle,
+                lr=self.learning_rate,
+                rho=self.decay,
+                momentum=self.momentum,
+                epsilon=self.epsilon,
+                grad=gradient,
+            )
+
+
+class Adam(snt.optimizers.Adam):
+    """Adam (Kingma & Ba 2015, algorithm 1)."""
+
+    def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
+        """Take one step; `updates` are gradients."""
+        self._initialize(parameters)
+        self.step.assign_add(1)
+        step = tf.cast(self.step, tf.float32)
+        beta1_power, beta2_power = self.beta1**step, self.beta2**step
+        # The kernel adds epsilon to the root of the biased moment.
+        epsilon = self.epsilon * tf.sqrt(1.0 - beta2_power)
+        for gradient, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=parameter.handle,
+                m=m.handle,
+                v=v.handle,
+                beta1_power=beta1_power,
+                beta2_power=beta2_power,
+                lr=self.learning_rate,
+                beta1=self.beta1,
+                beta2=self.beta2,
+                epsilon=epsilon,
+                grad=gradient,
+            )
+
+
+class GuardedOptimizer:
+    """Optimisers that take a step together, or none of them where a gradient is not finite.
+
+    Attributes:
+      num_skipped: int64 variable, steps not taken since it was made; no part of a checkpoint.
+    """
+
+    def __init__(self, *parts: tuple[snt.Optimizer, Sequence[tf.Variable]]):
+        """Take optimisers, each with the variables that it moves, and make their slots."""
+        self._parts = parts
+        self.num_skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
+        for optimizer, variables in parts:
+            # Sonnet does this at the first `apply`: no variable can be made in a branch of a graph.
+            optimizer._initialize(variables)
+
+    def apply(self, gradients: Sequence[Sequence[tf.Tensor]], norms: Sequence[tf.Tensor]) -> None:
+        """Take one step, or leave all variables and slots as they are and count it as skipped.
+
+        Args:
+          gradients: for each optimiser, in their order, what it descends.
+          norms: global norms of the gradients before any clipping. One is infinite also where only
+            the sum of squares is too large for float32: clipping would make all gradients NaN, and
+            a second moment might stay infinite for ever.
+        """
+        is_finite = tf.reduce_all(tf.math.is_finite(norms))
+        self.num_skipped.assign_add(tf.cast(tf.logical_not(is_finite), tf.int64))
+        if is_finite:
+            for (optimizer, variables), updates in zip(self._parts, gradients, strict=True):
+                optimizer.apply(updates, variables)
