@@ -247,7 +247,7 @@ def run_local(
             transitions_before_learning = num_transitions
         statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)
         steps_due = (num_transitions - transitions_before_learning) * steps_per_transition
-        while learner.num_steps < int(steps_due) and not is_over():
+        while learner.num_steps + builder.config.updates_per_call <= steps_due and not is_over():
             learner.step()
         if is_over():
             break

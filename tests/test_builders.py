@@ -18,6 +18,7 @@ SETTINGS = {
     "batch_size": 9,
     "parameter_update_period": 7,
     "publish_period": 3,
+    "updates_per_call": 4,
     "replay": REPLAY,
 }
 
@@ -65,6 +66,7 @@ def test_learner(parts):
         "client": "client",
         "importance_exponent": 0.25,
         "publish_period": 3,
+        "updates_per_call": 4,
         **given,
     }
     assert update.variables
@@ -98,7 +100,7 @@ def test_adder(parts):
 def test_dataset(parts):
     recorder = parts.record("make_dataset")
     parts.builder.make_dataset("client", parts.spec)
-    assert recorder.args == ("client", REPLAY, 9, parts.spec)
+    assert recorder.args == ("client", REPLAY, 9, parts.spec, 4)
 
 
 def test_actor(parts):

@@ -44,6 +44,7 @@ INVALID = {
     "agent.target_update_period": ([0, -1], "greater than 0"),
     "agent.parameter_update_period": ([0, -1], "greater than 0"),
     "agent.publish_period": ([0, -1], "greater than 0"),
+    "agent.updates_per_call": ([0, -1, 1001], "between 1 and 1000"),
     "agent.exploration.epsilon": ([-0.1, 1.1], "between 0 and 1"),
     "agent.exploration.alpha": ([-1.0], "at least 0"),
     "agent.exploration.num_distinct_epsilons": ([0, -6], "greater than 0"),

@@ -74,7 +74,8 @@ class ApexDPGBuilder:
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches."""
-        return make_dataset(client, self.config.replay, self.config.batch_size, spec)
+        config = self.config
+        return make_dataset(client, config.replay, config.batch_size, spec, config.updates_per_call)
 
     def make_adder(
         self,
@@ -132,6 +133,7 @@ class ApexDPGBuilder:
             client=client,
             importance_exponent=self.config.replay.importance_exponent,
             publish_period=self.config.publish_period,
+            updates_per_call=self.config.updates_per_call,
             counter=counter,
             logger=logger,
             should_stop=should_stop,

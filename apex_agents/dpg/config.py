@@ -40,6 +40,8 @@ class ApexDPGConfig:
         100).
       publish_period: learner steps between two publications of parameters (the paper's learner
         answers requests; at 86 steps/s, 20 steps are 0.2 s).
+      updates_per_call: learner steps per call of the compiled function. More than 1 saves time
+        with small networks; all of its batches are sampled, and their priorities written, together.
       replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
     """
 
@@ -55,6 +57,7 @@ class ApexDPGConfig:
     noise_scale: float = 0.3
     parameter_update_period: int = 100
     publish_period: int = 20
+    updates_per_call: int = 1
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
 
     def validate(self, prefix: str = "agent.") -> None:
@@ -70,6 +73,7 @@ class ApexDPGConfig:
         require_positive(self, prefix, "learning_rate", "max_action_gradient", "max_gradient_norm")
         require_positive(self, prefix, "target_update_period", "parameter_update_period")
         require_positive(self, prefix, "publish_period")
+        require_between(self, prefix, 1, 1_000, "updates_per_call")
         require_between(self, prefix, 0, 1, "discount")
         require(self.noise_scale >= 0, f"{prefix}noise_scale", self.noise_scale, "at least 0")
         self.replay.validate(f"{prefix}replay.")

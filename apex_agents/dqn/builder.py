@@ -19,6 +19,7 @@ from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.precision import compute_dtype
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.memory import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
@@ -80,7 +81,8 @@ class ApexDQNBuilder:
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches."""
-        return make_dataset(client, self.config.replay, self.config.batch_size, spec)
+        config = self.config
+        return make_dataset(client, config.replay, config.batch_size, spec, config.updates_per_call)
 
     def make_adder(
         self,
@@ -104,7 +106,8 @@ class ApexDQNBuilder:
     ) -> Policy:
         """Build the exploring policy of some of all lanes."""
         epsilons = epsilon_ladder(self.config.exploration, num_lanes)[list(lanes)]
-        return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
+        network = self._make_network(spec, seed, compute_dtype(self.config.bfloat16))
+        return EpsilonGreedyPolicy(network, epsilons, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
         """Build the policy that is evaluated."""
@@ -140,13 +143,17 @@ class ApexDQNBuilder:
             client=client,
             importance_exponent=self.config.replay.importance_exponent,
             publish_period=self.config.publish_period,
+            updates_per_call=self.config.updates_per_call,
             counter=counter,
             logger=logger,
             should_stop=should_stop,
         )
 
-    def _make_network(self, spec: EnvironmentSpec, seed: int) -> snt.Module:
+    def _make_network(
+        self, spec: EnvironmentSpec, seed: int, dtype: tf.DType = tf.float32
+    ) -> snt.Module:
         tf.random.set_seed(seed)
-        network = make_network(self.config, spec.actions.num_values)
-        network(tf.zeros([1, *spec.observations.shape], spec.observations.dtype))
+        network = make_network(self.config, spec.actions.num_values, dtype)
+        with snt.mixed_precision.scope(tf.float32):  # Makes the variables, which stay as they are.
+            network(tf.zeros([1, *spec.observations.shape], spec.observations.dtype))
         return network

@@ -6,6 +6,7 @@ import tensorflow as tf
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.learning.losses import double_q_loss
 from apex_agents.learning.optimizers import CenteredRMSProp, GuardedOptimizer
+from apex_agents.learning.precision import compute_dtype
 from apex_agents.learning.update import UpdateOutput, copy_variables
 from apex_agents.replay.transitions import Transition
 
@@ -22,6 +23,7 @@ class DQNUpdate:
         """Take two networks whose variables exist, and make the target equal to the first."""
         self._network = network
         self._target_network = target_network
+        self._compute_dtype = compute_dtype(config.bfloat16)
         self._max_gradient_norm = config.max_gradient_norm
         self._target_update_period = config.target_update_period
         optimizer = CenteredRMSProp(
@@ -40,17 +42,15 @@ class DQNUpdate:
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Descend the weighted loss on one batch; see `learning.update.Update`."""
-        q_t_value = self._target_network(transitions.next_observation)
-        q_t_selector = self._network(transitions.next_observation)
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, snt.mixed_precision.scope(self._compute_dtype):
             q_tm1 = self._network(transitions.observation)
             loss, td_error = double_q_loss(
                 q_tm1,
                 transitions.action,
                 transitions.n_step_return,
                 transitions.n_step_discount,
-                q_t_value,
-                q_t_selector,
+                q_t_value=self._target_network(transitions.next_observation),
+                q_t_selector=self._network(transitions.next_observation),
             )
             mean_loss = tf.reduce_mean(weights * loss)
         variables = self._network.trainable_variables

@@ -1,11 +1,16 @@
 """Dueling networks (Wang et al. 2016), for frames and for vectors."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
+
+# Inside of `snt.mixed_precision.scope(tf.bfloat16)` what is decorated computes in bfloat16, from
+# variables in float32. Last layers are not: 8 bits cannot tell the values of two actions apart.
+_mixed_precision = snt.mixed_precision.modes([tf.float32, tf.bfloat16])
 
 
 class DuelingHead(snt.Module):
@@ -19,25 +24,31 @@ class DuelingHead(snt.Module):
     def __init__(self, hidden_size: int, num_actions: int, name: str | None = None):
         """Build both streams, one hidden layer of `hidden_size` units each."""
         super().__init__(name=name)
-        self._value = snt.nets.MLP([hidden_size, 1])
-        self._advantage = snt.nets.MLP([hidden_size, num_actions])
+        self._hidden_layers = snt.Linear(2 * hidden_size)  # Side by side: one product for both.
+        self._value = snt.Linear(1)
+        self._advantage = snt.Linear(num_actions)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Map features `[B, F]` to action values `[B, A]`."""
+        """Map features `[B, F]` to action values `[B, A]` float32."""
+        value_units, advantage_units = tf.split(tf.cast(self._hidden(features), tf.float32), 2, 1)
+        advantage = self._advantage(advantage_units)
+        centred = advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+        return self._value(value_units) + centred
+
+    @_mixed_precision
+    def _hidden(self, features: tf.Tensor) -> tf.Tensor:
         # Both streams send gradients into the features: scaled down so that their sum has the size
         # of one (Wang et al. 2016, section 4.2).
-        features = scale_gradient(features, 2**-0.5)
-        advantage = self._advantage(features)
-        centred = advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
-        return self._value(features) + centred
+        return tf.nn.relu(self._hidden_layers(scale_gradient(features, 2**-0.5)))
 
 
 class AtariTorso(snt.Module):
     """Three convolutions over stacked frames (Mnih et al. 2015)."""
 
-    def __init__(self, name: str | None = None):
-        """Build the layers: 32 8x8/4, 64 4x4/2, 64 3x3/1."""
+    def __init__(self, dtype: tf.DType = tf.float32, name: str | None = None):
+        """Build the layers: 32 8x8/4, 64 4x4/2, 64 3x3/1; `dtype` is that of their variables."""
         super().__init__(name=name)
+        self._dtype = dtype
         self._convolutions = [
             snt.Conv2D(32, 8, 4, padding="VALID"),
             snt.Conv2D(64, 4, 2, padding="VALID"),
@@ -46,7 +57,10 @@ class AtariTorso(snt.Module):
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
         """Map frames `[B, stack, 84, 84]` uint8 to features `[B, 3136]`."""
-        features = tf.cast(tf.transpose(frames, [0, 2, 3, 1]), tf.float32) / 255.0
+        return self._convolve(tf.cast(tf.transpose(frames, [0, 2, 3, 1]), self._dtype) / 255.0)
+
+    @_mixed_precision
+    def _convolve(self, features: tf.Tensor) -> tf.Tensor:
         for convolution in self._convolutions:
             features = tf.nn.relu(convolution(features))
         return snt.flatten(features)
@@ -55,31 +69,48 @@ class AtariTorso(snt.Module):
 class VectorTorso(snt.Module):
     """Fully connected layers over flat observations."""
 
-    def __init__(self, hidden_sizes: Sequence[int], name: str | None = None):
-        """Build the layers; all of them end in a ReLU."""
+    def __init__(
+        self, hidden_sizes: Sequence[int], dtype: tf.DType = tf.float32, name: str | None = None
+    ):
+        """Build the layers, which all end in a ReLU; `dtype` is that of their variables."""
         super().__init__(name=name)
+        self._dtype = dtype
         self._mlp = snt.nets.MLP(hidden_sizes, activate_final=True)
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` to features `[B, F]`."""
-        return self._mlp(snt.flatten(tf.cast(observation, tf.float32)))
+        return self._multiply(snt.flatten(tf.cast(observation, self._dtype)))
+
+    @_mixed_precision
+    def _multiply(self, features: tf.Tensor) -> tf.Tensor:
+        return self._mlp(features)
 
 
 def scale_gradient(tensor: tf.Tensor, scale: float) -> tf.Tensor:
     """Return `tensor` itself, with the gradients that flow back through it times `scale`."""
-    return tensor * scale + tf.stop_gradient(tensor) * (1.0 - scale)
+
+    @tf.custom_gradient
+    def identity(tensor: tf.Tensor) -> Any:
+        return tf.identity(tensor), lambda gradient: gradient * scale
+
+    return identity(tensor)
 
 
-def make_network(config: ApexDQNConfig, num_actions: int) -> snt.Sequential:
+def make_network(
+    config: ApexDQNConfig, num_actions: int, dtype: tf.DType = tf.float32
+) -> snt.Sequential:
     """Build the action-value network of a config.
 
     Args:
       config: which network, and its sizes.
       num_actions: A.
+      dtype: of the variables of all layers but the last.
 
     Returns:
-      A module from observations `[B, ...]` to action values `[B, A]`; its variables exist after
-      the first call, or after `snt.build`.
+      A module from observations `[B, ...]` to action values `[B, A]`. Its first call makes the
+      variables; it belongs into a `snt.mixed_precision.scope(tf.float32)` if others are to be in
+      mixed precision.
     """
-    torso = AtariTorso() if config.network == "atari" else VectorTorso(config.mlp_hidden_sizes)
+    is_atari = config.network == "atari"
+    torso = AtariTorso(dtype) if is_atari else VectorTorso(config.mlp_hidden_sizes, dtype)
     return snt.Sequential([torso, DuelingHead(config.stream_hidden_size, num_actions)])

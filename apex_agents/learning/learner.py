@@ -16,7 +16,7 @@ from acme.utils import counting, loggers
 
 from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
-from apex_agents.learning.update import Update, UpdateOutput
+from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
 from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.parameters import ParameterPublisher, to_arrays
 from apex_agents.replay.priorities import PriorityWriter
@@ -37,6 +37,7 @@ class ApexLearner(core.Learner):
         client: reverb.Client,
         importance_exponent: float,
         publish_period: int,
+        updates_per_call: int = 1,
         counter: counting.Counter | None = None,
         logger: loggers.Logger | None = None,
         log_period_seconds: float = 5.0,
@@ -46,10 +47,11 @@ class ApexLearner(core.Learner):
 
         Args:
           update: what one step does to the networks.
-          dataset: batches as `replay.dataset.make_dataset` gives them.
+          dataset: samples as `replay.dataset.make_dataset` gives them.
           client: connected to the replay server.
           importance_exponent: beta of the importance weights.
           publish_period: learner steps between two publications of the parameters.
+          updates_per_call: K, equal batches of which a sample of the dataset consists.
           counter: counts `steps`; prefix it to tell processes apart.
           logger: receives counts, speeds and metrics.
           log_period_seconds: seconds between two rows for the logger.
@@ -58,6 +60,7 @@ class ApexLearner(core.Learner):
         self._update = update
         self._reader = BatchReader(dataset)
         self._publish_period = publish_period
+        self._updates_per_call = updates_per_call
         self._counter = counter or counting.Counter(prefix="learner")
         self._logger = logger or loggers.NoOpLogger()
         self._log_period_seconds = log_period_seconds
@@ -71,11 +74,14 @@ class ApexLearner(core.Learner):
         self._waiting_seconds = 0.0
         self._last_log = (time.monotonic(), 0)
 
+        def update_on_batch(batch: reverb.ReplaySample) -> UpdateOutput:
+            info = batch.info
+            weights = importance_weights(info.probability, info.table_size, importance_exponent)
+            return update(batch.data, weights)
+
         @tf.function
         def update_on_sample(sample: reverb.ReplaySample) -> UpdateOutput:
-            info = sample.info
-            weights = importance_weights(info.probability, info.table_size, importance_exponent)
-            return update(sample.data, weights)
+            return update_in_turn(update_on_batch, sample, updates_per_call)
 
         self._update_on_sample = update_on_sample
 
@@ -91,15 +97,15 @@ class ApexLearner(core.Learner):
         self._counter.increment(steps=num_steps)
 
     def step(self) -> None:
-        """Wait for a batch and learn from it; return without one only when told to stop."""
+        """Wait for a sample and learn from it; return without one only when told to stop."""
         sample = self._next_sample()
         if sample is None:
             return
         output = self._update_on_sample(sample)
         self._priority_writer.write(sample.info.key.numpy(), output.priorities.numpy())
         self.recent_samples.add(sample, output, self.num_steps)
-        self.num_steps += 1
-        if self.num_steps % self._publish_period == 0:
+        self.num_steps += self._updates_per_call
+        if self.num_steps % self._publish_period < self._updates_per_call:
             self.publish()
         self._count_and_log(output)
 
@@ -151,7 +157,7 @@ class ApexLearner(core.Learner):
         now = time.monotonic()
         last_time, last_steps = self._last_log
         elapsed = now - last_time
-        counts = self._counter.increment(steps=1)
+        counts = self._counter.increment(steps=self._updates_per_call)
         if elapsed < self._log_period_seconds and last_steps:
             return
         metrics = {name: float(np.asarray(value)) for name, value in output.metrics.items()}

@@ -18,7 +18,11 @@ _RATE_LIMITER_TIMEOUT_MS = 500
 
 
 def make_dataset(
-    client: reverb.Client, replay: ReplayConfig, batch_size: int, spec: Any
+    client: reverb.Client,
+    replay: ReplayConfig,
+    batch_size: int,
+    spec: Any,
+    batches_per_sample: int = 1,
 ) -> tf.data.Dataset:
     """Sample the transition table for as long as its limiter allows.
 
@@ -27,18 +31,21 @@ def make_dataset(
       replay: how many batches to read ahead.
       batch_size: B, transitions per batch.
       spec: of one environment.
+      batches_per_sample: K, batches that are handed over together.
 
     Returns:
-      Batches `reverb.ReplaySample(info, data)`: `info` as Reverb gives it, `[B]` each; `data` a
+      Samples `reverb.ReplaySample(info, data)`: `info` as Reverb gives it, `[K * B]` each; `data` a
       `Transition`. An iterator over it ends when the limiter lets nothing through for half a
       second; a new one can be made at once.
     """
+    sample_size = batches_per_sample * batch_size
+    prefetch = max(replay.prefetch_batches // batches_per_sample, 1)
     # Reverb's own buffer belongs to the batches read ahead: more in flight are staler priorities.
-    in_flight_batches = min(2, replay.prefetch_batches)
+    in_flight = min(2, prefetch)
     dataset = reverb.TrajectoryDataset.from_table_signature(
         server_address=client.server_address,
         table=table_name(client, TRANSITIONS),
-        max_in_flight_samples_per_worker=in_flight_batches * batch_size,
+        max_in_flight_samples_per_worker=in_flight * sample_size,
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
     )
@@ -46,5 +53,5 @@ def make_dataset(
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
         return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
 
-    dataset = dataset.batch(batch_size, drop_remainder=True).map(unpack, deterministic=True)
-    return dataset.prefetch(max(replay.prefetch_batches - in_flight_batches, 1))
+    dataset = dataset.batch(sample_size, drop_remainder=True).map(unpack, deterministic=True)
+    return dataset.prefetch(max(prefetch - in_flight, 1))

@@ -26,10 +26,10 @@ def make_head() -> DuelingHead:
     """
     head = DuelingHead(hidden_size=2, num_actions=3)
     head(tf.zeros([1, 2]))
-    # The hidden layers of both streams are alike; the shapes tell the others apart.
+    # The hidden layers of both streams lie side by side, the value's first.
     values = {
-        (2, 2): np.eye(2),
-        (2,): np.zeros(2),
+        (2, 4): np.concatenate([np.eye(2), np.eye(2)], axis=1),
+        (4,): np.zeros(4),
         (2, 1): [[1.0], [2.0]],
         (1,): [0.5],
         (2, 3): [[1.0, 2.0, 3.0], [0.0, 1.0, -1.0]],
@@ -84,9 +84,9 @@ def atari_network() -> snt.Sequential:
 def test_atari_network_has_the_layers_of_the_dueling_paper(atari_network):
     shapes = sorted(tuple(variable.shape) for variable in atari_network.variables)
     convolutions = [(8, 8, 4, 32), (32,), (4, 4, 32, 64), (64,), (3, 3, 64, 64), (64,)]
-    hidden = [(7 * 7 * 64, 512), (512,)]
+    hidden = [(7 * 7 * 64, 2 * 512), (2 * 512,)]
     value, advantage = [(512, 1), (1,)], [(512, NUM_ACTIONS), (NUM_ACTIONS,)]
-    assert shapes == sorted(convolutions + 2 * hidden + value + advantage)
+    assert shapes == sorted(convolutions + hidden + value + advantage)
     num_parameters = sum(math.prod(shape) for shape in shapes)
     assert num_parameters == (
         (8 * 8 * 4 * 32 + 32)
@@ -149,6 +149,53 @@ def test_mlp_network_maps_a_batch_of_vectors(shape, dtype):
     assert sum(math.prod(variable.shape) for variable in network.variables) == (
         (num_inputs * 7 + 7) + (7 * 4 + 4) + 2 * (4 * 3 + 3) + (3 * 1 + 1) + (3 * 6 + 6)
     )
+
+
+CONFIGS = {"atari": ApexDQNConfig(), "mlp": ApexDQNConfig(network="mlp", mlp_hidden_sizes=(64,))}
+OBSERVATIONS = {
+    "atari": np.random.default_rng(0).integers(0, 256, [8, 4, 84, 84]).astype(np.uint8),
+    "mlp": np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32),
+}
+
+
+def relative_difference(a: tf.Tensor, b: tf.Tensor) -> float:
+    return float(tf.norm(a - b) / tf.norm(b))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_variables_in_bfloat16_give_almost_the_same_values(name):
+    observations = tf.constant(OBSERVATIONS[name])
+    exact = make_network(CONFIGS[name], NUM_ACTIONS)
+    rounded = make_network(CONFIGS[name], NUM_ACTIONS, tf.bfloat16)
+    expected, _ = exact(observations), rounded(observations)
+    for variable, source in zip(rounded.variables, exact.variables, strict=True):
+        variable.assign(source.numpy())  # As actors do with what they fetch.
+    assert {v.dtype for v in rounded.variables} == {tf.bfloat16, tf.float32}
+    assert all(v.dtype == tf.float32 for v in rounded.variables if v.shape[-1] in (1, NUM_ACTIONS))
+    q_values = rounded(observations)
+    assert q_values.dtype == tf.float32
+    assert 1e-5 < relative_difference(q_values, expected) < 0.02
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_mixed_precision_computes_almost_the_same_gradients(name):
+    network = make_network(CONFIGS[name], NUM_ACTIONS)
+    observations = tf.constant(OBSERVATIONS[name])
+    with snt.mixed_precision.scope(tf.float32):
+        network(observations)
+
+    def value_and_gradients(dtype: tf.DType) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape, snt.mixed_precision.scope(dtype):
+            q_values = network(observations)
+            q_taken = q_values[:, 0]
+        return q_values, tape.gradient(q_taken, network.trainable_variables)
+
+    exact, exact_gradients = value_and_gradients(tf.float32)
+    rounded, rounded_gradients = value_and_gradients(tf.bfloat16)
+    assert {v.dtype for v in [*network.variables, *rounded_gradients]} == {tf.float32}
+    assert 1e-5 < relative_difference(rounded, exact) < 0.02
+    for ours, expected in zip(rounded_gradients, exact_gradients, strict=True):
+        assert relative_difference(ours, expected) < 0.1
 
 
 def test_vector_torso_ends_in_a_relu():

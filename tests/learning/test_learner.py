@@ -73,7 +73,8 @@ class Replay(NamedTuple):
     client: reverb.Client
 
     def make_learner(self, update: CountingUpdate, **settings) -> ApexLearner:
-        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC)
+        per_sample = settings.get("updates_per_call", 1)
+        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, per_sample)
         settings = {"publish_period": 1000, **settings}
         return ApexLearner(update, dataset, self.client, REPLAY.importance_exponent, **settings)
 
@@ -167,6 +168,23 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     learner.close()
     ((count,),) = source.get_variables(["network"])
     assert (source.learner_steps, count.tolist()) == (7, [7.0])
+
+
+def test_several_updates_per_call(replay):
+    add_transitions(replay, PRIORITIES)
+    update = CountingUpdate()
+    learner = replay.make_learner(update, updates_per_call=4, publish_period=6)
+    published = []
+    for _ in range(4):
+        learner.step()
+        learner.flush()
+        published.append((learner.num_steps, replay.num_publications()))
+    assert update.count.numpy().tolist() == [16.0]
+    assert published == [(4, 0), (8, 1), (12, 2), (16, 2)]
+    assert replay.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
+    samples = learner.recent_samples.collect()
+    assert {len(column) for column in samples} == {4 * 4 * BATCH_SIZE}
+    learner.close()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -1,0 +1,178 @@
+"""Measures the learner: updates per second with data flowing against the same step in a bare loop.
+
+The learner is a run's: it samples a real replay server (in another process, filled by a real actor
+beforehand), writes priorities back and publishes parameters. The bare loop calls the compiled
+update on one batch in memory and does nothing else. For Atari, the floating-point rate of that loop
+is compared with the machine's rate of matrix products, too.
+
+Example:
+  python benchmarks/learner.py --agents atari cartpole
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import reverb
+import tensorflow as tf
+from measuring import (
+    Row,
+    at_least,
+    calls_per_second,
+    make_parser,
+    measure_in_turn,
+    ratios,
+    report,
+    run_self,
+    spread,
+)
+from serving import replay_server
+
+from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
+from apex_agents.acting.loop import run_lanes
+from apex_agents.builder import Builder
+from apex_agents.environments import EnvironmentSpec, Lanes, make_lanes
+from apex_agents.learning.learner import ApexLearner
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from configs import (
+    apex_dpg_pendulum,
+    apex_dqn_atari,
+    apex_dqn_cartpole,
+)
+
+CONFIGS = {
+    "atari": apex_dqn_atari.get_config,
+    "cartpole": apex_dqn_cartpole.get_config,
+    "pendulum": apex_dpg_pendulum.get_config,
+}
+NUM_LANES = 8
+NUM_TRANSITIONS = 2_000
+MAX_IN_FLIGHT = 40 * NUM_LANES
+PREFETCH_BATCHES = 4
+SECONDS = {"atari": 6.0, "cartpole": 2.0, "pendulum": 2.0}
+MATMUL_SIZE = 2048
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument("--agents", nargs="+", choices=CONFIGS, default=list(CONFIGS))
+    parser.add_argument("--bfloat16", action="store_true", help="as on CPUs that have it")
+    parser.add_argument("--one", action="store_true", help="measure here, and print JSON")
+    arguments = parser.parse_args()
+    if arguments.one:
+        changes = {"bfloat16": True} if arguments.bfloat16 else {}
+        print(json.dumps(measure(arguments.agents[0], arguments.rounds, changes)))
+        return
+    rows, series = [], {}
+    for agent in arguments.agents:
+        options = ["--one", "--agents", agent, "--rounds", str(arguments.rounds)]
+        numbers = run_self(__file__, [*options, *["--bfloat16"] * arguments.bfloat16])
+        share = ratios(numbers["learner"], numbers["bare"])
+        rows.append(Row(f"{agent}: updates/s with data flowing", spread(numbers["learner"])))
+        limit = 0.9 if agent == "atari" else 0.7
+        rows.append(at_least(f"{agent}: share of the bare loop", share, limit))
+        if agent == "atari":
+            of_matmul = ratios(numbers["bare_flops"], numbers["matmul"])
+            rows.append(at_least(f"{agent}: bare loop's share of the matmul rate", of_matmul, 0.45))
+        series[agent] = share
+    report("learner", arguments.out, rows, series)
+
+
+def measure(agent: str, rounds: int, bfloat16: dict[str, bool]) -> dict[str, list[float]]:
+    """Measure learner, bare loop and matrix products in turn; calls or operations per second."""
+    environment, builder = CONFIGS[agent]().environment, make_builder(agent, **bfloat16)
+    lanes = make_lanes(environment, NUM_LANES, seed=0)
+    with replay_server(builder.make_replay_tables, lanes.spec) as server:
+        client = reverb.Client(server.address)
+        fill(builder, lanes, client)
+        learner = builder.make_learner(lanes.spec, builder.make_dataset(client, lanes.spec), client)
+        bare = make_bare_step(agent, bfloat16, lanes.spec, client)
+        matmul = make_matmul()
+        seconds = SECONDS[agent]
+        numbers = measure_in_turn(
+            {
+                "learner": lambda: count_updates(learner, seconds),
+                "bare": lambda: calls_per_second(bare.run, seconds),
+                "matmul": lambda: 2 * MATMUL_SIZE**3 * calls_per_second(matmul, 1.0),
+            },
+            rounds,
+        )
+    return numbers | {"bare_flops": [count_flops(bare) * rate for rate in numbers["bare"]]}
+
+
+def make_builder(agent: str, **changes: Any) -> Builder:
+    """Make the builder of a config, with other values of some of its fields."""
+    config = CONFIGS[agent]().agent
+    replay = dataclasses.replace(
+        config.replay,
+        min_size=NUM_TRANSITIONS,
+        samples_per_insert=None,
+        prefetch_batches=PREFETCH_BATCHES,
+    )
+    kind = ApexDPGBuilder if isinstance(config, ApexDPGConfig) else ApexDQNBuilder
+    return kind(dataclasses.replace(config, replay=replay, **changes))
+
+
+def fill(builder: Builder, lanes: Lanes, client: reverb.Client) -> None:
+    """Put transitions of an untrained policy into the replay."""
+    policy = builder.make_policy(lanes.spec, range(NUM_LANES), NUM_LANES, seed=0)
+    adders = [builder.make_adder(client) for _ in range(NUM_LANES)]
+    for _ in run_lanes(lanes, builder.make_actor(policy, adders)):
+        if sum(adder.num_transitions for adder in adders) > NUM_TRANSITIONS + MAX_IN_FLIGHT:
+            return
+
+
+class BareStep(NamedTuple):
+    """A compiled update, and one batch that stays the same."""
+
+    function: Any
+    batch: reverb.ReplaySample
+
+    def run(self) -> None:
+        self.function(self.batch).priorities.numpy()
+
+
+def make_bare_step(
+    agent: str, bfloat16: dict[str, bool], spec: EnvironmentSpec, client: reverb.Client
+) -> BareStep:
+    """Compile one update per call."""
+    builder = make_builder(agent, updates_per_call=1, **bfloat16)
+    dataset = builder.make_dataset(client, spec)
+    learner = builder.make_learner(spec, dataset, client)
+    return BareStep(learner._update_on_sample, next(iter(dataset)))
+
+
+def count_updates(learner: ApexLearner, seconds: float) -> float:
+    """Return the updates per second of a learner, once it has used up what was read ahead."""
+    for _ in range(2 * PREFETCH_BATCHES):
+        learner.step()
+    before, started = learner.num_steps, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        learner.step()
+    return (learner.num_steps - before) / elapsed
+
+
+def make_matmul() -> Callable[[], Any]:
+    """Compile the product of two matrices in float32."""
+    matrix = tf.random.normal([MATMUL_SIZE, MATMUL_SIZE])
+    product = tf.function(lambda: tf.reduce_sum(matrix @ matrix))
+    return lambda: product().numpy()
+
+
+def count_flops(step: BareStep) -> int:
+    """Return the floating-point operations of one call, as TensorFlow counts them."""
+    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+    options["output"] = "none"
+    graph = step.function.get_concrete_function(step.batch).graph
+    return tf.compat.v1.profiler.profile(graph, options=options).total_float_ops
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)
