@@ -17,6 +17,7 @@ from apex_agents.replay.transitions import PartialTransition
 from apex_agents.replay.writers import make_writer
 
 _FLUSH_TIMEOUT_MS = 500
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class PrioritizedNStepAdder:
@@ -69,11 +70,13 @@ class PrioritizedNStepAdder:
           output: action, q and value at this observation; on LAST only the value is used, and only
             if the discount is not 0.
         """
-        if timestep.step_type == dm_env.StepType.FIRST:
+        step_type = int(timestep.step_type)  # NumPy compares its numbers with enums slowly.
+        is_last = step_type == _LAST
+        if step_type == _FIRST:
             self._begin_episode(timestep.observation)
         else:
-            self._continue_episode(timestep, float(output.value))
-        if timestep.step_type == dm_env.StepType.LAST:
+            self._continue_episode(timestep, is_last, float(output.value))
+        if is_last:
             self._end_episode()
         else:
             action, q_taken = np.copy(output.action), float(output.q_taken)
@@ -89,27 +92,23 @@ class PrioritizedNStepAdder:
             self._end_episode()
         self._writer.begin_episode(observation)
 
-    def _continue_episode(self, timestep: dm_env.TimeStep, value: float) -> None:
+    def _continue_episode(self, timestep: dm_env.TimeStep, is_last: bool, value: float) -> None:
+        reward, discount = float(timestep.reward), self._discount * float(timestep.discount)
         for transition in self._partial:
-            transition.n_step_return += transition.n_step_discount * timestep.reward
-            transition.n_step_discount *= self._discount * timestep.discount
+            transition.n_step_return += transition.n_step_discount * reward
+            transition.n_step_discount *= discount
             transition.num_steps += 1
         self._writer.begin_step(timestep.observation)
-        while self._partial and self._is_complete(timestep):
+        while self._partial and (is_last or self._partial[0].num_steps == self._n_step):
             self._add(self._partial.popleft(), value)
         self._writer.end_step()
-
-    def _is_complete(self, timestep: dm_env.TimeStep) -> bool:
-        return (
-            timestep.step_type == dm_env.StepType.LAST or self._partial[0].num_steps == self._n_step
-        )
 
     def _add(self, transition: PartialTransition, value: float) -> None:
         td_error = transition.n_step_return - transition.q_taken
         if transition.n_step_discount:  # A terminal value may be anything, NaN too.
             td_error += transition.n_step_discount * value
         replicas, batch = self._replay.replicas, self._replay.insert_batch
-        priority = float(bounded_priority(td_error))
+        priority = bounded_priority(td_error)
         if not np.isfinite(td_error) or not self._writer.add_item(transition, priority, replicas):
             self.num_not_finite += 1
             return

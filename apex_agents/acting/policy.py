@@ -1,7 +1,7 @@
 """The seam between an algorithm and its actors: all that acting needs from any network."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import sonnet as snt
@@ -43,3 +43,24 @@ class Policy(Protocol):
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         """Evaluate the network once for `[L, ...]` observations."""
         ...
+
+
+class CompiledFunction:
+    """Compiles a function of observations.
+
+    It is called without TensorFlow's look-up of the right graph, which for small networks takes as
+    long as their evaluation.
+    """
+
+    def __init__(self, function: Callable[[tf.Tensor], Any]):
+        """Take a function from a tensor `[L, ...]` to any nest of tensors."""
+        self._function = tf.function(function)
+        self._graphs: dict[Any, Callable[[tf.Tensor], Any]] = {}
+
+    def __call__(self, observation: np.ndarray) -> Any:
+        """Compile the function for this shape if that is new, and call it."""
+        tensor = tf.convert_to_tensor(observation)
+        key = (observation.shape, observation.dtype)
+        if key not in self._graphs:
+            self._graphs[key] = self._function.get_concrete_function(tensor)
+        return self._graphs[key](tensor)

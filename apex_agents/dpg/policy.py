@@ -4,7 +4,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.acting.policy import PolicyOutput
+from apex_agents.acting.policy import CompiledFunction, PolicyOutput
 
 
 class GaussianNoisePolicy:
@@ -33,16 +33,15 @@ class GaussianNoisePolicy:
         self.exploration = {"noise_scale": noise_scale}
         random = tf.random.Generator.from_seed(seed)
 
-        @tf.function
         def evaluate(observation: tf.Tensor) -> PolicyOutput:
             best = policy(observation)
             noise = random.normal(tf.shape(best), stddev=noise_scale)
             action = tf.clip_by_value(best + noise, -1.0, 1.0)
             return PolicyOutput(action, critic(observation, action), critic(observation, best))
 
-        self._evaluate = evaluate
+        self._evaluate = CompiledFunction(evaluate)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         """Choose an action in every lane; see `PolicyOutput` for shapes."""
-        output = self._evaluate(tf.convert_to_tensor(observation))
+        output = self._evaluate(observation)
         return PolicyOutput(*[tensor.numpy() for tensor in output])

@@ -50,14 +50,14 @@ class AtariTorso(snt.Module):
         super().__init__(name=name)
         self._dtype = dtype
         self._convolutions = [
-            snt.Conv2D(32, 8, 4, padding="VALID"),
+            snt.Conv2D(32, 2, padding="VALID"),  # 8x8/4 over frames is 2x2/1 over 4x4 cells.
             snt.Conv2D(64, 4, 2, padding="VALID"),
-            snt.Conv2D(64, 3, 1, padding="VALID"),
+            snt.Conv2D(64, 3, padding="VALID"),
         ]
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
         """Map frames `[B, stack, 84, 84]` uint8 to features `[B, 3136]`."""
-        return self._convolve(tf.cast(tf.transpose(frames, [0, 2, 3, 1]), self._dtype) / 255.0)
+        return self._convolve(tf.cast(split_into_cells(frames), self._dtype) / 255.0)
 
     @_mixed_precision
     def _convolve(self, features: tf.Tensor) -> tf.Tensor:
@@ -84,6 +84,23 @@ class VectorTorso(snt.Module):
     @_mixed_precision
     def _multiply(self, features: tf.Tensor) -> tf.Tensor:
         return self._mlp(features)
+
+
+def split_into_cells(frames: tf.Tensor) -> tf.Tensor:
+    """Cut frames into cells of 4x4 pixels, faster than CPUs bring frames into the last dimension.
+
+    Args:
+      frames: `[B, stack, H, W]` uint8, H and W multiples of 4.
+
+    Returns:
+      `[B, H / 4, W / 4, stack * 16]` uint8; pixels of a cell in the order stack, row, column.
+    """
+    _, stack, height, width = frames.shape
+    # The four pixels in a row of a cell move as one number.
+    rows = tf.bitcast(tf.reshape(frames, [-1, stack, height, width // 4, 4]), tf.int32)
+    rows = tf.reshape(rows, [-1, stack, height // 4, 4, width // 4])
+    cells = tf.bitcast(tf.transpose(rows, [0, 2, 4, 1, 3]), tf.uint8)
+    return tf.reshape(cells, [-1, height // 4, width // 4, stack * 16])
 
 
 def scale_gradient(tensor: tf.Tensor, scale: float) -> tf.Tensor:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import sonnet as snt
-import tensorflow as tf
 
-from apex_agents.acting.policy import PolicyOutput
+from apex_agents.acting.policy import CompiledFunction, PolicyOutput
 
 
 class EpsilonGreedyPolicy:
@@ -24,12 +23,12 @@ class EpsilonGreedyPolicy:
         self.networks = {"network": network}
         self._epsilons = np.asarray(epsilons)
         self.exploration = {"epsilon": self._epsilons}
-        self._evaluate = tf.function(network)
+        self._evaluate = CompiledFunction(network)
         self._random = np.random.default_rng(seed)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         """Choose an action in every lane; see `PolicyOutput` for shapes."""
-        q_values = self._evaluate(tf.convert_to_tensor(observation)).numpy()
+        q_values = self._evaluate(observation).numpy()
         num_lanes, num_actions = q_values.shape
         explore = self._random.random(num_lanes) < self._epsilons
         uniform = self._random.integers(num_actions, size=num_lanes)

@@ -20,7 +20,12 @@ MAX_PRIORITY = 1e6
 _CLOSE_TIMEOUT_SECONDS = 1
 
 
-def bounded_priority(td_error: np.ndarray | float) -> np.ndarray:
+def bounded_priority(td_error: float) -> float:
+    """Return |td_error| clipped to what a Reverb table can hold; NaN stays NaN."""
+    return min(max(abs(td_error), MIN_PRIORITY), MAX_PRIORITY)
+
+
+def bounded_priorities(td_error: np.ndarray) -> np.ndarray:
     """Return |td_error| clipped to what a Reverb table can hold; NaN stays NaN."""
     return np.clip(np.abs(td_error), MIN_PRIORITY, MAX_PRIORITY)
 
@@ -85,6 +90,6 @@ class PriorityWriter:
         finite = np.isfinite(priorities)
         self.num_not_finite += int((~finite).sum())
         updates = dict(
-            zip(keys[finite].tolist(), bounded_priority(priorities[finite]).tolist(), strict=True)
+            zip(keys[finite].tolist(), bounded_priorities(priorities[finite]).tolist(), strict=True)
         )
         self._client.mutate_priorities(self._table, updates)

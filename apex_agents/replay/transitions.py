@@ -84,10 +84,11 @@ def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
 
 def pack_outcome(transition: PartialTransition) -> np.ndarray:
     """Return the float32 vector `[A..., R, D, learner steps]`."""
-    n_step_return, n_step_discount = transition.n_step_return, transition.n_step_discount
-    scalars = (n_step_return, n_step_discount, transition.learner_steps)
+    action = transition.action
+    numbers = [*(action.flat if action.ndim else (action,))]
+    numbers += [transition.n_step_return, transition.n_step_discount, transition.learner_steps]
     with np.errstate(over="ignore"):  # Becomes infinite, which is noticed where it is written.
-        return np.append(np.ravel(transition.action), scalars).astype(np.float32)
+        return np.array(numbers, np.float32)
 
 
 def pack_transition(

@@ -6,7 +6,6 @@ for every complete transition, `end_step()`. Reverb keeps rows in chunks of cons
 chunks travel when an item is sampled, and a chunk stays until the last item that refers to it goes.
 """
 
-import collections
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,8 +13,10 @@ import reverb
 
 from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.packed_writer import PackedWriter
+from apex_agents.replay.streams import create_items, open_stream
 from apex_agents.replay.tables import TRANSITIONS
-from apex_agents.replay.transitions import PartialTransition, pack_outcome, pack_transition
+from apex_agents.replay.transitions import PartialTransition, pack_outcome
 
 # Transitions that share a chunk when they leave the table together: costs about 0.6 KB less memory
 # per transition than chunks of one.
@@ -75,38 +76,6 @@ def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
     return _PACKED_CHUNK_LENGTH if replay.remover == "fifo" else 1
 
 
-class PackedWriter:
-    """Writes every transition as one row."""
-
-    def __init__(self, client: reverb.Client, n_step: int, chunk_length: int):
-        """Open a stream whose chunks hold `chunk_length` transitions."""
-        self.stream = _open_stream(client, ("transition",), chunk_length)
-        self._table = table_name(client, TRANSITIONS)
-        self._observations: collections.deque[np.ndarray] = collections.deque(maxlen=n_step + 1)
-
-    def begin_episode(self, observation: np.ndarray) -> None:
-        """Remember the first observation."""
-        self.begin_step(observation)
-
-    def begin_step(self, observation: np.ndarray) -> None:
-        """Remember the newest observation."""
-        self._observations.append(np.array(observation))
-
-    def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
-        """Write the row, and the items that refer to it."""
-        first, last = self._observations[-1 - transition.num_steps], self._observations[-1]
-        row = pack_transition(first, pack_outcome(transition), last)
-        if not np.isfinite(row).all():
-            return False
-        self.stream.append({"transition": row})
-        item = {"transition": self.stream.history["transition"][-1]}
-        _create_items(self.stream, self._table, item, priority, replicas)
-        return True
-
-    def end_step(self) -> None:
-        """Do nothing: there is no row without a transition."""
-
-
 class FrameWriter:
     """Writes every frame once; items refer to stacks of consecutive frames.
 
@@ -116,9 +85,10 @@ class FrameWriter:
 
     def __init__(self, client: reverb.Client, frame_stack: int, chunk_length: int):
         """Open a stream that remembers as many rows as a chunk has, and no item spans more."""
-        self._stack = frame_stack
-        self.stream = _open_stream(client, ("observation", "outcome"), chunk_length)
+        self._frame_stack = frame_stack
+        self.stream = open_stream(client, ("observation", "outcome"), chunk_length)
         self._table = table_name(client, TRANSITIONS)
+        self._columns: dict[str, Any] = {}  # Of the stream, once there are some.
         self._row: dict[str, np.ndarray] = {}
         self._rows_since_frame = 0
 
@@ -138,12 +108,13 @@ class FrameWriter:
         if not np.isfinite(outcome).all():  # Frames are 8-bit numbers.
             return False
         self.stream.append({**self._row, "outcome": outcome})
+        columns = self._columns = self._columns or self.stream.history  # Slow to ask for.
         item = {
-            "observation": self._frames(transition.num_steps + self._rows_since_frame),
-            "outcome": self.stream.history["outcome"][-1],
-            "next_observation": self._frames(self._rows_since_frame),
+            "observation": self._stack(transition.num_steps + self._rows_since_frame),
+            "outcome": columns["outcome"][-1],
+            "next_observation": self._stack(self._rows_since_frame),
         }
-        _create_items(self.stream, self._table, item, priority, replicas)
+        create_items(self.stream, self._table, item, priority, replicas)
         self._row = {}
         self._rows_since_frame += 1
         return True
@@ -153,32 +124,11 @@ class FrameWriter:
         if self._row:
             self.stream.append(self._row)
 
-    def _frames(self, rows_back: int) -> Any:
+    def _stack(self, rows_back: int) -> Any:
         """Refer to the stack whose newest frame is `rows_back` rows before the newest row."""
         # Contiguous, and with negative bounds: with gaps Reverb returns other rows than asked for,
         # and a positive bound that equals the column's length makes an empty slice.
-        column = self.stream.history["observation"]
-        frames = column[-rows_back - self._stack : -rows_back or None]
-        if len(frames) != self._stack:
-            raise AssertionError(f"{len(frames)} of {self._stack} frames are left in the writer.")
+        frames = self._columns["observation"][-rows_back - self._frame_stack : -rows_back or None]
+        if len(frames) != self._frame_stack:
+            raise AssertionError(f"{len(frames)} of {self._frame_stack} frames are in the writer.")
         return frames
-
-
-def _open_stream(
-    client: reverb.Client, columns: tuple[str, ...], chunk_length: int
-) -> reverb.TrajectoryWriter:
-    stream = client.trajectory_writer(num_keep_alive_refs=chunk_length)
-    for column in columns:
-        stream.configure((column,), num_keep_alive_refs=chunk_length, max_chunk_length=chunk_length)
-    return stream
-
-
-def _create_items(
-    stream: reverb.TrajectoryWriter,
-    table: str,
-    item: dict[str, Any],
-    priority: float,
-    replicas: int,
-) -> None:
-    for _ in range(replicas):
-        stream.create_item(table, priority, item)

@@ -14,6 +14,7 @@ from apex_agents.dqn.networks import (
     VectorTorso,
     make_network,
     scale_gradient,
+    split_into_cells,
 )
 
 NUM_ACTIONS = 6
@@ -83,7 +84,8 @@ def atari_network() -> snt.Sequential:
 
 def test_atari_network_has_the_layers_of_the_dueling_paper(atari_network):
     shapes = sorted(tuple(variable.shape) for variable in atari_network.variables)
-    convolutions = [(8, 8, 4, 32), (32,), (4, 4, 32, 64), (64,), (3, 3, 64, 64), (64,)]
+    # The first is 8x8x4 with stride 4, seen as 2x2 over cells of 4x4 pixels of 4 frames.
+    convolutions = [(2, 2, 64, 32), (32,), (4, 4, 32, 64), (64,), (3, 3, 64, 64), (64,)]
     hidden = [(7 * 7 * 64, 2 * 512), (2 * 512,)]
     value, advantage = [(512, 1), (1,)], [(512, NUM_ACTIONS), (NUM_ACTIONS,)]
     assert shapes == sorted(convolutions + hidden + value + advantage)
@@ -105,12 +107,13 @@ def make_corner_torso(signs: tuple[float, float, float]) -> AtariTorso:
     """
     torso = AtariTorso()
     torso(tf.zeros([1, 4, 84, 84], tf.uint8))
-    sign_of_kernel = dict(zip([(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)], signs, strict=True))
+    sign_of_kernel = dict(zip([(2, 2, 64, 32), (4, 4, 32, 64), (3, 3, 64, 64)], signs, strict=True))
     for variable in torso.variables:
         values = np.zeros(variable.shape, np.float32)
         if values.ndim == 4:
             for k in range(4):
-                values[0, 0, k, k] = sign_of_kernel[values.shape]
+                pixels = 16 if values.shape[2] == 64 and values.shape[0] == 2 else 1
+                values[0, 0, k * pixels, k] = sign_of_kernel[values.shape]
         variable.assign(values)
     return torso
 
@@ -122,6 +125,18 @@ def test_frames_are_scaled_and_frame_k_is_channel_k():
         expected = frames[:, k, 0:56:8, 0:56:8] / 255.0
         np.testing.assert_allclose(features[..., k], expected, rtol=1e-6)
     assert not features[..., 4:].any()
+
+
+def test_first_layer_is_the_convolution_of_the_papers():
+    frames = np.random.default_rng(0).integers(0, 256, [2, 4, 84, 84]).astype(np.uint8)
+    kernel = np.random.default_rng(1).normal(size=[8, 8, 4, 32]).astype(np.float32)
+    channels_last = np.transpose(frames, [0, 2, 3, 1]).astype(np.float32)
+    expected = tf.nn.conv2d(channels_last, kernel, strides=4, padding="VALID")
+    # [cell row, row, cell column, column, frame, out] to [cell row, cell column, pixels, out].
+    over_cells = kernel.reshape(2, 4, 2, 4, 4, 32).transpose(0, 2, 4, 1, 3, 5).reshape(2, 2, 64, 32)
+    cells = tf.cast(split_into_cells(tf.constant(frames)), tf.float32)
+    output = tf.nn.conv2d(cells, over_cells, strides=1, padding="VALID")
+    np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-1)
 
 
 # Without the ReLU after the first, second or third layer, the features would not be 0.

@@ -17,7 +17,8 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.memory import available_memory, estimate_replay_bytes, memory_warning
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import PartialTransition
-from apex_agents.replay.writers import PackedWriter, make_writer
+from apex_agents.replay.packed_writer import PackedWriter
+from apex_agents.replay.writers import make_writer
 
 
 def packed(num_floats: int) -> dict[str, tf.TensorSpec]:

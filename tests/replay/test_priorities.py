@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.priorities import PriorityWriter, bounded_priority
+from apex_agents.replay.priorities import PriorityWriter, bounded_priorities, bounded_priority
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
 
@@ -23,8 +24,12 @@ def test_bounded_priority(td_error, expected):
     assert bounded_priority(td_error) == expected
 
 
-def test_bounded_priority_of_an_array():
-    bounded = bounded_priority(np.array([0.0, -2.0, np.nan, -np.inf]))
+def test_bounded_priority_of_nan_stays_nan():
+    assert math.isnan(bounded_priority(math.nan))
+
+
+def test_bounded_priorities_of_an_array():
+    bounded = bounded_priorities(np.array([0.0, -2.0, np.nan, -np.inf]))
     np.testing.assert_array_equal(bounded, [1e-6, 2.0, np.nan, 1e6])
 
 

@@ -1,0 +1,43 @@
+"""How transitions of small observations get into the replay: every one is a row of its own."""
+
+import collections
+
+import numpy as np
+import reverb
+
+from apex_agents.replay.client import table_name
+from apex_agents.replay.streams import create_items, open_stream
+from apex_agents.replay.tables import TRANSITIONS
+from apex_agents.replay.transitions import PartialTransition, pack_outcome, pack_transition
+
+
+class PackedWriter:
+    """Writes every transition as one row."""
+
+    def __init__(self, client: reverb.Client, n_step: int, chunk_length: int):
+        """Open a stream whose chunks hold `chunk_length` transitions."""
+        self.stream = open_stream(client, ("transition",), chunk_length)
+        self._table = table_name(client, TRANSITIONS)
+        self._observations: collections.deque[np.ndarray] = collections.deque(maxlen=n_step + 1)
+
+    def begin_episode(self, observation: np.ndarray) -> None:
+        """Remember the first observation."""
+        self.begin_step(observation)
+
+    def begin_step(self, observation: np.ndarray) -> None:
+        """Remember the newest observation."""
+        self._observations.append(np.array(observation))
+
+    def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
+        """Write the row, and the items that refer to it."""
+        first, last = self._observations[-1 - transition.num_steps], self._observations[-1]
+        row = pack_transition(first, pack_outcome(transition), last)
+        if not np.isfinite(row).all():
+            return False
+        self.stream.append({"transition": row})
+        item = {"transition": self.stream.history["transition"][-1]}
+        create_items(self.stream, self._table, item, priority, replicas)
+        return True
+
+    def end_step(self) -> None:
+        """Do nothing: there is no row without a transition."""
