@@ -15,9 +15,9 @@ import tensorflow as tf
 from apex_agents.replay import memory
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.memory import available_memory, estimate_replay_bytes, memory_warning
+from apex_agents.replay.packed_writer import PackedWriter
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import PartialTransition
-from apex_agents.replay.packed_writer import PackedWriter
 from apex_agents.replay.writers import make_writer
 
 
