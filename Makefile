@@ -7,6 +7,7 @@ PYTHON3 ?= python3
 UV := .uv/$(UV_VERSION)/bin/uv
 PYTHON := .venv/bin/python
 INSTALLED := .venv/.installed
+PEERS_INSTALLED := .venv-peers/.installed
 CHECKED := $(wildcard apex_agents launch configs benchmarks)
 ARGS ?=
 
@@ -43,7 +44,7 @@ pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
 	  --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
 
 clean: ## Remove the environment and all caches; results of training stay.
-	@rm -rf .venv .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
+	@rm -rf .venv .venv-peers .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made from /, where a pyenv without Python 3.10 does not stumble over our .python-version.
@@ -65,4 +66,12 @@ $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier
 	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
 	@$(UV) pip check --quiet --python $(PYTHON)
+	@touch $@
+
+# What benchmarks compare with has an environment of its own, with a Python of its own (3.11 or
+# newer): it needs other versions of what we need.
+$(PEERS_INSTALLED): benchmarks/peers/requirements.txt
+	@echo "Installing the packages of $< into .venv-peers ..."
+	@cd / && $(PYTHON3) -m venv "$(CURDIR)/.venv-peers"
+	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

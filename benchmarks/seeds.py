@@ -74,23 +74,23 @@ def _run(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> Non
 
 def _is_over(workdir: pathlib.Path, started: float, arguments: argparse.Namespace) -> bool:
     """Say whether the seed has been watched for long enough; starting may take 60 s."""
-    rows = _read(workdir / "logs/evaluator.csv")
-    reached = _reached_at(rows, arguments.target)
+    rows = read_rows(workdir / "logs/evaluator.csv")
+    reached = reached_at(rows, arguments.target)
     if reached is not None:
         return _seconds(rows[-1]) >= reached + arguments.hold_seconds
-    learner = _read(workdir / "logs/learner.csv")
+    learner = read_rows(workdir / "logs/learner.csv")
     if learner:
         return _seconds(learner[-1]) >= _seconds(learner[0]) + arguments.give_up_seconds
     return time.monotonic() >= started + 60 + arguments.give_up_seconds
 
 
 def _report(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> float | None:
-    rows = _read(workdir / "logs/evaluator.csv")
-    learner = _read(workdir / "logs/learner.csv")
+    rows = read_rows(workdir / "logs/evaluator.csv")
+    learner = read_rows(workdir / "logs/learner.csv")
     if not learner:
         print(f"{seed:>4} ended before the first learner step")
         return None
-    first, reached = _seconds(learner[0]), _reached_at(rows, arguments.target)
+    first, reached = _seconds(learner[0]), reached_at(rows, arguments.target)
     if reached is None:
         best = max((float(row["mean_return"]) for row in rows), default=float("nan"))
         print(f"{seed:>4} {first:>8.1f} s not reached; best evaluation {best:.1f}", flush=True)
@@ -108,7 +108,7 @@ def _report(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> 
     return reached - first
 
 
-def _reached_at(rows: list[dict[str, str]], target: float) -> float | None:
+def reached_at(rows: list[dict[str, str]], target: float) -> float | None:
     return next((_seconds(row) for row in rows if float(row["mean_return"]) >= target), None)
 
 
@@ -116,7 +116,7 @@ def _seconds(row: dict[str, str]) -> float:
     return float(row["wall_time_seconds"])
 
 
-def _read(path: pathlib.Path) -> list[dict[str, str]]:
+def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
     with path.open() as file:

@@ -88,8 +88,9 @@ def test_wheel_install_has_the_shim_active(wheel, tmp_path):
     assert _run(python, "-c", REFUSALS, cwd=tmp_path).split() == ["refused"]
 
 
-def test_requirements_are_plain_pins():
-    for line in (ROOT / "requirements.txt").read_text().splitlines():
+@pytest.mark.parametrize("file", ["requirements.txt", "benchmarks/peers/requirements.txt"])
+def test_requirements_are_plain_pins(file):
+    for line in (ROOT / file).read_text().splitlines():
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
 
 

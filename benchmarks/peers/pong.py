@@ -1,0 +1,122 @@
+"""Stable-Baselines3's DQN on Pong, with the hyperparameters of RL Baselines3 Zoo, for some minutes.
+
+Plays without sticky actions, as ours does, and evaluates from time to time: whole games, their real
+score, always the greedy action. Every evaluation is a row of a CSV file; its time is part of the
+run's, which begins with the process.
+
+The Zoo's schedules are made for 10 million agent steps, of which an hour on a small machine sees
+few: it learns nothing for 100,000 steps, and explores less and less for a million. Two options give
+it schedules that fit the time.
+
+Examples:
+  .venv-peers/bin/python benchmarks/peers/pong.py --out runs/bench/pong_sb3.csv
+  .venv-peers/bin/python benchmarks/peers/pong.py --out runs/bench/pong_sb3_short.csv \
+      --learning_starts 10000 --exploration_steps 100000
+"""
+
+import argparse
+import csv
+import pathlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import ale_py
+import gymnasium
+import psutil
+from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecFrameStack
+
+COLUMNS = ("wall_time_seconds", "actor_steps", "learner_steps", "mean_return")
+AGENT_STEPS = 10_000_000
+NUM_EPISODES = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="CSV file to write")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of the whole run")
+    parser.add_argument("--evaluation_minutes", type=float, default=5.0, help="between evaluations")
+    parser.add_argument("--learning_starts", type=int, default=100_000, help="agent steps")
+    parser.add_argument("--exploration_steps", type=int, default=1_000_000, help="agent steps")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    gymnasium.register_envs(ale_py)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("w", newline="", buffering=1) as file:
+        write_row = csv.writer(file, lineterminator="\n").writerow
+        write_row(COLUMNS)
+        evaluations = Evaluations(arguments, write_row)
+        make_model(arguments).learn(AGENT_STEPS, callback=evaluations)
+
+
+def make_model(arguments: argparse.Namespace) -> DQN:
+    return DQN(
+        "CnnPolicy",
+        make_environments(1, arguments.seed),
+        buffer_size=100_000,
+        learning_rate=1e-4,
+        batch_size=32,
+        learning_starts=arguments.learning_starts,
+        target_update_interval=1_000,
+        train_freq=4,
+        gradient_steps=1,
+        exploration_fraction=arguments.exploration_steps / AGENT_STEPS,
+        exploration_final_eps=0.01,
+        seed=arguments.seed,
+        device="cpu",
+    )
+
+
+def make_environments(count: int, seed: int, **options: bool) -> VecFrameStack:
+    """Make environments that repeat actions and preprocess frames as DQN's do.
+
+    Args:
+      count: of them.
+      seed: of the first.
+      **options: of the preprocessing.
+    """
+    environments = make_atari_env(
+        "ALE/Pong-v5",
+        count,
+        seed,
+        wrapper_kwargs=options,
+        env_kwargs={"frameskip": 1, "repeat_action_probability": 0.0},  # The wrapper skips frames.
+    )
+    return VecFrameStack(environments, 4)
+
+
+class Evaluations(BaseCallback):
+    """Evaluates when it is time to, and ends the run after the last evaluation."""
+
+    def __init__(self, arguments: argparse.Namespace, write_row: Callable[[Iterable[Any]], object]):
+        """Make the environments, which are not those of training."""
+        super().__init__()
+        self._environments = make_environments(
+            NUM_EPISODES, arguments.seed + 1_000, terminal_on_life_loss=False, clip_reward=False
+        )
+        self._write_row = write_row
+        self._started_at = psutil.Process().create_time()
+        self._period = 60 * arguments.evaluation_minutes
+        self._end = 60 * arguments.minutes
+        self._due = min(self._period, self._end)
+
+    def _on_step(self) -> bool:
+        if self._elapsed() < self._due:
+            return True
+        mean_return, _ = evaluate_policy(self.model, self._environments, NUM_EPISODES)
+        steps = (self.model.num_timesteps, self.model._n_updates)
+        self._write_row([round(self._elapsed(), 1), *steps, mean_return])
+        is_last = self._due >= self._end
+        self._due = min(self._due + self._period, self._end)
+        return not is_last
+
+    def _elapsed(self) -> float:
+        return time.time() - self._started_at
+
+
+if __name__ == "__main__":
+    main()
