@@ -13,12 +13,13 @@ def get_config() -> ExperimentConfig:
         batch_size=128,
         learning_rate=0.001,
         parameter_update_period=20,
+        updates_per_call=8,
         replay=dataclasses.replace(
             ApexDPGConfig().replay,
             max_size=100_000,
             min_size=1_000,
             samples_per_insert=32.0,
-            prefetch_batches=4,
+            prefetch_batches=16,
         ),
     )
     run = RunConfig(

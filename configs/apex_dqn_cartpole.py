@@ -21,9 +21,10 @@ def get_config() -> ExperimentConfig:
         target_update_period=100,
         parameter_update_period=20,
         publish_period=20,
+        updates_per_call=8,
         exploration=ExplorationConfig(evaluation_epsilon=0.0),
         replay=ReplayConfig(
-            max_size=50_000, min_size=1_000, samples_per_insert=16.0, prefetch_batches=4
+            max_size=50_000, min_size=1_000, samples_per_insert=16.0, prefetch_batches=16
         ),
     )
     run = RunConfig(
