@@ -54,17 +54,17 @@ class RunConfig:
       num_actors: actor processes (section 4.1: 360).
       lanes_per_actor: environments that each actor steps in lock-step; a lane is what the paper
         calls an actor, with exploration of its own.
+      cpu_split: share of a machine's cores, one at least, to which its learner keeps, and the other
+        nodes to the rest; None keeps nobody to any core.
       max_learner_steps: end after this many updates; None never does.
       max_actor_steps: end after this many transitions of all actors together; None never does.
       target_return: end when an evaluation reaches this mean unclipped return; None never does.
-      checkpoint_period_seconds: seconds between two checkpoints of the learner; there is one at the
-        end, too.
+      checkpoint_period_seconds: between two checkpoints of the learner; the end has one, too.
       num_checkpoints: the newest so many are kept.
       replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, during which
         nobody can use it; there is one at the end, too. None saves none: a run that goes on fills
         the replay anew.
-      max_restarts: how often a node that died is started again within the window; once more and the
-        run ends.
+      max_restarts: how often a node that died is started again within the window.
       restart_window_seconds: restarts are forgotten after this time.
       evaluation: how the evaluator works.
     """
@@ -72,6 +72,7 @@ class RunConfig:
     seed: int = 0
     num_actors: int = 360
     lanes_per_actor: int = 1
+    cpu_split: float | None = None
     max_learner_steps: int | None = None
     max_actor_steps: int | None = None
     target_return: float | None = None
@@ -87,6 +88,7 @@ class RunConfig:
         require_types(self, prefix)
         require_between(self, prefix, 1, 10_000, "num_actors")
         require_between(self, prefix, 1, 1_000, "lanes_per_actor")
+        require_between(self, prefix, 0, 1, "cpu_split")
         require_positive(self, prefix, "max_learner_steps", "max_actor_steps")
         require_positive(self, prefix, "checkpoint_period_seconds", "num_checkpoints")
         require_positive(self, prefix, "replay_checkpoint_period_seconds", "restart_window_seconds")

@@ -54,10 +54,15 @@ def require_positive(config: Any, prefix: str, *fields: str) -> None:
 
 
 def require_between(config: Any, prefix: str, least: int, most: int, *fields: str) -> None:
-    """Raise a ValueError unless the named numeric fields of `config` lie in [least, most]."""
+    """Raise a ValueError unless the named fields of `config` lie in [least, most] or are None."""
     for name in fields:
         value = getattr(config, name)
-        require(least <= value <= most, f"{prefix}{name}", value, f"between {least} and {most}")
+        require(
+            value is None or least <= value <= most,
+            f"{prefix}{name}",
+            value,
+            f"between {least} and {most}",
+        )
 
 
 def field_paths(config: Any, prefix: str = "") -> list[str]:

@@ -70,6 +70,7 @@ INVALID = {
     "run.seed": ([-1], "at least 0"),
     "run.num_actors": ([0, -1, 10_001], "between 1 and 10000"),
     "run.lanes_per_actor": ([0, -1, 1001], "between 1 and 1000"),
+    "run.cpu_split": ([-0.1, 1.1], "between 0 and 1"),
     "run.max_learner_steps": ([0, -1], "greater than 0"),
     "run.max_actor_steps": ([0, -1], "greater than 0"),
     "run.checkpoint_period_seconds": ([0.0, -1.0], "greater than 0"),
@@ -81,7 +82,7 @@ INVALID = {
     "run.evaluation.min_period_seconds": ([-1.0, 1e10], "between 0 and 1000000000"),
     "run.evaluation.video_period_seconds": ([0.0, -1.0], "greater than 0"),
 }
-ANY_NUMBER_WORKS = {"run.target_return"}
+ANY_VALUE_WORKS = {"run.target_return", "agent.bfloat16"}
 
 # The fields that only the other agent has.
 INVALID_DPG = {
@@ -153,7 +154,7 @@ def test_defaults_are_valid(agent):
 def test_every_field_is_in_the_table():
     config = make_config()
     paths = field_paths(config.agent, "agent.") + field_paths(config.run, "run.")
-    assert set(paths) == set(INVALID) | ANY_NUMBER_WORKS
+    assert set(paths) == set(INVALID) | ANY_VALUE_WORKS
 
 
 def test_fields_of_both_agents_mean_the_same():

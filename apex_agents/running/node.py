@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
-import tensorflow as tf
 from launchpad import context
 
 from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient
+from apex_agents.running.cores import limit_cores
 from apex_agents.running.node_process import CHANNEL, NUM_RESTARTS
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
@@ -64,20 +64,23 @@ def _run_client(
         client = RunClient(replay_address.resolve(), experiment.run_id)
         return function(experiment, client, *args)
 
-    run_node(name, connect_and_run, stop_seconds)
+    run_node(name, connect_and_run, stop_seconds, experiment.run.cpu_split)
 
 
-def run_node(name: str, function: Callable[[], Any], stop_seconds: float) -> None:
+def run_node(
+    name: str, function: Callable[[], Any], stop_seconds: float, cpu_split: float | None = None
+) -> None:
     """Run the function of one node.
 
-    In a process of its own, TensorFlow takes one thread unless the node learns. A failure ends the
-    process with exit code 1, for the supervisor to see; without one it stops the program.
+    In a process of its own, a failure ends the process with exit code 1, for the supervisor to see;
+    without one it stops the program.
 
     Args:
       name: of the node.
       function: does the node's work and returns when the program stops; what it returns is never
         destroyed in a process of its own.
       stop_seconds: how long it may take to leave, once its supervisor is gone.
+      cpu_split: see `apex_agents.experiment.RunConfig`; without a process of its own, none.
 
     Raises:
       RuntimeError: the node failed in a thread; names the node.
@@ -85,9 +88,7 @@ def run_node(name: str, function: Callable[[], Any], stop_seconds: float) -> Non
     own_process = _has_own_process()
     if own_process:
         _attach_to_supervisor(stop_seconds)
-        if name != "learner":
-            tf.config.threading.set_intra_op_parallelism_threads(1)
-            tf.config.threading.set_inter_op_parallelism_threads(1)
+        limit_cores(name == "learner", cpu_split)
     exit_code = 0
     try:
         leftover = function()  # noqa: F841  # Kept: taking a Reverb sampler apart can take half a minute.

@@ -52,7 +52,7 @@ class ReplayNode(lp.ReverbNode):
 
     def run(self) -> None:
         """Serve until the program stops."""
-        run_node(self.name, self._serve, self.stop_seconds)
+        run_node(self.name, self._serve, self.stop_seconds, self._experiment.run.cpu_split)
 
     def _serve(self) -> reverb.Server:
         server = self._start_server()
