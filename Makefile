@@ -12,7 +12,7 @@ CHECKED := $(wildcard apex_agents launch configs benchmarks)
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg test test-faults lint format pins clean
+.PHONY: help train train-dpg test test-faults bench lint format pins clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
@@ -29,6 +29,9 @@ test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
 
 test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes 90 minutes.
 	@$(PYTHON) -m pytest -m fault $(ARGS)
+
+bench: $(INSTALLED) $(PEERS_INSTALLED) ## Measure speed and memory, also of other libraries; ARGS: --parts acting ...
+	@$(PYTHON) benchmarks/bench.py $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types.
 	@$(PYTHON) -m ruff check --quiet .

@@ -1,0 +1,50 @@
+"""Tests of what sums the benchmarks up."""
+
+import subprocess
+import sys
+
+import bench
+import figure
+import pytest
+from measuring import Row, Spread, at_least, at_most, read_reports, report
+
+ROWS = [
+    Row("agent steps/s", Spread(1500.0, 1400.4, 1600.0), "steps/s"),
+    at_least("share", Spread(0.5, 0.4, 0.6), 0.5),
+    at_most("bytes", Spread(0.51, 0.4, 0.6), 0.5),
+]
+SERIES = {"lanes": [1, 8], "share": {1: Spread(0.2, 0.1, 0.3), 8: Spread(0.5, 0.4, 0.6)}}
+
+
+def test_reports_are_read_back(tmp_path):
+    report("acting", str(tmp_path), ROWS, SERIES)
+    ((part, rows, series),) = read_reports(str(tmp_path))
+    assert (part, rows) == ("acting", ROWS)
+    assert series == {"lanes": [1, 8], "share": {"1": [0.2, 0.1, 0.3], "8": [0.5, 0.4, 0.6]}}
+
+
+def test_table_says_what_holds():
+    lines = bench.to_markdown(bench.to_cells("acting", ROWS)).splitlines()
+    assert lines == [
+        "| part | what | median (smallest to largest) | aim | holds |",
+        "| --- | --- | --- | --- | --- |",
+        "| acting | agent steps/s | 1,500 (1,400 to 1,600) steps/s |  |  |",
+        "| acting | share | 0.5 (0.4 to 0.6) | >= 0.5 | yes |",
+        "| acting | bytes | 0.51 (0.4 to 0.6) | <= 0.5 | no |",
+    ]
+
+
+def test_figure_of_what_was_measured(tmp_path):
+    file = tmp_path / "figure.png"
+    figure.draw(str(tmp_path), file)
+    assert not file.exists()
+    report("acting", str(tmp_path), ROWS, SERIES)
+    report("unknown", str(tmp_path), ROWS)
+    figure.draw(str(tmp_path), file)
+    assert file.stat().st_size > 5_000
+
+
+@pytest.mark.parametrize("part", bench.PARTS)
+def test_every_part_is_a_script(part):
+    command = [sys.executable, str(bench.HERE / f"{part}.py"), "--help"]
+    assert "--rounds" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
