@@ -33,7 +33,8 @@ class GaussianNoisePolicy:
         self.exploration = {"noise_scale": noise_scale}
         random = tf.random.Generator.from_seed(seed)
 
-        @tf.function
+        # AutoGraph would take a second, and there is nothing for it here.
+        @tf.function(autograph=False)
         def evaluate(observation: tf.Tensor) -> PolicyOutput:
             best = policy(observation)
             noise = random.normal(tf.shape(best), stddev=noise_scale)

@@ -24,7 +24,8 @@ class EpsilonGreedyPolicy:
         self.networks = {"network": network}
         self._epsilons = np.asarray(epsilons)
         self.exploration = {"epsilon": self._epsilons}
-        self._evaluate = tf.function(network)
+        # AutoGraph would take a second, and the network has nothing for it.
+        self._evaluate = tf.function(network, autograph=False)
         self._random = np.random.default_rng(seed)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
