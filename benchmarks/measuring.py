@@ -14,13 +14,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
 # TensorFlow's own messages would hide the results; processes that are started inherit this.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 RESULTS = pathlib.Path("runs/bench")
+
+Measured = TypeVar("Measured")
 
 
 class Spread(NamedTuple):
@@ -74,18 +76,18 @@ def at_most(what: str, value: Spread, limit: float, unit: str = "") -> Row:
 
 
 def measure_in_turn(
-    measurements: Mapping[str, Callable[[], float]], rounds: int
-) -> dict[str, list[float]]:
+    measurements: Mapping[str, Callable[[], Measured]], rounds: int
+) -> dict[str, list[Measured]]:
     """Take all measurements, then all of them again, `rounds` times, after one that is forgotten.
 
     Args:
-      measurements: what returns one number each, by name.
+      measurements: what returns one number, or several, each, by name.
       rounds: that count.
 
     Returns:
       The numbers of every round, by name.
     """
-    numbers: dict[str, list[float]] = {name: [] for name in measurements}
+    numbers: dict[str, list[Measured]] = {name: [] for name in measurements}
     for round_index in range(rounds + 1):
         for name, measure in measurements.items():
             number = measure()

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -45,12 +46,25 @@ def replay_server(
         process.join()
 
 
+def leave_with_parent() -> None:
+    """End this process when the one that started it ends, however that happens."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _serve(
     connection: Connection,
     core: int | None,
     make_tables: Callable[..., list[reverb.Table]],
     args: tuple[Any, ...],
 ) -> None:
+    leave_with_parent()
     if core is not None:
         pin_to_core(core)
     server = reverb.Server(make_tables(*args))

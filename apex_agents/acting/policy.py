@@ -54,7 +54,8 @@ class CompiledFunction:
 
     def __init__(self, function: Callable[[tf.Tensor], Any]):
         """Take a function from a tensor `[L, ...]` to any nest of tensors."""
-        self._function = tf.function(function)
+        # AutoGraph would take a second, and networks have nothing for it.
+        self._function = tf.function(function, autograph=False)
         self._graphs: dict[Any, Callable[[tf.Tensor], Any]] = {}
 
     def __call__(self, observation: np.ndarray) -> Any:
