@@ -8,6 +8,11 @@ Examples:
 
 import pathlib
 
+from apex_agents.running.fork_server import open_server
+
+if __name__ == "__main__":
+    open_server()  # It imports TensorFlow for all nodes while the command does so for itself.
+
 import command
 
 from apex_agents.dpg.builder import ApexDPGBuilder

@@ -6,10 +6,11 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from apex_agents.running.fork_server import Process, start_process
 
 # Environment variables for the nodes: the node's name, the descriptor of the socket that ends when
 # the supervisor does, and how often the node was started again.
@@ -68,7 +69,7 @@ class NodeProcess:
     def __init__(self, command: NodeCommand):
         """Remember the command."""
         self.command = command
-        self.process: subprocess.Popen | None = None
+        self.process: Process | None = None
         self.start_at = 0.0
         self.num_restarts = 0
         self.restarts: collections.deque[float] = collections.deque()
@@ -87,14 +88,11 @@ class NodeProcess:
             NUM_RESTARTS: str(self.num_restarts),
         }
         with other_end, self.command.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = start_process(
                 self.command.argv,
-                env={**os.environ, **self.command.env, **env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=(other_end.fileno(), *self.command.fds),
-                start_new_session=True,  # Ctrl-C is for the supervisor, who stops them in order.
+                {**os.environ, **self.command.env, **env},
+                log,
+                [other_end.fileno(), *self.command.fds],
             )
 
     def restart_in(self, seconds: float) -> None:
