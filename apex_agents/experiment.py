@@ -56,7 +56,7 @@ class RunConfig:
         calls an actor, with exploration of its own.
       cpu_split: share of a machine's cores, one at least, to which its learner keeps, and the other
         nodes to the rest; None keeps nobody to any core.
-      max_learner_steps: end after this many updates; None never does.
+      max_learner_steps: end after this many updates, or those of the call that does the last one.
       max_actor_steps: end after this many transitions of all actors together; None never does.
       target_return: end when an evaluation reaches this mean unclipped return; None never does.
       checkpoint_period_seconds: between two checkpoints of the learner; the end has one, too.

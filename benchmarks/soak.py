@@ -11,6 +11,7 @@ import argparse
 import collections
 import contextlib
 import csv
+import json
 import pathlib
 import random
 import signal
@@ -21,7 +22,7 @@ import time
 
 import psutil
 
-from apex_agents.running.node_process import NODE_NAME
+from apex_agents.running.workdir import NODES_FILE
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NODES = ("replay", "learner", "evaluator", "actor_0")
@@ -34,6 +35,7 @@ class Run:
 
     def __init__(self, workdir: pathlib.Path):
         self.workdir = workdir
+        self.nodes_file = workdir / NODES_FILE
         self.evaluator_csv = workdir / "logs" / "evaluator.csv"
         self.command = subprocess.Popen(
             [
@@ -52,11 +54,15 @@ class Run:
 
     def nodes(self) -> dict[str, psutil.Process]:
         """Find the processes of the nodes that live."""
-        found = {}
-        for process in psutil.Process(self.command.pid).children():
-            with contextlib.suppress(psutil.Error, KeyError):
-                found[process.environ()[NODE_NAME]] = process
-        return found
+        with contextlib.suppress(FileNotFoundError):
+            nodes = json.loads(self.nodes_file.read_text())
+            children = {p.pid: p for p in psutil.Process(self.command.pid).children()}
+            return {
+                name: children[node["pid"]]
+                for name, node in nodes.items()
+                if node["pid"] in children
+            }
+        return {}
 
     def evaluations(self) -> list[dict[str, str]]:
         """Read the evaluator's rows."""

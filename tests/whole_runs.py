@@ -113,12 +113,11 @@ class Command:
         return [process.cmdline() for process in self.processes()]
 
     def nodes(self) -> dict[str, psutil.Process]:
-        """Finds the processes of the nodes by name."""
-        found = {}
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error, KeyError):
-                found[process.environ()["APEX_AGENTS_NODE"]] = process
-        return found
+        """Finds the living processes of the nodes by name."""
+        path = self.workdir / "nodes.json"
+        nodes = json.loads(path.read_text()) if path.exists() else {}
+        alive = {process.pid: process for process in self.processes()}
+        return {name: alive[node["pid"]] for name, node in nodes.items() if node["pid"] in alive}
 
     def node(self, name: str) -> psutil.Process:
         """Finds the process of a node, once it is there."""

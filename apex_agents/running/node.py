@@ -1,6 +1,7 @@
 """What surrounds the function of a node: its process, its failure, its way out."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient
 from apex_agents.running.cores import limit_cores
 from apex_agents.running.node_process import CHANNEL, NUM_RESTARTS
+
+_PR_SET_NAME = 15
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
 _is_ready = False
@@ -88,6 +91,7 @@ def run_node(
     own_process = _has_own_process()
     if own_process:
         _attach_to_supervisor(stop_seconds)
+        _name_process(name)
         limit_cores(name == "learner", cpu_split)
     exit_code = 0
     try:
@@ -126,6 +130,12 @@ def _has_own_process() -> bool:
         context.LaunchType.LOCAL_MULTI_THREADING,
         context.LaunchType.TEST_MULTI_THREADING,
     )
+
+
+def _name_process(name: str) -> None:
+    """Let `top` and others show the node's name, as far as the system has room for it."""
+    with contextlib.suppress(OSError, AttributeError):  # Not Linux.
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def _attach_to_supervisor(stop_seconds: float) -> None:

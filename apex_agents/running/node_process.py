@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from apex_agents.running.fork_server import Process, start_process
 
-# Environment variables for the nodes: the node's name, the descriptor of the socket that ends when
-# the supervisor does, and how often the node was started again.
-NODE_NAME = "APEX_AGENTS_NODE"
+# Environment variables for the nodes: the descriptor of the socket that ends when the supervisor
+# does, and how often the node was started again.
 CHANNEL = "APEX_AGENTS_CHANNEL"
 NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
 
@@ -83,7 +82,6 @@ class NodeProcess:
         self._channel, other_end = socket.socketpair()
         self._channel.setblocking(False)
         env = {
-            NODE_NAME: self.command.name,
             CHANNEL: str(other_end.fileno()),
             NUM_RESTARTS: str(self.num_restarts),
         }

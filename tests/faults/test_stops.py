@@ -109,7 +109,7 @@ def test_a_run_goes_on_where_it_was_stopped(start, start_again):
     assert max(checkpoints.glob("learner-*")).name == f"learner-{stopped['learner_steps']:012d}"
     evaluations = first.rows("evaluator")
 
-    limit = stopped["learner_steps"] + 50
+    limit = stopped["learner_steps"] + 56  # Eight learner steps are one call.
     second = start_again(first, *flags, f"--config.run.max_learner_steps={limit}").finish()
     assert second.exit_code == 0, second.output()
     assert f"Going on from learner step {stopped['learner_steps']:,}" in second.stdout()
