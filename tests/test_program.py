@@ -17,8 +17,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, ROOT, Command, apex_dqn
 
-# Of the learner's steps, so that a run lasts long enough for every node to write a row.
-LEARNER_STEPS = 300
+# So that a run lasts long enough for every node to write a row.
+STEPS_PER_CALL = 8
+LEARNER_STEPS = 38 * STEPS_PER_CALL
 
 # A run in processes of their own, to the end.
 
@@ -101,7 +102,7 @@ def test_columns_are_the_documented_ones(processes_run):
 
 def test_rows_of_the_learner(processes_run):
     rows = processes_run.rows("learner")
-    assert float(rows[0]["learner_steps"]) == 1
+    assert float(rows[0]["learner_steps"]) == STEPS_PER_CALL
     assert float(rows[0]["priorities_not_finite"]) == 0
     assert float(rows[0]["steps_skipped"]) == 0
 
@@ -304,8 +305,9 @@ PARAMETER_SHAPES = {
     "dqn": {
         "network": [
             *([50, 16], [16]),
-            *([16, 16], [16], [16, 3], [3]),
-            *([16, 16], [16], [16, 1], [1]),
+            *([16, 2 * 16], [2 * 16]),
+            *([16, 3], [3]),
+            *([16, 1], [1]),
         ]
     },
     "dpg": {
