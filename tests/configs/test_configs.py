@@ -61,7 +61,8 @@ def test_parts_fit_each_other(name):
         for variable, array in zip(variables, published, strict=True):
             np.testing.assert_array_equal(variable.numpy(), array)
     observation = dataset.element_spec.data.observation
-    batch = [config.agent.batch_size, *lanes.spec.observations.shape]
+    sample_size = config.agent.batch_size * config.agent.updates_per_call
+    batch = [sample_size, *lanes.spec.observations.shape]
     assert observation.shape.is_compatible_with(batch)
     assert observation.dtype == tf.as_dtype(lanes.spec.observations.dtype)
     lanes.close()

@@ -21,6 +21,10 @@ sys.path.insert(0, str(LAUNCH))
 import absl.flags  # noqa: E402
 import command  # noqa: E402
 
+from apex_agents.running import fork_server  # noqa: E402
+
+fork_server.open_server = lambda: None  # Here everything is imported already.
+
 import apex_agents.environments.control  # noqa: E402, F401  # Takes a second when it is needed.
 
 HANGS_AFTER_SECONDS = 60
