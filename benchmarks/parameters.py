@@ -39,13 +39,11 @@ from apex_agents.replay.parameters import ParameterSource, publish_parameters, t
 READERS = (1, 8, 32)
 NUM_PROCESSES = 4  # For the readers.
 OWN_LANES = 8
-LEAD_SECONDS = 0.1  # Until all readers have heard when to begin.
 
 # Horgan et al. 2018, section 4.1: an actor plays 139 frames per second and pulls every 400 frames,
-# the learner takes 19 steps per second.
+# the learner takes 19 steps per second, and publishes, here, every 20.
 PAPER_ACTORS = 360
-PAPER_PULL_SECONDS = 400 / 139
-PAPER_LEARNER_STEPS_PER_SECOND = 19.0
+PAPER_PULL_SECONDS, PAPER_PUBLISH_SECONDS = 400 / 139, 20 / 19
 
 IN_TURN, AT_ONCE = "in turn", "at once"
 
@@ -100,12 +98,7 @@ def measure(
 
 
 class Publisher:
-    """Publishes the parameters of a network.
-
-    Attributes:
-      megabytes: of the parameters.
-      period_seconds: of the paper's learner.
-    """
+    """Publishes the parameters of a network, which have so many `megabytes`."""
 
     def __init__(self, builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str):
         """Publish for the first time."""
@@ -113,7 +106,6 @@ class Publisher:
         self._arrays = to_arrays(builder.make_evaluation_policy(spec, 1, seed=0).variables)
         self._learner_steps = 0
         self.megabytes = sum(a.nbytes for group in self._arrays.values() for a in group) / 1e6
-        self.period_seconds = builder.config.publish_period / PAPER_LEARNER_STEPS_PER_SECOND
         self.publish()
 
     def publish(self) -> float:
@@ -140,25 +132,23 @@ class Readers(NamedTuple):
 
     def read_at_once(self) -> Reading:
         """Publish, then let all of them read."""
-        return self._read([time.monotonic() + LEAD_SECONDS] * self.num_readers)
+        return self._read([0.0] * self.num_readers)
 
     def _read(self, moments: Sequence[float]) -> Reading:
         publish = [self.publisher.publish()]
         server_cpu = cpu_seconds(self.server.pid)
         for index, connection in enumerate(self.connections):
             connection.send(moments[index :: len(self.connections)])
-        due = time.monotonic() + self.publisher.period_seconds
+        due = time.monotonic() + PAPER_PUBLISH_SECONDS
         while due < moments[-1]:
             time.sleep(max(due - time.monotonic(), 0.0))
             publish.append(self.publisher.publish())
-            due += self.publisher.period_seconds
+            due += PAPER_PUBLISH_SECONDS
         replies = [connection.recv() for connection in self.connections]
         server_cpu = cpu_seconds(self.server.pid) - server_cpu
         fetch = [milliseconds for reply, _ in replies for milliseconds in reply]
-        reader_cpu = sum(cpu for _, cpu in replies)
-        return Reading(
-            publish, fetch, reader_cpu / self.num_readers, 1e3 * server_cpu / self.num_readers
-        )
+        reader_cpu = sum(cpu for _, cpu in replies) / self.num_readers
+        return Reading(publish, fetch, reader_cpu, 1e3 * server_cpu / self.num_readers)
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ COSTS = {
     "update_cpu": "CPU of the server per new priority",
 }
 NUM_CORES = os.cpu_count() or 1
-FULL_CORES = 0.9 * NUM_CORES
+FULL_CORES = 0.75 * NUM_CORES  # From there on processes wait for each other.
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
 
-# A million is there soon when every transition is added several times; it costs what as many
-# different ones would, but for the memory.
+# A million is there soon when every transition is added several times: the table has as many items
+# as otherwise, but they share their content.
 REPLICAS = 20
 NUM_WRITERS = 2
 BATCH_SIZE, NUM_BATCHES = 512, 8
