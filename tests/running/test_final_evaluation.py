@@ -24,8 +24,8 @@ MLP = ApexDQNConfig("mlp", (8,), 8, frame_stack=0, exploration=EXPLORATION)
 ATARI = ApexDQNConfig(stream_hidden_size=8, exploration=EXPLORATION)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
 
-# Games of up to 40 steps.
-SHORT = AtariConfig(evaluation_max_frames=160, sticky_action_probability=0.25)
+# Games of up to 150 steps.
+SHORT = AtariConfig(evaluation_max_frames=600, sticky_action_probability=0.25)
 
 TASKS = {
     "catch": (ApexDQNBuilder(MLP), EnvironmentConfig("toy", "catch")),
