@@ -10,7 +10,6 @@ Example:
 
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -28,6 +27,7 @@ from measuring import (
     pin_to_core,
     ratios,
     report,
+    run_and_leave,
     run_self,
     spread,
 )
@@ -119,5 +119,4 @@ def make_emulator(game: str, num_lanes: int) -> Callable[[], Any]:
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)
+    run_and_leave(main)

@@ -11,7 +11,6 @@ Example:
 
 import dataclasses
 import json
-import os
 import pathlib
 import sys
 import time
@@ -28,6 +27,7 @@ from measuring import (
     measure_in_turn,
     ratios,
     report,
+    run_and_leave,
     run_self,
     spread,
 )
@@ -174,5 +174,4 @@ def count_flops(step: BareStep) -> int:
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)
+    run_and_leave(main)

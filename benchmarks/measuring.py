@@ -111,6 +111,11 @@ def cpu_seconds(pid: int | None = None) -> float:
     return times.user + times.system
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process has."""
+    return psutil.Process(pid).memory_info().rss
+
+
 def pin_to_core(core: int) -> None:
     """Keep this process, with all threads that it starts from now on, on one core."""
     os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
@@ -166,6 +171,13 @@ def read_reports(out: str) -> Iterator[tuple[str, list[Row], dict[str, Any]]]:
         content = json.loads(file.read_text())
         rows = [Row(**{**row, "value": Spread(*row["value"])}) for row in content["rows"]]
         yield file.stem, rows, content["series"]
+
+
+def run_and_leave(main: Callable[[], None]) -> None:
+    """Run a script's main function and leave: clients of a server that is gone hold up an exit."""
+    main()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _short(value: float) -> str:

@@ -10,7 +10,6 @@ Example:
 
 import contextlib
 import multiprocessing
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
@@ -27,6 +26,7 @@ from measuring import (
     make_parser,
     measure_in_turn,
     report,
+    run_and_leave,
     run_self,
     spread,
 )
@@ -256,5 +256,4 @@ def make_share_rows(rounds: Sequence[Reading], megabytes: float, own_rate: float
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)
+    run_and_leave(main)

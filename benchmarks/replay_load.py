@@ -15,16 +15,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import dm_env
 import numpy as np
-import psutil
 import reverb
-from measuring import Row, at_least, at_most, make_parser, measure_in_turn, report, spread
+from measuring import (
+    Row,
+    at_least,
+    at_most,
+    make_parser,
+    measure_in_turn,
+    report,
+    resident_bytes,
+    run_and_leave,
+    spread,
+)
+from recording import record
 from serving import replay_server
 from traffic import UNLIMITED, Traffic, Worker, make_learning, replay_size, watch, workers
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.replay.config import ReplayConfig
 
@@ -140,27 +148,9 @@ def make_inserting(
     builder: ApexDQNBuilder, game: str, seed: int, address: str
 ) -> Callable[[], None]:
     """Make what adds one step of a recorded game, from the beginning again after its end."""
-    steps = itertools.cycle(record(game, seed))
+    steps = itertools.cycle(record(make_lanes(EnvironmentConfig(task=game), 1, seed), STEPS, seed))
     adder = builder.make_adder(reverb.Client(address))
     return lambda: adder.add(*next(steps))
-
-
-def record(game: str, seed: int) -> list[tuple[dm_env.TimeStep, PolicyOutput]]:
-    """Act at random; TD errors are log-normal."""
-    lanes = make_lanes(EnvironmentConfig(task=game), 1, seed)
-    rng = np.random.default_rng(seed)
-    timestep = lanes.reset()
-    steps = []
-    for _ in range(STEPS):
-        action = rng.integers(lanes.spec.actions.num_values, size=1)
-        output = PolicyOutput(action[0], rng.lognormal(sigma=1.5, size=()), np.zeros(()))
-        steps.append((dm_env.TimeStep(*[field[0] for field in timestep]), output))
-        timestep = lanes.step(action)
-    return steps
-
-
-def resident_bytes(pid: int) -> int:
-    return psutil.Process(pid).memory_info().rss
 
 
 def make_rows(game: str, loads: Rounds) -> list[Row]:
@@ -237,5 +227,4 @@ def tell(game: str, loads: Rounds) -> None:
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)
+    run_and_leave(main)

@@ -22,7 +22,6 @@ Example:
 import contextlib
 import functools
 import itertools
-import os
 import pathlib
 import tempfile
 import time
@@ -30,7 +29,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import dm_env
 import numpy as np
-import psutil
 import reverb
 from measuring import (
     Row,
@@ -40,14 +38,17 @@ from measuring import (
     measure_in_turn,
     ratios,
     report,
+    resident_bytes,
+    run_and_leave,
     spread,
 )
 from peer_processes import peer_process
+from recording import record
 from serving import ReplayServer, replay_server
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, Lanes, make_lanes
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
 
@@ -114,19 +115,6 @@ def start_contenders(
     return contenders
 
 
-def record(lanes: Lanes, num_steps: int) -> list[tuple[dm_env.TimeStep, PolicyOutput]]:
-    """Act at random; TD errors are log-normal."""
-    random = np.random.default_rng(0)
-    timestep = lanes.reset()
-    steps = []
-    for _ in range(num_steps):
-        action = random.integers(lanes.spec.actions.num_values, size=1, dtype=np.int32)
-        output = PolicyOutput(action[0], np.asarray(random.lognormal(sigma=1.5)), np.zeros(()))
-        steps.append((dm_env.TimeStep(*[np.copy(field[0]) for field in timestep]), output))
-        timestep = lanes.step(action)
-    return steps
-
-
 def to_arrays(
     timesteps: Sequence[dm_env.TimeStep], actions: Sequence[np.ndarray]
 ) -> dict[str, np.ndarray]:
@@ -174,7 +162,7 @@ class OurReplay:
     ):
         """Fill the memory, after a little use of it, as `peers/buffers.py` does."""
         self._client = reverb.Client(server.address)
-        self._process = psutil.Process(server.pid)
+        self._pid = server.pid
         self._replay = builder.config.replay
         self._dataset = builder.make_dataset(self._client, spec)
         self._adder = builder.make_adder(self._client)
@@ -182,7 +170,7 @@ class OurReplay:
         self._add(BATCH_SIZE)
         self._sample()
         self._client.reset(TRANSITIONS)
-        self._empty = self._process.memory_info().rss
+        self._empty = resident_bytes(self._pid)
         self._add(self._replay.max_size)
 
     def _add(self, count: int) -> None:
@@ -215,9 +203,8 @@ class OurReplay:
         return BATCH_SIZE * calls_per_second(sample_batch, SECONDS)
 
     def _bytes(self) -> float:
-        return (self._process.memory_info().rss - self._empty) / self._replay.max_size
+        return (resident_bytes(self._pid) - self._empty) / self._replay.max_size
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)  # Reverb's writer would try to reach the server.
+    run_and_leave(main)

@@ -20,7 +20,17 @@ import numpy as np
 import reverb
 import table_sizes
 import tensorflow as tf
-from measuring import Row, at_least, at_most, make_parser, measure_in_turn, ratios, report, spread
+from measuring import (
+    Row,
+    at_least,
+    at_most,
+    make_parser,
+    measure_in_turn,
+    ratios,
+    report,
+    run_and_leave,
+    spread,
+)
 from serving import replay_server
 from table_sizes import SPEC, Costs, make_builder
 from traffic import UNLIMITED, Traffic, watch, workers
@@ -226,5 +236,4 @@ def tell(traffic: Mapping[int, Sequence[Traffic]]) -> None:
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)
+    run_and_leave(main)

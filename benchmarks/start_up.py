@@ -10,7 +10,6 @@ Example:
 
 import contextlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -21,7 +20,16 @@ from typing import TypeVar
 
 import psutil
 import reverb
-from measuring import Row, at_most, make_parser, measure_in_turn, ratios, report, spread
+from measuring import (
+    Row,
+    at_most,
+    make_parser,
+    measure_in_turn,
+    ratios,
+    report,
+    run_and_leave,
+    spread,
+)
 
 from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.running.run_files import RowReader
@@ -110,5 +118,4 @@ def count_inserted(client: reverb.Client, table: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
-    os._exit(0)
+    run_and_leave(main)

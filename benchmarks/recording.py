@@ -1,0 +1,30 @@
+"""Steps of an environment, recorded once and added to replay memories again and again."""
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.environments import Lanes
+
+RecordedSteps = list[tuple[dm_env.TimeStep, PolicyOutput]]
+
+
+def record(lanes: Lanes, num_steps: int, seed: int = 0) -> RecordedSteps:
+    """Act at random in the only lane; TD errors are log-normal."""
+    random = np.random.default_rng(seed)
+    timestep = lanes.reset()
+    steps = []
+    for _ in range(num_steps):
+        action = _random_action(lanes.spec.actions, random)
+        td_error = np.asarray(random.lognormal(sigma=1.5))
+        first_lane = dm_env.TimeStep(*[np.copy(field[0]) for field in timestep])
+        steps.append((first_lane, PolicyOutput(action, td_error, np.zeros(()))))
+        timestep = lanes.step(action[np.newaxis])
+    return steps
+
+
+def _random_action(spec: specs.BoundedArray, random: np.random.Generator) -> np.ndarray:
+    if isinstance(spec, specs.DiscreteArray):
+        return np.asarray(random.integers(spec.num_values), spec.dtype)
+    return random.uniform(spec.minimum, spec.maximum, spec.shape).astype(spec.dtype)
