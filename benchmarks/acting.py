@@ -1,8 +1,9 @@
 """Measures acting on Atari: one actor on one core against the emulator alone on the same core.
 
-The actor has everything it has in a run: the dueling network, adders, a replay server (in a process
-of its own, on another core) that takes its transitions, and parameters that it pulls. The emulator
-alone is the native vector environment with as many lanes and random actions.
+The actor has everything it has in a run: the dueling network (in bfloat16 if the CPU has it),
+adders, a replay server (in a process of its own, on another core) that takes its transitions, and
+parameters that it pulls. The emulator alone is the native vector environment with as many lanes and
+random actions.
 
 Example:
   python benchmarks/acting.py --lanes 1 8 32
@@ -91,7 +92,8 @@ def measure(game: str, num_lanes: int, rounds: int) -> dict[str, list[float]]:
 
 
 def make_builder() -> ApexDQNBuilder:
-    return ApexDQNBuilder(ApexDQNConfig(replay=ReplayConfig(max_size=50_000, min_size=1_000)))
+    replay = ReplayConfig(max_size=50_000, min_size=1_000)
+    return ApexDQNBuilder(ApexDQNConfig(bfloat16=True, replay=replay))
 
 
 def act(game: str, num_lanes: int, address: str) -> Iterator:

@@ -3,7 +3,7 @@
 The learner is a run's: it samples a real replay server (in another process, filled by a real actor
 beforehand), writes priorities back and publishes parameters. The bare loop calls the compiled
 update on one batch in memory and does nothing else. For Atari, the floating-point rate of that loop
-is compared with the machine's rate of matrix products, too.
+is compared with the machine's rate of matrix products of the same type, too.
 
 Example:
   python benchmarks/learner.py --agents atari cartpole
@@ -37,7 +37,9 @@ from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
 from apex_agents.acting.loop import run_lanes
 from apex_agents.builder import Builder
 from apex_agents.environments import EnvironmentSpec, Lanes, make_lanes
+from apex_agents.experiment import ExperimentConfig
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.precision import compute_dtype
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from configs import (
@@ -46,8 +48,16 @@ from configs import (
     apex_dqn_cartpole,
 )
 
+
+def atari_bfloat16() -> ExperimentConfig:
+    """Return the settings for Atari, in bfloat16 if the CPU has it."""
+    config = apex_dqn_atari.get_config()
+    return dataclasses.replace(config, agent=dataclasses.replace(config.agent, bfloat16=True))
+
+
 CONFIGS = {
     "atari": apex_dqn_atari.get_config,
+    "atari_bfloat16": atari_bfloat16,
     "cartpole": apex_dqn_cartpole.get_config,
     "pendulum": apex_dpg_pendulum.get_config,
 }
@@ -55,46 +65,44 @@ NUM_LANES = 8
 NUM_TRANSITIONS = 2_000
 MAX_IN_FLIGHT = 40 * NUM_LANES
 PREFETCH_BATCHES = 4
-SECONDS = {"atari": 6.0, "cartpole": 2.0, "pendulum": 2.0}
+ATARI_SECONDS, OTHER_SECONDS = 6.0, 2.0
 MATMUL_SIZE = 2048
 
 
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--agents", nargs="+", choices=CONFIGS, default=list(CONFIGS))
-    parser.add_argument("--bfloat16", action="store_true", help="as on CPUs that have it")
     parser.add_argument("--one", action="store_true", help="measure here, and print JSON")
     arguments = parser.parse_args()
     if arguments.one:
-        changes = {"bfloat16": True} if arguments.bfloat16 else {}
-        print(json.dumps(measure(arguments.agents[0], arguments.rounds, changes)))
+        print(json.dumps(measure(arguments.agents[0], arguments.rounds)))
         return
     rows, series = [], {}
     for agent in arguments.agents:
         options = ["--one", "--agents", agent, "--rounds", str(arguments.rounds)]
-        numbers = run_self(__file__, [*options, *["--bfloat16"] * arguments.bfloat16])
+        numbers = run_self(__file__, options)
         share = ratios(numbers["learner"], numbers["bare"])
         rows.append(Row(f"{agent}: updates/s with data flowing", spread(numbers["learner"])))
-        limit = 0.9 if agent == "atari" else 0.7
-        rows.append(at_least(f"{agent}: share of the bare loop", share, limit))
-        if agent == "atari":
+        is_atari = agent.startswith("atari")
+        rows.append(at_least(f"{agent}: share of the bare loop", share, 0.9 if is_atari else 0.7))
+        if is_atari:
             of_matmul = ratios(numbers["bare_flops"], numbers["matmul"])
             rows.append(at_least(f"{agent}: bare loop's share of the matmul rate", of_matmul, 0.45))
         series[agent] = share
     report("learner", arguments.out, rows, series)
 
 
-def measure(agent: str, rounds: int, bfloat16: dict[str, bool]) -> dict[str, list[float]]:
+def measure(agent: str, rounds: int) -> dict[str, list[float]]:
     """Measure learner, bare loop and matrix products in turn; calls or operations per second."""
-    environment, builder = CONFIGS[agent]().environment, make_builder(agent, **bfloat16)
+    environment, builder = CONFIGS[agent]().environment, make_builder(agent)
     lanes = make_lanes(environment, NUM_LANES, seed=0)
     with replay_server(builder.make_replay_tables, lanes.spec) as server:
         client = reverb.Client(server.address)
         fill(builder, lanes, client)
         learner = builder.make_learner(lanes.spec, builder.make_dataset(client, lanes.spec), client)
-        bare = make_bare_step(agent, bfloat16, lanes.spec, client)
-        matmul = make_matmul()
-        seconds = SECONDS[agent]
+        bare = make_bare_step(agent, lanes.spec, client)
+        matmul = make_matmul(compute_dtype(agent == "atari_bfloat16"))
+        seconds = ATARI_SECONDS if agent.startswith("atari") else OTHER_SECONDS
         numbers = measure_in_turn(
             {
                 "learner": lambda: count_updates(learner, seconds),
@@ -138,11 +146,9 @@ class BareStep(NamedTuple):
         self.function(self.batch).priorities.numpy()
 
 
-def make_bare_step(
-    agent: str, bfloat16: dict[str, bool], spec: EnvironmentSpec, client: reverb.Client
-) -> BareStep:
+def make_bare_step(agent: str, spec: EnvironmentSpec, client: reverb.Client) -> BareStep:
     """Compile one update per call."""
-    builder = make_builder(agent, updates_per_call=1, **bfloat16)
+    builder = make_builder(agent, updates_per_call=1)
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(spec, dataset, client)
     return BareStep(learner._update_on_sample, next(iter(dataset)))
@@ -158,9 +164,9 @@ def count_updates(learner: ApexLearner, seconds: float) -> float:
     return (learner.num_steps - before) / elapsed
 
 
-def make_matmul() -> Callable[[], Any]:
-    """Compile the product of two matrices in float32."""
-    matrix = tf.random.normal([MATMUL_SIZE, MATMUL_SIZE])
+def make_matmul(dtype: tf.DType) -> Callable[[], Any]:
+    """Compile the product of two matrices."""
+    matrix = tf.cast(tf.random.normal([MATMUL_SIZE, MATMUL_SIZE]), dtype)
     product = tf.function(lambda: tf.reduce_sum(matrix @ matrix))
     return lambda: product().numpy()
 
