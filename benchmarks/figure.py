@@ -1,5 +1,6 @@
 """The figure of the benchmarks' results; parts that were not measured are left out."""
 
+import operator
 import pathlib
 import statistics
 from collections.abc import Callable, Mapping
@@ -10,24 +11,28 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from measuring import read_reports
+from measuring import PAPER_INSERTS, PAPER_SAMPLES, read_reports
 
 OURS, OTHERS = "#0072b2", "#bbbbbb"
 
 
 def draw(results: str, file: pathlib.Path) -> None:
     """Draw what is in the folder of results."""
-    series = {part: numbers for part, _, numbers in read_reports(results) if part in PANELS}
-    if not series:
+    panels = [
+        (panel, numbers)
+        for part, _, numbers in read_reports(results)
+        for panel in PANELS.get(part, ())
+    ]
+    if not panels:
         return
-    columns = min(len(series), 3)
-    rows = -(-len(series) // columns)
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(5 * columns, 3.6 * rows), squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
-    for axis, (part, numbers) in zip(axes.flat, series.items(), strict=False):
+    for axis, (panel, numbers) in zip(axes.flat, panels, strict=False):
         axis.set_axis_on()
-        PANELS[part](axis, numbers)
+        panel(axis, numbers)
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(file, dpi=110)
@@ -72,6 +77,68 @@ def draw_end_to_end(axis: Axes, series: Mapping[str, Any]) -> None:
     draw_bars(axis, seconds, "seconds, imports included", "CartPole until 475")
 
 
+def draw_replay_load(axis: Axes, series: Mapping[str, Any]) -> None:
+    for (game, loads), marker in zip(series.items(), ("o", "s"), strict=False):
+        inserts, samples = [
+            [statistics.median(one[rate] for one in rounds) for rounds in loads.values()]
+            for rate in ("inserts", "samples")
+        ]
+        axis.plot(inserts, samples, marker, color=OURS, fillstyle="none", label=game)
+    axis.plot(
+        PAPER_INSERTS, PAPER_SAMPLES, "*", color="black", markersize=10, label="the paper's load"
+    )
+    axis.set_xlabel("added/s")
+    axis.set_ylabel("sampled/s at the same time")
+    axis.set_title("One replay server and its clients")
+    axis.legend(frameon=False)
+
+
+def draw_lanes(axis: Axes, series: Mapping[str, Any]) -> None:
+    lanes, rate = read_medians(series["lanes"], lambda traffic: traffic["inserts"])
+    linear = [rate[0] / lanes[0] * count for count in lanes]
+    axis.plot(lanes, linear, color="black", linewidth=0.8, linestyle=":", label="linear")
+    axis.plot(lanes, rate, "o-", color=OURS, label="measured")
+    axis.set_ylim(0)
+    axis.set_xlabel("lanes whose environment only waits")
+    axis.set_ylabel("transitions/s")
+    axis.set_title("Scale: lanes")
+    axis.legend(frameon=False)
+
+
+def draw_cores(axis: Axes, series: Mapping[str, Any]) -> None:
+    lanes, actors = read_medians(series["lanes"], lambda traffic: traffic["cores"]["actors"])
+    _, replay = read_medians(series["lanes"], lambda traffic: traffic["cores"]["replay"])
+    axis.stackplot(lanes, actors, replay, colors=[OURS, OTHERS], labels=["actors", "replay"])
+    axis.set_ylim(0)
+    axis.set_xlabel("lanes whose environment only waits")
+    axis.set_ylabel("cores taken")
+    axis.set_title("Scale: which core is full first")
+    axis.legend(frameon=False, loc="upper left")
+
+
+def draw_sizes(axis: Axes, series: Mapping[str, Any]) -> None:
+    for field, marker, what in (("sample", "o-", "sample"), ("update", "s--", "new priority")):
+        sizes, microseconds = read_medians(series["sizes"], operator.itemgetter(field))
+        axis.plot(sizes, microseconds, marker, color=OURS, label=what)
+    axis.set_xscale("log")
+    axis.set_ylim(0)
+    axis.set_xlabel("transitions in the replay")
+    axis.set_ylabel("microseconds each")
+    axis.set_title("Scale: size of the replay")
+    axis.legend(frameon=False)
+
+
+def read_medians(
+    rounds_by_number: Mapping[str, Any], select: Callable[[Mapping[str, Any]], float]
+) -> tuple[list[int], list[float]]:
+    """Return numbers, and of each the median of something over its rounds."""
+    medians = {
+        int(number): statistics.median(select(one) for one in rounds)
+        for number, rounds in rounds_by_number.items()
+    }
+    return list(medians), list(medians.values())
+
+
 def draw_bars(axis: Axes, lengths: Mapping[str, float], unit: str, title: str) -> None:
     colours = [OURS if name.startswith("ours") else OTHERS for name in lengths]
     axis.barh(list(lengths), list(lengths.values()), color=colours)
@@ -80,9 +147,12 @@ def draw_bars(axis: Axes, lengths: Mapping[str, float], unit: str, title: str) -
     axis.set_title(title)
 
 
-PANELS: dict[str, Callable[[Axes, Mapping[str, Any]], None]] = {
-    "acting": draw_acting,
-    "learner": draw_learner,
-    "replay_peers": draw_replay_peers,
-    "end_to_end": draw_end_to_end,
+Panel = Callable[[Axes, Mapping[str, Any]], None]
+PANELS: dict[str, tuple[Panel, ...]] = {
+    "acting": (draw_acting,),
+    "learner": (draw_learner,),
+    "replay_load": (draw_replay_load,),
+    "replay_peers": (draw_replay_peers,),
+    "scale": (draw_lanes, draw_cores, draw_sizes),
+    "end_to_end": (draw_end_to_end,),
 }

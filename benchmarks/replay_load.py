@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 from measuring import (
+    PAPER_INSERTS,
+    PAPER_SAMPLES,
     Row,
     at_least,
     at_most,
@@ -36,7 +38,6 @@ from apex_agents import ApexDQNBuilder, ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.replay.config import ReplayConfig
 
-PAPER_INSERTS, PAPER_SAMPLES = 12_500.0, 9_700.0
 # Adding is held at these shares of the paper's rate while sampling is not held.
 SHARES = (0.15, 0.3, 0.45)
 NUM_WRITERS = 4

@@ -41,7 +41,15 @@ def test_figure_of_what_was_measured(tmp_path):
     report("acting", str(tmp_path), ROWS, SERIES)
     report("unknown", str(tmp_path), ROWS)
     figure.draw(str(tmp_path), file)
-    assert file.stat().st_size > 5_000
+    alone = file.stat().st_size
+    assert alone > 5_000
+    rounds = [{"inserts": n, "samples": n, "cores": {"actors": n, "replay": n}} for n in (1, 3)]
+    costs = [{"sample": 9.0, "update": 1.0}]
+    lanes_and_sizes = {"lanes": {45: rounds, 90: rounds}, "sizes": {100: costs, 1000: costs}}
+    report("scale", str(tmp_path), ROWS, lanes_and_sizes)
+    report("replay_load", str(tmp_path), ROWS, {"pong": {"1 writer": rounds}})
+    figure.draw(str(tmp_path), file)
+    assert file.stat().st_size > 2 * alone
 
 
 @pytest.mark.parametrize("part", bench.PARTS)
