@@ -15,9 +15,10 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 
 import figure
-from measuring import RESULTS, Row, read_reports
+from measuring import PAPER_INSERTS, PAPER_SAMPLES, RESULTS, Row, read_reports
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +26,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PARTS = (
     "acting",
     "learner",
+    "prefetch",
     "parameters",
     "replay_load",
     "replay_peers",
@@ -32,6 +34,7 @@ PARTS = (
     "start_up",
     "end_to_end",
 )
+LARGE_MACHINE_CORES = 16
 HEAD = ("part", "what", "median (smallest to largest)", "aim", "holds")
 
 
@@ -41,13 +44,17 @@ def main() -> None:
     parser.add_argument("--out", default=str(RESULTS), help="folder for the results")
     arguments = parser.parse_args()
     failed = [part for part in arguments.parts if not run(part, arguments.out)]
-    cells = [line for part, rows, _ in read_reports(arguments.out) for line in to_cells(part, rows)]
+    reports = {part: rows for part, rows, _ in read_reports(arguments.out)}
+    cells = [line for part, rows in reports.items() for line in to_cells(part, rows)]
     show(cells)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(to_markdown(cells))
     figure.draw(arguments.out, folder / "figure.png")
-    print(f"{describe_machine()}\n{folder / 'table.md'}, {folder / 'figure.png'}")
+    print(f"Measured on {describe_machine()}.")
+    if {"acting", "replay_load"} <= reports.keys():
+        print(estimate_larger_machine(reports))
+    print(f"{folder / 'table.md'}, {folder / 'figure.png'}")
     if failed:
         sys.exit(f"error: failed: {', '.join(failed)}")
 
@@ -97,6 +104,31 @@ def describe_machine() -> str:
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     model = models[0] if models else platform.machine()
     return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
+
+
+def estimate_larger_machine(reports: Mapping[str, Sequence[Row]]) -> str:
+    """Say what the costs measured here make of a machine with more cores and a GPU.
+
+    The GPU is taken to do the paper's updates per second, and all costs to stay as they are.
+
+    Args:
+      reports: rows of `acting` and of `replay_load`, by part.
+    """
+    medians = {row.what: row.value.median for rows in reports.values() for row in rows}
+    actor = 1 / max(rate for what, rate in medians.items() if what.startswith("agent steps/s"))
+    adding, sampling, reading = [
+        medians[f"pong: CPU per transition {what}"] / 1e6
+        for what in ("added, server", "sampled, server", "sampled, learner")
+    ]
+    fixed = PAPER_SAMPLES * (sampling + reading)
+    inserts = (LARGE_MACHINE_CORES - fixed) / (actor + adding)
+    return (
+        f"Estimate, Pong on {LARGE_MACHINE_CORES} cores and a GPU that does the paper's 19 updates/s "
+        f"of 512: sampling takes {fixed:.1f} cores, of the replay server and the learner's reader. "
+        f"Actors on {inserts * actor:.1f} cores add {inserts:,.0f} transitions/s, for which the "
+        f"server needs {inserts * adding:.1f}: {inserts / PAPER_INSERTS:.1f} times what the paper's "
+        f"360 actors add, and every one is sampled {PAPER_SAMPLES / inserts:.2f} times."
+    )
 
 
 if __name__ == "__main__":

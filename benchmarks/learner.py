@@ -45,22 +45,18 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from configs import (
     apex_dpg_pendulum,
     apex_dqn_atari,
+    apex_dqn_atari_single_host,
     apex_dqn_cartpole,
 )
 
-
-def atari_bfloat16() -> ExperimentConfig:
-    """Return the settings for Atari, in bfloat16 if the CPU has it."""
-    config = apex_dqn_atari.get_config()
-    return dataclasses.replace(config, agent=dataclasses.replace(config.agent, bfloat16=True))
-
-
 CONFIGS = {
-    "atari": apex_dqn_atari.get_config,
-    "atari_bfloat16": atari_bfloat16,
-    "cartpole": apex_dqn_cartpole.get_config,
-    "pendulum": apex_dpg_pendulum.get_config,
+    "atari": apex_dqn_atari,
+    "atari_bfloat16": apex_dqn_atari,
+    "atari_single_host": apex_dqn_atari_single_host,
+    "cartpole": apex_dqn_cartpole,
+    "pendulum": apex_dpg_pendulum,
 }
+AGENTS = ("atari", "atari_bfloat16", "cartpole", "pendulum")
 NUM_LANES = 8
 NUM_TRANSITIONS = 2_000
 MAX_IN_FLIGHT = 40 * NUM_LANES
@@ -71,7 +67,7 @@ MATMUL_SIZE = 2048
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--agents", nargs="+", choices=CONFIGS, default=list(CONFIGS))
+    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=AGENTS)
     parser.add_argument("--one", action="store_true", help="measure here, and print JSON")
     arguments = parser.parse_args()
     if arguments.one:
@@ -94,7 +90,7 @@ def main() -> None:
 
 def measure(agent: str, rounds: int) -> dict[str, list[float]]:
     """Measure learner, bare loop and matrix products in turn; calls or operations per second."""
-    environment, builder = CONFIGS[agent]().environment, make_builder(agent)
+    environment, builder = get_config(agent).environment, make_builder(agent)
     lanes = make_lanes(environment, NUM_LANES, seed=0)
     with replay_server(builder.make_replay_tables, lanes.spec) as server:
         client = reverb.Client(server.address)
@@ -114,14 +110,22 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
     return numbers | {"bare_flops": [count_flops(bare) * rate for rate in numbers["bare"]]}
 
 
-def make_builder(agent: str, **changes: Any) -> Builder:
+def get_config(agent: str) -> ExperimentConfig:
+    """Return the settings of an agent, in bfloat16 if its name says so and the CPU has it."""
+    config = CONFIGS[agent].get_config()
+    if agent == "atari_bfloat16":
+        config.agent.bfloat16 = True
+    return config
+
+
+def make_builder(agent: str, prefetch_batches: int = PREFETCH_BATCHES, **changes: Any) -> Builder:
     """Make the builder of a config, with other values of some of its fields."""
-    config = CONFIGS[agent]().agent
+    config = get_config(agent).agent
     replay = dataclasses.replace(
         config.replay,
         min_size=NUM_TRANSITIONS,
         samples_per_insert=None,
-        prefetch_batches=PREFETCH_BATCHES,
+        prefetch_batches=prefetch_batches,
     )
     kind = ApexDPGBuilder if isinstance(config, ApexDPGConfig) else ApexDQNBuilder
     return kind(dataclasses.replace(config, replay=replay, **changes))
@@ -154,9 +158,12 @@ def make_bare_step(agent: str, spec: EnvironmentSpec, client: reverb.Client) -> 
     return BareStep(learner._update_on_sample, next(iter(dataset)))
 
 
-def count_updates(learner: ApexLearner, seconds: float) -> float:
+def count_updates(
+    learner: ApexLearner, seconds: float, prefetch_batches: int = PREFETCH_BATCHES
+) -> float:
     """Return the updates per second of a learner, once it has used up what was read ahead."""
-    for _ in range(2 * PREFETCH_BATCHES):
+    end = learner.num_steps + 2 * prefetch_batches
+    while learner.num_steps < end:
         learner.step()
     before, started = learner.num_steps, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:

@@ -152,6 +152,11 @@ def replay_size(address: str) -> int:
     return _transition_table(reverb.Client(address)).current_size
 
 
+def count_sampled(address: str) -> int:
+    """Return how many transitions a server has given out so far."""
+    return _transition_table(reverb.Client(address)).rate_limiter_info.sample_stats.completed
+
+
 def _count(client: reverb.Client, pids: Mapping[str, Sequence[int]]) -> list[float]:
     """Return the time, what was inserted and sampled until then, and the groups' CPU seconds."""
     table = _transition_table(client).rate_limiter_info

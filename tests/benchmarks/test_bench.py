@@ -56,3 +56,20 @@ def test_figure_of_what_was_measured(tmp_path):
 def test_every_part_is_a_script(part):
     command = [sys.executable, str(bench.HERE / f"{part}.py"), "--help"]
     assert "--rounds" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_estimate_for_a_larger_machine():
+    """A core of an actor adds 1000/s, of the server 10,000/s; samples take 1.94 cores."""
+    costs = {"added, server": 100.0, "sampled, server": 50.0, "sampled, learner": 150.0}
+    replay_load = [
+        Row(f"pong: CPU per transition {what}", spread([microseconds]), "us")
+        for what, microseconds in costs.items()
+    ]
+    acting = [
+        Row(f"agent steps/s, {lanes} lanes", spread([rate]))
+        for lanes, rate in ((1, 500.0), (32, 1_000.0))
+    ]
+    estimate = bench.estimate_larger_machine({"acting": acting, "replay_load": replay_load})
+    added = (16 - 1.94) / (0.001 + 0.0001)
+    assert f"{added:,.0f} transitions/s" in estimate
+    assert f"Actors on {added / 1_000:.1f} cores" in estimate
