@@ -123,11 +123,12 @@ def estimate_larger_machine(reports: Mapping[str, Sequence[Row]]) -> str:
     fixed = PAPER_SAMPLES * (sampling + reading)
     inserts = (LARGE_MACHINE_CORES - fixed) / (actor + adding)
     return (
-        f"Estimate, Pong on {LARGE_MACHINE_CORES} cores and a GPU that does the paper's 19 updates/s "
-        f"of 512: sampling takes {fixed:.1f} cores, of the replay server and the learner's reader. "
-        f"Actors on {inserts * actor:.1f} cores add {inserts:,.0f} transitions/s, for which the "
-        f"server needs {inserts * adding:.1f}: {inserts / PAPER_INSERTS:.1f} times what the paper's "
-        f"360 actors add, and every one is sampled {PAPER_SAMPLES / inserts:.2f} times."
+        f"Estimate, Pong on {LARGE_MACHINE_CORES} cores and a GPU that does the paper's 19 updates "
+        f"of 512 per second: sampling takes {fixed:.1f} cores, of the replay server and the "
+        f"learner's reader; actors on {inserts * actor:.1f} cores add {inserts:,.0f} transitions "
+        f"per second, for which the server needs {inserts * adding:.1f}. That is "
+        f"{inserts / PAPER_INSERTS:.1f} times what the paper's 360 actors add, and each transition "
+        f"is sampled {PAPER_SAMPLES / inserts:.2f} times."
     )
 
 

@@ -14,17 +14,19 @@ from apex_agents.replay.config import ReplayConfig
 def get_config() -> ExperimentConfig:
     """Return the settings."""
     agent = ApexDQNConfig(
-        batch_size=32,
-        learning_rate=0.0001,
-        target_update_period=1000,
-        publish_period=50,
+        batch_size=64,
+        learning_rate=0.0002,
+        target_update_period=500,
+        publish_period=25,
+        parameter_update_period=25,
+        bfloat16=True,
         replay=ReplayConfig(
-            max_size=200_000, min_size=10_000, samples_per_insert=8.0, prefetch_batches=8
+            max_size=500_000, min_size=10_000, samples_per_insert=4.0, prefetch_batches=8
         ),
     )
     run = RunConfig(
         num_actors=1,
-        lanes_per_actor=8,
+        lanes_per_actor=16,
         evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
     )
     return ExperimentConfig(agent=agent, environment=EnvironmentConfig(task="pong"), run=run)

@@ -6,7 +6,7 @@ import sys
 import bench
 import figure
 import pytest
-from measuring import Row, Spread, at_least, at_most, read_reports, report
+from measuring import Row, Spread, at_least, at_most, read_reports, report, spread
 
 ROWS = [
     Row("agent steps/s", Spread(1500.0, 1400.4, 1600.0), "steps/s"),
@@ -71,5 +71,5 @@ def test_estimate_for_a_larger_machine():
     ]
     estimate = bench.estimate_larger_machine({"acting": acting, "replay_load": replay_load})
     added = (16 - 1.94) / (0.001 + 0.0001)
-    assert f"{added:,.0f} transitions/s" in estimate
-    assert f"Actors on {added / 1_000:.1f} cores" in estimate
+    assert f"{added:,.0f} transitions per second" in estimate
+    assert f"actors on {added / 1_000:.1f} cores" in estimate
