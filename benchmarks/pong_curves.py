@@ -1,0 +1,67 @@
+"""Draws evaluations of Pong against wall time: of our runs, and of runs of `peers/pong.py`.
+
+Example:
+  python benchmarks/pong_curves.py --out runs/bench/pong.png \
+      "Ape-X=runs/pong/logs/evaluator.csv" "Stable-Baselines3=runs/bench/pong_sb3.csv"
+"""
+
+import argparse
+import csv
+import pathlib
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from apex_agents.running.plotting import style
+from apex_agents.running.plotting.curves import Curve, make_curve
+
+SOLVED = 18.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("curves", nargs="+", metavar="NAME=CSV", help="evaluations of a run")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="picture to write")
+    arguments = parser.parse_args()
+    pairs = [curve.rpartition("=") for curve in arguments.curves]
+    curves = {name: read_curve(pathlib.Path(file)) for name, _, file in pairs}
+    for name, curve in curves.items():
+        print(f"{name:<32} {describe(curve)}")
+    draw(curves).savefig(arguments.out)
+
+
+def read_curve(file: pathlib.Path) -> Curve:
+    """Read mean returns by minutes."""
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    seconds, returns = [
+        np.array([float(row[column]) for row in rows])
+        for column in ("wall_time_seconds", "mean_return")
+    ]
+    return make_curve(seconds / 60, returns)
+
+
+def describe(curve: Curve) -> str:
+    """Say how far it came."""
+    solved = curve.x[curve.y >= SOLVED]
+    reached = f"{SOLVED:g} after {solved[0]:.0f} min" if len(solved) else f"never {SOLVED:g}"
+    return (
+        f"best {curve.y.max():.1f}, last {curve.y[-1]:.1f} after {curve.x[-1]:.0f} min, {reached}"
+    )
+
+
+@style.styled
+def draw(curves: dict[str, Curve]) -> Figure:
+    """Draw one line each."""
+    figure, (axes,) = style.new_figure("Pong on two cores", 1, 1, 3.2)
+    for index, (name, curve) in enumerate(curves.items()):
+        style.draw_group(axes, [curve], index, name)
+    style.draw_reference(axes, SOLVED)
+    axes.set_xlabel("minutes")
+    axes.set_ylabel("mean return of an evaluation")
+    axes.legend()
+    return figure
+
+
+if __name__ == "__main__":
+    main()
