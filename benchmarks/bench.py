@@ -27,6 +27,7 @@ PARTS = (
     "acting",
     "learner",
     "prefetch",
+    "cpu_split",
     "parameters",
     "replay_load",
     "replay_peers",
