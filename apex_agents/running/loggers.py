@@ -119,11 +119,15 @@ class ReplayLogger:
         self._last = time.monotonic()
 
     def write_if_due(self) -> None:
-        """Write a row if it is time for one, and the server not too busy to tell."""
-        elapsed = time.monotonic() - self._last
-        if elapsed < _PERIOD_SECONDS or (now := self._read()) is None:
+        """Write a row if it is time for one."""
+        if time.monotonic() - self._last >= _PERIOD_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write a row, unless the server is too busy to tell."""
+        if (now := self._read()) is None:
             return
-        before = self._before
+        before, elapsed = self._before, time.monotonic() - self._last
         self._logger.write(
             {
                 "actor_steps": now.actor_steps,

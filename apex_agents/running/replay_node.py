@@ -74,6 +74,7 @@ class ReplayNode(lp.ReverbNode):
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
         counter.save()
+        logger.write()
         if period is not None:
             _save(client, self._folder)
         server.stop()
