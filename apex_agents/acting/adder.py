@@ -4,6 +4,7 @@ Horgan et al. 2018, section 3 and appendix F ("Adding Data"). One adder serves o
 """
 
 import collections
+import math
 from collections.abc import Callable
 
 import dm_env
@@ -109,7 +110,7 @@ class PrioritizedNStepAdder:
             td_error += transition.n_step_discount * value
         replicas, batch = self._replay.replicas, self._replay.insert_batch
         priority = bounded_priority(td_error)
-        if not np.isfinite(td_error) or not self._writer.add_item(transition, priority, replicas):
+        if not math.isfinite(td_error) or not self._writer.add_item(transition, priority, replicas):
             self.num_not_finite += 1
             return
         self.num_transitions += 1

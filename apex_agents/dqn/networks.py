@@ -42,6 +42,19 @@ class DuelingHead(snt.Module):
         return tf.nn.relu(self._hidden_layers(scale_gradient(features, 2**-0.5)))
 
 
+class PixelConv2D(snt.Conv2D):
+    """Convolution without gaps of pixels that are brought from 0..255 to 0..1.
+
+    Divides the filters, which are fewer numbers than the pixels.
+    """
+
+    def __call__(self, pixels: tf.Tensor) -> tf.Tensor:
+        """Map `[B, H, W, C]` to `[B, H', W', output channels]`."""
+        self._initialize(pixels)
+        features = tf.nn.conv2d(pixels, self.w / 255.0, 1, self.conv_padding)
+        return tf.nn.bias_add(features, self.b)
+
+
 class AtariTorso(snt.Module):
     """Three convolutions over stacked frames (Mnih et al. 2015)."""
 
@@ -50,14 +63,14 @@ class AtariTorso(snt.Module):
         super().__init__(name=name)
         self._dtype = dtype
         self._convolutions = [
-            snt.Conv2D(32, 2, padding="VALID"),  # 8x8/4 over frames is 2x2/1 over 4x4 cells.
+            PixelConv2D(32, 2, padding="VALID"),  # 8x8/4 over frames is 2x2/1 over 4x4 cells.
             snt.Conv2D(64, 4, 2, padding="VALID"),
             snt.Conv2D(64, 3, padding="VALID"),
         ]
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
         """Map frames `[B, stack, 84, 84]` uint8 to features `[B, 3136]`."""
-        return self._convolve(tf.cast(split_into_cells(frames), self._dtype) / 255.0)
+        return self._convolve(tf.cast(split_into_cells(frames), self._dtype))
 
     @_mixed_precision
     def _convolve(self, features: tf.Tensor) -> tf.Tensor:

@@ -31,7 +31,9 @@ class PackedWriter:
     def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
         """Write the row, and the items that refer to it."""
         first, last = self._observations[-1 - transition.num_steps], self._observations[-1]
-        row = pack_transition(first, pack_outcome(transition), last)
+        if (outcome := pack_outcome(transition)) is None:
+            return False
+        row = pack_transition(first, outcome, last)
         if not np.isfinite(row).all():
             return False
         self.stream.append({"transition": row})

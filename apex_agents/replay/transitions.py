@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _NUM_SCALARS = 3  # Of an outcome, behind the action.
 
 
@@ -82,13 +83,13 @@ def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
     }
 
 
-def pack_outcome(transition: PartialTransition) -> np.ndarray:
-    """Return the float32 vector `[A..., R, D, learner steps]`."""
-    action = transition.action
-    numbers = [*(action.flat if action.ndim else (action,))]
+def pack_outcome(transition: PartialTransition) -> np.ndarray | None:
+    """Return the vector `[A..., R, D, learner steps]`, None unless all are finite in float32."""
+    numbers = transition.action.ravel().tolist()
     numbers += [transition.n_step_return, transition.n_step_discount, transition.learner_steps]
-    with np.errstate(over="ignore"):  # Becomes infinite, which is noticed where it is written.
-        return np.array(numbers, np.float32)
+    if not all(-_MAX_FLOAT32 <= number <= _MAX_FLOAT32 for number in numbers):
+        return None
+    return np.array(numbers, np.float32)
 
 
 def pack_transition(

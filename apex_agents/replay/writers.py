@@ -105,7 +105,7 @@ class FrameWriter:
     def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
         """Write a row with the outcome, and the items that refer to it and to frames."""
         outcome = pack_outcome(transition)
-        if not np.isfinite(outcome).all():  # Frames are 8-bit numbers.
+        if outcome is None:  # Frames are 8-bit numbers.
             return False
         self.stream.append({**self._row, "outcome": outcome})
         columns = self._columns = self._columns or self.stream.history  # Slow to ask for.
