@@ -179,6 +179,7 @@ def relative_difference(a: tf.Tensor, b: tf.Tensor) -> float:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_variables_in_bfloat16_give_almost_the_same_values(name):
+    tf.random.set_seed(0)
     observations = tf.constant(OBSERVATIONS[name])
     exact = make_network(CONFIGS[name], NUM_ACTIONS)
     rounded = make_network(CONFIGS[name], NUM_ACTIONS, tf.bfloat16)
@@ -211,7 +212,7 @@ def test_mixed_precision_computes_almost_the_same_gradients(name):
     assert {v.dtype for v in [*network.variables, *rounded_gradients]} == {tf.float32}
     assert 1e-5 < relative_difference(rounded, exact) < 0.02
     for ours, expected in zip(rounded_gradients, exact_gradients, strict=True):
-        assert relative_difference(ours, expected) < 0.2  # Of 25 other seeds, at most 0.14.
+        assert relative_difference(ours, expected) < 0.2  # Other seeds gave up to 0.14.
 
 
 def test_vector_torso_ends_in_a_relu():
