@@ -1,8 +1,8 @@
 """Measures how many batches a learner should read ahead: its speed, and how stale they become.
 
 The learner is a run's, with the settings for one machine. Beside it a process keeps a core busy, as
-actors do. A batch was sampled as many learner steps before its update as batches are ahead of it:
-by then its priorities, and what was left to be sampled, are that old.
+actors do. Batches wait in line when the learner is what takes longest: a batch was sampled as many
+learner steps before its update as are in that line, and its priorities are that old.
 
 Example:
   python benchmarks/prefetch.py --agents cartpole --depths 8 16 32
@@ -10,6 +10,7 @@ Example:
 
 import functools
 import json
+import time
 from collections.abc import Callable, Sequence
 
 import reverb
@@ -32,6 +33,7 @@ from apex_agents.environments import make_lanes
 AGENTS = ("atari_single_host", "cartpole")
 DEPTHS = (1, 2, 4, 8, 16)
 SECONDS = 3.0
+POLL_SECONDS = 0.3
 
 
 def main() -> None:
@@ -81,7 +83,7 @@ def measure(
         def learn(depth: int) -> tuple[float, float]:
             before = count_sampled(server.address)
             rate = count_updates(learners[depth], SECONDS, depth)
-            sampled[depth] += count_sampled(server.address) - before
+            sampled[depth] += wait_until_full(server.address) - before
             used = learners[depth].num_steps
             return rate, sampled[depth] / builder.config.batch_size - used
 
@@ -91,6 +93,16 @@ def measure(
         )
     rates = {depth: [rate for rate, _ in numbers] for depth, numbers in measured.items()}
     return rates, {depth: [ahead for _, ahead in numbers] for depth, numbers in measured.items()}
+
+
+def wait_until_full(address: str) -> int:
+    """Wait until nothing more is read ahead; return the transitions sampled so far."""
+    count = count_sampled(address)
+    while True:
+        time.sleep(POLL_SECONDS)
+        before, count = count, count_sampled(address)
+        if count == before:
+            return count
 
 
 def make_busy() -> Callable[[], int]:
