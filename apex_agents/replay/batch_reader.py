@@ -7,6 +7,8 @@ from collections.abc import Callable
 import reverb
 import tensorflow as tf
 
+# One waits in the queue, one for room in it.
+BATCHES_IN_READER = 2
 _WAIT_SECONDS = 0.1
 _CLOSE_TIMEOUT_SECONDS = 1
 

@@ -8,6 +8,7 @@ from typing import Any
 import reverb
 import tensorflow as tf
 
+from apex_agents.replay.batch_reader import BATCHES_IN_READER
 from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
@@ -54,4 +55,5 @@ def make_dataset(
         return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
 
     dataset = dataset.batch(sample_size, drop_remainder=True).map(unpack, deterministic=True)
-    return dataset.prefetch(max(prefetch - in_flight, 1))
+    ahead = prefetch - in_flight - BATCHES_IN_READER
+    return dataset.prefetch(ahead) if ahead > 0 else dataset
