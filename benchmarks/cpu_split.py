@@ -9,18 +9,16 @@ Example:
 
 import functools
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 
 from measuring import Row, make_parser, measure_in_turn, ratios, report, run_and_leave, spread
-from start_up import COMMAND, wait_for
+from our_runs import ROOT, our_run, wait_for
 
 from apex_agents.running.run_files import RowReader
 
-CONFIG = COMMAND.parent.parent / "configs" / "apex_dqn_atari_single_host.py"
+CONFIG = ROOT / "configs" / "apex_dqn_atari_single_host.py"
 # The evaluator plays once, in the beginning.
 SETTINGS = {
     "run.evaluation.num_episodes": "1",
@@ -49,27 +47,17 @@ def main() -> None:
 
 def count_updates(split: str) -> float:
     """Return the updates per second of a run."""
+    settings = SETTINGS if split == FREE else {**SETTINGS, "run.cpu_split": split}
+    flags = [f"--config.{field}={value}" for field, value in settings.items()]
     with tempfile.TemporaryDirectory() as folder:
-        settings = SETTINGS if split == FREE else {**SETTINGS, "run.cpu_split": split}
-        command = [
-            sys.executable,
-            str(COMMAND),
-            "--lp_launch_type=local_mp",
-            f"--config={CONFIG}",
-            f"--workdir={folder}/run",
-            *[f"--config.{field}={value}" for field, value in settings.items()],
-        ]
-        run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            learner = RowReader(pathlib.Path(folder, "run", "logs", "learner.csv"))
+        workdir = pathlib.Path(folder, "run")
+        with our_run(workdir, f"--config={CONFIG}", *flags) as run:
+            learner = RowReader(workdir / "logs" / "learner.csv")
             wait_for(learner.read, run)
             time.sleep(SETTLE_SECONDS)
             learner.read()
             time.sleep(SECONDS)
             rows = learner.read()
-        finally:
-            run.terminate()
-            run.wait()
     steps, seconds = [
         float(rows[-1][column]) - float(rows[0][column])
         for column in ("learner_steps", "wall_time_seconds")

@@ -6,7 +6,6 @@ Example:
 """
 
 import argparse
-import csv
 import pathlib
 
 import numpy as np
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 
 from apex_agents.running.plotting import style
 from apex_agents.running.plotting.curves import Curve, make_curve
+from apex_agents.running.run_files import RowReader
 
 SOLVED = 18.0
 
@@ -32,11 +32,11 @@ def main() -> None:
 
 def read_curve(file: pathlib.Path) -> Curve:
     """Read mean returns by minutes."""
-    with file.open(newline="") as opened:
-        rows = list(csv.DictReader(opened))
+    rows = RowReader(file).read()
+    if not rows:
+        raise SystemExit(f"{file} has no evaluations")
     seconds, returns = [
-        np.array([float(row[column]) for row in rows])
-        for column in ("wall_time_seconds", "mean_return")
+        np.array([row[column] for row in rows]) for column in ("wall_time_seconds", "mean_return")
     ]
     return make_curve(seconds / 60, returns)
 

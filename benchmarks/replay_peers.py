@@ -43,11 +43,10 @@ from measuring import (
     spread,
 )
 from peer_processes import peer_process
-from recording import record
+from recording import RecordedSteps, record
 from serving import ReplayServer, replay_server
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
@@ -158,7 +157,7 @@ class OurReplay:
         builder: ApexDQNBuilder,
         spec: EnvironmentSpec,
         server: ReplayServer,
-        steps: Sequence[tuple[dm_env.TimeStep, PolicyOutput]],
+        steps: RecordedSteps,
     ):
         """Fill the memory, after a little use of it, as `peers/buffers.py` does."""
         self._client = reverb.Client(server.address)

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import psutil
 import reverb
@@ -30,17 +29,13 @@ from measuring import (
     run_and_leave,
     spread,
 )
+from our_runs import our_run, wait_for
 
 from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.running.run_files import RowReader
 from apex_agents.running.workdir import NODES_FILE, read_run_id
 
-COMMAND = pathlib.Path(__file__).resolve().parent.parent / "launch" / "apex_dqn.py"
-POLL_SECONDS = 0.02
 SERVER_TIMEOUT_SECONDS = 5
-LONGEST_SECONDS = 120.0
-
-Found = TypeVar("Found")
 
 
 def main() -> None:
@@ -72,10 +67,8 @@ def start_run() -> tuple[float, float]:
     """Return the seconds to the first environment step and to the first learner step."""
     with tempfile.TemporaryDirectory() as folder:
         workdir = pathlib.Path(folder, "run")
-        command = [sys.executable, str(COMMAND), "--lp_launch_type=local_mp"]
         started = time.monotonic()
-        run = subprocess.Popen([*command, f"--workdir={workdir}"], stdout=subprocess.DEVNULL)
-        try:
+        with our_run(workdir) as run:
             port = wait_for(lambda: find_port(workdir), run)
             table = f"{TRANSITIONS}-{read_run_id(str(workdir))}"
             client = reverb.Client(f"localhost:{port}")
@@ -84,19 +77,6 @@ def start_run() -> tuple[float, float]:
             learner = RowReader(workdir / "logs" / "learner.csv")
             wait_for(learner.read, run)
             return acting, time.monotonic() - started
-        finally:
-            run.terminate()
-            run.wait()
-
-
-def wait_for(look: Callable[[], Found], run: subprocess.Popen) -> Found:
-    """Look again and again until there is something, and return it."""
-    deadline = time.monotonic() + LONGEST_SECONDS
-    while not (found := look()):
-        if run.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("the run ended, or did not begin")
-        time.sleep(POLL_SECONDS)
-    return found
 
 
 def find_port(workdir: pathlib.Path) -> int | None:

@@ -43,7 +43,7 @@ class DuelingHead(snt.Module):
 
 
 class PixelConv2D(snt.Conv2D):
-    """Convolution without gaps of pixels that are brought from 0..255 to 0..1.
+    """Convolution of pixels that are brought from 0..255 to 0..1.
 
     Divides the filters, which are fewer numbers than the pixels.
     """
@@ -51,7 +51,7 @@ class PixelConv2D(snt.Conv2D):
     def __call__(self, pixels: tf.Tensor) -> tf.Tensor:
         """Map `[B, H, W, C]` to `[B, H', W', output channels]`."""
         self._initialize(pixels)
-        features = tf.nn.conv2d(pixels, self.w / 255.0, 1, self.conv_padding)
+        features = tf.nn.conv2d(pixels, self.w / 255.0, self.stride, self.conv_padding)
         return tf.nn.bias_add(features, self.b)
 
 
