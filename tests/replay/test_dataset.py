@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import dm_env
@@ -13,9 +14,10 @@ from dm_env import specs
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.tables import make_transition_table
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import item_signature
 
 CONFIG = ReplayConfig(max_size=1000, min_size=8, prefetch_batches=2)
@@ -144,3 +146,17 @@ def test_iterator_survives_a_short_pause(serve):
     next(iterator)
     time.sleep(1)
     next(iterator)
+
+
+@pytest.mark.parametrize("prefetch_batches", [4, 16])
+def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve):
+    client = serve(make_table(VECTORS))
+    add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
+    config = dataclasses.replace(CONFIG, prefetch_batches=prefetch_batches)
+    reader = BatchReader(make_dataset(client, config, batch_size=10, spec=VECTORS))
+    assert reader.next() is not None
+    time.sleep(1)  # Long enough to read hundreds.
+    sampled = client.server_info()[TRANSITIONS].rate_limiter_info.sample_stats.completed
+    reader.close()
+    # Besides that which was taken out, and a part of another one that is being put together.
+    assert sampled // 10 == 1 + prefetch_batches
