@@ -10,6 +10,9 @@ INSTALLED := .venv/.installed
 PEERS_INSTALLED := .venv-peers/.installed
 CHECKED := $(wildcard apex_agents launch configs benchmarks)
 ARGS ?=
+# Some parts of `make bench` compare with other libraries; all of them run without --parts.
+PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
+  $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
 .PHONY: help train train-dpg test test-faults bench lint format pins clean
@@ -30,7 +33,7 @@ test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
 test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes 90 minutes.
 	@$(PYTHON) -m pytest -m fault $(ARGS)
 
-bench: $(INSTALLED) $(PEERS_INSTALLED) ## Measure speed and memory, also of other libraries; ARGS: --parts acting ...
+bench: $(INSTALLED) $(PEERS_NEEDED) ## Measure speed and memory, also of other libraries; ARGS: --parts acting ...
 	@$(PYTHON) benchmarks/bench.py $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types.
@@ -75,6 +78,9 @@ $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier
 # newer): it needs other versions of what we need.
 $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@echo "Installing the packages of $< into .venv-peers ..."
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: .venv-peers needs Python 3.11 or newer; name one: make PYTHON3=python3.12 ..." >&2; \
+	  exit 1; }
 	@cd / && $(PYTHON3) -m venv "$(CURDIR)/.venv-peers"
 	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

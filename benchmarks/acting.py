@@ -2,8 +2,9 @@
 
 The actor has everything it has in a run: the dueling network (in bfloat16 if the CPU has it),
 adders, a replay server (in a process of its own, on another core) that takes its transitions, and
-parameters that it pulls. The emulator alone is the native vector environment with as many lanes and
-random actions.
+parameters that it pulls, which another process publishes as often as a learner at the paper's
+speed. Its time ends when the server has all transitions. The emulator alone is the native vector
+environment with as many lanes and random actions.
 
 Example:
   python benchmarks/acting.py --lanes 1 8 32
@@ -11,7 +12,8 @@ Example:
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -33,15 +35,24 @@ from measuring import (
     spread,
 )
 from serving import replay_server
+from traffic import workers
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
 from apex_agents.acting.loop import run_lanes
-from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
+from apex_agents.environments import (
+    AtariConfig,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    make_lanes,
+)
+from apex_agents.learning.precision import compute_dtype
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
 
 LANES = (1, 4, 8, 16, 32)
-SECONDS = 1.5
+SECONDS = 2.5
+# Horgan et al. 2018, section 4.1: 19 learner steps per second; published, here, every 20.
+PUBLICATIONS_PER_SECOND = 19 / 20
 ACTOR_CORE, REPLAY_CORE = 0, 1
 
 
@@ -54,6 +65,7 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(measure(arguments.game, arguments.lanes[0], arguments.rounds)))
         return
+    print(f"The network computes in {compute_dtype(True).name}.")
     rows, shares, rates = [], {}, {}
     for lanes in arguments.lanes:
         options = ["--one", "--lanes", str(lanes), "--rounds", str(arguments.rounds)]
@@ -79,16 +91,31 @@ def measure(game: str, num_lanes: int, rounds: int) -> dict[str, list[float]]:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     builder = make_builder()
     spec = make_lanes(EnvironmentConfig(task=game), 1, 0).spec
-    with replay_server(builder.make_replay_tables, spec, core=REPLAY_CORE) as server:
-        variables = builder.make_evaluation_policy(spec, 1, 0).variables
-        publish_parameters(reverb.Client(server.address), to_arrays(variables), 0)
-        steps = act(game, num_lanes, server.address)
+    with (
+        replay_server(builder.make_replay_tables, spec, core=REPLAY_CORE) as server,
+        workers((make_publishing, spec, server.address)) as (publisher,),
+    ):
+        publisher.set_rate(PUBLICATIONS_PER_SECOND)
+        actor = Actor(game, num_lanes, server.address)
         step_emulator = make_emulator(game, num_lanes)
         measurements: dict[str, Callable[[], float]] = {
-            "actor": lambda: num_lanes * calls_per_second(lambda: next(steps), SECONDS),
+            "actor": lambda: num_lanes * actor.steps_per_second(),
             "emulator": lambda: num_lanes * calls_per_second(step_emulator, SECONDS),
         }
         return measure_in_turn(measurements, rounds)
+
+
+def make_publishing(spec: EnvironmentSpec, address: str) -> Callable[[], None]:
+    """Make what publishes new parameters."""
+    pin_to_core(REPLAY_CORE)
+    client, learner_steps = reverb.Client(address), itertools.count()
+    arrays = to_arrays(make_builder().make_evaluation_policy(spec, 1, 0).variables)
+
+    def publish() -> None:
+        publish_parameters(client, arrays, next(learner_steps))
+
+    publish()
+    return publish
 
 
 def make_builder() -> ApexDQNBuilder:
@@ -96,18 +123,31 @@ def make_builder() -> ApexDQNBuilder:
     return ApexDQNBuilder(ApexDQNConfig(bfloat16=True, replay=replay))
 
 
-def act(game: str, num_lanes: int, address: str) -> Iterator:
-    """Make an actor as `program._act` does; each `next` is one lock-step."""
-    builder, client = make_builder(), reverb.Client(address)
-    environment = EnvironmentConfig(task=game, atari=AtariConfig(num_threads=1))
-    lanes = make_lanes(environment, num_lanes, seed=0)
-    policy = builder.make_policy(lanes.spec, range(num_lanes), num_lanes, seed=0)
-    source = ParameterSource(client)
-    adders = [
-        builder.make_adder(client, learner_steps_fn=lambda: source.learner_steps)
-        for _ in range(num_lanes)
-    ]
-    return run_lanes(lanes, builder.make_actor(policy, adders, source))
+class Actor:
+    """An actor, put together as in `program._act`."""
+
+    def __init__(self, game: str, num_lanes: int, address: str):
+        """Begin games in so many lanes; parameters have to be published by then."""
+        builder, client = make_builder(), reverb.Client(address)
+        environment = EnvironmentConfig(task=game, atari=AtariConfig(num_threads=1))
+        lanes = make_lanes(environment, num_lanes, seed=0)
+        policy = builder.make_policy(lanes.spec, range(num_lanes), num_lanes, seed=0)
+        source = ParameterSource(client)
+        self._adders = [
+            builder.make_adder(client, learner_steps_fn=lambda: source.learner_steps)
+            for _ in range(num_lanes)
+        ]
+        self._steps = run_lanes(lanes, builder.make_actor(policy, self._adders, source))
+
+    def steps_per_second(self) -> float:
+        """Act for a while, and return the lock-steps per second until all is sent."""
+        count, started = 0, time.perf_counter()
+        while time.perf_counter() - started < SECONDS:
+            next(self._steps)
+            count += 1
+        for adder in self._adders:
+            adder.flush()
+        return count / (time.perf_counter() - started)
 
 
 def make_emulator(game: str, num_lanes: int) -> Callable[[], Any]:

@@ -9,16 +9,14 @@ Example:
 """
 
 import argparse
-import os
 import pathlib
-import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import figure
-from measuring import PAPER_INSERTS, PAPER_SAMPLES, RESULTS, Row, read_reports
+from measuring import PAPER_INSERTS, PAPER_SAMPLES, RESULTS, Report, Row, read_reports
 from rich.console import Console
 from rich.table import Table
 
@@ -45,16 +43,17 @@ def main() -> None:
     parser.add_argument("--out", default=str(RESULTS), help="folder for the results")
     arguments = parser.parse_args()
     failed = [part for part in arguments.parts if not run(part, arguments.out)]
-    reports = {part: rows for part, rows, _ in read_reports(arguments.out)}
-    cells = [line for part, rows in reports.items() for line in to_cells(part, rows)]
+    reports = read_reports(arguments.out)
+    cells = [line for report in reports for line in to_cells(report.part, report.rows)]
     show(cells)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(to_markdown(cells))
     figure.draw(arguments.out, folder / "figure.png")
-    print(f"Measured on {describe_machine()}.")
-    if {"acting", "replay_load"} <= reports.keys():
-        print(estimate_larger_machine(reports))
+    for report in reports:
+        print(f"{report.part}: measured {report.measured}")
+    if (estimate := estimate_larger_machine(reports)) is not None:
+        print(estimate)
     print(f"{folder / 'table.md'}, {folder / 'figure.png'}")
     if failed:
         sys.exit(f"error: failed: {', '.join(failed)}")
@@ -96,31 +95,27 @@ def show(cells: list[tuple[str, ...]]) -> None:
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
-def describe_machine() -> str:
-    """Say on what machine this was measured."""
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # Not Linux.
-        lines = []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    model = models[0] if models else platform.machine()
-    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
-
-
-def estimate_larger_machine(reports: Mapping[str, Sequence[Row]]) -> str:
+def estimate_larger_machine(reports: Sequence[Report]) -> str | None:
     """Say what the costs measured here make of a machine with more cores and a GPU.
 
     The GPU is taken to do the paper's updates per second, and all costs to stay as they are.
 
     Args:
-      reports: rows of `acting` and of `replay_load`, by part.
+      reports: those of `acting` and of `replay_load`, with Pong, are read.
+
+    Returns:
+      A few sentences; None if one of them is missing.
     """
-    medians = {row.what: row.value.median for rows in reports.values() for row in rows}
-    actor = 1 / max(rate for what, rate in medians.items() if what.startswith("agent steps/s"))
-    adding, sampling, reading = [
-        medians[f"pong: CPU per transition {what}"] / 1e6
+    medians = {row.what: row.value.median for report in reports for row in report.rows}
+    rates = [rate for what, rate in medians.items() if what.startswith("agent steps/s")]
+    costs = [
+        medians.get(f"pong: CPU per transition {what}")
         for what in ("added, server", "sampled, server", "sampled, learner")
     ]
+    if not rates or None in costs:
+        return None
+    actor = 1 / max(rates)
+    adding, sampling, reading = [cost / 1e6 for cost in costs if cost is not None]
     fixed = PAPER_SAMPLES * (sampling + reading)
     inserts = (LARGE_MACHINE_CORES - fixed) / (actor + adding)
     return (

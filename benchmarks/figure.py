@@ -19,9 +19,9 @@ OURS, OTHERS = "#0072b2", "#bbbbbb"
 def draw(results: str, file: pathlib.Path) -> None:
     """Draw what is in the folder of results."""
     panels = [
-        (panel, numbers)
-        for part, _, numbers in read_reports(results)
-        for panel in PANELS.get(part, ())
+        (panel, report.series)
+        for report in read_reports(results)
+        for panel in PANELS.get(report.part, ())
     ]
     if not panels:
         return
@@ -70,11 +70,17 @@ def draw_replay_peers(axis: Axes, series: Mapping[str, Any]) -> None:
 
 
 def draw_end_to_end(axis: Axes, series: Mapping[str, Any]) -> None:
-    seconds = {
-        name: statistics.median([s for s in runs if s is not None] or [float("nan")])
-        for name, runs in series["seconds"].items()
+    seconds = {name: statistics.median(runs) for name, runs in series["seconds"].items()}
+    limit = series["limit"]
+    names = {
+        name: name if median < limit else f"{name}, unsolved" for name, median in seconds.items()
     }
-    draw_bars(axis, seconds, "seconds, imports included", "CartPole until 475")
+    draw_bars(
+        axis,
+        {names[name]: median for name, median in seconds.items()},
+        f"seconds, imports included, of at most {limit:g}",
+        "CartPole until 475",
+    )
 
 
 def draw_replay_load(axis: Axes, series: Mapping[str, Any]) -> None:

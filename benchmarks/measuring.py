@@ -9,11 +9,13 @@ import dataclasses
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import psutil
@@ -119,21 +121,28 @@ def resident_bytes(pid: int) -> int:
 
 
 def pin_to_core(core: int) -> None:
-    """Keep this process, with all threads that it starts from now on, on one core."""
-    os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
+    """Keep this process, with all threads that it starts from now on, on one of its cores.
+
+    Args:
+      core: the how manieth; beginning with 0 again where there are fewer.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
-def run_self(script: str, arguments: Sequence[str], core: int | None = None) -> Any:
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def run_self(script: str, arguments: Sequence[str]) -> Any:
     """Run a benchmark's script in another process, and return the JSON of its last line.
 
     Args:
       script: its `__file__`.
       arguments: of its command line.
-      core: to keep it on.
     """
     command = [sys.executable, script, *arguments]
-    if core is not None:
-        command = ["taskset", "-c", str(core), *command]
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(finished.stdout.splitlines()[-1])
 
@@ -163,23 +172,66 @@ def report(
         print(f"{row.what:<58} {row.value!s:>26} {row.unit}{aim}", flush=True)
     folder = pathlib.Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"rows": [dataclasses.asdict(row) for row in rows], "series": dict(series or {})}
+    content = {
+        "measured": f"{time.strftime('%Y-%m-%d %H:%M')} on {describe_machine()}",
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "series": dict(series or {}),
+    }
     (folder / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
-def read_reports(out: str) -> Iterator[tuple[str, list[Row], dict[str, Any]]]:
-    """Read what `report` wrote: part, rows and series, in the order of the parts' names."""
+class Report(NamedTuple):
+    """What a part wrote with `report`.
+
+    Attributes:
+      part: its name.
+      measured: when and on what machine.
+      rows: of the table.
+      series: for the figure.
+    """
+
+    part: str
+    measured: str
+    rows: list[Row]
+    series: dict[str, Any]
+
+
+def read_reports(out: str) -> list[Report]:
+    """Read what all parts wrote, in the order of their names."""
+    reports = []
     for file in sorted(pathlib.Path(out).glob("*.json")):
         content = json.loads(file.read_text())
         rows = [Row(**{**row, "value": Spread(*row["value"])}) for row in content["rows"]]
-        yield file.stem, rows, content["series"]
+        reports.append(Report(file.stem, content.get("measured", "?"), rows, content["series"]))
+    return reports
+
+
+def describe_machine() -> str:
+    """Say what machine this is."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # Not Linux.
+        lines = []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    model = models[0] if models else platform.machine()
+    return f"{num_cores()} cores, {model}, Python {platform.python_version()}"
 
 
 def run_and_leave(main: Callable[[], None]) -> None:
     """Run a script's main function and leave: clients of a server that is gone hold up an exit."""
-    main()
+    exit_code = 0
+    try:
+        main()
+    except SystemExit as leaving:
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
+        exit_code = leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
+    except BaseException:
+        traceback.print_exc()
+        exit_code = 1
     sys.stdout.flush()
-    os._exit(0)
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 def _short(value: float) -> str:

@@ -170,6 +170,7 @@ def start_readers(
         arguments = (there, builder, spec, address, num_threads)
         process = context.Process(target=_serve_readers, args=arguments, daemon=True)
         process.start()
+        there.close()  # If the reader dies, nobody else holds the other end.
         connections.append(here)
         processes.append(process)
     try:

@@ -1,8 +1,13 @@
 """Replay memories compared: bytes for each transition, and how fast transitions go in and out.
 
 The same real transitions of Pong go into our replay and into the buffers of other libraries, each
-in a process of its own. What is compared is not the same in every respect, and mostly to the
-advantage of the others:
+in a process of its own. What is compared is not the same in every respect. To our advantage:
+
+- Our samples are read ahead, by threads and by the server, which have a core of their own; theirs
+  are taken when they are asked for.
+- Our bytes are those of the server; theirs are those of the process that uses the buffer.
+
+To that of the others:
 
 - Ours is a server that any number of processes on any machine reach over gRPC. Theirs are arrays in
   the memory of the process that uses them (cpprb's first one: of processes on the same machine).

@@ -1,8 +1,11 @@
 """Measures how far a run grows on this machine: lanes, and transitions in the replay.
 
 Lanes: their environment only waits, as if each had a core elsewhere, for the time that a step took
-one of the paper's actors. Everything else is what a run has: actors with networks, adders, and a
-replay server (Horgan et al. 2018, figure 11).
+one of the paper's actors (Horgan et al. 2018, figure 11). What is left is what a lane takes besides
+its environment, at the least: actors with a network of two small layers, adders, and a replay
+server, with observations of eight numbers and nobody who learns. `acting.py` has frames and the
+network for them. Transitions in the replay: a table with so many of them, twenty of which share
+their content.
 
 Example:
   python benchmarks/scale.py --actors 1 2 4 8 --sizes 10000 100000 1000000
@@ -10,7 +13,6 @@ Example:
 
 import functools
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,6 +28,7 @@ from measuring import (
     at_most,
     make_parser,
     measure_in_turn,
+    num_cores,
     ratios,
     report,
     run_and_leave,
@@ -52,8 +55,8 @@ COSTS = {
     "update": "time per new priority",
     "update_cpu": "CPU of the server per new priority",
 }
-NUM_CORES = os.cpu_count() or 1
-FULL_CORES = 0.75 * NUM_CORES  # From there on processes wait for each other.
+NUM_CORES = num_cores()
+FULL_CORES = NUM_CORES - 0.5  # From there on processes wait for each other.
 
 
 def main() -> None:

@@ -39,6 +39,7 @@ def replay_server(
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, core, make_tables, args), daemon=True)
     process.start()
+    there.close()  # If the server dies, nobody else holds the other end.
     try:
         yield ReplayServer(f"localhost:{here.recv()}", process.pid or 0)
     finally:

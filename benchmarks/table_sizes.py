@@ -25,7 +25,7 @@ from apex_agents.replay.tables import TRANSITIONS
 # as otherwise, but they share their content.
 REPLICAS = 20
 NUM_WRITERS = 2
-BATCH_SIZE, NUM_BATCHES = 512, 8
+BATCH_SIZE, NUM_BATCHES = 512, 64
 SETTLE_SECONDS, SECONDS = 0.5, 1.5
 
 SPEC = EnvironmentSpec(
@@ -81,8 +81,9 @@ class FullTable(NamedTuple):
         client = reverb.Client(self.server.address)
         cpu, started, count = cpu_seconds(self.server.pid), time.perf_counter(), 0
         while (elapsed := time.perf_counter() - started) < SECONDS:
-            client.mutate_priorities(TRANSITIONS, next(self.updates))
-            count += BATCH_SIZE
+            updates = next(self.updates)
+            client.mutate_priorities(TRANSITIONS, updates)
+            count += len(updates)
         return 1e6 * elapsed / count, 1e6 * (cpu_seconds(self.server.pid) - cpu) / count
 
 

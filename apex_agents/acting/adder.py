@@ -83,9 +83,13 @@ class PrioritizedNStepAdder:
             action, q_taken = np.copy(output.action), float(output.q_taken)
             self._partial.append(PartialTransition(action, q_taken, self._learner_steps_fn()))
 
+    def flush(self) -> None:
+        """Send what is complete, as soon as the replay accepts it."""
+        self._wait(self._writer.stream.flush)
+
     def close(self) -> None:
         """Send what is complete, if the replay accepts it, and close the writer."""
-        self._wait(self._writer.stream.flush)
+        self.flush()
         self._writer.stream.close()
 
     def _begin_episode(self, observation: np.ndarray) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import reverb
 
 from apex_agents.replay.client import table_name
-from apex_agents.replay.streams import create_items, open_stream
+from apex_agents.replay.streams import RowStream
 from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.replay.transitions import PartialTransition, pack_outcome, pack_transition
 
@@ -16,7 +16,7 @@ class PackedWriter:
 
     def __init__(self, client: reverb.Client, n_step: int, chunk_length: int):
         """Open a stream whose chunks hold `chunk_length` transitions."""
-        self.stream = open_stream(client, ("transition",), chunk_length)
+        self.stream = RowStream(client, 1, chunk_length)
         self._table = table_name(client, TRANSITIONS)
         self._observations: collections.deque[np.ndarray] = collections.deque(maxlen=n_step + 1)
 
@@ -36,9 +36,8 @@ class PackedWriter:
         row = pack_transition(first, outcome, last)
         if not np.isfinite(row).all():
             return False
-        self.stream.append({"transition": row})
-        item = {"transition": self.stream.history["transition"][-1]}
-        create_items(self.stream, self._table, item, priority, replicas)
+        (reference,) = self.stream.append(row)
+        self.stream.create_items(self._table, {"transition": reference}, priority, replicas)
         return True
 
     def end_step(self) -> None:

@@ -6,7 +6,8 @@ for every complete transition, `end_step()`. Reverb keeps rows in chunks of cons
 chunks travel when an item is sampled, and a chunk stays until the last item that refers to it goes.
 """
 
-from typing import Any, Protocol
+import collections
+from typing import Protocol
 
 import numpy as np
 import reverb
@@ -14,7 +15,7 @@ import reverb
 from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.packed_writer import PackedWriter
-from apex_agents.replay.streams import create_items, open_stream
+from apex_agents.replay.streams import Reference, RowStream
 from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.replay.transitions import PartialTransition, pack_outcome
 
@@ -27,10 +28,10 @@ class TransitionWriter(Protocol):
     """Writes the transitions of one lane.
 
     Attributes:
-      stream: Reverb's writer, for flushing, ending episodes and closing.
+      stream: for flushing, ending episodes and closing.
     """
 
-    stream: reverb.TrajectoryWriter
+    stream: RowStream
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Begin with the observation of a FIRST step."""
@@ -86,20 +87,21 @@ class FrameWriter:
     def __init__(self, client: reverb.Client, frame_stack: int, chunk_length: int):
         """Open a stream that remembers as many rows as a chunk has, and no item spans more."""
         self._frame_stack = frame_stack
-        self.stream = open_stream(client, ("observation", "outcome"), chunk_length)
+        self.stream = RowStream(client, 2, chunk_length)  # Frames and outcomes.
         self._table = table_name(client, TRANSITIONS)
-        self._columns: dict[str, Any] = {}  # Of the stream, once there are some.
-        self._row: dict[str, np.ndarray] = {}
+        self._frames: collections.deque[Reference | None] = collections.deque(maxlen=chunk_length)
+        self._frame: np.ndarray | None = None  # Not written yet.
         self._rows_since_frame = 0
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Write the frames of the first stack."""
+        self._frames.clear()
         for frame in observation:
-            self.stream.append({"observation": frame})
+            self._append(frame, None)
 
     def begin_step(self, observation: np.ndarray) -> None:
         """Begin a row with the newest frame."""
-        self._row = {"observation": observation[-1]}
+        self._frame = observation[-1]
         self._rows_since_frame = 0
 
     def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
@@ -107,28 +109,31 @@ class FrameWriter:
         outcome = pack_outcome(transition)
         if outcome is None:  # Frames are 8-bit numbers.
             return False
-        self.stream.append({**self._row, "outcome": outcome})
-        columns = self._columns = self._columns or self.stream.history  # Slow to ask for.
         item = {
+            "outcome": self._append(self._frame, outcome),
             "observation": self._stack(transition.num_steps + self._rows_since_frame),
-            "outcome": columns["outcome"][-1],
             "next_observation": self._stack(self._rows_since_frame),
         }
-        create_items(self.stream, self._table, item, priority, replicas)
-        self._row = {}
+        self.stream.create_items(self._table, item, priority, replicas)
+        self._frame = None
         self._rows_since_frame += 1
         return True
 
     def end_step(self) -> None:
         """Write the row if no transition did."""
-        if self._row:
-            self.stream.append(self._row)
+        if self._frame is not None:
+            self._append(self._frame, None)
 
-    def _stack(self, rows_back: int) -> Any:
+    def _append(self, frame: np.ndarray | None, outcome: np.ndarray | None) -> Reference | None:
+        frame_reference, outcome_reference = self.stream.append(frame, outcome)
+        self._frames.append(frame_reference)
+        return outcome_reference
+
+    def _stack(self, rows_back: int) -> list[Reference]:
         """Refer to the stack whose newest frame is `rows_back` rows before the newest row."""
-        # Contiguous, and with negative bounds: with gaps Reverb returns other rows than asked for,
-        # and a positive bound that equals the column's length makes an empty slice.
-        frames = self._columns["observation"][-rows_back - self._frame_stack : -rows_back or None]
-        if len(frames) != self._frame_stack:
-            raise AssertionError(f"{len(frames)} of {self._frame_stack} frames are in the writer.")
+        # Without a gap: with one Reverb returns other rows than asked for.
+        end = len(self._frames) - rows_back
+        frames = [self._frames[row] for row in range(max(end - self._frame_stack, 0), end)]
+        if len(frames) != self._frame_stack or any(frame is None for frame in frames):
+            raise AssertionError(f"{frames} are not {self._frame_stack} frames.")
         return frames

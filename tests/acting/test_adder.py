@@ -19,7 +19,9 @@ from dm_env import specs
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
+from apex_agents.replay import packed_writer
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.streams import RowStream
 
 FIRST, MID, LAST = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
 GAMMA = 0.9
@@ -500,35 +502,23 @@ def test_several_hundred_random_steps_of_stacked_frames(n_step, make_fifo_replay
     replay.assert_holds([item for episode in episodes for item in reference_items(episode, n_step)])
 
 
-class FlushRecorder:
-    """Passes all on to a writer; notes the items created before each flush, and what it allows."""
+class FlushRecorder(RowStream):
+    """A stream that notes the items created before each flush, and what it allows."""
 
-    def __init__(self, writer: reverb.TrajectoryWriter):
-        self._writer = writer
+    def __init__(self, *args: Any):
+        super().__init__(*args)
         self._num_items = 0
         self.flushes: list[tuple[int, int]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
+    def create_items(
+        self, table: str, item: dict[str, Any], priority: float, replicas: int
+    ) -> None:
+        self._num_items += replicas
+        super().create_items(table, item, priority, replicas)
 
-    def create_item(self, *args: Any) -> None:
-        self._num_items += 1
-        self._writer.create_item(*args)
-
-    def flush(self, block_until_num_items: int = 0, timeout_ms: int | None = None) -> None:
-        self.flushes.append((self._num_items, block_until_num_items))
-        self._writer.flush(block_until_num_items, timeout_ms)
-
-
-class FlushRecordingClient:
-    """A client whose writer is a `FlushRecorder`."""
-
-    def __init__(self, client: reverb.Client):
-        self._client = client
-
-    def trajectory_writer(self, num_keep_alive_refs: int) -> FlushRecorder:
-        self.writer = FlushRecorder(self._client.trajectory_writer(num_keep_alive_refs))
-        return self.writer
+    def flush(self, max_pending: int = 0, timeout_ms: int | None = None) -> None:
+        self.flushes.append((self._num_items, max_pending))
+        super().flush(max_pending, timeout_ms)
 
 
 @pytest.mark.parametrize(
@@ -540,13 +530,13 @@ class FlushRecordingClient:
     ],
     ids=["batches of 4", "replicas fill batches too", "less than one batch"],
 )
-def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
+def test_items_are_sent_in_batches(config, expected, make_fifo_replay, monkeypatch):
+    monkeypatch.setattr(packed_writer, "RowStream", FlushRecorder)
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    client = FlushRecordingClient(replay.client)
-    adder = PrioritizedNStepAdder(client, config, 1, GAMMA)
+    adder = PrioritizedNStepAdder(replay.client, config, 1, GAMMA)
     num_transitions = 13 // config.replicas
     add_all(adder, [START[0], *[Step(MID, 0, 1, 0, value=1)] * num_transitions])
-    assert client.writer.flushes == expected
+    assert adder._writer.stream.flushes == expected
     adder.close()
     assert replay.size == num_transitions * config.replicas
 

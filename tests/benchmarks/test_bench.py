@@ -1,12 +1,13 @@
 """Tests of what sums the benchmarks up."""
 
+import re
 import subprocess
 import sys
 
 import bench
 import figure
 import pytest
-from measuring import Row, Spread, at_least, at_most, read_reports, report, spread
+from measuring import Report, Row, Spread, at_least, at_most, read_reports, report, spread
 
 ROWS = [
     Row("agent steps/s", Spread(1500.0, 1400.4, 1600.0), "steps/s"),
@@ -18,9 +19,9 @@ SERIES = {"lanes": [1, 8], "share": {1: Spread(0.2, 0.1, 0.3), 8: Spread(0.5, 0.
 
 def test_reports_are_read_back(tmp_path):
     report("acting", str(tmp_path), ROWS, SERIES)
-    ((part, rows, series),) = read_reports(str(tmp_path))
-    assert (part, rows) == ("acting", ROWS)
-    assert series == {"lanes": [1, 8], "share": {"1": [0.2, 0.1, 0.3], "8": [0.5, 0.4, 0.6]}}
+    (found,) = read_reports(str(tmp_path))
+    assert (found.part, found.rows) == ("acting", ROWS)
+    assert found.series == {"lanes": [1, 8], "share": {"1": [0.2, 0.1, 0.3], "8": [0.5, 0.4, 0.6]}}
 
 
 def test_table_says_what_holds():
@@ -69,7 +70,21 @@ def test_estimate_for_a_larger_machine():
         Row(f"agent steps/s, {lanes} lanes", spread([rate]))
         for lanes, rate in ((1, 500.0), (32, 1_000.0))
     ]
-    estimate = bench.estimate_larger_machine({"acting": acting, "replay_load": replay_load})
+    reports = [
+        Report(part, "today", rows, {})
+        for part, rows in (("acting", acting), ("replay_load", replay_load))
+    ]
+    estimate = bench.estimate_larger_machine(reports)
     added = (16 - 1.94) / (0.001 + 0.0001)
     assert f"{added:,.0f} transitions per second" in estimate
     assert f"actors on {added / 1_000:.1f} cores" in estimate
+    assert bench.estimate_larger_machine(reports[:1]) is None
+    assert bench.estimate_larger_machine(reports[1:]) is None
+
+
+def test_reports_tell_when_and_where(tmp_path):
+    report("acting", str(tmp_path), ROWS)
+    (found,) = read_reports(str(tmp_path))
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d on \d+ cores, .+, Python 3\.10\.\d+", found.measured
+    )

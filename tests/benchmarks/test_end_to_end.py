@@ -4,7 +4,8 @@ import json
 import sys
 
 import pytest
-from end_to_end import OURS, Spread, make_rows, read_other, read_ours, run_until
+from end_to_end import OURS, count, make_rows, read_other, read_ours, run_until
+from measuring import Spread
 
 EVALUATIONS = """learner_steps,mean_return,wall_time_seconds
 20,9.5,16.0
@@ -49,9 +50,10 @@ def test_others_are_read_from_their_output():
 
 def test_rows_compare_with_the_best_other():
     seconds = {OURS: [40.0, 60.0, 50.0], "slow": [None, None, 200.0], "fast": [80.0, 100.0, None]}
-    ratio, *times = make_rows(seconds, limit=300.0)
-    # Medians 50 and 100; seed by seed 40 / 80, 60 / 100, 50 / 300.
-    assert ratio.value == pytest.approx((50 / 100, 50 / 300, 60 / 100))
+    ratio, *times = make_rows(seconds, count(seconds, limit=300.0))
+    # Seed by seed 40 / 80, 60 / 100, 50 / 300.
+    assert ratio.what == "time to 475, ours / fast, the best other, by seed"
+    assert ratio.value == pytest.approx((40 / 80, 50 / 300, 60 / 100))
     assert (ratio.aim, ratio.holds) == ("<= 0.5", True)
     assert [(row.what, row.value) for row in times] == [
         ("time to 475, ours (solved 3 of 3)", Spread(50.0, 40.0, 60.0)),

@@ -65,8 +65,8 @@ def test_reports_are_printed_and_read_back(tmp_path, capsys):
         Row("rate", Spread(1.0, 1.0, 1.0), "/s"),
     ]
     report("part", str(tmp_path / "new"), rows, {"rates": [1.0, 2.0]})
-    ((part, read_rows, series),) = read_reports(str(tmp_path / "new"))
-    assert (part, read_rows, series) == ("part", rows, {"rates": [1.0, 2.0]})
+    (found,) = read_reports(str(tmp_path / "new"))
+    assert (found.part, found.rows, found.series) == ("part", rows, {"rates": [1.0, 2.0]})
     first, second = capsys.readouterr().out.splitlines()
     assert first.split() == [
         *("bytes,", "ours", "/", "best", "1,250", "(0.123", "to", "2,000,000)"),
