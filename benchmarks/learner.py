@@ -107,20 +107,24 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
         fill(builder, lanes, client)
         learner = builder.make_learner(lanes.spec, builder.make_dataset(client, lanes.spec), client)
         num_updates = builder.config.updates_per_call
-        bare, bare_calls = [make_bare_step(agent, n, lanes.spec, client) for n in (1, num_updates)]
-        flops = count_flops(builder, lanes.spec)
+        bare = make_bare_step(agent, 1, lanes.spec, client)
+        bare_calls = make_bare_step(agent, num_updates, lanes.spec, client)
         matmul = make_matmul(compute_dtype(agent == "atari_bfloat16"))
         seconds = ATARI_SECONDS if agent.startswith("atari") else OTHER_SECONDS
-        numbers = measure_in_turn(
-            {
-                "learner": lambda: count_updates(learner, seconds),
-                "bare": lambda: calls_per_second(bare.run, seconds),
-                "bare_calls": lambda: num_updates * calls_per_second(bare_calls.run, seconds),
-                "matmul": lambda: 2 * MATMUL_SIZE**3 * calls_per_second(matmul, 1.0),
-            },
-            rounds,
-        )
-    return numbers | {"bare_flops": [flops * rate for rate in numbers["bare"]]}
+        measurements = {
+            "learner": lambda: count_updates(learner, seconds),
+            "bare": lambda: calls_per_second(bare.run, seconds),
+            "matmul": lambda: 2 * MATMUL_SIZE**3 * calls_per_second(matmul, 1.0),
+        }
+        if num_updates > 1:
+            measurements["bare_calls"] = lambda: (
+                num_updates * calls_per_second(bare_calls.run, seconds)
+            )
+        numbers = measure_in_turn(measurements, rounds)
+        if agent.startswith("atari"):
+            flops = count_flops(builder, lanes.spec)
+            numbers["bare_flops"] = [flops * rate for rate in numbers["bare"]]
+    return numbers
 
 
 def get_config(agent: str) -> ExperimentConfig:
