@@ -70,13 +70,13 @@ class ApexDQNBuilder:
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
         """Build the tables of the replay server."""
-        signature = item_signature(spec, self.config.frame_stack)
+        signature = item_signature(spec, self.config.n_step, self.config.frame_stack)
         variables = {"network": self._make_network(spec, seed=0).variables}
         return make_tables(self.config.replay, signature, variables, rate_limiter)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
         """Estimate the memory that a full replay takes."""
-        signature = item_signature(spec, self.config.frame_stack)
+        signature = item_signature(spec, self.config.n_step, self.config.frame_stack)
         return estimate_replay_bytes(self.config.replay, signature, self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:

@@ -54,12 +54,10 @@ def estimate_replay_bytes(
     Returns:
       Bytes; within 20 % for packed rows. Frames of a game may compress twice as well.
     """
-    frame_stack = 0 if "transition" in signature else signature["observation"].shape[0]
+    frame_stack = signature["frames"].shape[0] - n_step if "frames" in signature else 0
     chunk_length = rows_per_chunk(config, n_step, frame_stack)
-    # What refers to `next_observation` refers to rows of `observation`.
-    columns = {name: spec for name, spec in signature.items() if name != "next_observation"}
     row_bytes = sum(
-        _CHUNK_BYTES / chunk_length + _row_bytes(name, spec) for name, spec in columns.items()
+        _CHUNK_BYTES / chunk_length + _row_bytes(name, spec) for name, spec in signature.items()
     )
     num_rows = config.max_size / config.replicas
     if config.remover == "prioritized":
@@ -73,7 +71,7 @@ def estimate_replay_bytes(
 def _row_bytes(name: str, spec: tf.TensorSpec) -> float:
     """Return the size of one row of a column, of which an item may have several."""
     shape = spec.shape.as_list()
-    if name != "observation":
+    if name != "frames":
         return float(np.prod(shape) * spec.dtype.size)
     frame_bytes = float(np.prod(shape[1:]) * spec.dtype.size)
     return frame_bytes / _FRAME_COMPRESSION if spec.dtype == tf.uint8 else frame_bytes

@@ -4,10 +4,10 @@ Every column of an item costs memory and time of its own in Reverb, so that item
 possible. There are two layouts:
 
 - packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
-- stacks of frames: `observation` and `next_observation` refer to frames that are stored once each,
-  `outcome` is a column of its own.
+- stacks of frames: `frames` are the last n + stack of them up to the end of the transition, which
+  are stored once for all items that have them; `outcome` is a column of its own.
 
-The outcome is the float32 vector `[A_t..., R, D, learner steps]`. float32 holds any discrete
+The outcome is the float32 vector `[A_t..., R, D, learner steps, steps]`. float32 holds any discrete
 action, any value of an 8-bit observation and the first 16 million learner steps exactly.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_NUM_SCALARS = 3  # Of an outcome, behind the action.
+_NUM_SCALARS = 4  # Of an outcome, behind the action.
 
 
 class Transition(NamedTuple):
@@ -64,29 +64,30 @@ class PartialTransition:
     num_steps: int = 0
 
 
-def item_signature(spec: Any, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
+def item_signature(spec: Any, n_step: int = 0, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
     """Describe one item.
 
     Args:
       spec: of one environment; `observations` (stacked frames included) and `actions` are read.
+      n_step: n, of transitions of stacked frames.
       frame_stack: frames per observation, 0 for the packed layout.
     """
     outcome_size = _size(spec.actions) + _NUM_SCALARS
     if not frame_stack:
         size = 2 * _size(spec.observations) + outcome_size
         return {"transition": tf.TensorSpec([size], tf.float32)}
-    observation = tf.TensorSpec(spec.observations.shape, spec.observations.dtype)
+    frames_shape = (frame_stack + n_step, *spec.observations.shape[1:])
     return {
-        "observation": observation,
+        "frames": tf.TensorSpec(frames_shape, spec.observations.dtype),
         "outcome": tf.TensorSpec([outcome_size], tf.float32),
-        "next_observation": observation,
     }
 
 
 def pack_outcome(transition: PartialTransition) -> np.ndarray | None:
-    """Return the vector `[A..., R, D, learner steps]`, None unless all are finite in float32."""
+    """Return the outcome of a transition, None unless all its numbers are finite in float32."""
     numbers = transition.action.ravel().tolist()
-    numbers += [transition.n_step_return, transition.n_step_discount, transition.learner_steps]
+    numbers += [transition.n_step_return, transition.n_step_discount]
+    numbers += [transition.learner_steps, transition.num_steps]
     if not all(-_MAX_FLOAT32 <= number <= _MAX_FLOAT32 for number in numbers):
         return None
     return np.array(numbers, np.float32)
@@ -113,16 +114,33 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
         observation, next_observation = [_restore(columns[i], spec.observations) for i in (0, 2)]
         outcome = columns[1]
     else:
-        observation, next_observation = item["observation"], item["next_observation"]
         outcome = item["outcome"]
+        observation, next_observation = _split_frames(
+            item["frames"], tf.cast(outcome[:, -1], tf.int32), spec.observations.shape[0]
+        )
     return Transition(
         observation=observation,
         action=_restore(outcome[:, :-_NUM_SCALARS], spec.actions),
-        n_step_return=outcome[:, -3],
-        n_step_discount=outcome[:, -2],
+        n_step_return=outcome[:, -4],
+        n_step_discount=outcome[:, -3],
         next_observation=next_observation,
-        learner_steps=outcome[:, -1],
+        learner_steps=outcome[:, -2],
     )
+
+
+def _split_frames(
+    frames: tf.Tensor, num_steps: tf.Tensor, frame_stack: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the first and the last observation, `[B, stack, ...]`, of transitions.
+
+    Args:
+      frames: `[B, n + stack, ...]`.
+      num_steps: `[B]`, of each transition, at most n.
+      frame_stack: frames per observation.
+    """
+    n_step = frames.shape[1] - frame_stack
+    indices = (n_step - num_steps)[:, tf.newaxis] + tf.range(frame_stack)
+    return tf.gather(frames, indices, batch_dims=1), frames[:, n_step:]
 
 
 def _size(array_spec: Any) -> int:

@@ -63,14 +63,14 @@ def make_writer(
     """
     chunk_length = rows_per_chunk(replay, n_step, frame_stack)
     if frame_stack:
-        return FrameWriter(client, frame_stack, chunk_length)
+        return FrameWriter(client, n_step, frame_stack, chunk_length)
     return PackedWriter(client, n_step, chunk_length)
 
 
 def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
     """Return how many rows share a chunk; arguments as for `make_writer`."""
     if frame_stack:
-        # From an item's first frame to the row of its outcome. Longer chunks would slow sampling.
+        # The frames of an item and one more. Longer chunks would slow sampling.
         return frame_stack + n_step + 1
     # Removal by priority empties chunks in random order: with several transitions each, most of
     # the memory would soon be held by chunks of which one transition is left.
@@ -78,45 +78,44 @@ def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
 
 
 class FrameWriter:
-    """Writes every frame once; items refer to stacks of consecutive frames.
+    """Writes every frame once; items refer to all frames from their first to their last one.
 
     The first transition that ends at an observation puts its outcome into the row of its frame. At
     the end of an episode several end at the same one: further rows hold an outcome alone.
     """
 
-    def __init__(self, client: reverb.Client, frame_stack: int, chunk_length: int):
+    def __init__(self, client: reverb.Client, n_step: int, frame_stack: int, chunk_length: int):
         """Open a stream that remembers as many rows as a chunk has, and no item spans more."""
-        self._frame_stack = frame_stack
         self.stream = RowStream(client, 2, chunk_length)  # Frames and outcomes.
         self._table = table_name(client, TRANSITIONS)
-        self._frames: collections.deque[Reference | None] = collections.deque(maxlen=chunk_length)
+        self._num_frames = frame_stack + n_step
+        self._frames: collections.deque[Reference] = collections.deque(maxlen=self._num_frames)
+        self._num_padding = n_step - 1
         self._frame: np.ndarray | None = None  # Not written yet.
-        self._rows_since_frame = 0
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Write the frames of the first stack."""
         self._frames.clear()
-        for frame in observation:
+        # A transition of less than n steps has frames before its first one, for all to be as long.
+        for frame in (*[observation[0]] * self._num_padding, *observation):
             self._append(frame, None)
 
     def begin_step(self, observation: np.ndarray) -> None:
         """Begin a row with the newest frame."""
         self._frame = observation[-1]
-        self._rows_since_frame = 0
 
     def add_item(self, transition: PartialTransition, priority: float, replicas: int) -> bool:
         """Write a row with the outcome, and the items that refer to it and to frames."""
         outcome = pack_outcome(transition)
         if outcome is None:  # Frames are 8-bit numbers.
             return False
-        item = {
-            "outcome": self._append(self._frame, outcome),
-            "observation": self._stack(transition.num_steps + self._rows_since_frame),
-            "next_observation": self._stack(self._rows_since_frame),
-        }
-        self.stream.create_items(self._table, item, priority, replicas)
+        reference = self._append(self._frame, outcome)
         self._frame = None
-        self._rows_since_frame += 1
+        frames = list(self._frames)  # Without a gap: with one Reverb returns other rows.
+        if len(frames) != self._num_frames:
+            raise AssertionError(f"{len(frames)} of {self._num_frames} frames are in the writer.")
+        item = {"frames": frames, "outcome": reference}
+        self.stream.create_items(self._table, item, priority, replicas)
         return True
 
     def end_step(self) -> None:
@@ -126,14 +125,6 @@ class FrameWriter:
 
     def _append(self, frame: np.ndarray | None, outcome: np.ndarray | None) -> Reference | None:
         frame_reference, outcome_reference = self.stream.append(frame, outcome)
-        self._frames.append(frame_reference)
+        if frame is not None:
+            self._frames.append(frame_reference)
         return outcome_reference
-
-    def _stack(self, rows_back: int) -> list[Reference]:
-        """Refer to the stack whose newest frame is `rows_back` rows before the newest row."""
-        # Without a gap: with one Reverb returns other rows than asked for.
-        end = len(self._frames) - rows_back
-        frames = [self._frames[row] for row in range(max(end - self._frame_stack, 0), end)]
-        if len(frames) != self._frame_stack or any(frame is None for frame in frames):
-            raise AssertionError(f"{frames} are not {self._frame_stack} frames.")
-        return frames

@@ -39,6 +39,7 @@ class FifoReplay:
         observation_spec: specs.Array,
         action_spec: specs.Array,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+        n_step: int = 0,
         frame_stack: int = 0,
     ):
         self._spec = EnvironmentSpec(observation_spec, action_spec, rewards=None, discounts=None)
@@ -49,7 +50,7 @@ class FifoReplay:
             max_size=100_000,
             max_times_sampled=1,
             rate_limiter=rate_limiter or reverb.rate_limiters.MinSize(1),
-            signature=item_signature(self._spec, frame_stack),
+            signature=item_signature(self._spec, n_step, frame_stack),
         )
         self.learner_steps: list[int] = []
         self.server = reverb.Server([table])

@@ -436,7 +436,7 @@ STACKED_CASES = {
 @pytest.mark.parametrize("name", STACKED_CASES)
 def test_stacked_frames(name, make_fifo_replay):
     case = STACKED_CASES[name]
-    replay = make_fifo_replay(STACK, DISCRETE, frame_stack=3)
+    replay = make_fifo_replay(STACK, DISCRETE, n_step=case.n_step, frame_stack=3)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), case.n_step, GAMMA, frame_stack=3)
     add_all(adder, case.steps)
     adder.close()
@@ -493,7 +493,7 @@ def reference_items(episode: list[Step], n_step: int) -> list[tuple]:
 
 @pytest.mark.parametrize("n_step", [1, 3, 8])
 def test_several_hundred_random_steps_of_stacked_frames(n_step, make_fifo_replay):
-    replay = make_fifo_replay(STACK, DISCRETE, frame_stack=3)
+    replay = make_fifo_replay(STACK, DISCRETE, n_step=n_step, frame_stack=3)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), n_step, GAMMA, frame_stack=3)
     episodes = make_random_episodes(num_steps=500)
     for episode in episodes:

@@ -36,7 +36,7 @@ VECTORS = make_spec(VECTOR, DISCRETE)
 
 
 def make_table(spec: EnvironmentSpec, frame_stack: int = 0) -> reverb.Table:
-    return make_transition_table(CONFIG, item_signature(spec, frame_stack))
+    return make_transition_table(CONFIG, item_signature(spec, 1, frame_stack))
 
 
 def add(client: reverb.Client, observations: list, actions: list, frame_stack: int = 0) -> None:

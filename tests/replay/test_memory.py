@@ -26,32 +26,30 @@ def packed(num_floats: int) -> dict[str, tf.TensorSpec]:
 
 
 def frames(shape: list[int], dtype: tf.DType) -> dict[str, tf.TensorSpec]:
-    observation = tf.TensorSpec(shape, dtype)
-    outcome = tf.TensorSpec([3], tf.float32)
-    return {"observation": observation, "outcome": outcome, "next_observation": observation}
+    return {"frames": tf.TensorSpec(shape, dtype), "outcome": tf.TensorSpec([5], tf.float32)}
 
 
 # An item takes 330 bytes and 300 for each column, a chunk 940.
 @pytest.mark.parametrize(
     ("signature", "n_step", "remover", "replicas", "expected"),
     [
-        # CartPole, 2 * 4 + 3 floats. With FIFO, chunks have 4 rows.
-        (packed(11), 3, "fifo", 1, 1200 * (630 + 940 / 4 + 44)),
-        (packed(11), 3, "prioritized", 1, 1200 * (630 + 940 + 44)),
+        # CartPole, 2 * 4 + 5 floats. With FIFO, chunks have 4 rows.
+        (packed(13), 3, "fifo", 1, 1200 * (630 + 940 / 4 + 52)),
+        (packed(13), 3, "prioritized", 1, 1200 * (630 + 940 + 52)),
         # Two items per row; the second of them leaves after 1 + 1/2 average times.
-        (packed(11), 3, "fifo", 2, 1200 * 630 + 600 * (940 / 4 + 44)),
-        (packed(11), 3, "prioritized", 2, 1200 * 630 + 600 * (1 + 1 / 2) * (940 + 44)),
-        # Rows of 7056 bytes that become a 7th and of 12 bytes, in chunks of 4 + 3 + 1.
-        (frames([4, 84, 84], tf.uint8), 3, "fifo", 1, 1200 * (1230 + 2 * 940 / 8 + 1008 + 12)),
-        (frames([4, 84, 84], tf.uint8), 1, "fifo", 1, 1200 * (1230 + 2 * 940 / 6 + 1008 + 12)),
-        (frames([4, 5, 5], tf.float32), 3, "fifo", 1, 1200 * (1230 + 2 * 940 / 8 + 100 + 12)),
+        (packed(13), 3, "fifo", 2, 1200 * 630 + 600 * (940 / 4 + 52)),
+        (packed(13), 3, "prioritized", 2, 1200 * 630 + 600 * (1 + 1 / 2) * (940 + 52)),
+        # Rows of 7056 bytes that become a 7th and of 20 bytes, in chunks of 4 + 3 + 1.
+        (frames([7, 84, 84], tf.uint8), 3, "fifo", 1, 1200 * (930 + 2 * 940 / 8 + 1008 + 20)),
+        (frames([5, 84, 84], tf.uint8), 1, "fifo", 1, 1200 * (930 + 2 * 940 / 6 + 1008 + 20)),
+        (frames([7, 5, 5], tf.float32), 3, "fifo", 1, 1200 * (930 + 2 * 940 / 8 + 100 + 20)),
         # Chunks of 3 rows 0, 1, 2; items span 2 rows and touch them from row -1 to row 3: 4 items.
         (
-            frames([1, 7, 12], tf.uint8),
+            frames([2, 7, 12], tf.uint8),
             1,
             "prioritized",
             1,
-            1200 * 1230 + 1200 * (1 + 1 / 2 + 1 / 3 + 1 / 4) * (2 * 940 / 3 + 12 + 12),
+            1200 * 930 + 1200 * (1 + 1 / 2 + 1 / 3 + 1 / 4) * (2 * 940 / 3 + 12 + 20),
         ),
     ],
 )
@@ -65,7 +63,7 @@ OBSERVATION_SIZE = 24
 
 
 def serve(config: ReplayConfig, sender: connection.Connection) -> None:
-    server = reverb.Server([make_transition_table(config, packed(2 * OBSERVATION_SIZE + 4))])
+    server = reverb.Server([make_transition_table(config, packed(2 * OBSERVATION_SIZE + 5))])
     sender.send(server.port)
     server.wait()
 
@@ -89,7 +87,7 @@ def test_estimate_of_a_real_server(remover):
         measured = process.memory_info().rss - before
     finally:
         server.kill()
-    estimate = estimate_replay_bytes(config, packed(2 * OBSERVATION_SIZE + 4), n_step=1)
+    estimate = estimate_replay_bytes(config, packed(2 * OBSERVATION_SIZE + 5), n_step=1)
     assert 0.75 < measured / estimate < 1.25
 
 
