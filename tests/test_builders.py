@@ -110,8 +110,8 @@ def test_actor(parts):
 
 
 def test_memory_of_a_full_replay(parts):
-    # Rows of 2 * 4 observed numbers, an action or two, R, D and the learner steps.
-    num_floats = {"ApexDQNBuilder": 8 + 1 + 3, "ApexDPGBuilder": 8 + 2 + 3}
+    # Rows of 2 * 4 observed numbers, an action or two, R, D, the learner steps and the steps.
+    num_floats = {"ApexDQNBuilder": 8 + 1 + 4, "ApexDPGBuilder": 8 + 2 + 4}
     row_bytes = 4 * num_floats[type(parts.builder).__name__]
     assert parts.builder.estimate_replay_bytes(parts.spec) == 100 * (630 + 940 // 4 + row_bytes)
 
@@ -121,5 +121,5 @@ def test_memory_of_a_full_replay_of_frames():
     spec = EnvironmentSpec(frames, specs.DiscreteArray(2), rewards=None, discounts=None)
     builder = dqn_builder.ApexDQNBuilder(ApexDQNConfig(frame_stack=4, n_step=5, replay=REPLAY))
     # Chunks of 4 + 5 + 1 rows.
-    row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 4 * 4
-    assert builder.estimate_replay_bytes(spec) == round(100 * (1230 + row_bytes))
+    row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 5 * 4
+    assert builder.estimate_replay_bytes(spec) == round(100 * (930 + row_bytes))

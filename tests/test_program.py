@@ -333,29 +333,31 @@ def test_replay_holds_transitions_of_the_environment(test_mt_run):
 
 
 def check_transition_of_point_mass(row: list[float]) -> None:
-    position, action, n_step_return, n_step_discount, learner_steps, next_position = row
-    (steps,) = [k for k in (1, 2, 3) if n_step_discount == pytest.approx(0.99**k)]
+    position, action, n_step_return, n_step_discount, learner_steps, steps, next_position = row
+    assert n_step_discount == pytest.approx(0.99**steps)
+    assert steps in (1, 2, 3)
     assert abs(action) <= 1
     assert learner_steps >= 0
     assert abs(next_position - position) <= 0.25 * steps + 1e-6
     # The last reward is minus the distance at the end, the others are in [-1, 0].
     last = -(0.99 ** (steps - 1)) * abs(next_position)
-    assert last - sum(0.99**k for k in range(steps - 1)) - 1e-6 <= n_step_return <= last + 1e-6
+    assert last - sum(0.99**k for k in range(int(steps) - 1)) - 1e-6 <= n_step_return <= last + 1e-6
 
 
 def check_transition_of_catch(row: list[float]) -> None:
-    action, n_step_return, n_step_discount, learner_steps = row[50:54]
-    ball, next_ball = _ball_row(row[:50]), _ball_row(row[54:])
+    action, n_step_return, n_step_discount, learner_steps, num_steps = row[50:55]
+    ball, next_ball = _ball_row(row[:50]), _ball_row(row[55:])
     assert learner_steps >= 0
     assert action in (0, 1, 2)
     if next_ball == 9:  # The ball has reached the bottom: the episode is over.
         steps = 9 - ball
         assert 1 <= steps <= 3
+        assert num_steps == steps
         # gamma ** (steps - 1) * reward of the last step, 0.99 each.
         assert abs(n_step_return) == pytest.approx({1: 1.0, 2: 0.99, 3: 0.9801}[steps])
         assert n_step_discount == 0
     else:
-        assert next_ball - ball == 3
+        assert next_ball - ball == num_steps == 3
         assert n_step_return == 0
         assert n_step_discount == pytest.approx(0.99 * 0.99 * 0.99)
 
