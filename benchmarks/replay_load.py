@@ -38,9 +38,8 @@ from apex_agents import ApexDQNBuilder, ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.replay.config import ReplayConfig
 
-# Adding is held at these shares of the paper's rate while sampling is not held; two cores are not
-# enough for the larger ones.
-SHARES = (0.15, 0.3, 0.45) if num_cores() <= 2 else (0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
+# Adding is held at these shares of the paper's rate while sampling is not held.
+SHARES = (0.4, 0.6, 0.8, 0.9, 1.0)
 NUM_WRITERS = 4
 STEPS = 2000  # Of the game, recorded by each writer.
 SETTLE_SECONDS, SECONDS, REST_SECONDS = 0.5, 2.0, 0.5

@@ -21,6 +21,7 @@ from apex_agents.replay.tables import TRANSITIONS
 _CONTEXT = multiprocessing.get_context("spawn")
 _SERVER_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.05
+_SHORTEST_SLEEP_SECONDS = 0.005
 # As fast as it can.
 UNLIMITED = math.inf
 
@@ -94,7 +95,9 @@ def _work(
         work()
         # Who has been late for long does not catch up with all of it.
         due = max(due + 1 / calls_per_second, time.perf_counter() - _POLL_SECONDS)
-        time.sleep(max(due - time.perf_counter(), 0.0))
+        # A sleep for every call would take more of the core than the calls.
+        if (ahead := due - time.perf_counter()) > _SHORTEST_SLEEP_SECONDS:
+            time.sleep(ahead)
 
 
 def make_learning(
