@@ -10,6 +10,7 @@ Example:
 
 import argparse
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ HEAD = ("part", "what", "median (smallest to largest)", "aim", "holds")
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--out", default=str(RESULTS), help="folder for the results")
@@ -65,11 +67,16 @@ def run(part: str, out: str) -> bool:
     started = time.monotonic()
     command = [sys.executable, str(HERE / f"{part}.py"), "--out", out]
     # On standard error there are mostly the messages of Reverb's servers.
-    finished = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-    if finished.returncode:
-        print(finished.stderr[-2000:], file=sys.stderr)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            _, errors = process.communicate()
+        except BaseException:  # Whoever ends this ends the part, which ends what it started.
+            process.terminate()
+            raise
+    if process.returncode:
+        print(errors[-2000:], file=sys.stderr)
     print(f"   {time.monotonic() - started:.0f} s\n", flush=True)
-    return finished.returncode == 0
+    return process.returncode == 0
 
 
 def to_cells(part: str, rows: list[Row]) -> list[tuple[str, ...]]:

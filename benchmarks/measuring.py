@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -148,7 +149,8 @@ def run_self(script: str, arguments: Sequence[str]) -> Any:
 
 
 def make_parser(doc: str) -> argparse.ArgumentParser:
-    """Make a parser with what all parts understand."""
+    """Make a parser with what all parts understand; from now on SIGTERM ends a part in order."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="measurements of everything")
     parser.add_argument("--out", default=str(RESULTS), help="folder for the results")
