@@ -78,7 +78,7 @@ $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier
 # newer): it needs other versions of what we need.
 $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@echo "Installing the packages of $< into .venv-peers ..."
-	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@cd / && $(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: .venv-peers needs Python 3.11 or newer; name one: make PYTHON3=python3.12 ..." >&2; \
 	  exit 1; }
 	@cd / && $(PYTHON3) -m venv "$(CURDIR)/.venv-peers"

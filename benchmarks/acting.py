@@ -17,11 +17,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-import reverb
 import tensorflow as tf
+from actors import Actor, Publisher
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium import spaces
 from measuring import (
+    PAPER_PUBLISH_SECONDS,
     Row,
     at_least,
     calls_per_second,
@@ -38,7 +39,6 @@ from serving import replay_server
 from traffic import workers
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.acting.loop import run_lanes
 from apex_agents.environments import (
     AtariConfig,
     EnvironmentConfig,
@@ -47,12 +47,9 @@ from apex_agents.environments import (
 )
 from apex_agents.learning.precision import compute_dtype
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
 
 LANES = (1, 4, 8, 16, 32)
 SECONDS = 2.5
-# Horgan et al. 2018, section 4.1: 19 learner steps per second; published, here, every 20.
-PUBLICATIONS_PER_SECOND = 19 / 20
 ACTOR_CORE, REPLAY_CORE = 0, 1
 
 
@@ -95,27 +92,20 @@ def measure(game: str, num_lanes: int, rounds: int) -> dict[str, list[float]]:
         replay_server(builder.make_replay_tables, spec, core=REPLAY_CORE) as server,
         workers((make_publishing, spec, server.address)) as (publisher,),
     ):
-        publisher.set_rate(PUBLICATIONS_PER_SECOND)
-        actor = Actor(game, num_lanes, server.address)
+        publisher.set_rate(1 / PAPER_PUBLISH_SECONDS)
+        actor = make_actor(game, num_lanes, server.address)
         step_emulator = make_emulator(game, num_lanes)
         measurements: dict[str, Callable[[], float]] = {
-            "actor": lambda: num_lanes * actor.steps_per_second(),
+            "actor": lambda: num_lanes * count_steps(actor),
             "emulator": lambda: num_lanes * calls_per_second(step_emulator, SECONDS),
         }
         return measure_in_turn(measurements, rounds)
 
 
-def make_publishing(spec: EnvironmentSpec, address: str) -> Callable[[], None]:
+def make_publishing(spec: EnvironmentSpec, address: str) -> Callable[[], float]:
     """Make what publishes new parameters."""
     pin_to_core(REPLAY_CORE)
-    client, learner_steps = reverb.Client(address), itertools.count()
-    arrays = to_arrays(make_builder().make_evaluation_policy(spec, 1, 0).variables)
-
-    def publish() -> None:
-        publish_parameters(client, arrays, next(learner_steps))
-
-    publish()
-    return publish
+    return Publisher(make_builder(), spec, address).publish
 
 
 def make_builder() -> ApexDQNBuilder:
@@ -123,31 +113,20 @@ def make_builder() -> ApexDQNBuilder:
     return ApexDQNBuilder(ApexDQNConfig(bfloat16=True, replay=replay))
 
 
-class Actor:
-    """An actor, put together as in `program._act`."""
+def make_actor(game: str, num_lanes: int, address: str) -> Actor:
+    environment = EnvironmentConfig(task=game, atari=AtariConfig(num_threads=1))
+    lanes = make_lanes(environment, num_lanes, seed=0)
+    return Actor(make_builder(), lanes, address, range(num_lanes), num_lanes)
 
-    def __init__(self, game: str, num_lanes: int, address: str):
-        """Begin games in so many lanes; parameters have to be published by then."""
-        builder, client = make_builder(), reverb.Client(address)
-        environment = EnvironmentConfig(task=game, atari=AtariConfig(num_threads=1))
-        lanes = make_lanes(environment, num_lanes, seed=0)
-        policy = builder.make_policy(lanes.spec, range(num_lanes), num_lanes, seed=0)
-        source = ParameterSource(client)
-        self._adders = [
-            builder.make_adder(client, learner_steps_fn=lambda: source.learner_steps)
-            for _ in range(num_lanes)
-        ]
-        self._steps = run_lanes(lanes, builder.make_actor(policy, self._adders, source))
 
-    def steps_per_second(self) -> float:
-        """Act for a while, and return the lock-steps per second until all is sent."""
-        count, started = 0, time.perf_counter()
-        while time.perf_counter() - started < SECONDS:
-            next(self._steps)
-            count += 1
-        for adder in self._adders:
-            adder.flush()
-        return count / (time.perf_counter() - started)
+def count_steps(actor: Actor) -> float:
+    """Act for a while, and return the lock-steps per second until all is sent."""
+    count, started = 0, time.perf_counter()
+    while time.perf_counter() - started < SECONDS:
+        actor.step()
+        count += 1
+    actor.flush()
+    return count / (time.perf_counter() - started)
 
 
 def make_emulator(game: str, num_lanes: int) -> Callable[[], Any]:

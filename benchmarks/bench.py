@@ -10,14 +10,21 @@ Example:
 
 import argparse
 import pathlib
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
 import figure
-from measuring import PAPER_INSERTS, PAPER_SAMPLES, RESULTS, Report, Row, read_reports
+from measuring import (
+    PAPER_INSERTS,
+    PAPER_SAMPLES,
+    RESULTS,
+    Report,
+    Row,
+    exit_on_sigterm,
+    read_reports,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +46,7 @@ HEAD = ("part", "what", "median (smallest to largest)", "aim", "holds")
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    exit_on_sigterm()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--out", default=str(RESULTS), help="folder for the results")

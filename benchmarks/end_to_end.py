@@ -27,7 +27,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
-from peer_processes import ROOT, peer_command
+from our_runs import COMMAND, ROOT
+from peer_processes import peer_command
 from seeds import reached_at, read_rows
 
 TARGET = 475.0
@@ -90,7 +91,7 @@ def run_ours(seed: int, limit: float) -> float | None:
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
-            str(ROOT / "launch" / "apex_dqn.py"),
+            str(COMMAND),
             "--lp_launch_type=local_mp",
             f"--config={ROOT / 'configs' / 'apex_dqn_cartpole.py'}",
             f"--workdir={folder}/run",

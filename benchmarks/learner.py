@@ -108,7 +108,6 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
         learner = builder.make_learner(lanes.spec, builder.make_dataset(client, lanes.spec), client)
         num_updates = builder.config.updates_per_call
         bare = make_bare_step(agent, 1, lanes.spec, client)
-        bare_calls = make_bare_step(agent, num_updates, lanes.spec, client)
         matmul = make_matmul(compute_dtype(agent == "atari_bfloat16"))
         seconds = ATARI_SECONDS if agent.startswith("atari") else OTHER_SECONDS
         measurements = {
@@ -117,6 +116,7 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
             "matmul": lambda: 2 * MATMUL_SIZE**3 * calls_per_second(matmul, 1.0),
         }
         if num_updates > 1:
+            bare_calls = make_bare_step(agent, num_updates, lanes.spec, client)
             measurements["bare_calls"] = lambda: (
                 num_updates * calls_per_second(bare_calls.run, seconds)
             )

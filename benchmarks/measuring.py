@@ -26,6 +26,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 RESULTS = pathlib.Path("runs/bench")
 # Transitions added and sampled per second (Horgan et al. 2018, section 4.1).
 PAPER_INSERTS, PAPER_SAMPLES = 12_500.0, 9_700.0
+# The learner takes 19 steps per second, and publishes, here, every 20.
+PAPER_PUBLISH_SECONDS = 20 / 19
 
 Measured = TypeVar("Measured")
 
@@ -148,9 +150,14 @@ def run_self(script: str, arguments: Sequence[str]) -> Any:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
+def exit_on_sigterm() -> None:
+    """Let SIGTERM end this process as an exit does, so that it ends what it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def make_parser(doc: str) -> argparse.ArgumentParser:
     """Make a parser with what all parts understand; from now on SIGTERM ends a part in order."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    exit_on_sigterm()
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="measurements of everything")
     parser.add_argument("--out", default=str(RESULTS), help="folder for the results")

@@ -19,7 +19,9 @@ from typing import NamedTuple
 import acting
 import reverb
 from acme.tf import variable_utils
+from actors import Publisher
 from measuring import (
+    PAPER_PUBLISH_SECONDS,
     Row,
     at_most,
     cpu_seconds,
@@ -34,16 +36,15 @@ from serving import ReplayServer, leave_with_parent, replay_server
 
 from apex_agents import ApexDQNBuilder
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
-from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
+from apex_agents.replay.parameters import ParameterSource
 
 READERS = (1, 8, 32)
 NUM_PROCESSES = 4  # For the readers.
 OWN_LANES = 8
 
-# Horgan et al. 2018, section 4.1: an actor plays 139 frames per second and pulls every 400 frames,
-# the learner takes 19 steps per second, and publishes, here, every 20.
+# Horgan et al. 2018, section 4.1: an actor plays 139 frames per second and pulls every 400 frames.
 PAPER_ACTORS = 360
-PAPER_PULL_SECONDS, PAPER_PUBLISH_SECONDS = 400 / 139, 20 / 19
+PAPER_PULL_SECONDS = 400 / 139
 
 IN_TURN, AT_ONCE = "in turn", "at once"
 
@@ -95,25 +96,6 @@ def measure(
                 ways = {IN_TURN: group.read_in_turn, AT_ONCE: group.read_at_once}
                 readings[count] = measure_in_turn(ways, rounds)
     return readings, publisher.megabytes
-
-
-class Publisher:
-    """Publishes the parameters of a network, which have so many `megabytes`."""
-
-    def __init__(self, builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str):
-        """Publish for the first time."""
-        self._client = reverb.Client(address)
-        self._arrays = to_arrays(builder.make_evaluation_policy(spec, 1, seed=0).variables)
-        self._learner_steps = 0
-        self.megabytes = sum(a.nbytes for group in self._arrays.values() for a in group) / 1e6
-        self.publish()
-
-    def publish(self) -> float:
-        """Publish, and return the milliseconds that it took."""
-        self._learner_steps += 1
-        started = time.perf_counter()
-        publish_parameters(self._client, self._arrays, self._learner_steps)
-        return 1e3 * (time.perf_counter() - started)
 
 
 class Readers(NamedTuple):

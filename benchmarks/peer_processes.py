@@ -1,11 +1,11 @@
 """Processes in the environment of the libraries that benchmarks compare with: `.venv-peers`."""
 
 import contextlib
-import pathlib
 import subprocess
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from our_runs import ROOT
+
 ENVIRONMENT = ROOT / ".venv-peers"
 
 

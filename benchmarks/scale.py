@@ -19,9 +19,9 @@ from typing import Any
 
 import dm_env
 import numpy as np
-import reverb
 import table_sizes
 import tensorflow as tf
+from actors import Actor, Publisher
 from measuring import (
     Row,
     at_least,
@@ -38,9 +38,7 @@ from serving import replay_server
 from table_sizes import SPEC, Costs, make_builder
 from traffic import UNLIMITED, Traffic, watch, workers
 
-from apex_agents.acting.loop import run_lanes
 from apex_agents.environments import Episode
-from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
 
 ACTORS = (1, 2, 4, 6, 8)
 LANES_PER_ACTOR = 45  # Of 8 actors: the paper's 360.
@@ -79,8 +77,7 @@ def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic
     """Measure in turn with several numbers of actors; what happened in each round, by lanes."""
     builder = make_builder(MAX_SIZE)
     with replay_server(builder.make_replay_tables, SPEC) as server:
-        variables = builder.make_evaluation_policy(SPEC, 1, 0).variables
-        publish_parameters(reverb.Client(server.address), to_arrays(variables), 0)
+        Publisher(builder, SPEC, server.address)
         num_actors = max(counts)
         tasks = [(make_acting, server.address, index, num_actors) for index in range(num_actors)]
         with workers(*tasks) as actors:
@@ -156,16 +153,10 @@ def make_acting(address: str, index: int, num_actors: int) -> Callable[[], Any]:
     """Make what takes one lock-step of an actor, put together as in a run."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    builder, client = make_builder(MAX_SIZE), reverb.Client(address)
-    lanes = WaitingLanes(LANES_PER_ACTOR)
     indices = range(index * LANES_PER_ACTOR, (index + 1) * LANES_PER_ACTOR)
-    policy = builder.make_policy(SPEC, indices, num_actors * LANES_PER_ACTOR, seed=index)
-    source = ParameterSource(client)
-    adders = [
-        builder.make_adder(client, learner_steps_fn=lambda: source.learner_steps) for _ in indices
-    ]
-    steps = run_lanes(lanes, builder.make_actor(policy, adders, source))
-    return lambda: next(steps)
+    num_lanes = num_actors * LANES_PER_ACTOR
+    lanes = WaitingLanes(LANES_PER_ACTOR)
+    return Actor(make_builder(MAX_SIZE), lanes, address, indices, num_lanes).step
 
 
 def make_lane_rows(traffic: Mapping[int, Sequence[Traffic]]) -> list[Row]:

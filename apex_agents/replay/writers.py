@@ -88,8 +88,7 @@ class FrameWriter:
         """Open a stream that remembers as many rows as a chunk has, and no item spans more."""
         self.stream = RowStream(client, 2, chunk_length)  # Frames and outcomes.
         self._table = table_name(client, TRANSITIONS)
-        self._num_frames = frame_stack + n_step
-        self._frames: collections.deque[Reference] = collections.deque(maxlen=self._num_frames)
+        self._frames: collections.deque[Reference] = collections.deque(maxlen=frame_stack + n_step)
         self._num_padding = n_step - 1
         self._frame: np.ndarray | None = None  # Not written yet.
 
@@ -112,8 +111,10 @@ class FrameWriter:
         reference = self._append(self._frame, outcome)
         self._frame = None
         frames = list(self._frames)  # Without a gap: with one Reverb returns other rows.
-        if len(frames) != self._num_frames:
-            raise AssertionError(f"{len(frames)} of {self._num_frames} frames are in the writer.")
+        if len(frames) != self._frames.maxlen:
+            raise AssertionError(
+                f"{len(frames)} of {self._frames.maxlen} frames are in the writer."
+            )
         item = {"frames": frames, "outcome": reference}
         self.stream.create_items(self._table, item, priority, replicas)
         return True

@@ -1,0 +1,69 @@
+"""Actors and their parameters, put together as in a run, for benchmarks that have no run."""
+
+import time
+from collections.abc import Sequence
+
+import reverb
+
+from apex_agents import ApexDQNBuilder
+from apex_agents.acting.loop import run_lanes
+from apex_agents.environments import EnvironmentSpec, Lanes
+from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
+
+
+class Actor:
+    """An actor, put together as in `program._act`."""
+
+    def __init__(
+        self,
+        builder: ApexDQNBuilder,
+        lanes: Lanes,
+        address: str,
+        indices: Sequence[int],
+        num_lanes: int,
+    ):
+        """Begin to act; parameters have to be published by then.
+
+        Args:
+          builder: of the agent.
+          lanes: what it acts in.
+          address: of the replay server.
+          indices: of its lanes among those of all actors.
+          num_lanes: of all actors.
+        """
+        client = reverb.Client(address)
+        policy = builder.make_policy(lanes.spec, indices, num_lanes, seed=indices[0])
+        source = ParameterSource(client)
+        self._adders = [
+            builder.make_adder(client, learner_steps_fn=lambda: source.learner_steps)
+            for _ in indices
+        ]
+        self._steps = run_lanes(lanes, builder.make_actor(policy, self._adders, source))
+
+    def step(self) -> None:
+        """Take one lock-step."""
+        next(self._steps)
+
+    def flush(self) -> None:
+        """Wait until the server has all transitions."""
+        for adder in self._adders:
+            adder.flush()
+
+
+class Publisher:
+    """Publishes the parameters of a network, which have so many `megabytes`."""
+
+    def __init__(self, builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str):
+        """Publish for the first time."""
+        self._client = reverb.Client(address)
+        self._arrays = to_arrays(builder.make_evaluation_policy(spec, 1, seed=0).variables)
+        self._learner_steps = 0
+        self.megabytes = sum(a.nbytes for group in self._arrays.values() for a in group) / 1e6
+        self.publish()
+
+    def publish(self) -> float:
+        """Publish, and return the milliseconds that it took."""
+        self._learner_steps += 1
+        started = time.perf_counter()
+        publish_parameters(self._client, self._arrays, self._learner_steps)
+        return 1e3 * (time.perf_counter() - started)
