@@ -55,8 +55,8 @@ class DPGUpdate:
         )
 
         self._num_updates.assign_add(1)
-        if self._num_updates % self._target_update_period == 0:
-            self._copy_to_target()
+        is_due = self._num_updates % self._target_update_period == 0
+        tf.cond(is_due, self._copy_to_target, lambda: None)
         steps_skipped = self._optimizer.num_skipped.read_value()
         metrics = {**critic_metrics, **policy_metrics, "steps_skipped": steps_skipped}
         return UpdateOutput(priorities=tf.abs(td_error), metrics=metrics)

@@ -59,8 +59,8 @@ class DQNUpdate:
         self._optimizer.apply([gradients], [gradient_norm])
 
         self._num_updates.assign_add(1)
-        if self._num_updates % self._target_update_period == 0:
-            self._copy_to_target()
+        is_due = self._num_updates % self._target_update_period == 0
+        tf.cond(is_due, self._copy_to_target, lambda: None)
         priorities = tf.abs(td_error)
         metrics = {
             "loss": mean_loss,

@@ -79,7 +79,8 @@ class ApexLearner(core.Learner):
             weights = importance_weights(info.probability, info.table_size, importance_exponent)
             return update(batch.data, weights)
 
-        @tf.function
+        # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
+        @tf.function(autograph=False)
         def update_on_sample(sample: reverb.ReplaySample) -> UpdateOutput:
             return update_in_turn(update_on_batch, sample, updates_per_call)
 

@@ -101,6 +101,9 @@ class GuardedOptimizer:
         """
         is_finite = tf.reduce_all(tf.math.is_finite(norms))
         self.num_skipped.assign_add(tf.cast(tf.logical_not(is_finite), tf.int64))
-        if is_finite:
+
+        def apply_all() -> None:
             for (optimizer, variables), updates in zip(self._parts, gradients, strict=True):
                 optimizer.apply(updates, variables)
+
+        tf.cond(is_finite, apply_all, lambda: None)

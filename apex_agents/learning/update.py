@@ -21,7 +21,7 @@ class UpdateOutput(NamedTuple):
 
 
 class Update(Protocol):
-    """One step of learning; callable inside a `tf.function`.
+    """One step of learning; callable inside a `tf.function`, also without AutoGraph.
 
     Attributes:
       variables: what actors need, by the names under which it is published.

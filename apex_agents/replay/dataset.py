@@ -51,6 +51,7 @@ def make_dataset(
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
     )
 
+    @tf.autograph.experimental.do_not_convert  # That takes half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
         return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
 

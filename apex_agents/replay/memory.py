@@ -52,7 +52,7 @@ def estimate_replay_bytes(
       n_step: longest transition, in steps.
 
     Returns:
-      Bytes; within 20 % for packed rows. Frames of a game may compress twice as well.
+      Bytes; within 30 % for packed rows. Frames of a game may compress twice as well.
     """
     frame_stack = signature["frames"].shape[0] - n_step if "frames" in signature else 0
     chunk_length = rows_per_chunk(config, n_step, frame_stack)
