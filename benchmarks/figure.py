@@ -55,7 +55,7 @@ def draw_acting(axis: Axes, series: Mapping[str, Any]) -> None:
 
 def draw_learner(axis: Axes, series: Mapping[str, Any]) -> None:
     medians = [share[0] for share in series.values()]
-    axis.bar(list(series), medians, color=OURS)
+    axis.bar([name.replace("_", "\n") for name in series], medians, color=OURS)
     for index, (_, low, high) in enumerate(series.values()):
         axis.plot([index, index], [low, high], color="black", linewidth=1)
     axis.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
@@ -66,7 +66,6 @@ def draw_learner(axis: Axes, series: Mapping[str, Any]) -> None:
 def draw_replay_peers(axis: Axes, series: Mapping[str, Any]) -> None:
     size = {name: statistics.median(numbers) for name, numbers in series["bytes"].items()}
     draw_bars(axis, size, "bytes per transition", "Replay: memory on Pong")
-    axis.set_xscale("log")
 
 
 def draw_end_to_end(axis: Axes, series: Mapping[str, Any]) -> None:
