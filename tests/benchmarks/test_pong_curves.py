@@ -14,6 +14,7 @@ ROWS = "wall_time_seconds,learner_steps,mean_return\n60,10,-21.0\n600,90,{}\n120
     ("middle", "reached"),
     [
         (17.0, "best 17.5, last 17.5 after 20 min, never 18"),
+        (18.0, "best 18.0, last 17.5 after 20 min, 18 after 10 min"),
         (18.5, "best 18.5, last 17.5 after 20 min, 18 after 10 min"),
     ],
 )
