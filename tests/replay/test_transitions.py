@@ -1,5 +1,7 @@
 """Tests of how the numbers of a transition are packed; `test_adder` has whole transitions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,9 @@ def test_outcome():
 def test_no_outcome_unless_all_its_numbers_are_finite(bad):
     good = PartialTransition(np.array([0.5, 1.0]), 0.0, 0, 1.0, 0.9, 1)
     assert pack_outcome(good) is not None
-    assert pack_outcome(PartialTransition(np.array([0.5, bad]), 0.0, 0, 1.0, 0.9, 1)) is None
-    assert pack_outcome(PartialTransition(np.array([0.5, 1.0]), 0.0, 0, bad, 0.9, 1)) is None
-    assert pack_outcome(PartialTransition(np.array([0.5, 1.0]), 0.0, 0, 1.0, bad, 1)) is None
+    for wrong in (
+        {"action": np.array([0.5, bad])},
+        {"n_step_return": bad},
+        {"n_step_discount": bad},
+    ):
+        assert pack_outcome(dataclasses.replace(good, **wrong)) is None
