@@ -19,7 +19,7 @@ from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.running.checkpoints import LearnerCheckpoints
 from apex_agents.running.evaluation import run_evaluator
 from apex_agents.running.loggers import ActorLogger, HistogramLogger, LearnerLogger
-from apex_agents.running.node import ClientNode, num_restarts, report_ready
+from apex_agents.running.node import ClientNode, num_restarts, report_ready, stop_program
 from apex_agents.running.replay_node import ReplayNode
 
 # A checkpoint is written meanwhile.
@@ -118,5 +118,5 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     learner.close()
     poller.close()
     if reason is not None:
-        lp.stop()
+        stop_program()
     return learner

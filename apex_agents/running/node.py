@@ -18,7 +18,7 @@ from launchpad import context
 from apex_agents.experiment import Experiment
 from apex_agents.replay.client import RunClient
 from apex_agents.running.cores import limit_cores
-from apex_agents.running.node_process import CHANNEL, NUM_RESTARTS
+from apex_agents.running.node_process import CHANNEL, NUM_RESTARTS, STOP, WORKS
 
 _PR_SET_NAME = 15
 
@@ -112,7 +112,16 @@ def report_ready() -> None:
     if _channel is not None and not _is_ready:
         _is_ready = True
         with contextlib.suppress(ConnectionError):
-            _channel.send(b"1")
+            _channel.send(WORKS)
+
+
+def stop_program() -> None:
+    """Let all nodes leave: through the supervisor, if there is one."""
+    if _channel is None:
+        lp.stop()
+        return
+    with contextlib.suppress(ConnectionError):
+        _channel.send(STOP)
 
 
 def is_supervised() -> bool:

@@ -1,21 +1,48 @@
-"""The process of one node: how it is started, what is known of it, how it is ended."""
+"""The processes of nodes: how they are started, what is known of them, how they are ended."""
 
-import collections
 import contextlib
+import importlib.util
 import os
 import pathlib
 import signal
 import socket
-import time
+import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from apex_agents.running.fork_server import Process, start_process
+from apex_agents.running.fork_server import start_process
 
 # Environment variables for the nodes: the descriptor of the socket that ends when the supervisor
 # does, and how often the node was started again.
 CHANNEL = "APEX_AGENTS_CHANNEL"
 NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
+# What a node says through the socket: that it works, and that the program is to stop.
+WORKS, STOP = b"w", b"s"
+_MAX_MESSAGES = 64
+# How somebody else ends a process; everything else that ends one comes from within.
+_SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+
+
+def entry_argv(job: int, index: int) -> list[str]:
+    """Return the command of a node.
+
+    Args:
+      job: descriptor, which the process inherits, of a file with the functions of all nodes, as
+        Launchpad serialises them.
+      index: of the node's function.
+    """
+    # Found, not imported: it defines flags, and Launchpad takes seconds.
+    launchpad = importlib.util.find_spec("launchpad")
+    assert launchpad is not None and launchpad.origin is not None
+    entry = pathlib.Path(launchpad.origin).with_name("nodes") / "python" / "process_entry.py"
+    return [
+        sys.executable,
+        str(entry),
+        f"--data_file=/proc/self/fd/{job}",
+        f"--lp_task_id={index}",
+        # The supervisor kills who does not leave; nobody needs to do it themselves.
+        "--lp_termination_notice_secs=-1",
+    ]
 
 
 class NodeCommand(NamedTuple):
@@ -47,89 +74,114 @@ class NodeStatus(NamedTuple):
       pid: of its process, the newest one; None before the first and while it waits for another.
       is_alive: whether that process lives.
       num_restarts: how often it was started again.
+      host: where the process is; '' for the machine of the supervisor.
     """
 
     pid: int | None
     is_alive: bool
     num_restarts: int
+    host: str = ""
 
 
-class NodeProcess:
-    """The process of one node, and how often it was started.
+class Exit(NamedTuple):
+    """How a process ended.
 
     Attributes:
-      command: how to run it.
-      process: the newest one; None before the first, and while it waits for another.
-      start_at: when to start it, `time.monotonic()`.
-      num_restarts: how often it was started again.
-      restarts: when, as far as that is remembered.
+      description: what happened, to go on after the node's name.
+      from_outside: whether somebody ended it, and not what happened within.
+      can_restart: whether the node can go on with another process.
     """
 
-    def __init__(self, command: NodeCommand):
-        """Remember the command."""
-        self.command = command
-        self.process: Process | None = None
-        self.start_at = 0.0
-        self.num_restarts = 0
-        self.restarts: collections.deque[float] = collections.deque()
-        self._has_worked = False
-        self._channel: socket.socket | None = None
+    description: str
+    from_outside: bool
+    can_restart: bool = True
 
-    def start(self) -> None:
-        """Start the process."""
-        if self._channel is not None:
-            self._channel.close()
-        self._channel, other_end = socket.socketpair()
-        self._channel.setblocking(False)
-        env = {
-            CHANNEL: str(other_end.fileno()),
-            NUM_RESTARTS: str(self.num_restarts),
-        }
-        with other_end, self.command.log.open("ab") as log:
-            self.process = start_process(
-                self.command.argv,
-                {**os.environ, **self.command.env, **env},
-                log,
-                [other_end.fileno(), *self.command.fds],
-            )
 
-    def restart_in(self, seconds: float) -> None:
-        """Let `start_at` be in so many seconds, and nothing of the process be left."""
-        self.kill()
-        self.process = None
-        self.start_at = time.monotonic() + seconds
-        self.restarts.append(self.start_at)
-        self.num_restarts += 1
+class NodeProcess(Protocol):
+    """One process of a node, wherever it is.
 
-    def forget_restarts_before(self, start: float) -> None:
-        """Forget what is outside of the window."""
-        while self.restarts and self.restarts[0] < start:
-            self.restarts.popleft()
+    Attributes:
+      pid: of the process; None until that is known.
+      host: see `NodeStatus`.
+    """
 
-    def has_worked(self) -> bool:
-        """Whether one of the node's processes has reported that it works."""
-        if not self._has_worked and self._channel is not None:
-            with contextlib.suppress(BlockingIOError, ConnectionError):
-                self._has_worked = bool(self._channel.recv(1))
-        return self._has_worked
+    @property
+    def pid(self) -> int | None: ...
 
-    def status(self) -> NodeStatus:
-        """Say how the node is."""
-        pid = self.process.pid if self.process is not None else None
-        return NodeStatus(pid, self.is_running(), self.num_restarts)
+    @property
+    def host(self) -> str: ...
 
-    def is_running(self) -> bool:
-        """Whether the process lives."""
-        return self.process is not None and self.process.poll() is None
+    def poll(self) -> Exit | None:
+        """Return how it ended, None while it lives."""
+
+    def said(self) -> bytes:
+        """Return all that it has said: `WORKS`, `STOP`."""
 
     def ask_to_leave(self) -> None:
-        """Send SIGTERM to the process."""
-        if self.process is not None:
-            self.process.terminate()
+        """Send SIGTERM."""
 
     def kill(self) -> None:
-        """End the process and those that it started, and wait for that."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        """End it and what it has started, and wait for that."""
+
+
+class LocalProcess:
+    """A process on this machine; see `NodeProcess`."""
+
+    host = ""
+
+    def __init__(self, command: NodeCommand, num_restarts: int):
+        """Start it.
+
+        Args:
+          command: what to run.
+          num_restarts: how often the node was started again.
+
+        Raises:
+          OSError: too many processes, open files or too little memory.
+        """
+        self._said = b""
+        self._channel, other_end = socket.socketpair()
+        self._channel.setblocking(False)
+        env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
+        with other_end, command.log.open("ab") as log:
+            self._process = start_process(
+                command.argv,
+                {**os.environ, **command.env, **env},
+                log,
+                [other_end.fileno(), *command.fds],
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> Exit | None:
+        exit_code = self._process.poll()
+        return None if exit_code is None else _describe(exit_code)
+
+    def said(self) -> bytes:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            self._said += self._channel.recv(_MAX_MESSAGES)
+        return self._said
+
+    def ask_to_leave(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self._channel.close()
+
+
+def _describe(exit_code: int) -> Exit:
+    from_outside = exit_code == 0 or -exit_code in _SIGNALS_FROM_OUTSIDE
+    if exit_code == -signal.SIGKILL:
+        description = "was killed (SIGKILL; by somebody, or by the kernel because memory ran out)"
+    elif exit_code < 0:
+        description = f"ended by {signal.Signals(-exit_code).name}"
+    elif exit_code == 0:
+        description = "left unasked"
+    else:
+        description = f"failed with exit code {exit_code}"
+    return Exit(description, from_outside)

@@ -7,19 +7,17 @@ nodes and its entry script, and leaves the processes to `supervision.Supervisor`
 import os
 import pathlib
 import socket
-import sys
+from collections.abc import Sequence
+from typing import Any
 
 import launchpad as lp
 from launchpad import address as lp_address
 from launchpad import context
 from launchpad.launch import serialization
-from launchpad.nodes.python import local_multi_processing
 
-from apex_agents.running.node_process import NodeCommand
+from apex_agents.running.node_process import LocalProcess, NodeCommand, entry_argv
+from apex_agents.running.ports import reserve_port
 from apex_agents.running.workdir import lock_descriptors
-
-# Found, not imported: it defines flags.
-_ENTRY = str(pathlib.Path(local_multi_processing.__file__).with_name("process_entry.py"))
 
 
 class LocalProcesses:
@@ -27,7 +25,10 @@ class LocalProcesses:
 
     Attributes:
       commands: one per node.
+      start: starts the process of one; see `Supervisor`.
     """
+
+    start = LocalProcess
 
     def __init__(self, program: lp.Program, workdir: str):
         """Give every address a free port and serialise the nodes.
@@ -39,32 +40,15 @@ class LocalProcesses:
         self._ports: list[socket.socket] = []
         nodes = program.get_all_nodes()
         for node in nodes:
-            node._initialize_context(context.LaunchType.LOCAL_MULTI_PROCESSING, launch_config=None)
             for address in node.addresses:
-                address.bind(_FixedAddress(f"localhost:{self._reserve_port()}"))
-        # In memory: whoever can write to a file that is unpickled can run code, and a launcher that
-        # is killed would leave the file behind.
-        self._job = os.memfd_create("job")
-        job_path = f"/proc/self/fd/{self._job}"
-        functions = [node.function for node in nodes]
-        serialization.serialize_functions(job_path, "program", functions)
-        logs = pathlib.Path(workdir, "logs")
+                self._ports.append(reserve_port())
+                bind_address(address, f"localhost:{self._ports[-1].getsockname()[1]}")
+        self._job = serialize_nodes(nodes)
         self.commands = [
-            NodeCommand(
-                name=node.name,
-                argv=[
-                    sys.executable,
-                    _ENTRY,
-                    f"--data_file={job_path}",
-                    f"--lp_task_id={index}",
-                    # The supervisor kills who does not leave; nobody needs to do it themselves.
-                    "--lp_termination_notice_secs=-1",
-                ],
+            make_command(node, workdir)._replace(
+                argv=entry_argv(self._job, index),
                 env={} if node.name == "learner" else {"CUDA_VISIBLE_DEVICES": "-1"},
-                log=logs / f"{node.name}.log",
                 fds=[self._job, *lock_descriptors()],
-                stop_seconds=node.stop_seconds,
-                stops_last=node.stops_last,
             )
             for index, node in enumerate(nodes)
         ]
@@ -75,20 +59,42 @@ class LocalProcesses:
         for port in self._ports:
             port.close()
 
-    def _reserve_port(self) -> int:
-        """Take a free port that stays ours, also while its server is started again.
 
-        A Reverb server shares its port with whoever shares it too, as this socket does without
-        ever accepting a connection; others, who look for a port that nobody has, find it taken.
-        """
-        dual = socket.has_dualstack_ipv6()
-        reservation = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if dual:
-            reservation.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        reservation.bind(("", 0))
-        self._ports.append(reservation)
-        return reservation.getsockname()[1]
+def make_command(node: Any, workdir: str) -> NodeCommand:
+    """Return what is known of a node's command wherever it runs.
+
+    Args:
+      node: see `LocalProcesses`.
+      workdir: folder of the run.
+    """
+    return NodeCommand(
+        name=node.name,
+        argv=(),
+        env={},
+        log=pathlib.Path(workdir, "logs", f"{node.name}.log"),
+        stop_seconds=node.stop_seconds,
+        stops_last=node.stops_last,
+    )
+
+
+def serialize_nodes(nodes: Sequence[Any]) -> int:
+    """Serialise what nodes do, once their addresses are bound.
+
+    Returns:
+      Descriptor of a file in memory: whoever can write to a file that is unpickled can run code,
+      and a launcher that is killed would leave the file behind.
+    """
+    for node in nodes:
+        node._initialize_context(context.LaunchType.LOCAL_MULTI_PROCESSING, launch_config=None)
+    job = os.memfd_create("job")
+    functions = [node.function for node in nodes]
+    serialization.serialize_functions(f"/proc/self/fd/{job}", "program", functions)
+    return job
+
+
+def bind_address(address: lp.Address, host_and_port: str) -> None:
+    """Let an address of a program be this one."""
+    address.bind(_FixedAddress(host_and_port))
 
 
 class _FixedAddress(lp_address.AbstractAddressBuilder):

@@ -1,22 +1,27 @@
-"""Keeps the processes of a run alive on one machine, and ends them.
+"""Keeps the processes of a run alive, wherever they are, and ends them.
 
 Horgan et al. 2018, appendix F ("Failure Tolerance"): a part that dies is started again. Launchpad
 neither notices nor restarts a process that died.
 """
 
+import collections
 import pathlib
-import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from apex_agents.running.node_process import NodeCommand, NodeProcess, NodeStatus
+from apex_agents.running.node_process import (
+    STOP,
+    WORKS,
+    LocalProcess,
+    NodeCommand,
+    NodeProcess,
+    NodeStatus,
+)
 
 _POLL_SECONDS = 0.1
 _FIRST_DELAY_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 30.0
-# How somebody else ends a process; everything else that ends one comes from within.
-_SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 class NodeFailure(NamedTuple):
@@ -47,6 +52,7 @@ class Supervisor:
         window_seconds: float,
         report: Callable[[str], None],
         record: Callable[[Mapping[str, NodeStatus]], None] = lambda nodes: None,
+        start: Callable[[NodeCommand, int], NodeProcess] = LocalProcess,
     ):
         """Prepare; `run` starts the nodes.
 
@@ -56,8 +62,11 @@ class Supervisor:
           window_seconds: restarts are forgotten after this time.
           report: receives a sentence whenever a node dies.
           record: receives how all nodes are, by their names, whenever that changes.
+          start: starts the process of a node that was started again so many times; may raise an
+            OSError.
         """
-        self._nodes = [NodeProcess(command) for command in commands]
+        self._nodes = [_Node(command) for command in commands]
+        self._start_process = start
         self._max_restarts = max_restarts
         self._window_seconds = window_seconds
         self._report = report
@@ -98,28 +107,29 @@ class Supervisor:
             self._record(nodes)
             self._recorded = nodes
 
-    def _start(self, node: NodeProcess) -> NodeFailure | None:
+    def _start(self, node: "_Node") -> NodeFailure | None:
         try:
-            node.start()
-        except OSError as error:  # Too many processes, open files or too little memory.
+            node.process = self._start_process(node.command, node.num_restarts)
+        except OSError as error:
             return self._restart(node, f"could not be started ({error.strerror})")
         return None
 
-    def _look_after(self, node: NodeProcess) -> NodeFailure | None:
+    def _look_after(self, node: "_Node") -> NodeFailure | None:
         if node.process is None:
             return self._start(node) if time.monotonic() >= node.start_at else None
-        exit_code = node.process.poll()
-        # The learner tells the supervisor to stop before it leaves.
-        if exit_code is None or self._stopping:
+        ended = node.process.poll()
+        said = node.process.said()
+        node.has_worked = node.has_worked or WORKS in said
+        self._stopping = self._stopping or STOP in said  # The learner says so before it leaves.
+        if ended is None or self._stopping:
             return None
-        what_happened = _describe(exit_code)
-        has_worked = node.has_worked()  # Asked in any case: the answer goes with the process.
-        from_outside = exit_code == 0 or -exit_code in _SIGNALS_FROM_OUTSIDE
-        if not from_outside and not has_worked:
-            return _fail(node, f"{what_happened} before it began its work")
-        return self._restart(node, what_happened)
+        if not ended.can_restart:
+            return _fail(node, ended.description)
+        if not ended.from_outside and not node.has_worked:
+            return _fail(node, f"{ended.description} before it began its work")
+        return self._restart(node, ended.description)
 
-    def _restart(self, node: NodeProcess, what_happened: str) -> NodeFailure | None:
+    def _restart(self, node: "_Node", what_happened: str) -> NodeFailure | None:
         node.forget_restarts_before(time.monotonic() - self._window_seconds)
         num_recent = len(node.restarts)
         if num_recent >= self._max_restarts:
@@ -134,7 +144,7 @@ class Supervisor:
         )
         return None
 
-    def _stop_nodes(self, nodes: Iterable[NodeProcess]) -> None:
+    def _stop_nodes(self, nodes: Iterable["_Node"]) -> None:
         running = [node for node in nodes if node.is_running()]
         started = time.monotonic()
         for node in running:
@@ -151,15 +161,45 @@ class Supervisor:
                     node.kill()
 
 
-def _fail(node: NodeProcess, reason: str) -> NodeFailure:
+class _Node:
+    """A node: its process, and how often it was started."""
+
+    def __init__(self, command: NodeCommand):
+        self.command = command
+        self.process: NodeProcess | None = None  # While it waits for another.
+        self.start_at = 0.0  # `time.monotonic()`
+        self.num_restarts = 0
+        self.restarts: collections.deque[float] = collections.deque()  # When, lately.
+        self.has_worked = False
+
+    def restart_in(self, seconds: float) -> None:
+        """Let `start_at` be in so many seconds, and nothing of the process be left."""
+        self.kill()
+        self.process = None
+        self.start_at = time.monotonic() + seconds
+        self.restarts.append(self.start_at)
+        self.num_restarts += 1
+
+    def forget_restarts_before(self, start: float) -> None:
+        """Forget what is outside of the window."""
+        while self.restarts and self.restarts[0] < start:
+            self.restarts.popleft()
+
+    def status(self) -> NodeStatus:
+        pid, host = (self.process.pid, self.process.host) if self.process else (None, "")
+        return NodeStatus(pid, self.is_running(), self.num_restarts, host)
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def ask_to_leave(self) -> None:
+        if self.process is not None:
+            self.process.ask_to_leave()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+
+def _fail(node: _Node, reason: str) -> NodeFailure:
     return NodeFailure(node.command.name, reason, node.command.log)
-
-
-def _describe(exit_code: int) -> str:
-    if exit_code == -signal.SIGKILL:
-        return "was killed (SIGKILL; by somebody, or by the kernel because memory ran out)"
-    if exit_code < 0:
-        return f"ended by {signal.Signals(-exit_code).name}"
-    if exit_code == 0:
-        return "left unasked"
-    return f"failed with exit code {exit_code}"

@@ -22,7 +22,7 @@ from apex_agents.running.supervision import Supervisor
 WORKS = """
 import os, signal, socket, sys, time
 channel = socket.socket(fileno=int(os.environ["APEX_AGENTS_CHANNEL"]))
-channel.send(b"1")
+channel.send(b"w")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("works", os.environ["APEX_AGENTS_NUM_RESTARTS"], flush=True)
 """
