@@ -15,10 +15,10 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg test test-faults bench lint format pins clean
+.PHONY: help train train-dpg test test-faults test-cluster bench lint format pins clean
 
 help: ## Show this list.
-	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 21
 	@echo "ARGS is passed on, as in: make test ARGS='-k adder'"
 
 train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
@@ -32,6 +32,9 @@ test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
 
 test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes 90 minutes.
 	@$(PYTHON) -m pytest -m fault $(ARGS)
+
+test-cluster: $(INSTALLED) ## Run programs on a cluster of hosts made of namespaces; needs root.
+	@$(PYTHON) -m pytest tests/cluster $(ARGS)
 
 bench: $(INSTALLED) $(PEERS_NEEDED) ## Measure speed and memory, also of other libraries; ARGS: --parts acting ...
 	@$(PYTHON) benchmarks/bench.py $(ARGS)

@@ -13,6 +13,7 @@ import psutil
 
 from apex_agents.builder import Builder
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, Lanes
+from apex_agents.placement import ClusterConfig
 from apex_agents.replay.statistics import ReplayStatistics
 from apex_agents.validation import require, require_between, require_positive, require_types
 
@@ -63,6 +64,7 @@ class RunConfig:
         the replay anew.
       max_restarts: how often a node that died is started again within the window.
       restart_window_seconds: restarts are forgotten after this time.
+      cluster: where nodes may be placed, on a cluster.
       evaluation: how the evaluator works.
     """
 
@@ -78,6 +80,7 @@ class RunConfig:
     replay_checkpoint_period_seconds: float | None = None
     max_restarts: int = 5
     restart_window_seconds: float = 600.0
+    cluster: ClusterConfig = dataclasses.field(default_factory=ClusterConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
 
     def validate(self, prefix: str = "run.") -> None:
@@ -91,6 +94,7 @@ class RunConfig:
         require_positive(self, prefix, "replay_checkpoint_period_seconds", "restart_window_seconds")
         require(self.max_restarts >= 0, f"{prefix}max_restarts", self.max_restarts, "at least 0")
         require(self.seed >= 0, f"{prefix}seed", self.seed, "at least 0")
+        self.cluster.validate(f"{prefix}cluster.")
         self.evaluation.validate(f"{prefix}evaluation.")
 
     @property

@@ -169,6 +169,10 @@ def make_rows(game: str, loads: Rounds) -> list[Row]:
         at_least(f"{game}: sampled/s while adding, share of the paper's", samples, 1.0),
         *[Row(f"{game}: CPU per {what}", spread(us), "us") for what, us in costs(loads).items()],
         *[
+            Row(f"{game}: network per transition {what}", spread(amounts), "bytes")
+            for what, amounts in network_bytes(loads).items()
+        ],
+        *[
             Row(f"{game}: the paper's load, {group}", spread(cores), "cores")
             for group, cores in cores_for_paper(loads).items()
         ],
@@ -194,6 +198,14 @@ def costs(loads: Rounds) -> dict[str, list[float]]:
         "transition added, writer": [1e6 * t.cores["writers"] / t.inserts for t in adding],
         "transition sampled, server": [1e6 * t.cores["server"] / t.samples for t in sampling],
         "transition sampled, learner": [1e6 * t.cores["learner"] / t.samples for t in sampling],
+    }
+
+
+def network_bytes(loads: Rounds) -> dict[str, list[float]]:
+    """Return what goes over the network per transition, each from the load that is nothing else."""
+    return {
+        "added": [t.network_bytes / t.inserts for t in loads[INSERTING]],
+        "sampled": [t.network_bytes / t.samples for t in loads[SAMPLING]],
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import reverb
 from measuring import cpu_seconds
 from serving import leave_with_parent
@@ -126,11 +127,13 @@ class Traffic(NamedTuple):
       inserts: transitions per second that the server took in.
       samples: transitions per second that the server gave out.
       cores: CPU seconds per second of each group of processes, by its name.
+      network_bytes: per second, over this machine's loopback; by whomever.
     """
 
     inserts: float
     samples: float
     cores: dict[str, float]
+    network_bytes: float = 0.0
 
 
 def watch(address: str, pids: Mapping[str, Sequence[int]], seconds: float) -> Traffic:
@@ -145,9 +148,9 @@ def watch(address: str, pids: Mapping[str, Sequence[int]], seconds: float) -> Tr
     before = _count(client, pids)
     time.sleep(seconds)
     after = _count(client, pids)
-    elapsed, inserted, sampled, *used = [b - a for a, b in zip(before, after, strict=True)]
+    elapsed, inserted, sampled, sent, *used = [b - a for a, b in zip(before, after, strict=True)]
     cores = {name: cpu / elapsed for name, cpu in zip(pids, used, strict=True)}
-    return Traffic(inserted / elapsed, sampled / elapsed, cores)
+    return Traffic(inserted / elapsed, sampled / elapsed, cores, sent / elapsed)
 
 
 def replay_size(address: str) -> int:
@@ -161,11 +164,12 @@ def count_sampled(address: str) -> int:
 
 
 def _count(client: reverb.Client, pids: Mapping[str, Sequence[int]]) -> list[float]:
-    """Return the time, what was inserted and sampled until then, and the groups' CPU seconds."""
+    """Return the time; inserted, sampled and bytes sent until then; the groups' CPU seconds."""
     table = _transition_table(client).rate_limiter_info
     counts = (table.insert_stats.completed, table.sample_stats.completed)
     cpu = [sum(cpu_seconds(pid) for pid in group) for group in pids.values()]
-    return [time.perf_counter(), *counts, *cpu]
+    sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+    return [time.perf_counter(), *counts, sent, *cpu]
 
 
 def _transition_table(client: reverb.Client) -> Any:

@@ -30,15 +30,30 @@ from apex_agents.running.tensorboard_export import TensorBoardExport
 from apex_agents.running.wandb_export import WandbExport
 from apex_agents.running.workdir import TENSORBOARD, open_workdir, read_run_id
 
-LAUNCH_TYPES = ("local_mp", "local_mt")
+LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 # By --help, besides --config.
-_SHOWN_FLAGS = ("workdir", "lp_launch_type", "monitor", "wandb", "isolate")
+_SHOWN_FLAGS = ("workdir", "lp_launch_type", "ray_address", "monitor", "wandb", "isolate")
 
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
     "Folder for logs and checkpoints, of a new run or of one that goes on; a new one in runs/ by "
     "default.",
+)
+# In place of Launchpad's own, which has other types.
+_LAUNCH_TYPE = flags.DEFINE_enum(
+    "lp_launch_type",
+    "local_mp",
+    LAUNCH_TYPES,
+    "Where nodes run: as processes of this machine, as threads of this process, or as processes on "
+    "the hosts of a Ray cluster.",
+    allow_override=True,
+)
+_RAY_ADDRESS = flags.DEFINE_string(
+    "ray_address",
+    "auto",
+    "With --lp_launch_type=ray: HOST:PORT of the cluster's head, 'auto' for the cluster that this "
+    "machine belongs to.",
 )
 _ISOLATE = flags.DEFINE_bool(
     "isolate",
@@ -78,14 +93,17 @@ def run(make_builder: Callable[[Any], Builder], default_config: str) -> None:
 def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
     config: ExperimentConfig = flags.FLAGS.config
     config_flag: Any = flags.FLAGS["config"]
-    launch_type = flags.FLAGS.lp_launch_type
+    launch_type = _LAUNCH_TYPE.value
     refuse_arguments(argv)
     try:
+        if launch_type == "ray":
+            _refuse_with_ray("--isolate", _ISOLATE.value)
+            _refuse_with_ray("run.cpu_split", config.run.cpu_split is not None)
         if _ISOLATE.value:
             isolate()  # First: it begins this command anew.
-        if launch_type not in LAUNCH_TYPES:
-            raise ValueError(f"--lp_launch_type={launch_type} does not work; use {LAUNCH_TYPES}.")
         experiment, spec = make_experiment(make_builder, config)
+        if launch_type == "ray":
+            _connect(_RAY_ADDRESS.value)
         replay_bytes = experiment.builder.estimate_replay_bytes(spec)
         _warn_of_memory(config.agent.replay, replay_bytes)
         name = pathlib.Path(config_flag.config_filename).stem
@@ -105,6 +123,23 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
     except OSError:  # A file on a full disk; Python would end with a code of its own.
         os._exit(exit_code)
     sys.exit(exit_code)
+
+
+def _refuse_with_ray(name: str, is_wanted: bool) -> None:
+    """Raise a ValueError if something is wanted that works on a single machine only."""
+    if is_wanted:
+        raise ValueError(f"{name} and --lp_launch_type=ray exclude each other.")
+
+
+def _connect(address: str) -> None:
+    """Connect to a Ray cluster, or raise a ValueError."""
+    try:
+        from apex_agents.running.ray_cluster import connect  # An extra.
+    except ImportError as error:
+        raise ValueError(
+            "--lp_launch_type=ray needs the package ray: pip install 'apex_agents[ray]'."
+        ) from error
+    connect(address)
 
 
 def _warn_of_memory(replay: ReplayConfig, replay_bytes: int) -> None:

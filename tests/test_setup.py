@@ -129,6 +129,7 @@ def test_make_help_lists_the_targets():
         "train-dpg",
         "test",
         "test-faults",
+        "test-cluster",
         "bench",
         "lint",
         "format",

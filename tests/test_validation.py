@@ -78,6 +78,16 @@ INVALID = {
     "run.replay_checkpoint_period_seconds": ([0.0, -1.0], "greater than 0"),
     "run.max_restarts": ([-1], "at least 0"),
     "run.restart_window_seconds": ([0.0, -1.0], "greater than 0"),
+    **{
+        f"run.cluster.{group}.{name}": (values, allowed)
+        for group in ("replay", "learner", "evaluator", "actor")
+        for name, (values, allowed) in {
+            "num_cpus": ([-0.1], "at least 0"),
+            "num_gpus": ([-1.0], "at least 0"),
+            "custom": (["fast", "fast=", "=1", "fast=-1", "a=1;b=2"], "like 'NAME=1,OTHER=0.5'"),
+        }.items()
+    },
+    "run.cluster.wait_seconds": ([0.0, -1.0], "greater than 0"),
     "run.evaluation.num_episodes": ([0, -1, 10_001], "between 1 and 10000"),
     "run.evaluation.min_period_seconds": ([-1.0, 1e10], "between 0 and 1000000000"),
     "run.evaluation.video_period_seconds": ([0.0, -1.0], "greater than 0"),

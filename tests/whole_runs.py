@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 
 import psutil
 import pytest
@@ -51,14 +52,14 @@ def apex_dqn(launch_type: str, *flags: str) -> tuple[str, ...]:
 class Command:
     """A command in a session of its own, and what it printed, in files."""
 
-    def __init__(self, folder: pathlib.Path, *argv: str):
+    def __init__(self, folder: pathlib.Path, *argv: str, enter: Sequence[str] = ()):
         self.workdir = folder / "run"
         # Nodes have sessions of their own: this is how theirs are told from other commands'.
         self._mark = uuid.uuid4().hex
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
         with self._stdout.open("w") as out, self._stderr.open("w") as err:
             self._process = subprocess.Popen(
-                [sys.executable, *argv],
+                [*enter, sys.executable, *argv],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -183,6 +183,12 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
     status.expect_partial().assert_existing_objects_matched()
 
 
+def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
+    """Remove all but the newest so many of the copies of a learner's checkpoints."""
+    for path in list_checkpoints(folder)[:-keep]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
     """List checkpoints, damaged ones too, oldest first."""
     return sorted(folder.glob("learner-" + "[0-9]" * 12))

@@ -1,4 +1,4 @@
-"""Launches a program on this machine, shows how it goes, and says how it ended."""
+"""Launches a program, here or on a cluster, shows how it goes, and says how it ended."""
 
 import collections
 import contextlib
@@ -7,8 +7,8 @@ import os
 import pathlib
 import signal
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import launchpad as lp
 
@@ -23,6 +23,9 @@ from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
 from apex_agents.running.supervision import NodeFailure, Supervisor
 from apex_agents.running.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
+
+if TYPE_CHECKING:
+    from apex_agents.running.ray_processes import RayProcesses
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -45,8 +48,9 @@ def launch_program(
     Args:
       program: made by `program.make_program`.
       experiment: what it was made from.
-      launch_type: 'local_mp' (a process per node, started again when it dies) or 'local_mt' (a
-        thread per node).
+      launch_type: 'local_mp' (a process per node, started again when it dies), 'ray' (the same on
+        the hosts of the cluster that this process is connected to) or 'local_mt' (a thread per
+        node).
       is_live: whether to show a live view, if the output is a terminal, or plain lines.
       exports: where the rows of the CSV files are passed on to; closed in the end.
 
@@ -58,8 +62,10 @@ def launch_program(
     _resume(experiment)
     state = RunState(RunFolder(experiment.workdir))
     monitor = Monitor(state, make_view(is_live, _print_line), exports)
-    run = _run_processes if launch_type == "local_mp" else _run_threads
-    failure, num_interrupts = run(program, experiment, monitor)
+    if launch_type == "local_mt":
+        failure, num_interrupts = _run_threads(program, experiment)
+    else:
+        failure, num_interrupts = _run_processes(program, experiment, monitor, launch_type)
     monitor.close()
     is_finished = (state.summary or {}).get("finished")
     if num_interrupts == 1 or (is_finished and not num_interrupts):
@@ -77,10 +83,13 @@ def _resume(experiment: Experiment) -> None:
 
 
 def _run_processes(
-    program: lp.Program, experiment: Experiment, monitor: Monitor
+    program: lp.Program, experiment: Experiment, monitor: Monitor, launch_type: str
 ) -> tuple[str | None, int]:
     """Run the nodes as processes; return what failed, if something did, and how many Ctrl-C."""
-    processes = LocalProcesses(program, experiment.workdir)
+    try:
+        processes = _make_processes(program, experiment, launch_type)
+    except ValueError as error:
+        return str(error), 0
     run = experiment.run
     nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
 
@@ -88,7 +97,12 @@ def _run_processes(
         write_json(nodes_file, {name: status._asdict() for name, status in nodes.items()})
 
     supervisor = Supervisor(
-        processes.commands, run.max_restarts, run.restart_window_seconds, _print_line, record
+        processes.commands,
+        run.max_restarts,
+        run.restart_window_seconds,
+        _print_line,
+        record,
+        processes.start,
     )
     num_interrupts = 0
 
@@ -112,17 +126,26 @@ def _run_processes(
     return failure and _describe(failure), num_interrupts
 
 
+def _make_processes(
+    program: lp.Program, experiment: Experiment, launch_type: str
+) -> "LocalProcesses | RayProcesses":
+    if launch_type == "ray":
+        from apex_agents.running.ray_processes import RayProcesses  # An extra.
+
+        return RayProcesses(program, experiment, _print_line)
+    return LocalProcesses(program, experiment.workdir)
+
+
 def _describe(failure: NodeFailure) -> str:
     """Say which node failed, and how its output ends."""
-    with failure.log.open(errors="replace") as log:
+    lines: Iterable[str] = ()
+    with contextlib.suppress(OSError), failure.log.open(errors="replace") as log:
         lines = collections.deque(log, maxlen=_NUM_LOG_LINES)
     end = "".join(f"  | {line.rstrip()}\n" for line in lines) or "  (nothing)\n"
     return f"Node {failure.node} {failure.reason}. {failure.log} ends with:\n{end.rstrip()}"
 
 
-def _run_threads(
-    program: lp.Program, experiment: Experiment, monitor: Monitor
-) -> tuple[str | None, int]:
+def _run_threads(program: lp.Program, experiment: Experiment) -> tuple[str | None, int]:
     """Run the nodes as threads of this process, in Launchpad's way; return as the other does."""
     pathlib.Path(experiment.workdir, NODES_FILE).unlink(missing_ok=True)
     manager = lp.launch(program, launch_type="local_mt")

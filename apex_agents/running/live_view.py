@@ -3,7 +3,7 @@
 import datetime
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +17,8 @@ from apex_agents.running.run_state import RunState, number
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
+_NUM_HOSTS = 3  # That are named.
+_GROUPS = ("replay", "learner", "actor", "evaluator")
 
 
 def render(state: RunState, note: str = "") -> RenderableType:
@@ -113,7 +115,9 @@ def _list_limits(state: RunState) -> list[_Bar]:
 
 def _draw_nodes(state: RunState) -> RenderableType:
     """Draw a row per group of nodes: how many live, and how fast they are."""
-    table = _make_table("", "alive", "restarts", "speed", "", "", gap=1)
+    hosts = {group: _list_hosts(state, group) for group in _GROUPS}
+    columns = ["", "alive", "restarts", "speed", "", ""]
+    table = _make_table(*columns, *["hosts"] * any(hosts.values()), gap=1)
     replay, learner = state.replay, state.learner
     cells = {
         "replay": (
@@ -134,13 +138,25 @@ def _draw_nodes(state: RunState) -> RenderableType:
         "evaluator": ("", f"{len(state.evaluations):,} evaluations", ""),
     }
     for group, texts in cells.items():
-        table.add_row(Text(group, style="bold"), *_describe_health(state, group), *texts)
+        name = Text(group, style="bold")
+        table.add_row(name, *_describe_health(state, group), *texts, *hosts[group])
     return table
+
+
+def _list_hosts(state: RunState, group: str) -> list[str]:
+    """Say on which hosts a group's nodes are: one cell, or none on a single machine."""
+    hosts = sorted({node["host"] for node in _members(state, group) if node.get("host")})
+    more = f" and {len(hosts) - _NUM_HOSTS} more" if len(hosts) > _NUM_HOSTS else ""
+    return [", ".join(hosts[:_NUM_HOSTS]) + more] if hosts else []
+
+
+def _members(state: RunState, group: str) -> list[dict[str, Any]]:
+    return [node for name, node in state.nodes.items() if name.split("_")[0] == group]
 
 
 def _describe_health(state: RunState, group: str) -> tuple[Text, Text]:
     """Say how many of a group's nodes live, and how often they were started again."""
-    members = [node for name, node in state.nodes.items() if name.split("_")[0] == group]
+    members = _members(state, group)
     if not members:
         return Text("-", style="dim"), Text("-", style="dim")
     alive = sum(bool(node.get("is_alive")) for node in members) * state.is_running

@@ -19,6 +19,7 @@ CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
 ACTOR_STEPS_FILE = "actor_steps.json"
 NODES_FILE = "nodes.json"
+RUN_ID_FILE = ".run_id"
 CHECKPOINTS = "checkpoints"
 REPLAY_CHECKPOINTS = "checkpoints/replay"
 BEST_CHECKPOINT = "checkpoints/best.npz"
@@ -35,7 +36,6 @@ AGENT_TYPE = "agent_type"
 _FIXED_SECTIONS = (AGENT_TYPE, "agent", "environment")
 
 _LOCK_FILE = ".lock"
-_RUN_ID_FILE = ".run_id"
 _LEARNER_STEPS = "learner_steps"  # In an .npz, beside the variables.
 _locks: list[Any] = []  # Open for as long as the process lives.
 # The nodes of a launcher that was killed take a moment to leave.
@@ -66,8 +66,7 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
         workdir = workdir.expanduser().absolute()
         if (workdir / CONFIG_FILE).exists():
             check_same_run(workdir, config)
-        for folder in ("logs", CHECKPOINTS):
-            (workdir / folder).mkdir(parents=True, exist_ok=True)
+        make_folders(workdir)
         _lock(workdir)
         replace_file(workdir / CONFIG_FILE, _encode_json(values))
         (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # Of the end before.
@@ -76,6 +75,12 @@ def open_workdir(path: str | None, config_name: str, config: Any) -> str:
     except RuntimeError as error:  # A ~ that stands for nobody's home.
         raise ValueError(f"--workdir={workdir} cannot be found: {error}") from error
     return str(workdir)
+
+
+def make_folders(workdir: pathlib.Path) -> None:
+    """Make what nodes write into, or raise an OSError."""
+    for folder in ("logs", CHECKPOINTS):
+        (workdir / folder).mkdir(parents=True, exist_ok=True)
 
 
 def _to_json_values(config: Any) -> dict[str, Any]:
@@ -165,7 +170,7 @@ def read_run_id(workdir: str) -> str:
     Raises:
       ValueError: it cannot be written.
     """
-    path = pathlib.Path(workdir, _RUN_ID_FILE)
+    path = pathlib.Path(workdir, RUN_ID_FILE)
     try:
         if not path.exists():
             replace_file(path, uuid.uuid4().hex[:12].encode())

@@ -192,11 +192,27 @@ MISTAKES = {
         ["--workdir={tmp}/old"],
         ["/old holds a run with agent None, not", "only fields of run can change"],
     ),
-    "launch_type_that_does_not_work": (
+    # One of Launchpad's, which would not work.
+    "unknown_launch_type": (
         ["--lp_launch_type=vertex_ai"],
-        ["--lp_launch_type=vertex_ai does not work", "local_mp"],
+        ["--lp_launch_type=vertex_ai", "local_mp|local_mt|ray"],
     ),
-    "unknown_launch_type": (["--lp_launch_type=local"], ["lp_launch_type", "local"]),
+    "isolated_cluster": (
+        ["--lp_launch_type=ray", "--isolate"],
+        ["--isolate and --lp_launch_type=ray exclude each other"],
+    ),
+    "cores_split_on_a_cluster": (
+        ["--lp_launch_type=ray", "--config.run.cpu_split=0.5"],
+        ["run.cpu_split and --lp_launch_type=ray exclude each other"],
+    ),
+    "ray_address_without_port": (
+        ["--lp_launch_type=ray", "--ray_address=head"],
+        ["--ray_address=head has to be HOST:PORT or auto"],
+    ),
+    "ray_address_of_nobody": (
+        ["--lp_launch_type=ray", "--ray_address=127.0.0.1:1"],
+        ["--ray_address=127.0.0.1:1 cannot be reached", "refused"],
+    ),
 }
 
 # What is in {tmp}, beside a file `binary`.
@@ -335,6 +351,16 @@ def test_isolate_is_refused_where_it_cannot_be_had(tmp_path, unshare):
         (programs / "unshare").chmod(0o755)
         expected = ["--isolate: this system gives you no network namespace", "not permitted"]
     assert_refused(["--isolate", "--workdir=run"], expected, folder, PATH=str(programs))
+
+
+def test_ray_is_an_extra(tmp_path):
+    packages, folder = tmp_path / "packages", tmp_path / "folder"
+    packages.mkdir()
+    folder.mkdir()
+    (packages / "ray.py").write_text("raise ImportError\n")
+    expected = ["--lp_launch_type=ray needs the package ray: pip install 'apex_agents[ray]'"]
+    flags = ["--lp_launch_type=ray", "--workdir=run"]
+    assert_refused(flags, expected, folder, PYTHONPATH=str(packages))
 
 
 def assert_refused(flags: list[str], expected: list[str], folder: pathlib.Path, **env: str) -> None:

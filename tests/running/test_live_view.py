@@ -56,6 +56,17 @@ def test_every_number_is_in_its_place(begins_with, rest, lines):
     assert found.endswith(rest)
 
 
+def test_hosts_of_a_cluster_are_named(written_run, lines):
+    assert "hosts" not in " ".join(lines)
+    nodes = {"replay": "big", "learner": "gpu"} | {f"actor_{i}": f"host{i % 5}" for i in range(9)}
+    status = {"pid": 1, "is_alive": True, "num_restarts": 0}
+    written_run.write_json("nodes.json", {n: {**status, "host": h} for n, h in nodes.items()})
+    lines = draw(written_run.folder, width=120)
+    assert line_with(lines, "^│ learner").endswith("12% waiting gpu")
+    assert line_with(lines, "^│ actor +9/9").endswith("in 8 lanes host0, host1, host2 and 2 more")
+    assert line_with(lines, "^│ evaluator -").endswith("evaluations")
+
+
 def test_frame_says_which_run_and_how_it_stands(written_run):
     written_run.append_everything()
     assert "some_run · CartPole-v1" in draw(written_run.folder)[0]

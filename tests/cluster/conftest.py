@@ -1,0 +1,56 @@
+"""Commands on a cluster of hosts that are namespaces of this machine."""
+
+from __future__ import annotations
+
+import cluster_hosts
+import pytest
+from cluster_hosts import Hosts
+from cluster_runs import add_host
+from whole_runs import Command
+
+
+@pytest.fixture(scope="module")
+def hosts(request):
+    """The hosts in the module's `HOSTS`, by their names: the options of `ray start` on each."""
+    if reason := cluster_hosts.missing():
+        pytest.skip(reason)
+    hosts = Hosts()
+    try:
+        for name, options in request.module.HOSTS.items():
+            add_host(hosts, name, *options)
+        yield hosts
+    finally:
+        hosts.close()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def no_token():
+    """Without this Ray would take a token that it finds in the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        yield
+
+
+@pytest.fixture(scope="module")
+def token(no_token):
+    """A secret that everybody has to know, cluster and commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef0123456789abcdef")
+        yield
+
+
+@pytest.fixture(scope="module")
+def start(hosts, tmp_path_factory):
+    """Starts commands on host A, and sees to it that none outlives the tests."""
+    commands = []
+
+    def start_command(*argv: str, folder=None) -> Command:
+        folder = folder or tmp_path_factory.mktemp("command")
+        arguments = [arg.replace("{workdir}", str(folder / "run")) for arg in argv]
+        commands.append(Command(folder, *arguments, enter=hosts.head.space.enter()))
+        return commands[-1]
+
+    yield start_command
+    for command in commands:
+        command.close()
