@@ -23,6 +23,7 @@ from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.memory import available_memory, format_bytes, memory_warning
 from apex_agents.running.exports import Export
+from apex_agents.running.fork_server import close_server
 from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
 from apex_agents.running.run_files import RunFolder
@@ -102,14 +103,17 @@ def _main(make_builder: Callable[[Any], Builder], argv: Sequence[str]) -> None:
         if _ISOLATE.value:
             isolate()  # First: it begins this command anew.
         experiment, spec = make_experiment(make_builder, config)
-        if launch_type == "ray":
-            _connect(_RAY_ADDRESS.value)
         replay_bytes = experiment.builder.estimate_replay_bytes(spec)
-        _warn_of_memory(config.agent.replay, replay_bytes)
+        if launch_type == "ray":
+            close_server()  # It would fork nodes of this machine.
+            _connect(_RAY_ADDRESS.value)
+        else:
+            _warn_of_memory(config.agent.replay, replay_bytes)
         name = pathlib.Path(config_flag.config_filename).stem
         experiment.workdir = open_workdir(_WORKDIR.value, name, config)
         experiment.run_id = read_run_id(experiment.workdir)
-        _tell_size_of_checkpoints(experiment, replay_bytes)
+        if launch_type != "ray":
+            _tell_size_of_checkpoints(experiment, replay_bytes)
         exports = _open_exports(experiment)
     except ValueError as error:
         fail(error)

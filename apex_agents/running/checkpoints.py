@@ -184,8 +184,9 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
 
 
 def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
-    """Remove all but the newest so many of the copies of a learner's checkpoints."""
-    for path in list_checkpoints(folder)[:-keep]:
+    """Remove copies of a learner's checkpoints, but for so many that it saved last."""
+    complete = [path for path in list_checkpoints(folder) if (path / _PROGRESS).exists()]
+    for path in sorted(complete, key=lambda path: (path / _PROGRESS).stat().st_mtime)[:-keep]:
         shutil.rmtree(path, ignore_errors=True)
 
 

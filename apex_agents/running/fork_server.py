@@ -48,7 +48,15 @@ def open_server() -> None:
     global _server
     with contextlib.suppress(OSError, AttributeError):
         _server = ForkServer()
-        atexit.register(_server.close)
+        atexit.register(close_server)
+
+
+def close_server() -> None:
+    """End the server, if there is one."""
+    global _server
+    if _server is not None:
+        _server.close()
+    _server = None
 
 
 def start_process(

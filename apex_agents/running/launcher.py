@@ -60,12 +60,16 @@ def launch_program(
     """
     _print_line(f"Run folder: {experiment.workdir}")
     _resume(experiment)
+    try:
+        processes = _make_processes(program, experiment, launch_type)
+    except ValueError as error:
+        return _conclude(experiment, str(error), interrupted=False)
     state = RunState(RunFolder(experiment.workdir))
     monitor = Monitor(state, make_view(is_live, _print_line), exports)
-    if launch_type == "local_mt":
+    if processes is None:
         failure, num_interrupts = _run_threads(program, experiment)
     else:
-        failure, num_interrupts = _run_processes(program, experiment, monitor, launch_type)
+        failure, num_interrupts = _run_processes(processes, experiment, monitor)
     monitor.close()
     is_finished = (state.summary or {}).get("finished")
     if num_interrupts == 1 or (is_finished and not num_interrupts):
@@ -83,13 +87,9 @@ def _resume(experiment: Experiment) -> None:
 
 
 def _run_processes(
-    program: lp.Program, experiment: Experiment, monitor: Monitor, launch_type: str
+    processes: "LocalProcesses | RayProcesses", experiment: Experiment, monitor: Monitor
 ) -> tuple[str | None, int]:
     """Run the nodes as processes; return what failed, if something did, and how many Ctrl-C."""
-    try:
-        processes = _make_processes(program, experiment, launch_type)
-    except ValueError as error:
-        return str(error), 0
     run = experiment.run
     nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
 
@@ -128,7 +128,10 @@ def _run_processes(
 
 def _make_processes(
     program: lp.Program, experiment: Experiment, launch_type: str
-) -> "LocalProcesses | RayProcesses":
+) -> "LocalProcesses | RayProcesses | None":
+    """Prepare the nodes' processes, if they are to have some; a ValueError says what is missing."""
+    if launch_type == "local_mt":
+        return None
     if launch_type == "ray":
         from apex_agents.running.ray_processes import RayProcesses  # An extra.
 

@@ -1,20 +1,18 @@
-"""Keeps the files of a node alike in two copies of the run's folder, on hosts without a common one.
+"""Copies what a node writes from its host's folder to the command's, if those are not the same.
 
-The newest version of a file wins, so the clocks of the hosts have to agree by a second or so. What
-is saved of the replay stays on its host: it may have gigabytes.
+What is saved of the replay stays on its host: it may have gigabytes.
 """
 
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from apex_agents.running.workdir import (
     ACTOR_STEPS_FILE,
     BEST_CHECKPOINT,
     CHECKPOINTS,
-    EVALUATIONS,
     LAST_CHECKPOINT,
     SUMMARY_FILE,
     VIDEOS,
@@ -24,9 +22,10 @@ from apex_agents.running.workdir import (
 _PATTERNS = {
     "replay": (ACTOR_STEPS_FILE,),
     "learner": (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE),
-    "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*", f"{EVALUATIONS}/**/*"),
+    "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*"),
 }
 _LOGS = "logs/"  # Lines are appended to them.
+_PARTIAL = ".partial"
 _MAX_BYTES = 64 << 20
 
 
@@ -47,15 +46,17 @@ class Piece(NamedTuple):
 
     Attributes:
       path: of the file, relative to the folder.
-      modified: when the whole file was; see `FileState`.
+      modified: when the file was; see `FileState`.
       offset: of the part, in bytes.
-      content: of the part; nothing follows it yet.
+      content: of the part.
+      is_last: whether the file is complete with it, for now.
     """
 
     path: str
     modified: int
     offset: int
     content: bytes
+    is_last: bool
 
 
 class NodeFiles:
@@ -63,68 +64,98 @@ class NodeFiles:
 
     Attributes:
       folder: the copy.
+      log: of the node's process.
     """
 
     def __init__(self, workdir: str, node: str):
         """Look for the files of a node, by its name, in a folder that need not be there."""
         self.folder = pathlib.Path(workdir)
+        self.log = self.folder / "logs" / f"{node}.log"
         self._patterns = (f"{_LOGS}{node}.*", f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
-        self._states: dict[str, FileState] = {}
 
-    def states(self) -> Mapping[str, FileState]:
-        """Return the files by their paths in the folder.
+    def states(self) -> dict[str, FileState]:
+        """Return the files by their paths in the folder, in the order in which they were written.
 
-        Those that were removed since they were last seen remain: nobody is to bring them back.
+        A checkpoint is complete with the last of its files.
         """
+        found = {}
         for pattern in self._patterns:
-            for path in self.folder.glob(pattern):
-                with contextlib.suppress(OSError):  # Removed meanwhile.
-                    status = path.stat()
-                    if path.is_file() and path.suffix != ".partial":
+            with contextlib.suppress(OSError):  # Something was removed meanwhile; next time.
+                for path in list(self.folder.glob(pattern)):
+                    if path.suffix != _PARTIAL and path.is_file():
+                        status = path.stat()
                         name = path.relative_to(self.folder).as_posix()
-                        self._states[name] = FileState(status.st_mtime_ns, status.st_size)
-        return self._states
+                        found[name] = FileState(status.st_mtime_ns, status.st_size)
+        return dict(sorted(found.items(), key=lambda item: item[1].modified))
 
-    def read_newer(self, known: Mapping[str, FileState]) -> list[Piece]:
-        """Return what of the files another copy lacks, or the first 64 MB of that.
+    def read_new(self, known: Mapping[str, FileState]) -> Iterator[Piece]:
+        """Read what of the files is not known elsewhere, in the order in which it was written.
 
         Args:
-          known: states of the other copy's files. What it has of a log is not sent again.
+          known: their states as of the last time; see `after`.
+
+        Yields:
+          Pieces of at most 64 MB.
         """
-        pieces: list[Piece] = []
-        room = _MAX_BYTES
         for name, state in self.states().items():
-            other = known.get(name)
-            if room <= 0 or (other is not None and state <= other):
+            if state == known.get(name):
                 continue
-            offset = other.size if other is not None and _goes_on(name, state, other) else 0
+            is_log = name.startswith(_LOGS)
+            offset = _known_size(is_log, state, known.get(name))
+            is_last = False
             with contextlib.suppress(OSError), (self.folder / name).open("rb") as file:
                 file.seek(offset)
-                content = file.read(room)
-                if name.startswith(_LOGS):  # A torn row may be cut off later.
-                    content = content[: content.rfind(b"\n") + 1]
-                if content or other is None:
-                    pieces.append(Piece(name, state.modified, offset, content))
-                room -= len(content)
-        return pieces
+                while not is_last:
+                    content = file.read(_MAX_BYTES)
+                    is_last = is_log or offset + len(content) >= state.size or not content
+                    if is_log:  # A torn row may be cut off later.
+                        content = content[: content.rfind(b"\n") + 1]
+                    if content or not offset or not is_log:
+                        yield Piece(name, state.modified, offset, content, is_last)
+                    offset += len(content)
 
-    def write(self, pieces: Iterable[Piece]) -> None:
-        """Put pieces into their files; the files get their time.
+    def write(self, piece: Piece) -> None:
+        """Put a piece into its file, which is there when it is complete, or as it was before.
 
         Raises:
-          OSError: a file cannot be written.
+          OSError: it cannot be written.
         """
-        for piece in pieces:
-            path = self.folder / piece.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("r+b" if piece.offset else "wb") as file:
-                file.seek(piece.offset)
-                file.write(piece.content)
-                file.truncate()
-            os.utime(path, ns=(piece.modified, piece.modified))
+        path = self.folder / piece.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        appends = piece.offset and piece.path.startswith(_LOGS)
+        target = path if appends else path.with_name(f"{path.name}{_PARTIAL}")
+        with target.open("r+b" if piece.offset else "wb") as file:
+            file.seek(piece.offset)
+            file.write(piece.content)
+            file.truncate()
+        if piece.is_last:
+            os.utime(target, ns=(piece.modified, piece.modified))
+            target.replace(path)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, if they are there."""
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
 
 
-def _goes_on(name: str, state: FileState, known: FileState) -> bool:
-    """Return whether what is known of a file is its beginning."""
-    is_same = name.startswith(_LOGS) or state.modified == known.modified
-    return is_same and state.size > known.size
+def take_some(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return the first pieces, about as much as one may have."""
+    taken: list[Piece] = []
+    room = _MAX_BYTES
+    for piece in pieces:
+        taken.append(piece)
+        room -= len(piece.content)
+        if room <= 0:
+            break
+    return taken
+
+
+def after(piece: Piece) -> FileState:
+    """Return what is known of a file elsewhere when a piece of it has come there."""
+    return FileState(piece.modified, piece.offset + len(piece.content))
+
+
+def _known_size(is_log: bool, state: FileState, known: FileState | None) -> int:
+    """Return how much of a file is known already: of a log all that was there the last time."""
+    goes_on = known is not None and (is_log or state.modified == known.modified)
+    return known.size if known is not None and goes_on and state.size >= known.size else 0

@@ -160,7 +160,7 @@ class LocalProcess:
         return None if exit_code is None else _describe(exit_code)
 
     def said(self) -> bytes:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        with contextlib.suppress(OSError):  # Nothing new, or nobody there.
             self._said += self._channel.recv(_MAX_MESSAGES)
         return self._said
 

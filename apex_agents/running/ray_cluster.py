@@ -3,6 +3,8 @@
 import collections
 import logging
 import os
+import re
+import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,11 +17,14 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from apex_agents.running.ray_guard import NodeGuard, Site, versions
+from apex_agents.running.ray_guard import NodeGuard, Site
 
 _CONNECT_SECONDS = 10.0
+_MAX_REASON = 500  # Characters.
 _REPORT_SECONDS = 10.0
 _VISIT_SECONDS = 120.0  # A worker of Ray takes seconds to start, dozens on one host take more.
+# Resources that Ray adds for its own sake.
+_OF_RAY = re.compile(r"node:|(object_store_)?memory$|bundle_|.*_group_")
 # A bundle cannot be empty.
 _NEXT_TO_NOTHING = {"CPU": 0.001}
 
@@ -35,10 +40,16 @@ def connect(address: str) -> None:
     """
     if address != "auto":
         _check_address(address)
+    sigterm = signal.getsignal(signal.SIGTERM)  # Ray puts its own in place.
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Of a dozen kinds.
-        raise ValueError(f"--ray_address={address} cannot be used: {_first_line(error)}") from error
+        reason = " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
+        raise ValueError(
+            f"--ray_address={address} cannot be used; this command has to run on a host of the "
+            f"cluster (`ray start`): {reason}"
+        ) from error
+    signal.signal(signal.SIGTERM, sigterm)
 
 
 def _check_address(address: str) -> None:
@@ -93,12 +104,12 @@ class Places:
                 raise ValueError(f"No room for the run after {timeout_seconds:g} s: {lack}.")
             report(f"Waiting for room: {lack}.")
 
-    def open(self, workdir: str, run_id: str) -> dict[str, Site]:
+    def open(self, workdir: str, mark: str) -> dict[str, Site]:
         """Start the guards and see where they are.
 
         Args:
           workdir: folder of the run.
-          run_id: of the run in it.
+          mark: see `NodeGuard.site`.
 
         Raises:
           ValueError: a host lacks something, or has another version of it.
@@ -111,34 +122,30 @@ class Places:
                 num_gpus=amounts.pop("GPU", 0),
                 resources=amounts,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
-                # Ray's own limit would be used up while a host is being given up.
                 max_restarts=0 if name in self._bound else -1,
-                max_task_retries=0 if name in self._bound else -1,
+                # A number would be used up while a host is being given up.
+                max_task_retries=-1,
             ).remote(name, workdir)
-        asked = {name: guard.site.remote(run_id) for name, guard in self.guards.items()}
+        asked = {name: guard.site.remote(mark) for name, guard in self.guards.items()}
         try:
-            sites = dict(
-                zip(asked, ray.get(list(asked.values()), timeout=_VISIT_SECONDS), strict=True)
-            )
+            found = ray.get(list(asked.values()), timeout=_VISIT_SECONDS)
         except ray.exceptions.RayError as error:
-            raise ValueError(
-                f"A host of the cluster cannot take a node: {last_line(error)}"
-            ) from error
-        for site in sites.values():
-            check_versions(site)
-        return sites
+            lack = f"A host of the cluster cannot take a node: {last_line(error)}"
+            raise ValueError(lack) from error
+        return dict(zip(asked, found, strict=True))
 
     def close(self) -> None:
         """Give the places back; what is there ends."""
         remove_placement_group(self._group)
 
 
-def check_versions(site: Site) -> None:
-    """Raise a ValueError unless a host has the same versions as this one."""
-    for name, ours in versions().items():
-        theirs = site.versions.get(name)
-        if theirs != ours:
-            raise ValueError(f"The host {site.ip} has {name} {theirs}, this one has {ours}.")
+def check_versions(site: Site, *accepted: Mapping[str, str]) -> None:
+    """Raise a ValueError unless a host has versions that are accepted; see `versions`."""
+    if site.versions not in accepted:
+        for name, ours in accepted[0].items():
+            theirs = site.versions.get(name)
+            if theirs != ours:
+                raise ValueError(f"The host {site.ip} has {name} {theirs}, this one has {ours}.")
 
 
 def living_hosts() -> dict[str, str]:
@@ -159,10 +166,5 @@ def show_all(amounts: Iterable[Mapping[str, float]]) -> str:
 
 def _show(resources: Mapping[str, float]) -> str:
     """Write amounts as people do; what Ray adds for its own sake is left out."""
-    own = ("node:", "memory", "object_store_memory", "bundle", "CPU_group", "GPU_group")
-    shown = {n: a for n, a in resources.items() if not n.startswith(own) and "_group_" not in n}
+    shown = {name: amount for name, amount in resources.items() if not _OF_RAY.match(name)}
     return " and ".join(f"{amount:g} {name}" for name, amount in sorted(shown.items())) or "nothing"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

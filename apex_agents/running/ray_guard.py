@@ -4,25 +4,27 @@ A guard is an actor of Ray. When it ends, with its host, with the command or by 
 process sees the end of its channel and leaves.
 """
 
-import contextlib
 import hashlib
 import importlib.metadata
 import os
 import pathlib
 import platform
 import socket
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import ray
 
-from apex_agents.running.mirror import FileState, NodeFiles, Piece
+from apex_agents.running.locks import hold_lock
+from apex_agents.running.mirror import FileState, NodeFiles, Piece, after, take_some
 from apex_agents.running.node_process import Exit, LocalProcess, NodeCommand, entry_argv
 from apex_agents.running.ports import reserve_port
-from apex_agents.running.workdir import RUN_ID_FILE, make_folders
+from apex_agents.running.workdir import make_folders
 
 # What a node and its guard share with the others of the run.
 _DISTRIBUTIONS = ("dm-reverb", "tensorflow", "dm-acme", "dm-launchpad", "numpy")
+# A learner saves a checkpoint before it leaves.
+_LOCK_WAIT_SECONDS = 60.0
 
 
 class Site(NamedTuple):
@@ -50,6 +52,7 @@ class Look(NamedTuple):
       ended: see `NodeProcess.poll`.
       said: see `NodeProcess.said`.
       pieces: what is new in the node's files, if that was asked for.
+      number: of the look; 0 if it tells nothing.
     """
 
     num_restarts: int = -1
@@ -57,6 +60,7 @@ class Look(NamedTuple):
     ended: Exit | None = None
     said: bytes = b""
     pieces: Sequence[Piece] = ()
+    number: int = 0
 
 
 class NodeGuard:
@@ -69,28 +73,58 @@ class NodeGuard:
           name: of the node.
           workdir: the run's folder, here.
         """
+        self._name = name
         self._files = NodeFiles(workdir, name)
         self._ports: list[socket.socket] = []
+        self._lock: Any = None
         self._job: int | None = None
         self._process: LocalProcess | None = None
         self._num_restarts = -1
+        self._copied: dict[str, FileState] = {}
+        self._on_its_way: dict[str, FileState] = {}
+        self._num_looks = 0
 
-    def site(self, run_id: str) -> Site:
-        """Say where this is; the command's folder holds the run of this id."""
-        found = ""
-        with contextlib.suppress(OSError):
-            found = (self._files.folder / RUN_ID_FILE).read_text()
+    def site(self, mark: str) -> Site:
+        """Say where this is; the command's folder holds a file with the name of the mark."""
         return Site(
             ray.get_runtime_context().get_node_id(),
             ray.util.get_node_ip_address(),
             versions(),
-            found == run_id,
+            (self._files.folder / mark).exists(),
         )
 
     def reserve_port(self) -> int:
         """Take a port of this host for as long as the guard lives."""
         self._ports.append(reserve_port())
         return self._ports[-1].getsockname()[1]
+
+    def prepare(self) -> dict[str, FileState] | None:
+        """Make the run's folder ready for the node's first process here.
+
+        Returns:
+          What is there of the node, None if this is not the first.
+
+        Raises:
+          OSError: the folder cannot be written.
+          TimeoutError: a process of the node, of a guard before this one, does not leave.
+        """
+        if self._process is not None:
+            return None
+        make_folders(self._files.folder)
+        path = self._files.folder / f".lock-{self._name}"
+        try:
+            self._lock = self._lock or hold_lock(path, _LOCK_WAIT_SECONDS)
+        except BlockingIOError as error:
+            raise TimeoutError("the process before it does not leave") from error
+        return self._files.states()
+
+    def provide(self, piece: Piece) -> None:
+        """Put something into the node's files."""
+        self._files.write(piece)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove some of the node's files."""
+        self._files.remove(names)
 
     def start(self, command: NodeCommand, job: bytes, index: int, num_restarts: int) -> None:
         """Start a process unless this one has been started.
@@ -103,48 +137,54 @@ class NodeGuard:
 
         Raises:
           OSError: it cannot be started.
+          RuntimeError: the guard that was prepared was another one.
         """
         if num_restarts == self._num_restarts:
             return
-        self.kill()
+        if self._lock is None:
+            raise RuntimeError("its host was lost meanwhile")
+        if self._process is None:
+            self._copied = self._files.states()
         if self._job is None:
             self._job = os.memfd_create("job")
             with open(self._job, "wb", closefd=False) as file:
                 file.write(job)
-        make_folders(self._files.folder)
+        self.kill(self._num_restarts)
         argv = entry_argv(self._job, index)
-        self._process = LocalProcess(command._replace(argv=argv, fds=[self._job]), num_restarts)
+        fds = [self._job, self._lock.fileno()]  # The lock is held while the process lives.
+        self._process = LocalProcess(command._replace(argv=argv, fds=fds), num_restarts)
         self._num_restarts = num_restarts
 
-    def look(self, known: Mapping[str, FileState] | None) -> Look:
+    def look(self, last_taken: int, wants_files: bool) -> Look:
         """Say how the process is.
 
         Args:
-          known: if the command's folder is another than this host's, what it has of the node.
+          last_taken: number of the last look that has arrived; what another one brought is lost.
+          wants_files: whether to send what is new in the node's files.
         """
         process = self._process
         if process is None:
             return Look()
         ended, said = process.poll(), process.said()
-        pieces = () if known is None else self._files.read_newer(known)
-        return Look(self._num_restarts, process.pid, ended, said, pieces)
+        if last_taken == self._num_looks:
+            self._copied |= self._on_its_way
+        self._num_looks += 1
+        pieces: list[Piece] = []
+        if wants_files:
+            states = self._files.states()
+            self._copied = {name: copied for name, copied in self._copied.items() if name in states}
+            pieces = take_some(self._files.read_new(self._copied))
+        self._on_its_way = {piece.path: after(piece) for piece in pieces}
+        return Look(self._num_restarts, process.pid, ended, said, pieces, self._num_looks)
 
-    def files(self) -> Mapping[str, FileState]:
-        """Return what this host has of the node."""
-        return self._files.states()
-
-    def provide(self, pieces: Sequence[Piece]) -> None:
-        """Put what this host lacks into its copy of the run's folder."""
-        self._files.write(pieces)
-
-    def ask_to_leave(self) -> None:
-        """Send SIGTERM to the process."""
-        if self._process is not None:
+    def ask_to_leave(self, num_restarts: int) -> None:
+        """Send SIGTERM to a process."""
+        if self._process is not None and num_restarts == self._num_restarts:
             self._process.ask_to_leave()
 
-    def kill(self) -> None:
-        """End the process and what it has started."""
-        if self._process is not None:
+    def kill(self, num_restarts: int) -> None:
+        """End a process and what it has started."""
+        if self._process is not None and num_restarts == self._num_restarts:
             self._process.kill()
 
 

@@ -5,26 +5,29 @@ guard on its host, which this module asks how it is. Only the replay is bound to
 others know its address; a node of a host that is lost begins anew wherever there is room.
 """
 
+import os
 import pathlib
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 
 import launchpad as lp
 import ray
 
 from apex_agents.experiment import Experiment
 from apex_agents.running.checkpoints import remove_old_checkpoints
-from apex_agents.running.mirror import NodeFiles
+from apex_agents.running.mirror import FileState, NodeFiles
 from apex_agents.running.node_process import Exit, NodeCommand
 from apex_agents.running.processes import bind_address, make_command, serialize_nodes
 from apex_agents.running.ray_cluster import Places, check_versions, last_line, living_hosts
-from apex_agents.running.ray_guard import Site
+from apex_agents.running.ray_guard import Site, versions
 from apex_agents.running.remote_process import RemoteProcess
 from apex_agents.running.workdir import CHECKPOINTS
 
 _LOOK_SECONDS = 0.5
 _LOOKS_PER_LOOK_AT_HOSTS = 4
 _REPORT_SECONDS = 30.0
+_PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")
 
 
 class RayProcesses:
@@ -48,26 +51,32 @@ class RayProcesses:
         """
         self._experiment = experiment
         self._report = report
+        self._versions = versions()
         cluster = experiment.run.cluster
         nodes = program.get_all_nodes()
         groups = {node.name: group for group, ns in program.groups.items() for node in ns}
         wanted = {node.name: cluster.share(groups[node.name]).resources() for node in nodes}
         self._bound = {node.name for node in nodes if node.addresses}
         self._places = Places(wanted, self._bound)
+        # Who sees this file shares the folder: its name was never there before.
+        self._mark = pathlib.Path(experiment.workdir, f".command-{uuid.uuid4().hex[:12]}")
         try:
+            self._mark.touch()
             self._places.wait(cluster.wait_seconds, report)
-            sites = self._places.open(experiment.workdir, experiment.run_id)
+            sites = self._places.open(experiment.workdir, self._mark.name)
+            for site in sites.values():
+                check_versions(site, self._versions)
             for node in nodes:
                 for address in node.addresses:
                     port = ray.get(self._places.guards[node.name].reserve_port.remote())
                     bind_address(address, _join(sites[node.name].ip, port))
-            job = serialize_nodes(nodes)
+            self._job = ray.put(_read(serialize_nodes(nodes)))
+        except (ray.exceptions.RayError, OSError) as error:
+            self._leave()
+            raise ValueError(f"The cluster cannot be used: {last_line(error)}") from error
         except BaseException:
-            self._places.close()
+            self._leave()
             raise
-        with open(job, "rb") as file:
-            file.seek(0)
-            self._job = ray.put(file.read())
         self._indices = {node.name: index for index, node in enumerate(nodes)}
         self._files = {name: NodeFiles(experiment.workdir, name) for name in self._indices}
         self._processes: dict[str, RemoteProcess] = {}
@@ -76,7 +85,7 @@ class RayProcesses:
         self._watcher.start()
         self.commands = [
             make_command(node, experiment.workdir)._replace(
-                env={} if "GPU" in wanted[node.name] else {"CUDA_VISIBLE_DEVICES": "-1"}
+                env=_environment("GPU" in wanted[node.name])
             )
             for node in nodes
         ]
@@ -95,55 +104,84 @@ class RayProcesses:
         """Give the places back."""
         self._closed.set()
         self._watcher.join()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._mark.unlink(missing_ok=True)
         self._places.close()
 
     def _start(self, command: NodeCommand, process: RemoteProcess) -> None:
         """Start a process once its guard is somewhere; what goes wrong ends it."""
-        guard = self._places.guards[command.name]
+        guard, where = process.guard, ""
         try:
             site = self._visit(command.name)
-            if not site.shares_workdir:
-                while pieces := self._files[command.name].read_newer(ray.get(guard.files.remote())):
-                    ray.get(guard.provide.remote(pieces))
+            where = f" on {site.ip}"
+            there = ray.get(guard.prepare.remote())
+            if there is not None and not site.shares_workdir:
+                self._provide(command.name, there)
+            if process.poll() is not None:  # Told to leave meanwhile.
+                return
             index = self._indices[command.name]
             ray.get(guard.start.remote(command, self._job, index, process.num_restarts))
             process.begin(site, living_hosts().get(site.node_id, site.ip))
+            if process.poll() is not None:
+                process.kill()
         except Exception as error:
-            process.end(Exit(f"could not be started ({last_line(error)})", from_outside=True))
+            reason = f"could not be started{where} ({last_line(error)})"
+            process.end(Exit(reason, from_outside=True))
+
+    def _provide(self, name: str, there: Mapping[str, FileState]) -> None:
+        """Let a host have of a node what the command's folder has, and nothing else."""
+        guard, files = self._places.guards[name], self._files[name]
+        here = files.states()
+        ray.get(guard.remove.remote([path for path in there if path not in here]))
+        alike = {path: state for path, state in there.items() if state == here.get(path)}
+        for piece in files.read_new(alike):
+            ray.get(guard.provide.remote(piece))
 
     def _visit(self, name: str) -> Site:
         """Ask a guard where it is, and wait for it to be somewhere."""
-        asked = self._places.guards[name].site.remote(self._experiment.run_id)
+        asked = self._places.guards[name].site.remote(self._mark.name)
         while not ray.wait([asked], timeout=_REPORT_SECONDS)[0]:
             self._report(f"Node {name} waits for a host with room for it.")
-        site = ray.get(asked)
-        check_versions(site)
+        site: Site = ray.get(asked)
+        check_versions(site, self._versions, versions())  # Code may be newer now, on all hosts.
         return site
 
     def _watch(self) -> None:
-        num_rounds = 0
-        try:
-            while not self._closed.wait(_LOOK_SECONDS):
-                num_rounds += 1
+        num_rounds, told = 0, ""
+        while not self._closed.wait(_LOOK_SECONDS):
+            num_rounds += 1
+            try:
                 self._look(hosts_too=num_rounds % _LOOKS_PER_LOOK_AT_HOSTS == 0)
-        except Exception as error:  # Nobody would ever hear of the nodes again.
-            lost = Exit(f"is out of sight ({last_line(error)})", True, can_restart=False)
-            for process in self._processes.values():
-                process.end(lost)
+            except Exception as error:  # Nobody would hear of the nodes any more.
+                if last_line(error) != told:
+                    told = last_line(error)
+                    self._report(f"Looking after the nodes failed, and goes on: {told}")
 
     def _look(self, hosts_too: bool) -> None:
         """See what is new of the processes, and of the hosts as well."""
         hosts = living_hosts() if hosts_too else None
-        is_shared = True
-        for process in list(self._processes.values()):
-            process.look()
-            if process.site is not None:
-                is_shared = is_shared and process.site.shares_workdir
-                if hosts is not None and process.site.node_id not in hosts:
-                    process.lose()
-        if not is_shared:
-            folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
-            remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
+        for name, process in list(self._processes.items()):
+            have_come = process.look()
+            if have_come and name == "learner":
+                folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
+                remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
+            if hosts is not None and process.site and process.site.node_id not in hosts:
+                process.lose()
+
+
+def _environment(sees_gpus: bool) -> dict[str, str]:
+    """Return what a node's process has besides the environment that Ray gives it."""
+    env = {} if sees_gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
+    return {**env, **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
+
+
+def _read(descriptor: int) -> bytes:
+    """Read all of a file, and close it."""
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        return file.read()
 
 
 def _join(host: str, port: int) -> str:

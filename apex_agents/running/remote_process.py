@@ -1,10 +1,12 @@
 """The process of a node on a host of a cluster, as the supervisor sees it."""
 
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayError
 
 from apex_agents.running.mirror import NodeFiles, Piece
 from apex_agents.running.node_process import Exit
@@ -13,12 +15,14 @@ from apex_agents.running.ray_cluster import living_hosts
 from apex_agents.running.ray_guard import Look, Site
 
 _KILL_SECONDS = 5.0
+_DISK_SECONDS = 10.0  # Until what could not be written is tried again.
 
 
 class RemoteProcess:
     """A process that a guard looks after; see `node_process.NodeProcess`.
 
     Attributes:
+      guard: the actor of Ray.
       num_restarts: how often the node was started again.
       site: where the process is; None until it was started.
       pid: of the process there.
@@ -34,16 +38,18 @@ class RemoteProcess:
           is_bound: whether the node cannot go on without its host.
           num_restarts: how often the node was started again.
         """
+        self.guard = guard
         self.num_restarts = num_restarts
         self.site: Site | None = None
         self.pid: int | None = None
         self.host = ""
-        self._guard = guard
         self._files = files
         self._is_bound = is_bound
         self._ended: Exit | None = None
         self._said = b""
         self._look: Any = None  # Asked for.
+        self._last_taken = 0  # Number of a look.
+        self._write_at = 0.0  # `time.monotonic()`
 
     def begin(self, site: Site, host: str) -> None:
         """Note where it was started."""
@@ -54,20 +60,28 @@ class RemoteProcess:
         """Note how it ended, unless that is known."""
         self._ended = self._ended or ended
 
-    def look(self) -> None:
-        """See whether there is news of the process, without waiting for it."""
+    def look(self) -> bool:
+        """See whether there is news of the process, without waiting for it.
+
+        Returns:
+          Whether files have come.
+        """
         if self.site is None or self._ended is not None:
-            return
+            return False
         if self._look is None:
-            known = None if self.site.shares_workdir else self._files.states()
-            self._look = self._guard.look.remote(known)
+            wants_files = not self.site.shares_workdir and time.monotonic() >= self._write_at
+            self._look = self.guard.look.remote(self._last_taken, wants_files)
         if not ray.wait([self._look], timeout=0)[0]:
-            return
-        look, self._look = self._look, None
+            return False
+        asked, self._look = self._look, None
         try:
-            self._take(ray.get(look))
-        except ray.exceptions.RayActorError:
+            look: Look = ray.get(asked)
+        except (ActorUnavailableError, ObjectLostError):  # Of the network: asked again.
+            return False
+        except RayActorError:
             self.lose()
+            return False
+        return self._take(look)
 
     def lose(self) -> None:
         """Note that its host, or its guard there, is gone."""
@@ -75,7 +89,7 @@ class RemoteProcess:
         is_there = self.site.node_id in living_hosts()
         lost = f"was lost with {'a worker of Ray on' if is_there else 'its host'} {self.host}"
         if self._is_bound:
-            lost += "; the same command goes on from the learner's last checkpoint, elsewhere"
+            lost += "; the same command goes on from the learner's last checkpoint"
         self.end(Exit(lost, from_outside=True, can_restart=not self._is_bound))
 
     def poll(self) -> Exit | None:
@@ -85,30 +99,41 @@ class RemoteProcess:
         return self._said
 
     def ask_to_leave(self) -> None:
-        self._guard.ask_to_leave.remote()
+        if self.site is None:
+            self.end(Exit("left before it began", from_outside=True))
+        else:
+            self.guard.ask_to_leave.remote(self.num_restarts)
 
     def kill(self) -> None:
-        if self.site is not None:
+        killed = self.guard.kill.remote(self.num_restarts)
+        if self.site is not None and self._ended is None:
             # A guard whose host was just lost does not answer, and has nothing to kill.
-            with contextlib.suppress(ray.exceptions.RayError):
-                ray.get(self._guard.kill.remote(), timeout=_KILL_SECONDS)
+            with contextlib.suppress(RayError):
+                ray.get(killed, timeout=_KILL_SECONDS)
         self.end(Exit("was killed", from_outside=True))
 
-    def _take(self, look: Look) -> None:
+    def _take(self, look: Look) -> bool:
         if look.num_restarts != self.num_restarts:  # Another guard, on another host perhaps.
             self.lose()
-            return
+            return False
         self.pid, self._said = look.pid, look.said
-        more_may_follow = bool(look.pieces) and self._write(look.pieces)
-        if look.ended is not None and not more_may_follow:
+        is_written = self._write(look.pieces)
+        if is_written:
+            self._last_taken = look.number
+        # Files come before the end, unless there is no room for them.
+        if look.ended is not None and not (look.pieces and is_written):
             self.end(look.ended)
+        return bool(look.pieces) and is_written
 
     def _write(self, pieces: Sequence[Piece]) -> bool:
         """Write down what is new on the other host; return whether that went well."""
         try:
-            self._files.write(pieces)
+            for piece in pieces:
+                self._files.write(piece)
         except OSError as error:
-            report_failure(self._files.folder, error)
+            report_failure(self._files.log, error)
+            self._write_at = time.monotonic() + _DISK_SECONDS
             return False
-        report_success(self._files.folder)
+        if pieces:
+            report_success(self._files.log)
         return True

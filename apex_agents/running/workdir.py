@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import fcntl
 import io
 import json
 import pathlib
@@ -13,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from apex_agents.running.locks import hold_lock, is_held
 from apex_agents.running.outages import report_failure, report_success
 
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
 ACTOR_STEPS_FILE = "actor_steps.json"
 NODES_FILE = "nodes.json"
-RUN_ID_FILE = ".run_id"
 CHECKPOINTS = "checkpoints"
 REPLAY_CHECKPOINTS = "checkpoints/replay"
 BEST_CHECKPOINT = "checkpoints/best.npz"
@@ -36,6 +35,7 @@ AGENT_TYPE = "agent_type"
 _FIXED_SECTIONS = (AGENT_TYPE, "agent", "environment")
 
 _LOCK_FILE = ".lock"
+_RUN_ID_FILE = ".run_id"
 _LEARNER_STEPS = "learner_steps"  # In an .npz, beside the variables.
 _locks: list[Any] = []  # Open for as long as the process lives.
 # The nodes of a launcher that was killed take a moment to leave.
@@ -100,31 +100,15 @@ def _is_text(path: str) -> bool:
 
 def _lock(workdir: pathlib.Path) -> None:
     """Keep others out of the folder while this process or one that inherits the lock lives."""
-    file = (workdir / _LOCK_FILE).open("a")
-    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError as error:
-            if time.monotonic() >= deadline:
-                message = f"--workdir={workdir} is in use: a run goes on in it."
-                raise ValueError(message) from error
-            time.sleep(0.1)
-    _locks.append(file)
+    try:
+        _locks.append(hold_lock(workdir / _LOCK_FILE, _LOCK_WAIT_SECONDS))
+    except BlockingIOError as error:
+        raise ValueError(f"--workdir={workdir} is in use: a run goes on in it.") from error
 
 
 def is_locked(workdir: pathlib.Path) -> bool:
     """Return whether a process of a run that goes on in a folder lives on this machine."""
-    try:
-        with (workdir / _LOCK_FILE).open() as file:
-            # Held for a moment only: a run that begins just now waits longer than that.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return is_held(workdir / _LOCK_FILE)
 
 
 def lock_descriptors() -> list[int]:
@@ -170,7 +154,7 @@ def read_run_id(workdir: str) -> str:
     Raises:
       ValueError: it cannot be written.
     """
-    path = pathlib.Path(workdir, RUN_ID_FILE)
+    path = pathlib.Path(workdir, _RUN_ID_FILE)
     try:
         if not path.exists():
             replace_file(path, uuid.uuid4().hex[:12].encode())

@@ -73,7 +73,7 @@ def test_two_runs_do_not_meet(hosts, start):
     for run in runs:
         run.finish()
         assert run.exit_code == 0, run.output()
-        assert 5000 <= run.actor_steps() < 7000
+        assert 5000 <= run.actor_steps() < 10_000
     assert left_behind(hosts) == []
 
 
@@ -238,3 +238,29 @@ def test_lost_learner_without_a_shared_folder(hosts, start, record_property):
     assert len(run.checkpoints()) <= 3
     assert (run.workdir / "checkpoints" / "last.npz").exists()
     assert left_behind(hosts) == []
+
+
+@pytest.mark.fault(
+    breaks="the host of the replay loses its power",
+    holds="the run ends with exit code 1 and says so; the same command goes on from the learner's "
+    "checkpoint, with a replay on another host",
+)
+def test_lost_replay(hosts, start, record_property):
+    places = ("--config.run.cluster.replay.custom=abroad=1", "--config.run.cluster.actor.custom=")
+    run = start(*on_cluster(hosts, *places))
+    wait_until_well(run)
+    run.wait_for(run.checkpoints)
+    steps = run.learner_steps()
+    killed_at = time.monotonic()
+    hosts.lose(where(run)["replay"])
+    run.finish()
+    record_property("seen", f"ended after {seconds_since(killed_at)}")
+    assert run.exit_code == 1
+    assert "Node replay was lost with its host " in run.stdout()
+    assert "the same command goes on from the learner's last checkpoint" in run.stdout()
+    assert "Traceback" not in run.output()
+    assert left_behind(hosts) == []
+    here = ("--config.run.cluster.replay.custom=", "--config.run.cluster.actor.custom=")
+    again = start(*on_cluster(hosts, *here, *SMALL), folder=run.workdir.parent)
+    again.wait_for(lambda: again.learner_steps() > steps)
+    assert "Going on from learner step" in again.stdout()

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import pathlib
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.running.checkpoints import (
     Checkpoint,
     find_checkpoint,
+    remove_old_checkpoints,
     restore_checkpoint,
     save_checkpoint,
 )
@@ -48,6 +50,27 @@ def test_a_checkpoint_is_found_and_restored(tmp_path):
     restore_checkpoint(checkpoint, state)
     np.testing.assert_array_equal(state["weights"], np.full(100, 20.0))
     assert int(state["count"]) == 7
+
+
+def test_of_copies_those_that_were_saved_last_stay(tmp_path):
+    # The learner went on from step 40, whose successor is damaged; 300 is not complete yet.
+    for second, steps in enumerate((5, 40, 2000, 60, 80)):
+        save(tmp_path, steps, keep=9)
+        progress = tmp_path / f"learner-{steps:012d}" / "progress.json"
+        os.utime(progress, (second, second))
+        write_copy(tmp_path, 2000)
+    (tmp_path / "learner-000000000300").mkdir()
+    remove_old_checkpoints(tmp_path, 2)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"learner-{steps:012d}" for steps in (60, 80, 300)]
+
+
+def write_copy(folder: pathlib.Path, steps: int) -> None:
+    """Puts a copy of a checkpoint there that saving another one would have removed."""
+    path = folder / f"learner-{steps:012d}"
+    path.mkdir(exist_ok=True)
+    (path / "progress.json").touch()
+    os.utime(path / "progress.json", (2, 2))
 
 
 @pytest.mark.parametrize("keep", [1, 2, 4, 6])

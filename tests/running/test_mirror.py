@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from apex_agents.running import mirror
-from apex_agents.running.mirror import NodeFiles
+from apex_agents.running.mirror import FileState, NodeFiles, after, take_some
 
 
 @pytest.fixture
@@ -28,12 +28,19 @@ def write(folder: pathlib.Path, name: str, content: str, modified: int = 1) -> N
     os.utime(path, (modified, modified))
 
 
-def fetch(node: str, there: pathlib.Path, here: pathlib.Path) -> list[tuple[str, int, bytes]]:
-    """Brings what is new there, and says what that was."""
-    copy = NodeFiles(str(here), node)
-    pieces = NodeFiles(str(there), node).read_newer(copy.states())
-    copy.write(pieces)
-    return [(piece.path, piece.offset, piece.content) for piece in pieces]
+class Copy:
+    """A copy of what a node writes, which gets what is new there."""
+
+    def __init__(self, node: str, there: pathlib.Path, here: pathlib.Path):
+        self._there, self._here = NodeFiles(str(there), node), NodeFiles(str(here), node)
+        self._known: dict[str, FileState] = {}
+
+    def fetch(self) -> list[tuple[str, int, bytes]]:
+        pieces = take_some(self._there.read_new(self._known))
+        for piece in pieces:
+            self._here.write(piece)
+            self._known[piece.path] = after(piece)
+        return [(piece.path, piece.offset, piece.content) for piece in pieces]
 
 
 def test_files_belong_to_one_node(there, here):
@@ -58,58 +65,76 @@ def test_files_belong_to_one_node(there, here):
     for name in [name for names in files.values() for name in names]:
         write(there, name, f"{name}\n")
     for node, names in files.items():
-        assert sorted(path for path, _, _ in fetch(node, there, here)) == sorted(names)
-        assert fetch(node, there, here) == []
+        copy = Copy(node, there, here)
+        assert sorted(path for path, _, _ in copy.fetch()) == sorted(names)
+        assert copy.fetch() == []
     for name in [name for names in files.values() for name in names]:
         assert (here / name).read_text() == f"{name}\n"
         assert (here / name).stat().st_mtime == 1
 
 
 def test_of_logs_only_new_lines_are_sent(there, here):
+    copy = Copy("actor_0", there, here)
     write(there, "logs/actor_0.csv", "step\n1\n2", modified=1)
-    assert fetch("actor_0", there, here) == [("logs/actor_0.csv", 0, b"step\n1\n")]
+    assert copy.fetch() == [("logs/actor_0.csv", 0, b"step\n1\n")]
+    assert copy.fetch() == []
     # The torn row, of a process that was killed, is cut off by the next one.
     write(there, "logs/actor_0.csv", "step\n1\n3\n", modified=2)
-    assert fetch("actor_0", there, here) == [("logs/actor_0.csv", 7, b"3\n")]
+    assert copy.fetch() == [("logs/actor_0.csv", 7, b"3\n")]
     assert (here / "logs" / "actor_0.csv").read_text() == "step\n1\n3\n"
 
 
+def test_a_torn_row_here_makes_room_for_the_next(there, here):
+    copy = Copy("actor_0", there, here)
+    write(there, "logs/actor_0.csv", "step\n1\n")
+    copy.fetch()
+    write(here, "logs/actor_0.csv", "step\n1\n2, to")
+    write(there, "logs/actor_0.csv", "step\n1\n2\n", modified=2)
+    copy.fetch()
+    assert (here / "logs" / "actor_0.csv").read_text() == "step\n1\n2\n"
+
+
 def test_a_log_that_begins_anew_is_sent_from_its_beginning(there, here):
+    copy = Copy("actor_0", there, here)
     write(there, "logs/actor_0.csv", "step\n1\n2\n3\n", modified=1)
-    fetch("actor_0", there, here)
+    copy.fetch()
     write(there, "logs/actor_0.csv", "other\n1\n", modified=2)
-    assert fetch("actor_0", there, here) == [("logs/actor_0.csv", 0, b"other\n1\n")]
+    assert copy.fetch() == [("logs/actor_0.csv", 0, b"other\n1\n")]
     assert (here / "logs" / "actor_0.csv").read_text() == "other\n1\n"
 
 
-def test_the_newest_version_wins(there, here):
-    write(there, "checkpoints/last.npz", "old", modified=1)
-    write(here, "checkpoints/last.npz", "new", modified=2)
-    assert fetch("learner", there, here) == []
-    assert fetch("learner", here, there) == [("checkpoints/last.npz", 0, b"new")]
-    assert (there / "checkpoints" / "last.npz").read_text() == "new"
-    write(there, "checkpoints/last.npz", "x", modified=3)  # Shorter.
-    fetch("learner", there, here)
-    assert (here / "checkpoints" / "last.npz").read_text() == "x"
-
-
-def test_large_files_come_in_pieces(there, here, monkeypatch):
+def test_a_file_is_there_when_it_is_complete(there, here, monkeypatch):
     monkeypatch.setattr(mirror, "_MAX_BYTES", 4)
-    write(there, "checkpoints/last.npz", "0123456789")
-    write(there, "summary.json", "end")
-    states = iter(range(100))
-    while fetch("learner", there, here):
-        assert next(states) < 10
-    assert (here / "checkpoints" / "last.npz").read_text() == "0123456789"
-    assert (here / "summary.json").read_text() == "end"
+    copy = Copy("learner", there, here)
+    write(here, "checkpoints/last.npz", "before")
+    write(there, "checkpoints/last.npz", "01234567")
+    assert copy.fetch() == [("checkpoints/last.npz", 0, b"0123")]
+    assert (here / "checkpoints" / "last.npz").read_text() == "before"
+    assert copy.fetch() == [("checkpoints/last.npz", 4, b"4567")]
+    assert (here / "checkpoints" / "last.npz").read_text() == "01234567"
+    assert copy.fetch() == []
+    assert [path.name for path in (here / "checkpoints").iterdir()] == ["last.npz"]
 
 
-def test_what_was_removed_is_not_brought_back(there, here):
-    write(there, "checkpoints/learner-000000000100/progress.json", "old")
-    copy = NodeFiles(str(here), "learner")
-    copy.write(NodeFiles(str(there), "learner").read_newer(copy.states()))
-    assert copy.states()
-    (here / "checkpoints/learner-000000000100/progress.json").unlink()
-    assert NodeFiles(str(there), "learner").read_newer(copy.states()) == []
-    # Nor does the other side get an empty file.
-    assert copy.read_newer({}) == []
+def test_what_was_written_first_comes_first(there, here):
+    names = ["state.index", "state.data", "progress.json"]
+    for second, name in enumerate(names):
+        write(there, f"checkpoints/learner-000000000100/{name}", name, modified=second)
+    fetched = Copy("learner", there, here).fetch()
+    assert [content.decode() for _, _, content in fetched] == names
+
+
+def test_empty_files_are_sent(there, here):
+    copy = Copy("learner", there, here)
+    write(there, "checkpoints/learner-000000000100/state", "")
+    write(there, "logs/learner.log", "")
+    assert len(copy.fetch()) == 2
+    assert copy.fetch() == []
+    assert (here / "logs" / "learner.log").read_text() == ""
+
+
+def test_removing(here):
+    files = NodeFiles(str(here), "learner")
+    write(here, "summary.json", "of the run before")
+    files.remove(["summary.json", "checkpoints/last.npz"])
+    assert files.states() == {}

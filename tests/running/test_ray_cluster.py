@@ -9,17 +9,20 @@ from apex_agents.running.ray_guard import Site, versions
 
 
 def test_the_host_with_another_version_is_named():
-    check_versions(Site("id", "10.0.0.7", versions(), True))
-    other = {**versions(), "tensorflow": "2.16.1"}
+    ours = versions()
+    check_versions(Site("id", "10.0.0.7", versions(), True), ours)
+    other = Site("id", "10.0.0.7", {**ours, "tensorflow": "2.16.1"}, True)
     with pytest.raises(ValueError, match=r"The host 10\.0\.0\.7 has tensorflow 2\.16\.1, this one"):
-        check_versions(Site("id", "10.0.0.7", other, True))
+        check_versions(other, ours)
+    check_versions(other, ours, {**ours, "tensorflow": "2.16.1"})
 
 
 def test_hosts_that_are_alike_are_counted():
     small = {"CPU": 4.0, "memory": 1e9, "object_store_memory": 1e9, "node:10.0.0.7": 1.0}
-    large = {**small, "CPU": 8.5, "GPU": 1.0, "bundle_group_0_1": 1000.0, "CPU_group_0_1": 1.0}
+    of_groups = {"bundle_group_0_1f": 1000.0, "CPU_group_0_1f": 1.0, "CPU_group_1f": 1.0}
+    large = {**small, **of_groups, "CPU": 8.5, "GPU": 1.0, "memory_host": 1.0}
     shown = show_all([small, large, {**small, "node:10.0.0.8": 1.0}])
-    assert shown == "2 x (4 CPU), 1 x (8.5 CPU and 1 GPU)"
+    assert shown == "2 x (4 CPU), 1 x (8.5 CPU and 1 GPU and 1 memory_host)"
     assert show_all([{}]) == "1 x (nothing)"
 
 
