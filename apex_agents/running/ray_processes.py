@@ -27,6 +27,7 @@ from apex_agents.running.workdir import CHECKPOINTS
 _LOOK_SECONDS = 0.5
 _LOOKS_PER_LOOK_AT_HOSTS = 4
 _REPORT_SECONDS = 30.0
+_MARK = ".command-"
 _PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")
 
 
@@ -59,8 +60,10 @@ class RayProcesses:
         self._bound = {node.name for node in nodes if node.addresses}
         self._places = Places(wanted, self._bound)
         # Who sees this file shares the folder: its name was never there before.
-        self._mark = pathlib.Path(experiment.workdir, f".command-{uuid.uuid4().hex[:12]}")
+        self._mark = pathlib.Path(experiment.workdir, f"{_MARK}{uuid.uuid4().hex[:12]}")
         try:
+            for left in self._mark.parent.glob(f"{_MARK}*"):  # By a command that was killed.
+                left.unlink()
             self._mark.touch()
             self._places.wait(cluster.wait_seconds, report)
             sites = self._places.open(experiment.workdir, self._mark.name)

@@ -187,7 +187,8 @@ class _Node:
 
     def status(self) -> NodeStatus:
         pid, host = (self.process.pid, self.process.host) if self.process else (None, "")
-        return NodeStatus(pid, self.is_running(), self.num_restarts, host)
+        is_alive = pid is not None and self.is_running()
+        return NodeStatus(pid, is_alive, self.num_restarts, host)
 
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
