@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -21,7 +22,7 @@ import psutil
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEAD_PORT = 6379
-_TEMPORARY = pathlib.Path("/tmp/apex_hosts")
+_TEMPORARY = pathlib.Path(tempfile.gettempdir(), f"apex_hosts_{os.getpid()}")
 # Where Ray has its files, on each host its own; paths of sockets may have 107 bytes.
 _RAY = "/tmp/ray"
 # Every host but the first has a folder of its own here.
