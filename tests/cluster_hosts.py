@@ -215,7 +215,7 @@ class Link:
 class Hosts:
     """Hosts at a switch; Ray's head is to be on the first."""
 
-    def __init__(self, *names: str):
+    def __init__(self) -> None:
         shutil.rmtree(_TEMPORARY, ignore_errors=True)
         PRIVATE.mkdir(parents=True)
         self._switch = _Space()
@@ -223,8 +223,6 @@ class Hosts:
         self._switch.ip("link", "set", "switch", "up")
         self.by_name: dict[str, Host] = {}
         self._num_added = 0
-        for name in names:
-            self.add(name)
 
     @property
     def head(self) -> Host:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import subprocess
 from collections.abc import Callable
 
@@ -68,14 +69,20 @@ def make_fixed_batches() -> Callable[[EnvironmentSpec, int], tf.data.Dataset]:
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def enter() -> list[str]:
+    """What is put in front of commands; other folders have something here."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, enter):
     """Starts commands, with `{workdir}` replaced, and sees to it that none outlives the tests."""
     commands = []
 
-    def start_command(*argv: str) -> Command:
-        folder = tmp_path_factory.mktemp("command")
+    def start_command(*argv: str, folder: pathlib.Path | None = None) -> Command:
+        folder = folder or tmp_path_factory.mktemp("command")
         arguments = [arg.replace("{workdir}", str(folder / "run")) for arg in argv]
-        commands.append(Command(folder, *arguments))
+        commands.append(Command(folder, *arguments, enter=enter))
         return commands[-1]
 
     yield start_command

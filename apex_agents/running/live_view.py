@@ -18,7 +18,6 @@ from apex_agents.running.run_state import RunState, number
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
 _NUM_HOSTS = 3  # That are named.
-_GROUPS = ("replay", "learner", "actor", "evaluator")
 
 
 def render(state: RunState, note: str = "") -> RenderableType:
@@ -115,9 +114,6 @@ def _list_limits(state: RunState) -> list[_Bar]:
 
 def _draw_nodes(state: RunState) -> RenderableType:
     """Draw a row per group of nodes: how many live, and how fast they are."""
-    hosts = {group: _list_hosts(state, group) for group in _GROUPS}
-    columns = ["", "alive", "restarts", "speed", "", ""]
-    table = _make_table(*columns, *["hosts"] * any(hosts.values()), gap=1)
     replay, learner = state.replay, state.learner
     cells = {
         "replay": (
@@ -137,6 +133,9 @@ def _draw_nodes(state: RunState) -> RenderableType:
         ),
         "evaluator": ("", f"{len(state.evaluations):,} evaluations", ""),
     }
+    hosts = {group: _list_hosts(state, group) for group in cells}
+    columns = ["", "alive", "restarts", "speed", "", ""]
+    table = _make_table(*columns, *["hosts"] * any(hosts.values()), gap=1)
     for group, texts in cells.items():
         name = Text(group, style="bold")
         table.add_row(name, *_describe_health(state, group), *texts, *hosts[group])

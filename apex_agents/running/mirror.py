@@ -88,16 +88,19 @@ class NodeFiles:
                         found[name] = FileState(status.st_mtime_ns, status.st_size)
         return dict(sorted(found.items(), key=lambda item: item[1].modified))
 
-    def read_new(self, known: Mapping[str, FileState]) -> Iterator[Piece]:
+    def read_new(
+        self, states: Mapping[str, FileState], known: Mapping[str, FileState]
+    ) -> Iterator[Piece]:
         """Read what of the files is not known elsewhere, in the order in which it was written.
 
         Args:
+          states: of the files; see `states`.
           known: their states as of the last time; see `after`.
 
         Yields:
           Pieces of at most 64 MB.
         """
-        for name, state in self.states().items():
+        for name, state in states.items():
             if state == known.get(name):
                 continue
             is_log = name.startswith(_LOGS)
@@ -157,5 +160,6 @@ def after(piece: Piece) -> FileState:
 
 def _known_size(is_log: bool, state: FileState, known: FileState | None) -> int:
     """Return how much of a file is known already: of a log all that was there the last time."""
-    goes_on = known is not None and (is_log or state.modified == known.modified)
-    return known.size if known is not None and goes_on and state.size >= known.size else 0
+    if known is None or state.size < known.size:
+        return 0
+    return known.size if is_log or state.modified == known.modified else 0

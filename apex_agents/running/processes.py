@@ -7,7 +7,7 @@ nodes and its entry script, and leaves the processes to `supervision.Supervisor`
 import os
 import pathlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -45,9 +45,8 @@ class LocalProcesses:
                 bind_address(address, f"localhost:{self._ports[-1].getsockname()[1]}")
         self._job = serialize_nodes(nodes)
         self.commands = [
-            make_command(node, workdir)._replace(
+            make_command(node, workdir, sees_gpus=node.name == "learner")._replace(
                 argv=entry_argv(self._job, index),
-                env={} if node.name == "learner" else {"CUDA_VISIBLE_DEVICES": "-1"},
                 fds=[self._job, *lock_descriptors()],
             )
             for index, node in enumerate(nodes)
@@ -60,17 +59,21 @@ class LocalProcesses:
             port.close()
 
 
-def make_command(node: Any, workdir: str) -> NodeCommand:
+def make_command(
+    node: Any, workdir: str, sees_gpus: bool, env: Mapping[str, str] | None = None
+) -> NodeCommand:
     """Return what is known of a node's command wherever it runs.
 
     Args:
       node: see `LocalProcesses`.
       workdir: folder of the run.
+      sees_gpus: whether it may use the GPUs that its process finds.
+      env: further environment variables.
     """
     return NodeCommand(
         name=node.name,
         argv=(),
-        env={},
+        env={**(env or {}), **({} if sees_gpus else {"CUDA_VISIBLE_DEVICES": "-1"})},
         log=pathlib.Path(workdir, "logs", f"{node.name}.log"),
         stop_seconds=node.stop_seconds,
         stops_last=node.stops_last,

@@ -139,13 +139,12 @@ class Places:
         remove_placement_group(self._group)
 
 
-def check_versions(site: Site, *accepted: Mapping[str, str]) -> None:
-    """Raise a ValueError unless a host has versions that are accepted; see `versions`."""
-    if site.versions not in accepted:
-        for name, ours in accepted[0].items():
-            theirs = site.versions.get(name)
-            if theirs != ours:
-                raise ValueError(f"The host {site.ip} has {name} {theirs}, this one has {ours}.")
+def check_versions(site: Site, ours: Mapping[str, str]) -> None:
+    """Raise a ValueError unless a host has the same versions as this one; see `versions`."""
+    for name, version in ours.items():
+        theirs = site.versions.get(name)
+        if theirs != version:
+            raise ValueError(f"The host {site.ip} has {name} {theirs}, this one has {version}.")
 
 
 def living_hosts() -> dict[str, str]:

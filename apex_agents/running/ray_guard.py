@@ -173,7 +173,7 @@ class NodeGuard:
         if wants_files:
             states = self._files.states()
             self._copied = {name: copied for name, copied in self._copied.items() if name in states}
-            pieces = take_some(self._files.read_new(self._copied))
+            pieces = take_some(self._files.read_new(states, self._copied))
         self._on_its_way = {piece.path: after(piece) for piece in pieces}
         return Look(self._num_restarts, process.pid, ended, said, pieces, self._num_looks)
 

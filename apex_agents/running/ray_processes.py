@@ -86,10 +86,9 @@ class RayProcesses:
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
+        passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self.commands = [
-            make_command(node, experiment.workdir)._replace(
-                env=_environment("GPU" in wanted[node.name])
-            )
+            make_command(node, experiment.workdir, "GPU" in wanted[node.name], passed_on)
             for node in nodes
         ]
 
@@ -139,7 +138,7 @@ class RayProcesses:
         here = files.states()
         ray.get(guard.remove.remote([path for path in there if path not in here]))
         alike = {path: state for path, state in there.items() if state == here.get(path)}
-        for piece in files.read_new(alike):
+        for piece in files.read_new(here, alike):
             ray.get(guard.provide.remote(piece))
 
     def _visit(self, name: str) -> Site:
@@ -148,7 +147,8 @@ class RayProcesses:
         while not ray.wait([asked], timeout=_REPORT_SECONDS)[0]:
             self._report(f"Node {name} waits for a host with room for it.")
         site: Site = ray.get(asked)
-        check_versions(site, self._versions, versions())  # Code may be newer now, on all hosts.
+        if site.versions != self._versions:  # Code may be newer now, on all hosts.
+            check_versions(site, versions())
         return site
 
     def _watch(self) -> None:
@@ -171,13 +171,7 @@ class RayProcesses:
                 folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
                 remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
             if hosts is not None and process.site and process.site.node_id not in hosts:
-                process.lose()
-
-
-def _environment(sees_gpus: bool) -> dict[str, str]:
-    """Return what a node's process has besides the environment that Ray gives it."""
-    env = {} if sees_gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
-    return {**env, **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
+                process.lose(host_is_there=False)
 
 
 def _read(descriptor: int) -> bytes:

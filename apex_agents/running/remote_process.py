@@ -79,15 +79,15 @@ class RemoteProcess:
         except (ActorUnavailableError, ObjectLostError):  # Of the network: asked again.
             return False
         except RayActorError:
-            self.lose()
+            look = Look()
+        if look.num_restarts != self.num_restarts:  # Of no guard, or of another one.
+            self.lose(host_is_there=self.site.node_id in living_hosts())
             return False
         return self._take(look)
 
-    def lose(self) -> None:
-        """Note that its host, or its guard there, is gone."""
-        assert self.site is not None
-        is_there = self.site.node_id in living_hosts()
-        lost = f"was lost with {'a worker of Ray on' if is_there else 'its host'} {self.host}"
+    def lose(self, host_is_there: bool) -> None:
+        """Note that its host, or only its guard there, is gone."""
+        lost = f"was lost with {'a worker of Ray on' if host_is_there else 'its host'} {self.host}"
         if self._is_bound:
             lost += "; the same command goes on from the learner's last checkpoint"
         self.end(Exit(lost, from_outside=True, can_restart=not self._is_bound))
@@ -113,9 +113,6 @@ class RemoteProcess:
         self.end(Exit("was killed", from_outside=True))
 
     def _take(self, look: Look) -> bool:
-        if look.num_restarts != self.num_restarts:  # Another guard, on another host perhaps.
-            self.lose()
-            return False
         self.pid, self._said = look.pid, look.said
         is_written = self._write(look.pieces)
         if is_written:

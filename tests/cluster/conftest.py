@@ -6,7 +6,6 @@ import cluster_hosts
 import pytest
 from cluster_hosts import Hosts
 from cluster_runs import add_host
-from whole_runs import Command
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +40,6 @@ def token(no_token):
 
 
 @pytest.fixture(scope="module")
-def start(hosts, tmp_path_factory):
-    """Starts commands on host A, and sees to it that none outlives the tests."""
-    commands = []
-
-    def start_command(*argv: str, folder=None) -> Command:
-        folder = folder or tmp_path_factory.mktemp("command")
-        arguments = [arg.replace("{workdir}", str(folder / "run")) for arg in argv]
-        commands.append(Command(folder, *arguments, enter=hosts.head.space.enter()))
-        return commands[-1]
-
-    yield start_command
-    for command in commands:
-        command.close()
+def enter(hosts) -> list[str]:
+    """Commands run on host A."""
+    return hosts.head.space.enter()

@@ -36,7 +36,7 @@ class Copy:
         self._known: dict[str, FileState] = {}
 
     def fetch(self) -> list[tuple[str, int, bytes]]:
-        pieces = take_some(self._there.read_new(self._known))
+        pieces = take_some(self._there.read_new(self._there.states(), self._known))
         for piece in pieces:
             self._here.write(piece)
             self._known[piece.path] = after(piece)
