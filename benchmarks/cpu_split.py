@@ -16,7 +16,7 @@ from collections.abc import Callable
 from measuring import Row, make_parser, measure_in_turn, ratios, report, run_and_leave, spread
 from our_runs import ROOT, our_run, wait_for
 
-from apex_agents.running.run_files import RowReader
+from apex_agents.runs.folder import RowReader
 
 CONFIG = ROOT / "configs" / "apex_dqn_atari_single_host.py"
 # The evaluator plays once, in the beginning.

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from apex_agents.running.plotting import style
 from apex_agents.running.plotting.curves import Curve, make_curve
-from apex_agents.running.run_files import RowReader
+from apex_agents.runs.folder import RowReader
 
 SOLVED = 18.0
 

@@ -22,7 +22,7 @@ import time
 
 import psutil
 
-from apex_agents.running.workdir import NODES_FILE
+from apex_agents.runs.workdir import NODES_FILE
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NODES = ("replay", "learner", "evaluator", "actor_0")

@@ -32,8 +32,8 @@ from measuring import (
 from our_runs import our_run, wait_for
 
 from apex_agents.replay.tables import TRANSITIONS
-from apex_agents.running.run_files import RowReader
-from apex_agents.running.workdir import NODES_FILE, read_run_id
+from apex_agents.runs.folder import RowReader
+from apex_agents.runs.workdir import NODES_FILE, read_run_id
 
 SERVER_TIMEOUT_SECONDS = 5
 

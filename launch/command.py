@@ -26,10 +26,10 @@ from apex_agents.running.exports import Export
 from apex_agents.running.fork_server import close_server
 from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.tensorboard_export import TensorBoardExport
 from apex_agents.running.wandb_export import WandbExport
-from apex_agents.running.workdir import TENSORBOARD, open_workdir, read_run_id
+from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 # By --help, besides --config.

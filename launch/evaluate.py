@@ -45,10 +45,10 @@ from apex_agents.environments import Episode, make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.running.evaluation_report import describe, summarise, to_csv
 from apex_agents.running.final_evaluation import MAX_LANES, Request, Result, evaluate
-from apex_agents.running.run_config import read_config
 from apex_agents.running.scores import departures, no_op_rules
 from apex_agents.running.trained import find_parameters
-from apex_agents.running.workdir import EVALUATIONS
+from apex_agents.runs.config_file import read_config
+from apex_agents.runs.workdir import EVALUATIONS
 
 BUILDERS: dict[type, Any] = {ApexDQNConfig: ApexDQNBuilder, ApexDPGConfig: ApexDPGBuilder}
 

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from apex_agents.running.live_view import render
 from apex_agents.running.monitor import PERIOD_SECONDS, make_view
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
+from apex_agents.runs.folder import RunFolder
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _ONCE = flags.DEFINE_bool("once", False, "Show it once and leave.")

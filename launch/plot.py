@@ -26,7 +26,7 @@ from absl import app, flags
 from errors import fail, parse_flags
 
 from apex_agents.running.plotting import PLOTS, draw_runs
-from apex_agents.running.run_files import RunFolder
+from apex_agents.runs.folder import RunFolder
 
 _OUTPUT = flags.DEFINE_string(
     "output",

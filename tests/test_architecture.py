@@ -17,7 +17,7 @@ LAYERS = (
     ("launch",),
     ("configs",),
     ("program",),
-    ("running", "synchronous"),
+    ("running", "runs", "synchronous"),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),

@@ -24,8 +24,8 @@ from apex_agents.running.evaluation_videos import EvaluationVideos
 from apex_agents.running.loggers import make_csv_logger
 from apex_agents.running.node import report_ready
 from apex_agents.running.playing import play_episodes, standard_error
-from apex_agents.running.run_files import RowReader
-from apex_agents.running.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
+from apex_agents.runs.folder import RowReader
+from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
 
 
 def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:

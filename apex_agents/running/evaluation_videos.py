@@ -13,9 +13,9 @@ from apex_agents.environments import Lanes
 from apex_agents.experiment import Experiment
 from apex_agents.running.filming import FilmedActor
 from apex_agents.running.node import num_restarts
-from apex_agents.running.outages import report_failure, report_success
 from apex_agents.running.video import PARTIAL
-from apex_agents.running.workdir import VIDEOS
+from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.workdir import VIDEOS
 
 
 class EvaluationVideos:

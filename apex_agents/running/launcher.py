@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import launchpad as lp
 
 from apex_agents.experiment import Experiment
-from apex_agents.running.checkpoints import find_checkpoint
 from apex_agents.running.exports import Export
 from apex_agents.running.monitor import Monitor, make_view
 from apex_agents.running.node_process import NodeStatus
 from apex_agents.running.plotting import draw_run
 from apex_agents.running.processes import LocalProcesses
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
 from apex_agents.running.supervision import NodeFailure, Supervisor
-from apex_agents.running.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
+from apex_agents.runs.checkpoints import find_checkpoint
+from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
 
 if TYPE_CHECKING:
     from apex_agents.running.ray_processes import RayProcesses

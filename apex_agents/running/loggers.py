@@ -20,8 +20,8 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller, read_statistics
-from apex_agents.running.csv_file import CSVFile
 from apex_agents.running.histograms import make_histogram
+from apex_agents.runs.csv_file import CSVFile
 
 _PERIOD_SECONDS = 5.0
 _HISTOGRAM_PERIOD_SECONDS = 30.0

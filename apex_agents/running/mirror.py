@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from apex_agents.running.workdir import (
+from apex_agents.runs.workdir import (
     ACTOR_STEPS_FILE,
     BEST_CHECKPOINT,
     CHECKPOINTS,

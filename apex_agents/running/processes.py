@@ -17,7 +17,7 @@ from launchpad.launch import serialization
 
 from apex_agents.running.node_process import LocalProcess, NodeCommand, entry_argv
 from apex_agents.running.ports import reserve_port
-from apex_agents.running.workdir import lock_descriptors
+from apex_agents.runs.workdir import lock_descriptors
 
 
 class LocalProcesses:

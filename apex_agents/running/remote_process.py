@@ -10,9 +10,9 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
 
 from apex_agents.running.mirror import NodeFiles, Piece
 from apex_agents.running.node_process import Exit
-from apex_agents.running.outages import report_failure, report_success
 from apex_agents.running.ray_cluster import living_hosts
 from apex_agents.running.ray_guard import Look, Site
+from apex_agents.runs.io_failures import report_failure, report_success
 
 _KILL_SECONDS = 5.0
 _DISK_SECONDS = 10.0  # Until what could not be written is tried again.

@@ -18,8 +18,8 @@ from apex_agents.replay.messages import EVALUATION, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
 from apex_agents.running.loggers import ReplayLogger
 from apex_agents.running.node import is_supervised, report_ready, run_node
-from apex_agents.running.outages import report_failure, report_success
-from apex_agents.running.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
+from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
 
 _COUNT_PERIOD_SECONDS = 1.0
 # Without a supervisor everybody leaves at once: others finish what they are sending.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from apex_agents.running.run_files import Row, RowReader, RunFolder
-from apex_agents.running.workdir import CONFIG_FILE
+from apex_agents.runs.folder import Row, RowReader, RunFolder
+from apex_agents.runs.workdir import CONFIG_FILE
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.
 _STALE_SECONDS = 20.0

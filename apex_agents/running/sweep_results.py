@@ -17,8 +17,8 @@ from apex_agents.running.plotting.curves import (
     interquartile_mean,
 )
 from apex_agents.running.plotting.run_groups import flatten
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.scores import atari_scores, human_normalized_score
+from apex_agents.runs.folder import RunFolder
 
 
 class Estimate(NamedTuple):

@@ -15,7 +15,7 @@ from tensorboard.plugins.scalar import summary_v2 as scalar_summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from apex_agents.running.exports import Histogram, Scalars
-from apex_agents.running.outages import report_failure, report_success
+from apex_agents.runs.io_failures import report_failure, report_success
 
 # TensorBoard counts samples; ours are shares.
 _SAMPLES_PER_HISTOGRAM = 1000

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from apex_agents.acting.policy import Policy
-from apex_agents.running.checkpoints import (
+from apex_agents.runs.checkpoints import (
     list_checkpoints,
     open_checkpoint,
     restore_checkpoint,
 )
-from apex_agents.running.workdir import (
+from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,
     CHECKPOINTS,
     LAST_CHECKPOINT,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from apex_agents.running.exports import Histogram, Scalars
-from apex_agents.running.run_files import RunFolder
+from apex_agents.runs.folder import RunFolder
 
 
 class WandbExport:

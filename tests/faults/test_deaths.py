@@ -213,7 +213,7 @@ from apex_agents.experiment import Experiment, RunConfig
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.running.launcher import launch_program
-from apex_agents.running.workdir import open_workdir
+from apex_agents.runs.workdir import open_workdir
 
 
 class Broken(Catch):

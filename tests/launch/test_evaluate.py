@@ -19,9 +19,9 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
 from apex_agents.experiment import ExperimentConfig, Progress, RunConfig
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.running import workdir
-from apex_agents.running.checkpoints import save_checkpoint
-from apex_agents.running.workdir import open_workdir, save_parameters
+from apex_agents.runs import workdir
+from apex_agents.runs.checkpoints import save_checkpoint
+from apex_agents.runs.workdir import open_workdir, save_parameters
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 

@@ -9,9 +9,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from apex_agents.running.exports import Histogram, Scalars, read_items
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
 from apex_agents.running.tensorboard_export import TensorBoardExport
+from apex_agents.runs.folder import RunFolder
 
 
 @pytest.fixture

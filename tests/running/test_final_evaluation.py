@@ -17,7 +17,7 @@ from apex_agents.replay.parameters import to_arrays
 from apex_agents.running import final_evaluation
 from apex_agents.running.evaluation_report import describe, summarise, to_csv
 from apex_agents.running.final_evaluation import Request, Result, evaluate
-from apex_agents.running.workdir import save_parameters
+from apex_agents.runs.workdir import save_parameters
 
 EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)
 MLP = ApexDQNConfig("mlp", (8,), 8, frame_stack=0, exploration=EXPLORATION)

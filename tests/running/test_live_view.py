@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from apex_agents.running.live_view import format_line, render, sparkline
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
+from apex_agents.runs.folder import RunFolder
 
 
 def draw(folder, width: int = 83, note: str = "") -> list[str]:

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from apex_agents.running import monitor
 from apex_agents.running.monitor import LiveView, Monitor, PlainLines
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
+from apex_agents.runs.folder import RunFolder
 
 
 class Recorder:

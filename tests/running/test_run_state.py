@@ -7,8 +7,8 @@ import time
 import pytest
 
 from apex_agents.running import run_state
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.run_state import RunState
+from apex_agents.runs.folder import RunFolder
 
 
 @pytest.fixture

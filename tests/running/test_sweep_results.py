@@ -7,7 +7,6 @@ import math
 
 import pytest
 
-from apex_agents.running.run_files import RunFolder
 from apex_agents.running.sweep_results import (
     explain,
     summarise,
@@ -15,6 +14,7 @@ from apex_agents.running.sweep_results import (
     to_markdown,
     to_rows,
 )
+from apex_agents.runs.folder import RunFolder
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
 from apex_agents.experiment import Progress
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.running.checkpoints import save_checkpoint
 from apex_agents.running.trained import find_parameters, load_into
-from apex_agents.running.workdir import save_parameters, save_variables
+from apex_agents.runs.checkpoints import save_checkpoint
+from apex_agents.runs.workdir import save_parameters, save_variables
 
 STEPS = 1234
 NAME = "learner-000000001234"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apex_agents.running.run_files import RunFolder
+from apex_agents.runs.folder import RunFolder
 
 DQN = {
     "batch_size": 32,

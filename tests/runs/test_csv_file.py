@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from acme.utils import loggers
 
-from apex_agents.running.csv_file import CSVFile
+from apex_agents.runs.csv_file import CSVFile
 
 HEADER = b"loss,step\r\n"
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from apex_agents.experiment import ExperimentConfig
-from apex_agents.running.run_files import RunFolder
-from apex_agents.running.workdir import AGENT_TYPE, CONFIG_FILE
+from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import AGENT_TYPE, CONFIG_FILE
 
 
 def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> ExperimentConfig:

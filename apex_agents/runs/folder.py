@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from apex_agents.running.workdir import CONFIG_FILE, NODES_FILE, SUMMARY_FILE, is_locked
+from apex_agents.runs.workdir import CONFIG_FILE, NODES_FILE, SUMMARY_FILE, is_locked
 
 Row = dict[str, float | str]
 

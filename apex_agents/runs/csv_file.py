@@ -7,7 +7,7 @@ import logging
 import os
 import pathlib
 
-from apex_agents.running.outages import report_failure, report_success
+from apex_agents.runs.io_failures import report_failure, report_success
 
 # At a row every few seconds, those of the better part of an hour.
 _MAX_WAITING_ROWS = 500

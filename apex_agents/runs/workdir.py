@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from apex_agents.running.locks import hold_lock, is_held
-from apex_agents.running.outages import report_failure, report_success
+from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.locks import hold_lock, is_held
 
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"

@@ -24,12 +24,14 @@ from acme.utils import loggers
 
 from apex_agents.experiment import Progress
 from apex_agents.replay.messages import Evaluation
-from apex_agents.running import csv_file, outages, replay_node, workdir
-from apex_agents.running.checkpoints import find_checkpoint, save_checkpoint
-from apex_agents.running.csv_file import CSVFile
+from apex_agents.running import replay_node
 from apex_agents.running.evaluation import BestParameters
 from apex_agents.running.video import VideoWriter
-from apex_agents.running.workdir import (
+from apex_agents.runs import csv_file, workdir
+from apex_agents.runs import io_failures as outages
+from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
+from apex_agents.runs.csv_file import CSVFile
+from apex_agents.runs.workdir import (
     load_variables,
     open_workdir,
     read_run_id,

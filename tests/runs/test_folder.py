@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from apex_agents.running.run_files import RowReader, RunFolder
+from apex_agents.runs.folder import RowReader, RunFolder
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from apex_agents.running import workdir
-from apex_agents.running.workdir import load_variables, open_workdir, save_variables
+from apex_agents.runs import workdir
+from apex_agents.runs.workdir import load_variables, open_workdir, save_variables
 
 
 @dataclasses.dataclass

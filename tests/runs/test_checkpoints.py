@@ -23,7 +23,7 @@ from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.experiment import Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.running.checkpoints import (
+from apex_agents.runs.checkpoints import (
     Checkpoint,
     find_checkpoint,
     remove_old_checkpoints,
@@ -169,7 +169,7 @@ SAVE_FOR_EVER = """
 import pathlib, sys
 import tensorflow as tf
 from apex_agents.experiment import Progress
-from apex_agents.running.checkpoints import save_checkpoint
+from apex_agents.runs.checkpoints import save_checkpoint
 
 folder = pathlib.Path(sys.argv[1])
 step = int(sys.argv[2])

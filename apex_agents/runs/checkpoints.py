@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.running.outages import report_failure, report_success
-from apex_agents.running.workdir import (
+from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.workdir import (
     CHECKPOINTS,
     LAST_CHECKPOINT,
     SUMMARY_FILE,
