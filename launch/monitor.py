@@ -15,9 +15,9 @@ from absl import app, flags
 from errors import EXIT_INTERRUPTED, fail, parse_flags, refuse_arguments
 from rich.console import Console
 
-from apex_agents.running.live_view import render
-from apex_agents.running.monitor import PERIOD_SECONDS, make_view
-from apex_agents.running.run_state import RunState
+from apex_agents.metrics.live_view import render
+from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
+from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)

@@ -17,7 +17,7 @@ LAYERS = (
     ("launch",),
     ("configs",),
     ("program",),
-    ("running", "runs", "synchronous"),
+    ("running", "metrics", "runs", "synchronous"),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import launchpad as lp
 
 from apex_agents.experiment import Experiment
-from apex_agents.running.exports import Export
-from apex_agents.running.monitor import Monitor, make_view
+from apex_agents.metrics.exports import Export
+from apex_agents.metrics.monitor import Monitor, make_view
+from apex_agents.metrics.run_state import RunState
 from apex_agents.running.node_process import NodeStatus
 from apex_agents.running.plotting import draw_run
 from apex_agents.running.processes import LocalProcesses
-from apex_agents.running.run_state import RunState
 from apex_agents.running.supervision import NodeFailure, Supervisor
 from apex_agents.runs.checkpoints import find_checkpoint
 from apex_agents.runs.folder import RunFolder

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apex_agents.running import histograms
+from apex_agents.metrics import histograms
 
 
 def test_shares_by_hand():

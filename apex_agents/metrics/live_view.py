@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from apex_agents.running.run_state import RunState, number
+from apex_agents.metrics.run_state import RunState, number
 from apex_agents.runs.folder import Row
 
 _BARS = "▁▂▃▄▅▆▇█"

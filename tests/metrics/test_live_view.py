@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from apex_agents.running.live_view import format_line, render, sparkline
-from apex_agents.running.run_state import RunState
+from apex_agents.metrics.live_view import format_line, render, sparkline
+from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from apex_agents.running.histograms import BINS_PER_DECADE
-from apex_agents.running.run_state import RunState, number
+from apex_agents.metrics.histograms import BINS_PER_DECADE
+from apex_agents.metrics.run_state import RunState, number
 from apex_agents.runs.folder import Row
 
 # Of hundreds of actors or lanes these many are passed on; the CSV files have all.

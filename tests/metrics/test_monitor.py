@@ -8,9 +8,9 @@ import time
 import pytest
 from rich.console import Console
 
-from apex_agents.running import monitor
-from apex_agents.running.monitor import LiveView, Monitor, PlainLines
-from apex_agents.running.run_state import RunState
+from apex_agents.metrics import monitor
+from apex_agents.metrics.monitor import LiveView, Monitor, PlainLines
+from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
 

@@ -18,9 +18,9 @@ from apex_agents.environments import Episode, Lanes
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
+from apex_agents.metrics.histograms import make_histogram
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller, read_statistics
-from apex_agents.running.histograms import make_histogram
 from apex_agents.runs.csv_file import CSVFile
 
 _PERIOD_SECONDS = 5.0

@@ -8,9 +8,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from apex_agents.running.exports import Histogram, Scalars, read_items
-from apex_agents.running.run_state import RunState
-from apex_agents.running.tensorboard_export import TensorBoardExport
+from apex_agents.metrics.exports import Histogram, Scalars, read_items
+from apex_agents.metrics.run_state import RunState
+from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.runs.folder import RunFolder
 
 
@@ -106,7 +106,7 @@ def test_a_full_disk_costs_events_but_nothing_else(tmp_path, monkeypatch, caplog
 
 
 def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypatch):
-    wandb_export = pytest.importorskip("apex_agents.running.wandb_export")
+    wandb_export = pytest.importorskip("apex_agents.metrics.wandb_export")
     monkeypatch.setenv("WANDB_MODE", "offline")
     export = wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0123abcd")
     export.write(items)
@@ -134,7 +134,7 @@ def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypat
 
 
 def test_wandb_that_is_missing_is_told_in_one_line(written_run, monkeypatch):
-    from apex_agents.running import wandb_export
+    from apex_agents.metrics import wandb_export
 
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"--wandb needs the package wandb: pip install"):

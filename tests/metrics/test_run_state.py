@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from apex_agents.running import run_state
-from apex_agents.running.run_state import RunState
+from apex_agents.metrics import run_state
+from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
 

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
-from apex_agents.running.exports import Histogram, Scalars
+from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.folder import RunFolder
 
 

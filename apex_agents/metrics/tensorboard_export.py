@@ -14,7 +14,7 @@ from tensorboard.plugins.histogram import summary_v2 as histogram_summary
 from tensorboard.plugins.scalar import summary_v2 as scalar_summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from apex_agents.running.exports import Histogram, Scalars
+from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.io_failures import report_failure, report_success
 
 # TensorBoard counts samples; ours are shares.

@@ -13,8 +13,8 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment, RunConfig
 from apex_agents.learning.samples import SampledTransitions
+from apex_agents.metrics import loggers
 from apex_agents.replay.statistics import ReplayStatistics
-from apex_agents.running import loggers
 
 
 @pytest.fixture

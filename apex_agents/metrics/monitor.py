@@ -10,9 +10,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from apex_agents.running.exports import Export, read_items
-from apex_agents.running.live_view import format_line, render
-from apex_agents.running.run_state import RunState
+from apex_agents.metrics.exports import Export, read_items
+from apex_agents.metrics.live_view import format_line, render
+from apex_agents.metrics.run_state import RunState
 
 # Rows come every 5 s, and drawing costs 5 ms or so.
 PERIOD_SECONDS = 2.0
