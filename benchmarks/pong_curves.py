@@ -11,8 +11,8 @@ import pathlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from apex_agents.running.plotting import style
-from apex_agents.running.plotting.curves import Curve, make_curve
+from apex_agents.plotting import style
+from apex_agents.plotting.curves import Curve, make_curve
 from apex_agents.runs.folder import RowReader
 
 SOLVED = 18.0

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from absl import app, flags
 from errors import fail, parse_flags
 
-from apex_agents.running.plotting import PLOTS, draw_runs
+from apex_agents.plotting import PLOTS, draw_runs
 from apex_agents.runs.folder import RunFolder
 
 _OUTPUT = flags.DEFINE_string(

@@ -36,7 +36,7 @@ from rich.table import Table
 from rich.text import Text
 from sweep_plan import Plan, PlannedRun, make_plan
 
-from apex_agents.running.plotting import draw_sweep
+from apex_agents.plotting import draw_sweep
 from apex_agents.running.run_queue import Event, Job, RunQueue, last_words
 from apex_agents.running.sweep_results import (
     TaskResult,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 from errors import fail, refuse_arguments, warn
 
-from apex_agents.running.plotting.run_groups import LIMITS, flatten
+from apex_agents.plotting.run_groups import LIMITS, flatten
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CONFIG_FILE, check_same_run
 

@@ -17,7 +17,7 @@ LAYERS = (
     ("launch",),
     ("configs",),
     ("program",),
-    ("running", "metrics", "runs", "synchronous"),
+    ("running", "plotting", "metrics", "runs", "synchronous"),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),

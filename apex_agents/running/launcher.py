@@ -16,8 +16,8 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
+from apex_agents.plotting import draw_run
 from apex_agents.running.node_process import NodeStatus
-from apex_agents.running.plotting import draw_run
 from apex_agents.running.processes import LocalProcesses
 from apex_agents.running.supervision import NodeFailure, Supervisor
 from apex_agents.runs.checkpoints import find_checkpoint

@@ -102,7 +102,7 @@ def test_help(tmp_path):
 def test_drawing_needs_no_tensorflow(make_run):
     code = (
         "import sys\n"
-        "from apex_agents.running.plotting import draw_run\n"
+        "from apex_agents.plotting import draw_run\n"
         "assert 'matplotlib' not in sys.modules\n"
         f"assert draw_run({str(make_run('a'))!r})\n"
         "assert not {'tensorflow', 'reverb', 'matplotlib.pyplot', 'scipy'} & set(sys.modules)\n"

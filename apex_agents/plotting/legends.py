@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from apex_agents.running.plotting import style
+from apex_agents.plotting import style
 
 # About as many as fit beside each other.
 _CHARACTERS_OF_FIGURE = 112

@@ -13,15 +13,15 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from apex_agents.running.plotting import legends, style
-from apex_agents.running.plotting.curves import (
+from apex_agents.plotting import legends, style
+from apex_agents.plotting.curves import (
     MAX_POINTS,
     Curve,
     describe_mean,
     has_numbers,
     make_curve,
 )
-from apex_agents.running.plotting.run_groups import RunGroup
+from apex_agents.plotting.run_groups import RunGroup
 
 _ACTOR_STEPS, _LEARNER_STEPS, _TIME = "actor_steps", "learner_steps", "wall_time_seconds"
 _X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps"}

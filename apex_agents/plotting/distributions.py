@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apex_agents.running.plotting.curves import has_numbers, is_drawable, is_kept
-from apex_agents.running.plotting.run_groups import Columns
+from apex_agents.plotting.curves import has_numbers, is_drawable, is_kept
+from apex_agents.plotting.run_groups import Columns
 
 # Bins of `running.histograms` per factor of 10; the one from 0 on is no power of 10.
 BINS_PER_DECADE = 4

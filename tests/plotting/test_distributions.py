@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from apex_agents.running.plotting.distributions import read_distribution
+from apex_agents.plotting.distributions import read_distribution
 
 
 def columns(rows) -> dict[str, np.ndarray]:

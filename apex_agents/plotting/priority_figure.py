@@ -9,14 +9,14 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from apex_agents.running.plotting import legends, style
-from apex_agents.running.plotting.curve_figures import make_title
-from apex_agents.running.plotting.distributions import (
+from apex_agents.plotting import legends, style
+from apex_agents.plotting.curve_figures import make_title
+from apex_agents.plotting.distributions import (
     BINS_PER_DECADE,
     Distribution,
     read_distribution,
 )
-from apex_agents.running.plotting.run_groups import RunGroup
+from apex_agents.plotting.run_groups import RunGroup
 
 _QUANTITIES = {"priority": "priority", "age_steps": "age (learner steps)"}
 _MAX_TICKS = 6

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from apex_agents.running.plotting import legends, style
-from apex_agents.running.plotting.curve_figures import make_title
-from apex_agents.running.plotting.curves import (
+from apex_agents.plotting import legends, style
+from apex_agents.plotting.curve_figures import make_title
+from apex_agents.plotting.curves import (
     Curve,
     bootstrap_interval,
     describe_mean,
@@ -20,7 +20,7 @@ from apex_agents.running.plotting.curves import (
     interquartile_mean,
     is_drawable,
 )
-from apex_agents.running.plotting.run_groups import Columns, RunGroup
+from apex_agents.plotting.run_groups import Columns, RunGroup
 
 # Part of a run that counts as its newest.
 _NEWEST = 0.25

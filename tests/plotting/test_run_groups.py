@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from apex_agents.running.plotting.run_groups import group_runs
+from apex_agents.plotting.run_groups import group_runs
 
 AGENT = {"batch_size": 32, "n_step": 3, "replay": {"max_size": 10, "min_size": 5}}
 

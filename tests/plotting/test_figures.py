@@ -7,16 +7,16 @@ import matplotlib
 import numpy as np
 import pytest
 
-from apex_agents.running.plotting import style
-from apex_agents.running.plotting.curve_figures import (
+from apex_agents.plotting import style
+from apex_agents.plotting.curve_figures import (
     draw_learning,
     draw_returns,
     draw_speeds,
     draw_tasks,
 )
-from apex_agents.running.plotting.exploration_figure import draw_exploration
-from apex_agents.running.plotting.priority_figure import draw_priorities
-from apex_agents.running.plotting.run_groups import group_runs
+from apex_agents.plotting.exploration_figure import draw_exploration
+from apex_agents.plotting.priority_figure import draw_priorities
+from apex_agents.plotting.run_groups import group_runs
 
 FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
 

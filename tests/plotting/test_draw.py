@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from apex_agents.running.plotting import draw_run, draw_runs, draw_sweep
+from apex_agents.plotting import draw_run, draw_runs, draw_sweep
 
 EVALUATIONS = [
     {

@@ -49,14 +49,14 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
     Raises:
       OSError: one cannot be written. Those before it are complete, it is as it was.
     """
-    from apex_agents.running.plotting.curve_figures import (
+    from apex_agents.plotting.curve_figures import (
         draw_learning,
         draw_returns,
         draw_speeds,
     )
-    from apex_agents.running.plotting.exploration_figure import draw_exploration
-    from apex_agents.running.plotting.priority_figure import draw_priorities
-    from apex_agents.running.plotting.run_groups import group_runs
+    from apex_agents.plotting.exploration_figure import draw_exploration
+    from apex_agents.plotting.priority_figure import draw_priorities
+    from apex_agents.plotting.run_groups import group_runs
 
     draw = {
         "returns": draw_returns,
@@ -72,8 +72,8 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
 
 def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
     """Draw the returns of several tasks, each in a panel of its own; see `draw_runs`."""
-    from apex_agents.running.plotting.curve_figures import draw_returns, draw_tasks
-    from apex_agents.running.plotting.run_groups import group_runs
+    from apex_agents.plotting.curve_figures import draw_returns, draw_tasks
+    from apex_agents.plotting.run_groups import group_runs
 
     if not runs:
         return []
@@ -84,7 +84,7 @@ def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:
     """Write one figure in all formats; nothing if there is none."""
-    from apex_agents.running.plotting import style
+    from apex_agents.plotting import style
 
     if figure is None:
         return []

@@ -11,7 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from apex_agents.running.plotting.curves import Curve, aggregate, thin
+from apex_agents.plotting.curves import Curve, aggregate, thin
 
 # Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow that nobody
 # sees on white; the line styles tell them apart in grey.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apex_agents.running.plotting.curves import (
+from apex_agents.plotting.curves import (
     Curve,
     aggregate,
     bootstrap_interval,
