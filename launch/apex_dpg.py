@@ -8,7 +8,7 @@ Examples:
 
 import pathlib
 
-from apex_agents.running.fork_server import open_server
+from apex_agents.nodes.fork_server import open_server
 
 if __name__ == "__main__":
     open_server()  # It imports TensorFlow for all nodes while the command does so for itself.

@@ -22,11 +22,11 @@ from apex_agents.experiment import Experiment, ExperimentConfig
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.metrics.wandb_export import WandbExport
+from apex_agents.nodes.fork_server import close_server
+from apex_agents.nodes.isolation import isolate
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.memory import available_memory, format_bytes, memory_warning
-from apex_agents.running.fork_server import close_server
-from apex_agents.running.isolation import isolate
 from apex_agents.running.launcher import launch_program
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id

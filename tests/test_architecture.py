@@ -17,7 +17,7 @@ LAYERS = (
     ("launch",),
     ("configs",),
     ("program",),
-    ("running", "plotting", "metrics", "runs", "synchronous"),
+    ("running", "nodes", "plotting", "metrics", "runs", "synchronous"),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),
@@ -176,7 +176,7 @@ def count_lines(module: str) -> int:
         ("apex_agents/validation.py", "import apex_agents.environments"),
         ("apex_agents/environments/toy.py", "from .. import validation"),
         ("apex_agents/learning/learner.py", "from apex_agents import experiment"),
-        ("apex_agents/running/node.py", "from apex_agents import program"),
+        ("apex_agents/nodes/node.py", "from apex_agents import program"),
     ],
 )
 def test_upward_imports_are_found(module, source):

@@ -16,10 +16,10 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
+from apex_agents.nodes.local import LocalProcesses
+from apex_agents.nodes.process import NodeStatus
+from apex_agents.nodes.supervisor import NodeFailure, Supervisor
 from apex_agents.plotting import draw_run
-from apex_agents.running.node_process import NodeStatus
-from apex_agents.running.processes import LocalProcesses
-from apex_agents.running.supervision import NodeFailure, Supervisor
 from apex_agents.runs.checkpoints import find_checkpoint
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json

@@ -15,9 +15,9 @@ import launchpad as lp
 import ray
 
 from apex_agents.experiment import Experiment
+from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
+from apex_agents.nodes.process import Exit, NodeCommand
 from apex_agents.running.mirror import FileState, NodeFiles
-from apex_agents.running.node_process import Exit, NodeCommand
-from apex_agents.running.processes import bind_address, make_command, serialize_nodes
 from apex_agents.running.ray_cluster import Places, check_versions, last_line, living_hosts
 from apex_agents.running.ray_guard import Site, versions
 from apex_agents.running.remote_process import RemoteProcess

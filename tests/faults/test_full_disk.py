@@ -23,8 +23,8 @@ import tensorflow as tf
 from acme.utils import loggers
 
 from apex_agents.experiment import Progress
+from apex_agents.nodes import replay as replay_node
 from apex_agents.replay.messages import Evaluation
-from apex_agents.running import replay_node
 from apex_agents.running.evaluation import BestParameters
 from apex_agents.running.video import VideoWriter
 from apex_agents.runs import csv_file, workdir

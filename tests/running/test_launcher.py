@@ -8,8 +8,8 @@ import pytest
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.nodes.supervisor import NodeFailure
 from apex_agents.running import launcher
-from apex_agents.running.supervision import NodeFailure
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from apex_agents.nodes.process import NodeCommand
 from apex_agents.running import ray_guard
 from apex_agents.running.mirror import FileState, Piece
-from apex_agents.running.node_process import NodeCommand
 from apex_agents.running.ray_guard import Look, NodeGuard
 
 WAIT = "import time; print('here', flush=True); time.sleep(100)"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from apex_agents.running.node_process import (
+from apex_agents.nodes.process import (
     STOP,
     WORKS,
     LocalProcess,

@@ -15,8 +15,8 @@ from launchpad import address as lp_address
 from launchpad import context
 from launchpad.launch import serialization
 
-from apex_agents.running.node_process import LocalProcess, NodeCommand, entry_argv
-from apex_agents.running.ports import reserve_port
+from apex_agents.nodes.ports import reserve_port
+from apex_agents.nodes.process import LocalProcess, NodeCommand, entry_argv
 from apex_agents.runs.workdir import lock_descriptors
 
 

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from apex_agents.running.cores import select_cores
+from apex_agents.nodes.cores import select_cores
 
 SHOW = """
 import os
 import tensorflow as tf
-from apex_agents.running.cores import limit_cores
+from apex_agents.nodes.cores import limit_cores
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 limit_cores({is_learner}, {cpu_split})
 threading = tf.config.threading

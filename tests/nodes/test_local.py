@@ -15,8 +15,8 @@ import reverb
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.nodes.local import LocalProcesses
 from apex_agents.program import make_program
-from apex_agents.running.processes import LocalProcesses
 
 
 @pytest.fixture

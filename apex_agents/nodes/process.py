@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from apex_agents.running.fork_server import start_process
+from apex_agents.nodes.fork_server import start_process
 
 # Environment variables for the nodes: the descriptor of the socket that ends when the supervisor
 # does, and how often the node was started again.

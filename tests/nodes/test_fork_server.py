@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
-from apex_agents.running import fork_server
-from apex_agents.running.fork_server import ForkedProcess, ForkServer, start_process
+from apex_agents.nodes import fork_server
+from apex_agents.nodes.fork_server import ForkedProcess, ForkServer, start_process
 
 TELL = """
 import json, os, sys
@@ -95,7 +95,7 @@ def test_without_its_server_a_process_is_started_the_ordinary_way(tmp_path, monk
 
 def test_the_server_ends_with_its_starter():
     code = (
-        "import os; from apex_agents.running.fork_server import ForkServer;"
+        "import os; from apex_agents.nodes.fork_server import ForkServer;"
         "print(ForkServer()._process.pid, flush=True); os._exit(0)"
     )
     with os.popen(f"{sys.executable} -c '{code}'") as output:

@@ -16,9 +16,9 @@ import launchpad as lp
 from launchpad import context
 
 from apex_agents.experiment import Experiment
+from apex_agents.nodes.cores import limit_cores
+from apex_agents.nodes.process import CHANNEL, NUM_RESTARTS, STOP, WORKS
 from apex_agents.replay.client import RunClient
-from apex_agents.running.cores import limit_cores
-from apex_agents.running.node_process import CHANNEL, NUM_RESTARTS, STOP, WORKS
 
 _PR_SET_NAME = 15
 

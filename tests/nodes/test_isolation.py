@@ -13,7 +13,7 @@ import pytest
 # Reports what it finds inside; the arguments show that they came along.
 REPORT = """
 import json, os, pathlib, socket, sys
-from apex_agents.running.isolation import isolate
+from apex_agents.nodes.isolation import isolate
 isolate()
 report = {"arguments": sys.argv[1:], "folder": os.getcwd()}
 report["marked"] = [name for name in os.environ if name.startswith("APEX_AGENTS")]
@@ -34,7 +34,7 @@ sys.exit(7)
 """
 STARTS_NOTHING = """
 import sys
-from apex_agents.running.isolation import isolate
+from apex_agents.nodes.isolation import isolate
 try:
     isolate()
 except ValueError as error:
@@ -43,7 +43,7 @@ print("went on")
 """
 WAITS = """
 import time
-from apex_agents.running.isolation import isolate
+from apex_agents.nodes.isolation import isolate
 isolate()
 print("inside", flush=True)
 time.sleep(60)

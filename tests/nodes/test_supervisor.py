@@ -14,9 +14,9 @@ import time
 import psutil
 import pytest
 
-from apex_agents.running import supervision
-from apex_agents.running.node_process import NodeCommand, NodeStatus
-from apex_agents.running.supervision import Supervisor
+from apex_agents.nodes import supervisor as supervision
+from apex_agents.nodes.process import NodeCommand, NodeStatus
+from apex_agents.nodes.supervisor import Supervisor
 
 # A node that reports that it works, as `node.report_ready` does, and leaves when it is told to.
 WORKS = """
@@ -304,8 +304,8 @@ print("alone", flush=True)
     )
     program = f"""
 import pathlib, sys
-from apex_agents.running.node_process import NodeCommand
-from apex_agents.running.supervision import Supervisor
+from apex_agents.nodes.process import NodeCommand
+from apex_agents.nodes.supervisor import Supervisor
 log = pathlib.Path({str(tmp_path / "a.log")!r})
 Supervisor([NodeCommand("a", [sys.executable, "-c", {watches!r}], {{}}, log)], 1, 1.0, print).run()
 """
