@@ -138,7 +138,7 @@ def _refuse_with_ray(name: str, is_wanted: bool) -> None:
 def _connect(address: str) -> None:
     """Connect to a Ray cluster, or raise a ValueError."""
     try:
-        from apex_agents.running.ray_cluster import connect  # An extra.
+        from apex_agents.cluster.placement import connect  # An extra.
     except ImportError as error:
         raise ValueError(
             "--lp_launch_type=ray needs the package ray: pip install 'apex_agents[ray]'."

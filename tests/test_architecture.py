@@ -17,7 +17,7 @@ LAYERS = (
     ("launch",),
     ("configs",),
     ("program",),
-    ("running", "nodes", "plotting", "metrics", "runs", "synchronous"),
+    ("running", "cluster", "nodes", "plotting", "metrics", "runs", "synchronous"),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),
@@ -48,7 +48,7 @@ ALLOWED_IMPORTERS = {
     "gymnasium": ("apex_agents/environments/",),
     "dm_control": ("apex_agents/environments/",),
     # An extra: nobody else may need it.
-    "ray": ("apex_agents/running/ray_", "apex_agents/running/remote_process.py"),
+    "ray": ("apex_agents/running/ray_", "apex_agents/cluster/remote_process.py"),
     "imageio_ffmpeg": ("apex_agents/running/video.py",),
     "PIL": ("apex_agents/running/filming.py",),
 }

@@ -25,7 +25,7 @@ from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
 
 if TYPE_CHECKING:
-    from apex_agents.running.ray_processes import RayProcesses
+    from apex_agents.cluster.backend import RayProcesses
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -133,7 +133,7 @@ def _make_processes(
     if launch_type == "local_mt":
         return None
     if launch_type == "ray":
-        from apex_agents.running.ray_processes import RayProcesses  # An extra.
+        from apex_agents.cluster.backend import RayProcesses  # An extra.
 
         return RayProcesses(program, experiment, _print_line)
     return LocalProcesses(program, experiment.workdir)

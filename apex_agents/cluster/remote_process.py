@@ -8,10 +8,10 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayError
 
+from apex_agents.cluster.file_sync import NodeFiles, Piece
+from apex_agents.cluster.host_agent import Look, Site
+from apex_agents.cluster.placement import living_hosts
 from apex_agents.nodes.process import Exit
-from apex_agents.running.mirror import NodeFiles, Piece
-from apex_agents.running.ray_cluster import living_hosts
-from apex_agents.running.ray_guard import Look, Site
 from apex_agents.runs.io_failures import report_failure, report_success
 
 _KILL_SECONDS = 5.0

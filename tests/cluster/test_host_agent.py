@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from apex_agents.cluster import host_agent as ray_guard
+from apex_agents.cluster.file_sync import FileState, Piece
+from apex_agents.cluster.host_agent import Look, NodeGuard
 from apex_agents.nodes.process import NodeCommand
-from apex_agents.running import ray_guard
-from apex_agents.running.mirror import FileState, Piece
-from apex_agents.running.ray_guard import Look, NodeGuard
 
 WAIT = "import time; print('here', flush=True); time.sleep(100)"
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import ray
 
+from apex_agents.cluster.file_sync import FileState, NodeFiles, Piece, after, take_some
 from apex_agents.nodes.ports import reserve_port
 from apex_agents.nodes.process import Exit, LocalProcess, NodeCommand, entry_argv
-from apex_agents.running.mirror import FileState, NodeFiles, Piece, after, take_some
 from apex_agents.runs.locks import hold_lock
 from apex_agents.runs.workdir import make_folders
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 import launchpad as lp
 import ray
 
+from apex_agents.cluster.file_sync import FileState, NodeFiles
+from apex_agents.cluster.host_agent import Site, versions
+from apex_agents.cluster.placement import Places, check_versions, last_line, living_hosts
+from apex_agents.cluster.remote_process import RemoteProcess
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
 from apex_agents.nodes.process import Exit, NodeCommand
-from apex_agents.running.mirror import FileState, NodeFiles
-from apex_agents.running.ray_cluster import Places, check_versions, last_line, living_hosts
-from apex_agents.running.ray_guard import Site, versions
-from apex_agents.running.remote_process import RemoteProcess
 from apex_agents.runs.checkpoints import remove_old_checkpoints
 from apex_agents.runs.workdir import CHECKPOINTS
 

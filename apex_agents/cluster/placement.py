@@ -17,7 +17,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from apex_agents.running.ray_guard import NodeGuard, Site
+from apex_agents.cluster.host_agent import NodeGuard, Site
 
 _CONNECT_SECONDS = 10.0
 _MAX_REASON = 500  # Characters.

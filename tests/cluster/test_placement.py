@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apex_agents.running.ray_cluster import check_versions, last_line, show_all
-from apex_agents.running.ray_guard import Site, versions
+from apex_agents.cluster.host_agent import Site, versions
+from apex_agents.cluster.placement import check_versions, last_line, show_all
 
 
 def test_the_host_with_another_version_is_named():

@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-from apex_agents.running import mirror
-from apex_agents.running.mirror import FileState, NodeFiles, after, take_some
+from apex_agents.cluster import file_sync as mirror
+from apex_agents.cluster.file_sync import FileState, NodeFiles, after, take_some
 
 
 @pytest.fixture
