@@ -12,6 +12,7 @@ import launchpad as lp
 import reverb
 
 from apex_agents.acting.loop import run_lanes
+from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
@@ -19,7 +20,6 @@ from apex_agents.nodes.node import ClientNode, num_restarts, report_ready, stop_
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
-from apex_agents.running.evaluation import run_evaluator
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 
 # A checkpoint is written meanwhile.

@@ -42,11 +42,11 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode, make_lanes
+from apex_agents.evaluation.atari_scores import departures, no_op_rules
+from apex_agents.evaluation.final_evaluation import MAX_LANES, Request, Result, evaluate
+from apex_agents.evaluation.parameters import find_parameters
+from apex_agents.evaluation.report import describe, summarise, to_csv
 from apex_agents.experiment import Experiment, ExperimentConfig
-from apex_agents.running.evaluation_report import describe, summarise, to_csv
-from apex_agents.running.final_evaluation import MAX_LANES, Request, Result, evaluate
-from apex_agents.running.scores import departures, no_op_rules
-from apex_agents.running.trained import find_parameters
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
 

@@ -17,7 +17,7 @@ LAYERS = (
     ("launch",),
     ("configs",),
     ("program",),
-    ("running", "cluster", "nodes", "plotting", "metrics", "runs", "synchronous"),
+    ("running", "evaluation", "cluster", "nodes", "plotting", "metrics", "runs", "synchronous"),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),
@@ -49,8 +49,8 @@ ALLOWED_IMPORTERS = {
     "dm_control": ("apex_agents/environments/",),
     # An extra: nobody else may need it.
     "ray": ("apex_agents/running/ray_", "apex_agents/cluster/remote_process.py"),
-    "imageio_ffmpeg": ("apex_agents/running/video.py",),
-    "PIL": ("apex_agents/running/filming.py",),
+    "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
+    "PIL": ("apex_agents/evaluation/filming.py",),
 }
 
 MAX_MODULE_LINES = 260

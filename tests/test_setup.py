@@ -75,7 +75,7 @@ def test_shim_imports_nothing_at_the_start_of_python():
 def test_wheel_has_the_shim_in_its_root(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert set(SHIM_FILES) <= set(names)
-    assert {"apex_agents/__init__.py", "apex_agents/running/atari_scores.csv"} <= set(names)
+    assert {"apex_agents/__init__.py", "apex_agents/evaluation/atari_scores.csv"} <= set(names)
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"apex_agents", "apex_agents-0.1.0.dist-info", *SHIM_FILES}
 

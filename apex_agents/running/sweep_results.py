@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apex_agents.environments.atari_config import rom_name
+from apex_agents.evaluation.atari_scores import atari_scores, human_normalized_score
 from apex_agents.plotting.curves import (
     bootstrap_interval,
     has_numbers,
     interquartile_mean,
 )
 from apex_agents.plotting.run_groups import flatten
-from apex_agents.running.scores import atari_scores, human_normalized_score
 from apex_agents.runs.folder import RunFolder
 
 

@@ -22,11 +22,11 @@ import reverb
 import tensorflow as tf
 from acme.utils import loggers
 
+from apex_agents.evaluation.evaluator import BestParameters
+from apex_agents.evaluation.video import VideoWriter
 from apex_agents.experiment import Progress
 from apex_agents.nodes import replay as replay_node
 from apex_agents.replay.messages import Evaluation
-from apex_agents.running.evaluation import BestParameters
-from apex_agents.running.video import VideoWriter
 from apex_agents.runs import csv_file, workdir
 from apex_agents.runs import io_failures as outages
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint

@@ -6,7 +6,7 @@ import pytest
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec, Episode
-from apex_agents.running.playing import play_episodes, standard_error
+from apex_agents.evaluation.episodes import play_episodes, standard_error
 
 
 class ScriptedLanes:

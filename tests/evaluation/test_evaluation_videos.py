@@ -13,10 +13,10 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentConfig, Lanes, make_lanes
 from apex_agents.environments.lanes import LockStepLanes
 from apex_agents.environments.toy import Catch
+from apex_agents.evaluation import evaluation_videos
+from apex_agents.evaluation.episodes import play_episodes
+from apex_agents.evaluation.evaluation_videos import EvaluationVideos
 from apex_agents.experiment import EvaluationConfig, Experiment, RunConfig
-from apex_agents.running import evaluation_videos
-from apex_agents.running.evaluation_videos import EvaluationVideos
-from apex_agents.running.playing import play_episodes
 from apex_agents.runs import io_failures as outages
 
 

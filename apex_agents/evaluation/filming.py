@@ -12,7 +12,7 @@ from acme import core
 from PIL import Image, ImageDraw, ImageFont
 
 from apex_agents.environments import Episode, Lanes
-from apex_agents.running.video import VideoWriter
+from apex_agents.evaluation.video import VideoWriter
 
 # What is faster is filmed at every second step, or third, ..., and at the last.
 _MAX_FRAMES_PER_SECOND = 60.0

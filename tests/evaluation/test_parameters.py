@@ -14,9 +14,9 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
+from apex_agents.evaluation.parameters import find_parameters, load_into
 from apex_agents.experiment import Progress
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.running.trained import find_parameters, load_into
 from apex_agents.runs.checkpoints import save_checkpoint
 from apex_agents.runs.workdir import save_parameters, save_variables
 

@@ -12,8 +12,8 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentConfig, Episode, make_lanes
 from apex_agents.environments.lanes import LockStepLanes
 from apex_agents.environments.toy import Catch
-from apex_agents.running.filming import FilmedActor, draw_frame
-from apex_agents.running.playing import play_episodes
+from apex_agents.evaluation.episodes import play_episodes
+from apex_agents.evaluation.filming import FilmedActor, draw_frame
 
 STRIP = 56
 

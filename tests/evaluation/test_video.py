@@ -9,7 +9,7 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 
-from apex_agents.running.video import VideoWriter
+from apex_agents.evaluation.video import VideoWriter
 
 
 def frame(brightness: int, height: int = 64, width: int = 96) -> np.ndarray:

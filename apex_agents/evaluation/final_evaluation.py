@@ -12,10 +12,10 @@ import numpy as np
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.environments import Episode
+from apex_agents.evaluation.episodes import play_episodes
+from apex_agents.evaluation.filming import FilmedActor
+from apex_agents.evaluation.parameters import load_into
 from apex_agents.experiment import Experiment
-from apex_agents.running.filming import FilmedActor
-from apex_agents.running.playing import play_episodes
-from apex_agents.running.trained import load_into
 
 # More at once would be no faster.
 MAX_LANES = 100

@@ -7,7 +7,7 @@ import pytest
 from ale_py import roms
 
 from apex_agents.environments import AtariConfig
-from apex_agents.running.scores import (
+from apex_agents.evaluation.atari_scores import (
     AtariScores,
     atari_scores,
     departures,

@@ -16,14 +16,14 @@ from acme.tf import variable_utils
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.environments import Episode
+from apex_agents.evaluation.episodes import play_episodes, standard_error
+from apex_agents.evaluation.evaluation_videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import make_csv_logger
 from apex_agents.nodes.node import report_ready
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.statistics import StatisticsPoller, report_evaluation
-from apex_agents.running.evaluation_videos import EvaluationVideos
-from apex_agents.running.playing import play_episodes, standard_error
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
 

@@ -12,11 +12,11 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, make_lanes
+from apex_agents.evaluation import final_evaluation
+from apex_agents.evaluation.final_evaluation import Request, Result, evaluate
+from apex_agents.evaluation.report import describe, summarise, to_csv
 from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.running import final_evaluation
-from apex_agents.running.evaluation_report import describe, summarise, to_csv
-from apex_agents.running.final_evaluation import Request, Result, evaluate
 from apex_agents.runs.workdir import save_parameters
 
 EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)

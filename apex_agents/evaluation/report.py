@@ -9,10 +9,10 @@ import numpy as np
 
 from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode
 from apex_agents.environments.atari_config import rom_name
+from apex_agents.evaluation.atari_scores import atari_scores, departures, human_normalized_score
+from apex_agents.evaluation.episodes import standard_error
+from apex_agents.evaluation.final_evaluation import Request, Result
 from apex_agents.experiment import ExperimentConfig
-from apex_agents.running.final_evaluation import Request, Result
-from apex_agents.running.playing import standard_error
-from apex_agents.running.scores import atari_scores, departures, human_normalized_score
 
 
 def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
