@@ -37,8 +37,9 @@ from rich.text import Text
 from sweep_plan import Plan, PlannedRun, make_plan
 
 from apex_agents.plotting import draw_sweep
-from apex_agents.running.run_queue import Event, Job, RunQueue, last_words
-from apex_agents.running.sweep_results import (
+from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import replace_file
+from apex_agents.sweep.results import (
     TaskResult,
     explain,
     summarise,
@@ -46,8 +47,7 @@ from apex_agents.running.sweep_results import (
     to_markdown,
     to_rows,
 )
-from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import replace_file
+from apex_agents.sweep.run_queue import Event, Job, RunQueue, last_words
 
 FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not started"
 

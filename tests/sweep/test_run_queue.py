@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from apex_agents.running.run_queue import Job, RunQueue, last_words
+from apex_agents.sweep.run_queue import Job, RunQueue, last_words
 
 WAIT = "import time; print('waits', flush=True); time.sleep(60)"
 
@@ -101,7 +101,7 @@ def test_jobs_end_with_a_parent_that_is_killed(make_job):
     job = make_job("a", WAIT)
     code = (
         "import pathlib, sys, time\n"
-        "from apex_agents.running.run_queue import Job, RunQueue\n"
+        "from apex_agents.sweep.run_queue import Job, RunQueue\n"
         f"RunQueue([Job('a', {job.argv!r}, pathlib.Path({str(job.log)!r}))], 1).step()\n"
         "time.sleep(60)"
     )

@@ -7,14 +7,14 @@ import math
 
 import pytest
 
-from apex_agents.running.sweep_results import (
+from apex_agents.runs.folder import RunFolder
+from apex_agents.sweep.results import (
     explain,
     summarise,
     to_csv,
     to_markdown,
     to_rows,
 )
-from apex_agents.runs.folder import RunFolder
 
 
 @pytest.fixture
