@@ -19,7 +19,7 @@ _EXPORTS = {
     "RunConfig": "apex_agents.experiment",
     "make_lanes": "apex_agents.environments",
     "make_program": "apex_agents.program",
-    "run_local": "apex_agents.synchronous",
+    "run_local": "apex_agents.local",
 }
 
 __all__ = list(_EXPORTS)

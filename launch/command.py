@@ -19,6 +19,7 @@ from settings import make_experiment, parse_config_flags
 
 from apex_agents.builder import Builder
 from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.launcher import launch_program
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.metrics.wandb_export import WandbExport
@@ -26,8 +27,7 @@ from apex_agents.nodes.fork_server import close_server
 from apex_agents.nodes.isolation import isolate
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.memory import available_memory, format_bytes, memory_warning
-from apex_agents.running.launcher import launch_program
+from apex_agents.replay.footprint import available_memory, format_bytes, memory_warning
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id
 

@@ -48,7 +48,7 @@ ALLOWED_IMPORTERS = {
         "apex_agents/builder.py",
         "apex_agents/dqn/builder.py",
         "apex_agents/dpg/builder.py",
-        "apex_agents/synchronous.py",
+        "apex_agents/local.py",
         "apex_agents/program.py",
         "apex_agents/running/",
     ),
@@ -158,7 +158,7 @@ def test_libraries_are_imported_only_where_they_belong(module):
 def test_only_the_launcher_prints(module):
     calls = [node.func for node in ast.walk(parse(module)) if isinstance(node, ast.Call)]
     prints = [f.lineno for f in calls if isinstance(f, ast.Name) and f.id == "print"]
-    assert module == "apex_agents/running/launcher.py" or prints == []
+    assert module == "apex_agents/launcher.py" or prints == []
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -26,14 +26,14 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import Episode, make_lanes
-from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepLanes
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.local import run_local
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
-from apex_agents.synchronous import run_local
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUM_LANES = 8

@@ -18,7 +18,7 @@ from apex_agents.dpg.policy import GaussianNoisePolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.memory import estimate_replay_bytes
+from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
 from apex_agents.replay.transitions import item_signature
 from apex_agents.validation import require

@@ -3,8 +3,8 @@
 from apex_agents.environments.atari_config import AtariConfig
 from apex_agents.environments.factory import EnvironmentConfig, make_lanes
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
-from apex_agents.environments.lanes import EnvironmentSpec, Episode, Lanes
 from apex_agents.environments.toy import Catch, PointMass
+from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, Lanes
 
 __all__ = [
     "AtariConfig",

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.atari_mirror import AtariMirror, picture_settings
-from apex_agents.environments.lanes import EnvironmentSpec, Episode
+from apex_agents.environments.vector_environment import EnvironmentSpec, Episode
 
 
 class AtariLanes:

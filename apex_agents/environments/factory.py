@@ -12,8 +12,8 @@ import numpy as np
 from apex_agents.environments.atari import AtariLanes
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
-from apex_agents.environments.lanes import Lanes, LockStepLanes
 from apex_agents.environments.toy import Catch, PointMass
+from apex_agents.environments.vector_environment import Lanes, LockStepLanes
 from apex_agents.validation import require_types
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from apex_agents.environments.lanes import FRAMES_PER_SECOND
 from apex_agents.environments.opengl import has_display, prepare_opengl
+from apex_agents.environments.vector_environment import FRAMES_PER_SECOND
 
 
 class GymnasiumEnvironment(dm_env.Environment):

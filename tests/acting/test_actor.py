@@ -23,7 +23,7 @@ from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.loop import run_lanes
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, GymnasiumEnvironment
-from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepLanes
 from apex_agents.replay.config import ReplayConfig
 
 FIRST, MID, LAST = 0, 1, 2

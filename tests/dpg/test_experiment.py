@@ -18,8 +18,8 @@ from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.local import run_local
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.synchronous import run_local
 
 Q_AT_THE_END_OF_THE_LINE = -1.0625
 # The first of its rewards, and the gamma^3 * q that a target without copies lacks for n = 1.

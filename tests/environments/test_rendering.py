@@ -14,8 +14,8 @@ from PIL import Image
 
 from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, Lanes, make_lanes
 from apex_agents.environments.atari import AtariLanes
-from apex_agents.environments.lanes import LockStepLanes
 from apex_agents.environments.toy import Catch, PointMass
+from apex_agents.environments.vector_environment import LockStepLanes
 
 ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)
 

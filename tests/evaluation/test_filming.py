@@ -10,8 +10,8 @@ import pytest
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentConfig, Episode, make_lanes
-from apex_agents.environments.lanes import LockStepLanes
 from apex_agents.environments.toy import Catch
+from apex_agents.environments.vector_environment import LockStepLanes
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.filming import FilmedActor, draw_frame
 

@@ -208,11 +208,11 @@ import sys
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Catch
-from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepLanes
 from apex_agents.experiment import Experiment, RunConfig
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.running.launcher import launch_program
+from apex_agents.launcher import launch_program
 from apex_agents.runs.workdir import open_workdir
 
 

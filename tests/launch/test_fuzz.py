@@ -26,7 +26,7 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import make_lanes
 from apex_agents.experiment import Experiment, ExperimentConfig
-from apex_agents.synchronous import run_local
+from apex_agents.local import run_local
 from apex_agents.validation import field_paths
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent

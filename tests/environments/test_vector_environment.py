@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec, Episode
-from apex_agents.environments.lanes import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepLanes
 
 FIRST, MID, LAST = 0, 1, 2
 

@@ -5,11 +5,11 @@ import pathlib
 
 import pytest
 
+from apex_agents import launcher
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment, RunConfig
 from apex_agents.nodes.supervisor import NodeFailure
-from apex_agents.running import launcher
 
 
 @pytest.fixture

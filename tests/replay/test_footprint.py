@@ -12,9 +12,9 @@ import pytest
 import reverb
 import tensorflow as tf
 
-from apex_agents.replay import memory
+from apex_agents.replay import footprint as memory
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.memory import available_memory, estimate_replay_bytes, memory_warning
+from apex_agents.replay.footprint import available_memory, estimate_replay_bytes, memory_warning
 from apex_agents.replay.packed_writer import PackedWriter
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import PartialTransition
