@@ -16,7 +16,7 @@ _EXPORTS = {
     "Experiment": "apex_agents.experiment",
     "ExplorationConfig": "apex_agents.acting.exploration",
     "ReplayConfig": "apex_agents.replay.config",
-    "RunConfig": "apex_agents.experiment",
+    "RunConfig": "apex_agents.config",
     "make_lanes": "apex_agents.environments",
     "make_program": "apex_agents.program",
     "run_local": "apex_agents.local",

@@ -6,7 +6,7 @@ from typing import Any
 import reverb
 
 from apex_agents.acting.loop import run_lanes
-from apex_agents.experiment import Experiment
+from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 
@@ -57,7 +57,7 @@ def run_local(
     transitions_before_learning = 0
 
     def is_over() -> bool:
-        return run.end_reason(learner.num_steps, statistics) is not None
+        return end_reason(run, learner.num_steps, statistics) is not None
 
     for episodes in run_lanes(lanes, actor):
         for episode in episodes:

@@ -13,7 +13,7 @@ import reverb
 
 from apex_agents.acting.loop import run_lanes
 from apex_agents.evaluation.evaluator import run_evaluator
-from apex_agents.experiment import Experiment
+from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
 from apex_agents.nodes.node import ClientNode, num_restarts, report_ready, stop_program
@@ -89,7 +89,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     poller = StatisticsPoller(client, builder.config.replay.replicas)
 
     def is_over_without_a_step() -> bool:
-        return should_stop() or run.end_reason(0, poller.latest) is not None
+        return should_stop() or end_reason(run, 0, poller.latest) is not None
 
     spec = experiment.environment_spec()
     dataset = builder.make_dataset(client, spec)
@@ -105,13 +105,13 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
-    reason = run.end_reason(learner.num_steps, poller.latest)
+    reason = end_reason(run, learner.num_steps, poller.latest)
     while reason is None and not should_stop():
         learner.step()
         if learner.num_steps > first_step:
             report_ready()
             histograms.write_if_due(learner)
-        reason = run.end_reason(learner.num_steps, poller.latest)
+        reason = end_reason(run, learner.num_steps, poller.latest)
         checkpoints.save_if_due()
     # First what has to survive: the replay server may be leaving, and calls to it may hang.
     checkpoints.conclude(reason, poller.latest.actor_steps)

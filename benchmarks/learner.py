@@ -39,8 +39,8 @@ from serving import replay_server
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
 from apex_agents.acting.loop import run_lanes
 from apex_agents.builder import Builder
+from apex_agents.config import ExperimentConfig
 from apex_agents.environments import EnvironmentSpec, Lanes, make_lanes
-from apex_agents.experiment import ExperimentConfig
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype, cpu_has_bfloat16
 

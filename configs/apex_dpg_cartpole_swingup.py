@@ -2,9 +2,9 @@
 
 import dataclasses
 
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
 
 
 def get_config() -> ExperimentConfig:

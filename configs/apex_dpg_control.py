@@ -5,9 +5,9 @@ machine, let fewer processes step the same 64 environments:
 `--config.run.num_actors=2 --config.run.lanes_per_actor=32`.
 """
 
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import ExperimentConfig, RunConfig
 
 
 def get_config() -> ExperimentConfig:

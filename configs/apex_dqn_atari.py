@@ -1,8 +1,8 @@
 """The paper's run: 360 actors on one Atari game, for a cluster of about 376 cores and a GPU."""
 
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import ExperimentConfig, RunConfig
 
 
 def get_config() -> ExperimentConfig:

@@ -6,9 +6,9 @@ Batches of 64, a learning rate of 0.0002 and a target network that is copied eve
 Pong in under an hour on two cores.
 """
 
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.replay.config import ReplayConfig
 
 

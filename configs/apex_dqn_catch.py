@@ -1,9 +1,9 @@
 """Catch on one small machine, in seconds: shows that all the parts work together."""
 
 from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.replay.config import ReplayConfig
 
 

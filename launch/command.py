@@ -18,7 +18,8 @@ from errors import fail, refuse_arguments, warn
 from settings import make_experiment, parse_config_flags
 
 from apex_agents.builder import Builder
-from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.config import ExperimentConfig
+from apex_agents.experiment import Experiment
 from apex_agents.launcher import launch_program
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.tensorboard_export import TensorBoardExport

@@ -37,6 +37,7 @@ from errors import (
 from rich import progress
 from rich.console import Console
 
+from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
@@ -46,7 +47,7 @@ from apex_agents.evaluation.atari_scores import departures, no_op_rules
 from apex_agents.evaluation.final_evaluation import MAX_LANES, Request, Result, evaluate
 from apex_agents.evaluation.parameters import find_parameters
 from apex_agents.evaluation.report import describe, summarise, to_csv
-from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.experiment import Experiment
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
 

@@ -15,8 +15,9 @@ from errors import fail
 from ml_collections import config_flags
 
 from apex_agents.builder import Builder
+from apex_agents.config import ExperimentConfig
 from apex_agents.environments import EnvironmentSpec, make_lanes
-from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.experiment import Experiment
 from apex_agents.validation import field_paths
 
 

@@ -16,23 +16,19 @@ FOLDERS = (PACKAGE, "launch", "configs")
 LAYERS = (
     ("launch",),
     ("configs",),
+    ("launcher",),
     ("program",),
-    (
-        "running",
-        "sweep",
-        "evaluation",
-        "cluster",
-        "nodes",
-        "plotting",
-        "metrics",
-        "runs",
-        "synchronous",
-    ),
+    ("sweep", "cluster", "local"),
+    ("evaluation",),
+    ("nodes",),
+    ("metrics", "plotting"),
+    ("runs",),
     ("experiment",),
     ("builder", "dqn", "dpg"),
     ("acting", "learning"),
     ("replay",),
-    ("environments", "placement"),
+    ("config",),
+    ("environments",),
     ("validation",),
 )
 # The package's `__init__.py` names what users import, from any layer.
@@ -40,7 +36,14 @@ PUBLIC_NAMES = "apex_agents/__init__.py"
 
 # Libraries that only some files may import: paths, or folders with a slash at the end.
 ALLOWED_IMPORTERS = {
-    "launchpad": ("apex_agents/program.py", "apex_agents/running/", "launch/"),
+    "launchpad": (
+        "apex_agents/program.py",
+        "apex_agents/launcher.py",
+        "apex_agents/nodes/",
+        "apex_agents/cluster/",
+        "apex_agents/evaluation/",
+        "launch/",
+    ),
     "reverb": (
         "apex_agents/acting/adder.py",
         "apex_agents/replay/",
@@ -50,7 +53,9 @@ ALLOWED_IMPORTERS = {
         "apex_agents/dpg/builder.py",
         "apex_agents/local.py",
         "apex_agents/program.py",
-        "apex_agents/running/",
+        "apex_agents/metrics/",
+        "apex_agents/nodes/",
+        "apex_agents/evaluation/",
     ),
     "absl.flags": ("launch/",),
     "ml_collections": ("launch/",),
@@ -58,7 +63,7 @@ ALLOWED_IMPORTERS = {
     "gymnasium": ("apex_agents/environments/",),
     "dm_control": ("apex_agents/environments/",),
     # An extra: nobody else may need it.
-    "ray": ("apex_agents/running/ray_", "apex_agents/cluster/remote_process.py"),
+    "ray": ("apex_agents/cluster/",),
     "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
     "PIL": ("apex_agents/evaluation/filming.py",),
 }

@@ -22,13 +22,14 @@ from dm_env import specs
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.acting.policy import PolicyOutput
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import Episode, make_lanes
 from apex_agents.environments.vector_environment import LockStepLanes
 from apex_agents.evaluation.episodes import play_episodes
-from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig
+from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
 from apex_agents.replay.config import ReplayConfig
@@ -426,14 +427,14 @@ def make_statistics(mean_return: float | None = None, actor_steps: int = 0) -> R
 )
 def test_end_reason(learner_steps, statistics, reason):
     config = RunConfig(max_learner_steps=100, max_actor_steps=1000, target_return=0.9)
-    assert config.end_reason(learner_steps, statistics) == reason
+    assert end_reason(config, learner_steps, statistics) == reason
 
 
 def test_without_limits_there_is_no_end():
-    assert RunConfig().end_reason(10**9, make_statistics(1e9, 10**12)) is None
+    assert end_reason(RunConfig(), 10**9, make_statistics(1e9, 10**12)) is None
 
 
 def test_a_target_return_of_zero_is_a_target():
     config = RunConfig(target_return=0.0)
-    assert config.end_reason(0, make_statistics(mean_return=-0.1)) is None
-    assert config.end_reason(0, make_statistics(mean_return=0.0)) == "target return 0 reached"
+    assert end_reason(config, 0, make_statistics(mean_return=-0.1)) is None
+    assert end_reason(config, 0, make_statistics(mean_return=0.0)) == "target return 0 reached"

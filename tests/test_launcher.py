@@ -6,9 +6,10 @@ import pathlib
 import pytest
 
 from apex_agents import launcher
+from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.nodes.supervisor import NodeFailure
 
 

@@ -209,7 +209,8 @@ import launchpad as lp
 import reverb
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder, ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_lanes
-from apex_agents.experiment import EvaluationConfig, Experiment, RunConfig
+from apex_agents.config import EvaluationConfig, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.parameters import ParameterSource

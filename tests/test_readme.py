@@ -54,10 +54,10 @@ def test_every_direct_dependency_earns_its_line():
 
 @pytest.mark.parametrize("field", sorted(set(re.findall(r"--config\.([\w.]+)=", README))))
 def test_config_fields_that_are_named_exist(field):
+    from apex_agents.config import ExperimentConfig, RunConfig
     from apex_agents.dpg.config import ApexDPGConfig
     from apex_agents.dqn.config import ApexDQNConfig
     from apex_agents.environments import EnvironmentConfig
-    from apex_agents.experiment import ExperimentConfig, RunConfig
     from apex_agents.validation import field_paths
 
     configs = [

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import ExperimentConfig, RunConfig
 from apex_agents.validation import (
     field_paths,
     require,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from apex_agents.config import ExperimentConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode
 from apex_agents.environments.atari_config import rom_name
 from apex_agents.evaluation.atari_scores import atari_scores, departures, human_normalized_score
 from apex_agents.evaluation.episodes import standard_error
 from apex_agents.evaluation.final_evaluation import Request, Result
-from apex_agents.experiment import ExperimentConfig
 
 
 def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:

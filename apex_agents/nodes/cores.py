@@ -10,7 +10,7 @@ def limit_cores(is_learner: bool, cpu_split: float | None) -> None:
 
     Args:
       is_learner: whether it is the learner's process.
-      cpu_split: see `apex_agents.experiment.RunConfig`.
+      cpu_split: see `apex_agents.config.RunConfig`.
     """
     cores = sorted(os.sched_getaffinity(0))
     if cpu_split is not None:

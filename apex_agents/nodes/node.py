@@ -83,7 +83,7 @@ def run_node(
       function: does the node's work and returns when the program stops; what it returns is never
         destroyed in a process of its own.
       stop_seconds: how long it may take to leave, once its supervisor is gone.
-      cpu_split: see `apex_agents.experiment.RunConfig`; without a process of its own, none.
+      cpu_split: see `apex_agents.config.RunConfig`; without a process of its own, none.
 
     Raises:
       RuntimeError: the node failed in a thread; names the node.

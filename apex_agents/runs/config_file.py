@@ -7,7 +7,7 @@ import typing
 from collections.abc import Collection
 from typing import Any
 
-from apex_agents.experiment import ExperimentConfig
+from apex_agents.config import ExperimentConfig
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import AGENT_TYPE, CONFIG_FILE
 

@@ -8,10 +8,10 @@ import pytest
 import reverb
 import tensorflow as tf
 
+from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import make_lanes
-from apex_agents.experiment import ExperimentConfig
 from apex_agents.replay.parameters import ParameterSource
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"

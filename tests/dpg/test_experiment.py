@@ -12,12 +12,13 @@ import pytest
 import tensorflow as tf
 
 from apex_agents.acting.actor import ApexActor
+from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.environments import EnvironmentConfig, make_lanes
 from apex_agents.evaluation.episodes import play_episodes
-from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.local import run_local
 from apex_agents.replay.config import ReplayConfig
 

@@ -10,13 +10,14 @@ import pytest
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
+from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig, Lanes, make_lanes
 from apex_agents.environments.toy import Catch
 from apex_agents.environments.vector_environment import LockStepLanes
 from apex_agents.evaluation import evaluation_videos
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.evaluation_videos import EvaluationVideos
-from apex_agents.experiment import EvaluationConfig, Experiment, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.runs import io_failures as outages
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
@@ -15,7 +16,7 @@ from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, ma
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request, Result, evaluate
 from apex_agents.evaluation.report import describe, summarise, to_csv
-from apex_agents.experiment import Experiment, ExperimentConfig, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs.workdir import save_parameters
 

@@ -1,8 +1,8 @@
 """Ape-X DQN on Catch, at a speed at which every node has something to do; it does not end."""
 
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.replay.config import ReplayConfig
 
 

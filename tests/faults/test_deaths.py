@@ -209,7 +209,8 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Catch
 from apex_agents.environments.vector_environment import LockStepLanes
-from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.config import RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.launcher import launch_program

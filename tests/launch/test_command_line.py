@@ -225,7 +225,7 @@ FILES = {
     "dict.py": "def get_config():\n    return {'agent': 1}\n",
     "no_agent.py": (
         "from apex_agents.environments import EnvironmentConfig\n"
-        "from apex_agents.experiment import ExperimentConfig, RunConfig\n"
+        "from apex_agents.config import ExperimentConfig, RunConfig\n"
         "def get_config():\n"
         "    return ExperimentConfig(None, EnvironmentConfig(), RunConfig())\n"
     ),

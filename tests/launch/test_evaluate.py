@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
-from apex_agents.experiment import ExperimentConfig, Progress, RunConfig
+from apex_agents.experiment import Progress
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs import workdir
 from apex_agents.runs.checkpoints import save_checkpoint

@@ -21,11 +21,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from apex_agents.acting.loop import run_lanes
+from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import make_lanes
-from apex_agents.experiment import Experiment, ExperimentConfig
+from apex_agents.experiment import Experiment
 from apex_agents.local import run_local
 from apex_agents.validation import field_paths
 

@@ -51,7 +51,7 @@ MISTAKES = {
 OTHER_CONFIG = """
 import dataclasses
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import ExperimentConfig, RunConfig
+from apex_agents.config import ExperimentConfig, RunConfig
 
 
 @dataclasses.dataclass

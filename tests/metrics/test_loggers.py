@@ -8,10 +8,11 @@ import types
 import numpy as np
 import pytest
 
+from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
-from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import loggers
 from apex_agents.replay.statistics import ReplayStatistics

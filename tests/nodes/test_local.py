@@ -12,9 +12,10 @@ import portpicker
 import pytest
 import reverb
 
+from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.experiment import Experiment, RunConfig
+from apex_agents.experiment import Experiment
 from apex_agents.nodes.local import LocalProcesses
 from apex_agents.program import make_program
 

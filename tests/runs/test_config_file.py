@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
-from apex_agents.experiment import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.runs import workdir
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import open_workdir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apex_agents.placement import ClusterConfig, HostShare
+from apex_agents.config import ClusterConfig, HostShare
 
 
 @pytest.mark.parametrize(
