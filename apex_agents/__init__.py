@@ -17,7 +17,7 @@ _EXPORTS = {
     "ExplorationConfig": "apex_agents.acting.exploration",
     "ReplayConfig": "apex_agents.replay.config",
     "RunConfig": "apex_agents.config",
-    "make_lanes": "apex_agents.environments",
+    "make_vector_environment": "apex_agents.environments",
     "make_program": "apex_agents.program",
     "run_local": "apex_agents.local",
 }

@@ -56,7 +56,7 @@ class Builder(Protocol):
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one lane.
+        """Build the adder of one environment.
 
         Args:
           client: connected to the replay server.
@@ -67,20 +67,20 @@ class Builder(Protocol):
         ...
 
     def make_policy(
-        self, spec: EnvironmentSpec, lanes: Sequence[int], num_lanes: int, seed: int
+        self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of some lanes.
+        """Build the exploring policy of some environments.
 
         Args:
           spec: of one environment.
-          lanes: indices of these lanes among all lanes of all actors.
-          num_lanes: lanes of all actors together.
+          env_indices: indices of these environments among all environments of all actors.
+          num_envs: environments of all actors together.
           seed: of initial parameters and exploration.
         """
         ...
 
-    def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
-        """Build the policy that is evaluated, for `num_lanes` lanes."""
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
+        """Build the policy that is evaluated, for `num_envs` environments."""
         ...
 
     def make_actor(

@@ -78,11 +78,11 @@ class EvaluationConfig:
     """The evaluator (Horgan et al. 2018, section 4.1 and appendix B).
 
     Attributes:
-      num_episodes: episodes per evaluation, played in lock-step, each by a lane of its own.
+      num_episodes: episodes per evaluation, played in lock-step, each by an environment of its own.
       min_period_seconds: seconds from the start of one evaluation to that of the next; longer when
         the evaluation itself takes longer.
-      video_period_seconds: seconds between two videos, each of the first lane's episode of an
-        evaluation; None makes none.
+      video_period_seconds: seconds between two videos, each of the first environment's episode of
+        an evaluation; None makes none.
     """
 
     num_episodes: int = 20
@@ -105,8 +105,8 @@ class RunConfig:
     Attributes:
       seed: of everything that can be seeded; sampling in the replay server cannot.
       num_actors: actor processes (section 4.1: 360).
-      lanes_per_actor: environments that each actor steps in lock-step; a lane is what the paper
-        calls an actor, with exploration of its own.
+      num_envs_per_actor: environments that each actor steps in lock-step; an environment is what
+        the paper calls an actor, with exploration of its own.
       cpu_split: share of a machine's cores, one at least, to which its learner keeps, and the other
         nodes to the rest; None keeps nobody to any core.
       max_learner_steps: end after this many updates, or those of the call that does the last one.
@@ -125,7 +125,7 @@ class RunConfig:
 
     seed: int = 0
     num_actors: int = 360
-    lanes_per_actor: int = 1
+    num_envs_per_actor: int = 1
     cpu_split: float | None = None
     max_learner_steps: int | None = None
     max_actor_steps: int | None = None
@@ -142,7 +142,7 @@ class RunConfig:
         """Raise a ValueError that names the first field with a value that cannot work."""
         require_types(self, prefix)
         require_between(self, prefix, 1, 10_000, "num_actors")
-        require_between(self, prefix, 1, 1_000, "lanes_per_actor")
+        require_between(self, prefix, 1, 1_000, "num_envs_per_actor")
         require_between(self, prefix, 0, 1, "cpu_split")
         require_positive(self, prefix, "max_learner_steps", "max_actor_steps")
         require_positive(self, prefix, "checkpoint_period_seconds", "num_checkpoints")
@@ -153,9 +153,9 @@ class RunConfig:
         self.evaluation.validate(f"{prefix}evaluation.")
 
     @property
-    def num_lanes(self) -> int:
-        """Lanes of all actors together, N in the paper's epsilon ladder."""
-        return self.num_actors * self.lanes_per_actor
+    def num_envs(self) -> int:
+        """Environments of all actors together, N in the paper's epsilon ladder."""
+        return self.num_actors * self.num_envs_per_actor
 
     def node_seed(self, node: str, index: int = 0, num_restarts: int = 0) -> int:
         """Return the seed of one node, different for every node and every start of it."""

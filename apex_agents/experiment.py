@@ -8,7 +8,7 @@ import psutil
 
 from apex_agents.builder import Builder
 from apex_agents.config import RunConfig
-from apex_agents.environments import EnvironmentSpec, Lanes
+from apex_agents.environments import EnvironmentSpec, VectorEnvironment
 from apex_agents.replay.statistics import ReplayStatistics
 
 
@@ -31,8 +31,8 @@ class Experiment:
 
     Attributes:
       builder: makes the agent's parts.
-      make_lanes: `(num_lanes, seed, evaluation) -> Lanes`; an evaluator that makes videos adds
-        `num_rendered`, see `environments.make_lanes`.
+      make_vector_environment: `(num_envs, seed, evaluation) -> Environments`; an evaluator that
+        makes videos adds `num_rendered`, see `environments.make_vector_environment`.
       run: processes and limits.
       workdir: folder for logs and checkpoints, which exists; the same for all processes.
       started_at: when the command was started, seconds since the epoch.
@@ -42,7 +42,7 @@ class Experiment:
     """
 
     builder: Builder
-    make_lanes: Callable[..., Lanes]
+    make_vector_environment: Callable[..., VectorEnvironment]
     run: RunConfig
     workdir: str
     started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
@@ -52,9 +52,9 @@ class Experiment:
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""
-        lanes = self.make_lanes(1, 0, False)
-        lanes.close()
-        return lanes.spec
+        environment = self.make_vector_environment(1, 0, False)
+        environment.close()
+        return environment.spec
 
     def elapsed_seconds(self) -> float:
         """Return the wall time since the run was started, less that for which it was stopped."""

@@ -16,7 +16,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
-from apex_agents.nodes.local import LocalProcesses
+from apex_agents.nodes.local import LocalBackend
 from apex_agents.nodes.process import NodeStatus
 from apex_agents.nodes.supervisor import NodeFailure, Supervisor
 from apex_agents.plotting import draw_run
@@ -25,7 +25,7 @@ from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
 
 if TYPE_CHECKING:
-    from apex_agents.cluster.backend import RayProcesses
+    from apex_agents.cluster.backend import RayBackend
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -87,7 +87,7 @@ def _resume(experiment: Experiment) -> None:
 
 
 def _run_processes(
-    processes: "LocalProcesses | RayProcesses", experiment: Experiment, monitor: Monitor
+    processes: "LocalBackend | RayBackend", experiment: Experiment, monitor: Monitor
 ) -> tuple[str | None, int]:
     """Run the nodes as processes; return what failed, if something did, and how many Ctrl-C."""
     run = experiment.run
@@ -128,15 +128,15 @@ def _run_processes(
 
 def _make_processes(
     program: lp.Program, experiment: Experiment, launch_type: str
-) -> "LocalProcesses | RayProcesses | None":
+) -> "LocalBackend | RayBackend | None":
     """Prepare the nodes' processes, if they are to have some; a ValueError says what is missing."""
     if launch_type == "local_mt":
         return None
     if launch_type == "ray":
-        from apex_agents.cluster.backend import RayProcesses  # An extra.
+        from apex_agents.cluster.backend import RayBackend  # An extra.
 
-        return RayProcesses(program, experiment, _print_line)
-    return LocalProcesses(program, experiment.workdir)
+        return RayBackend(program, experiment, _print_line)
+    return LocalBackend(program, experiment.workdir)
 
 
 def _describe(failure: NodeFailure) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import reverb
 
-from apex_agents.acting.loop import run_lanes
+from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
@@ -16,14 +16,14 @@ def run_local(
 ) -> ApexLearner:
     """Run an experiment in this process: acting and learning take turns at a fixed ratio.
 
-    After every lock-step of the lanes of all actors, the learner takes as many steps as
+    After every lock-step of the environments of all actors, the learner takes as many steps as
     `samples_per_insert` asks for (1 sample per insert if the config leaves it open). Environments,
     exploration and initial parameters are seeded; which transitions the replay server samples is
     not, so that runs are alike but not equal.
 
     Args:
       experiment: `target_return` is not looked at, since nobody evaluates; give another limit.
-      on_episode: called with every finished `Episode` of the acting lanes.
+      on_episode: called with every finished `Episode` of the acting environments.
 
     Returns:
       The learner, closed; its variables are the result.
@@ -36,19 +36,19 @@ def run_local(
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
     replay = builder.config.replay
-    lanes = experiment.make_lanes(run.num_lanes, run.node_seed("actor"), False)
-    builder.check_environment(lanes.spec)
+    environment = experiment.make_vector_environment(run.num_envs, run.node_seed("actor"), False)
+    builder.check_environment(environment.spec)
     limiter = reverb.rate_limiters.MinSize(replay.min_size)
-    server = reverb.Server(builder.make_replay_tables(lanes.spec, limiter))
+    server = reverb.Server(builder.make_replay_tables(environment.spec, limiter))
     client = reverb.Client(f"localhost:{server.port}")
-    dataset = builder.make_dataset(client, lanes.spec)
-    learner = builder.make_learner(lanes.spec, dataset, client, run.node_seed("learner"))
+    dataset = builder.make_dataset(client, environment.spec)
+    learner = builder.make_learner(environment.spec, dataset, client, run.node_seed("learner"))
     policy = builder.make_policy(
-        lanes.spec, range(run.num_lanes), run.num_lanes, run.node_seed("policy")
+        environment.spec, range(run.num_envs), run.num_envs, run.node_seed("policy")
     )
     adders = [
         builder.make_adder(client, learner_steps_fn=lambda: learner.num_steps)
-        for _ in range(run.num_lanes)
+        for _ in range(run.num_envs)
     ]
     actor = builder.make_actor(policy, adders, variable_source=learner)
 
@@ -59,7 +59,7 @@ def run_local(
     def is_over() -> bool:
         return end_reason(run, learner.num_steps, statistics) is not None
 
-    for episodes in run_lanes(lanes, actor):
+    for episodes in run_in_lock_step(environment, actor):
         for episode in episodes:
             on_episode(episode)
         num_transitions = sum(adder.num_transitions for adder in adders)
@@ -68,12 +68,14 @@ def run_local(
             transitions_before_learning = num_transitions
         statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)
         steps_due = (num_transitions - transitions_before_learning) * steps_per_transition
-        while learner.num_steps + builder.config.updates_per_call <= steps_due and not is_over():
+        while (
+            learner.num_steps + builder.config.num_sgd_steps_per_step <= steps_due and not is_over()
+        ):
             learner.step()
         if is_over():
             break
     actor.close()
     learner.close()
-    lanes.close()
+    environment.close()
     server.stop()
     return learner

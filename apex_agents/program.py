@@ -11,7 +11,7 @@ from typing import Any
 import launchpad as lp
 import reverb
 
-from apex_agents.acting.loop import run_lanes
+from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
@@ -60,26 +60,26 @@ def _make_tables(experiment: Experiment) -> list[reverb.Table]:
 
 
 def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
-    """Act in the lanes of one actor until the program stops."""
+    """Act in the environments of one actor until the program stops."""
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     seed = run.node_seed("actor", index, num_restarts())
-    lanes = experiment.make_lanes(run.lanes_per_actor, seed, False)
-    first_lane = index * run.lanes_per_actor
-    lane_indices = range(first_lane, first_lane + run.lanes_per_actor)
-    policy = builder.make_policy(lanes.spec, lane_indices, run.num_lanes, seed)
+    environment = experiment.make_vector_environment(run.num_envs_per_actor, seed, False)
+    first_env = index * run.num_envs_per_actor
+    env_indices = range(first_env, first_env + run.num_envs_per_actor)
+    policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
     source = ParameterSource(client, should_stop)
     adders = [
-        builder.make_adder(client, should_stop, lambda: source.learner_steps) for _ in lane_indices
+        builder.make_adder(client, should_stop, lambda: source.learner_steps) for _ in env_indices
     ]
     actor = builder.make_actor(policy, adders, source)
-    logger = ActorLogger(experiment, index, lanes, policy, adders, source)
-    for episodes in run_lanes(lanes, actor, should_stop):
+    logger = ActorLogger(experiment, index, environment, policy, adders, source)
+    for episodes in run_in_lock_step(environment, actor, should_stop):
         if any(adder.num_transitions for adder in adders):
             report_ready()
         logger.record(episodes)
     logger.close()
-    lanes.close()
+    environment.close()
 
 
 def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:

@@ -4,10 +4,10 @@ The actor has everything it has in a run: the dueling network (in bfloat16 if th
 adders, a replay server (in a process of its own, on another core) that takes its transitions, and
 parameters that it pulls, which another process publishes as often as a learner at the paper's
 speed. Its time ends when the server has all transitions. The emulator alone is the native vector
-environment with as many lanes and random actions.
+environment with as many environments and random actions.
 
 Example:
-  python benchmarks/acting.py --lanes 1 8 32
+  python benchmarks/acting.py --environments 1 8 32
 """
 
 import itertools
@@ -43,7 +43,7 @@ from apex_agents.environments import (
     AtariConfig,
     EnvironmentConfig,
     EnvironmentSpec,
-    make_lanes,
+    make_vector_environment,
 )
 from apex_agents.learning.precision import compute_dtype
 from apex_agents.replay.config import ReplayConfig
@@ -55,49 +55,56 @@ ACTOR_CORE, REPLAY_CORE = 0, 1
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--lanes", type=int, nargs="+", default=LANES, help="of the actor")
+    parser.add_argument("--environments", type=int, nargs="+", default=LANES, help="of the actor")
     parser.add_argument("--game", default="pong")
     parser.add_argument("--one", action="store_true", help="measure here, and print JSON")
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.game, arguments.lanes[0], arguments.rounds)))
+        print(json.dumps(measure(arguments.game, arguments.environment[0], arguments.rounds)))
         return
     print(f"The network computes in {compute_dtype(True).name}.")
     rows, shares, rates = [], {}, {}
-    for lanes in arguments.lanes:
-        options = ["--one", "--lanes", str(lanes), "--rounds", str(arguments.rounds)]
+    for environment in arguments.environment:
+        options = ["--one", "--environments", str(environment), "--rounds", str(arguments.rounds)]
         numbers = run_self(__file__, [*options, "--game", arguments.game])
-        shares[lanes] = ratios(numbers["actor"], numbers["emulator"])
-        rates[lanes] = spread(numbers["actor"])
-        rows.append(Row(f"agent steps/s, {lanes} lanes", rates[lanes]))
-        share = f"share of the emulator alone, {lanes} lanes"
+        shares[environment] = ratios(numbers["actor"], numbers["emulator"])
+        rates[environment] = spread(numbers["actor"])
+        rows.append(Row(f"agent steps/s, {environment} environments", rates[environment]))
+        share = f"share of the emulator alone, {environment} environments"
         rows.append(
-            at_least(share, shares[lanes], 0.16) if lanes == 1 else Row(share, shares[lanes])
+            at_least(share, shares[environment], 0.16)
+            if environment == 1
+            else Row(share, shares[environment])
         )
-    best = max(shares, key=lambda lanes: shares[lanes].median)
-    rows.append(at_least(f"share of the emulator alone, best ({best} lanes)", shares[best], 0.50))
+    best = max(shares, key=lambda environment: shares[environment].median)
+    rows.append(
+        at_least(f"share of the emulator alone, best ({best} environments)", shares[best], 0.50)
+    )
     report(
-        "acting", arguments.out, rows, {"lanes": arguments.lanes, "share": shares, "rate": rates}
+        "acting",
+        arguments.out,
+        rows,
+        {"environment": arguments.environment, "share": shares, "rate": rates},
     )
 
 
-def measure(game: str, num_lanes: int, rounds: int) -> dict[str, list[float]]:
+def measure(game: str, num_envs: int, rounds: int) -> dict[str, list[float]]:
     """Measure both, in turn, on one core; agent steps per second by name."""
     pin_to_core(ACTOR_CORE)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     builder = make_builder()
-    spec = make_lanes(EnvironmentConfig(task=game), 1, 0).spec
+    spec = make_vector_environment(EnvironmentConfig(task=game), 1, 0).spec
     with (
         replay_server(builder.make_replay_tables, spec, core=REPLAY_CORE) as server,
         workers((make_publishing, spec, server.address)) as (publisher,),
     ):
         publisher.set_rate(1 / PAPER_PUBLISH_SECONDS)
-        actor = make_actor(game, num_lanes, server.address)
-        step_emulator = make_emulator(game, num_lanes)
+        actor = make_actor(game, num_envs, server.address)
+        step_emulator = make_emulator(game, num_envs)
         measurements: dict[str, Callable[[], float]] = {
-            "actor": lambda: num_lanes * count_steps(actor),
-            "emulator": lambda: num_lanes * calls_per_second(step_emulator, SECONDS),
+            "actor": lambda: num_envs * count_steps(actor),
+            "emulator": lambda: num_envs * calls_per_second(step_emulator, SECONDS),
         }
         return measure_in_turn(measurements, rounds)
 
@@ -113,10 +120,10 @@ def make_builder() -> ApexDQNBuilder:
     return ApexDQNBuilder(ApexDQNConfig(bfloat16=True, replay=replay))
 
 
-def make_actor(game: str, num_lanes: int, address: str) -> Actor:
-    environment = EnvironmentConfig(task=game, atari=AtariConfig(num_threads=1))
-    lanes = make_lanes(environment, num_lanes, seed=0)
-    return Actor(make_builder(), lanes, address, range(num_lanes), num_lanes)
+def make_actor(game: str, num_envs: int, address: str) -> Actor:
+    config = EnvironmentConfig(task=game, atari=AtariConfig(num_threads=1))
+    environment = make_vector_environment(config, num_envs, seed=0)
+    return Actor(make_builder(), environment, address, range(num_envs), num_envs)
 
 
 def count_steps(actor: Actor) -> float:
@@ -129,13 +136,13 @@ def count_steps(actor: Actor) -> float:
     return count / (time.perf_counter() - started)
 
 
-def make_emulator(game: str, num_lanes: int) -> Callable[[], Any]:
-    """Make the environment that the lanes use, alone, with random actions."""
-    native = AtariVectorEnv(game, num_lanes, num_threads=1)
-    native.reset(seed=np.arange(num_lanes))
+def make_emulator(game: str, num_envs: int) -> Callable[[], Any]:
+    """Make the environment that the environments use, alone, with random actions."""
+    native = AtariVectorEnv(game, num_envs, num_threads=1)
+    native.reset(seed=np.arange(num_envs))
     rng = np.random.default_rng(0)
     num_actions = cast(spaces.Discrete, native.single_action_space).n
-    actions = itertools.cycle(rng.integers(num_actions, size=(1000, num_lanes)))
+    actions = itertools.cycle(rng.integers(num_actions, size=(1000, num_envs)))
     return lambda: native.step(next(actions))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import reverb
 
 from apex_agents import ApexDQNBuilder
-from apex_agents.acting.loop import run_lanes
-from apex_agents.environments import EnvironmentSpec, Lanes
+from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.environments import EnvironmentSpec, VectorEnvironment
 from apex_agents.replay.parameters import ParameterSource, publish_parameters, to_arrays
 
 
@@ -17,28 +17,30 @@ class Actor:
     def __init__(
         self,
         builder: ApexDQNBuilder,
-        lanes: Lanes,
+        environment: VectorEnvironment,
         address: str,
         indices: Sequence[int],
-        num_lanes: int,
+        num_envs: int,
     ):
         """Begin to act; parameters have to be published by then.
 
         Args:
           builder: of the agent.
-          lanes: what it acts in.
+          environment: what it acts in.
           address: of the replay server.
-          indices: of its lanes among those of all actors.
-          num_lanes: of all actors.
+          indices: of its environments among those of all actors.
+          num_envs: of all actors.
         """
         client = reverb.Client(address)
-        policy = builder.make_policy(lanes.spec, indices, num_lanes, seed=indices[0])
+        policy = builder.make_policy(environment.spec, indices, num_envs, seed=indices[0])
         source = ParameterSource(client)
         self._adders = [
             builder.make_adder(client, learner_steps_fn=lambda: source.learner_steps)
             for _ in indices
         ]
-        self._steps = run_lanes(lanes, builder.make_actor(policy, self._adders, source))
+        self._steps = run_in_lock_step(
+            environment, builder.make_actor(policy, self._adders, source)
+        )
 
     def step(self) -> None:
         """Take one lock-step."""

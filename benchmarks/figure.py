@@ -40,15 +40,17 @@ def draw(results: str, file: pathlib.Path) -> None:
 
 
 def draw_acting(axis: Axes, series: Mapping[str, Any]) -> None:
-    lanes = series["lanes"]
-    shares = [series["share"][str(count)] for count in lanes]
-    axis.fill_between(lanes, [s[1] for s in shares], [s[2] for s in shares], color=OURS, alpha=0.2)
-    axis.plot(lanes, [s[0] for s in shares], "o-", color=OURS)
+    environment = series["environment"]
+    shares = [series["share"][str(count)] for count in environment]
+    axis.fill_between(
+        environment, [s[1] for s in shares], [s[2] for s in shares], color=OURS, alpha=0.2
+    )
+    axis.plot(environment, [s[0] for s in shares], "o-", color=OURS)
     axis.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
     axis.set_xscale("log", base=2)
-    axis.set_xticks(lanes, lanes)
+    axis.set_xticks(environment, environment)
     axis.set_ylim(0)
-    axis.set_xlabel("lanes of one actor")
+    axis.set_xlabel("environments of one actor")
     axis.set_ylabel("share of the emulator alone")
     axis.set_title("Acting on Pong, one core")
 
@@ -93,24 +95,26 @@ def draw_replay_load(axis: Axes, series: Mapping[str, Any]) -> None:
     axis.legend(frameon=False)
 
 
-def draw_lanes(axis: Axes, series: Mapping[str, Any]) -> None:
-    lanes, rate = read_medians(series["lanes"], lambda traffic: traffic["inserts"])
-    linear = [rate[0] / lanes[0] * count for count in lanes]
-    axis.plot(lanes, linear, color="black", linewidth=0.8, linestyle=":", label="linear")
-    axis.plot(lanes, rate, "o-", color=OURS, label="measured")
+def draw_envs(axis: Axes, series: Mapping[str, Any]) -> None:
+    environment, rate = read_medians(series["environment"], lambda traffic: traffic["inserts"])
+    linear = [rate[0] / environment[0] * count for count in environment]
+    axis.plot(environment, linear, color="black", linewidth=0.8, linestyle=":", label="linear")
+    axis.plot(environment, rate, "o-", color=OURS, label="measured")
     axis.set_ylim(0)
-    axis.set_xlabel("lanes whose environment only waits")
+    axis.set_xlabel("environments whose environment only waits")
     axis.set_ylabel("transitions/s")
-    axis.set_title("Scale: lanes")
+    axis.set_title("Scale: environments")
     axis.legend(frameon=False)
 
 
 def draw_cores(axis: Axes, series: Mapping[str, Any]) -> None:
-    lanes, actors = read_medians(series["lanes"], lambda traffic: traffic["cores"]["actors"])
-    _, replay = read_medians(series["lanes"], lambda traffic: traffic["cores"]["replay"])
-    axis.stackplot(lanes, actors, replay, colors=[OURS, OTHERS], labels=["actors", "replay"])
+    environment, actors = read_medians(
+        series["environment"], lambda traffic: traffic["cores"]["actors"]
+    )
+    _, replay = read_medians(series["environment"], lambda traffic: traffic["cores"]["replay"])
+    axis.stackplot(environment, actors, replay, colors=[OURS, OTHERS], labels=["actors", "replay"])
     axis.set_ylim(0)
-    axis.set_xlabel("lanes whose environment only waits")
+    axis.set_xlabel("environments whose environment only waits")
     axis.set_ylabel("cores taken")
     axis.set_title("Scale: which core is full first")
     axis.legend(frameon=False, loc="upper left")
@@ -153,6 +157,6 @@ PANELS: dict[str, tuple[Panel, ...]] = {
     "learner": (draw_learner,),
     "replay_load": (draw_replay_load,),
     "replay_peers": (draw_replay_peers,),
-    "scale": (draw_lanes, draw_cores, draw_sizes),
+    "scale": (draw_envs, draw_cores, draw_sizes),
     "end_to_end": (draw_end_to_end,),
 }

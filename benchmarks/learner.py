@@ -37,10 +37,10 @@ from measuring import (
 from serving import replay_server
 
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
-from apex_agents.acting.loop import run_lanes
+from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig
-from apex_agents.environments import EnvironmentSpec, Lanes, make_lanes
+from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype, cpu_has_bfloat16
 
@@ -60,9 +60,9 @@ CONFIGS = {
     "pendulum": apex_dpg_pendulum,
 }
 AGENTS = ("atari", "atari_bfloat16", "cartpole", "pendulum")
-NUM_LANES = 8
+NUM_ENVS = 8
 NUM_TRANSITIONS = 2_000
-MAX_IN_FLIGHT = 40 * NUM_LANES
+MAX_IN_FLIGHT = 40 * NUM_ENVS
 PREFETCH_BATCHES = 4
 ATARI_SECONDS, OTHER_SECONDS = 6.0, 2.0
 MATMUL_SIZE = 2048
@@ -88,7 +88,7 @@ def main() -> None:
         is_atari = agent.startswith("atari")
         what = f"{agent}: share of a bare loop of single updates"
         rows.append(at_least(what, share, 0.9 if is_atari else 0.7))
-        if (num_updates := get_config(agent).agent.updates_per_call) > 1:
+        if (num_updates := get_config(agent).agent.num_sgd_steps_per_step) > 1:
             what = f"{agent}: share of a bare loop of calls with {num_updates} updates"
             rows.append(Row(what, ratios(numbers["learner"], numbers["bare_calls"])))
         if is_atari:
@@ -100,14 +100,16 @@ def main() -> None:
 
 def measure(agent: str, rounds: int) -> dict[str, list[float]]:
     """Measure learner, bare loops and products in turn; updates or operations per second."""
-    environment, builder = get_config(agent).environment, make_builder(agent)
-    lanes = make_lanes(environment, NUM_LANES, seed=0)
-    with replay_server(builder.make_replay_tables, lanes.spec) as server:
+    builder = make_builder(agent)
+    environment = make_vector_environment(get_config(agent).environment, NUM_ENVS, seed=0)
+    with replay_server(builder.make_replay_tables, environment.spec) as server:
         client = reverb.Client(server.address)
-        fill(builder, lanes, client)
-        learner = builder.make_learner(lanes.spec, builder.make_dataset(client, lanes.spec), client)
-        num_updates = builder.config.updates_per_call
-        bare = make_bare_step(agent, 1, lanes.spec, client)
+        fill(builder, environment, client)
+        learner = builder.make_learner(
+            environment.spec, builder.make_dataset(client, environment.spec), client
+        )
+        num_updates = builder.config.num_sgd_steps_per_step
+        bare = make_bare_step(agent, 1, environment.spec, client)
         matmul = make_matmul(compute_dtype(agent == "atari_bfloat16"))
         seconds = ATARI_SECONDS if agent.startswith("atari") else OTHER_SECONDS
         measurements = {
@@ -116,13 +118,13 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
             "matmul": lambda: 2 * MATMUL_SIZE**3 * calls_per_second(matmul, 1.0),
         }
         if num_updates > 1:
-            bare_calls = make_bare_step(agent, num_updates, lanes.spec, client)
+            bare_calls = make_bare_step(agent, num_updates, environment.spec, client)
             measurements["bare_calls"] = lambda: (
                 num_updates * calls_per_second(bare_calls.run, seconds)
             )
         numbers = measure_in_turn(measurements, rounds)
         if agent.startswith("atari"):
-            flops = count_flops(builder, lanes.spec)
+            flops = count_flops(builder, environment.spec)
             numbers["bare_flops"] = [flops * rate for rate in numbers["bare"]]
     return numbers
 
@@ -148,11 +150,11 @@ def make_builder(agent: str, prefetch_batches: int = PREFETCH_BATCHES, **changes
     return kind(dataclasses.replace(config, replay=replay, **changes))
 
 
-def fill(builder: Builder, lanes: Lanes, client: reverb.Client) -> None:
+def fill(builder: Builder, environment: VectorEnvironment, client: reverb.Client) -> None:
     """Put transitions of an untrained policy into the replay."""
-    policy = builder.make_policy(lanes.spec, range(NUM_LANES), NUM_LANES, seed=0)
-    adders = [builder.make_adder(client) for _ in range(NUM_LANES)]
-    for _ in run_lanes(lanes, builder.make_actor(policy, adders)):
+    policy = builder.make_policy(environment.spec, range(NUM_ENVS), NUM_ENVS, seed=0)
+    adders = [builder.make_adder(client) for _ in range(NUM_ENVS)]
+    for _ in run_in_lock_step(environment, builder.make_actor(policy, adders)):
         if sum(adder.num_transitions for adder in adders) > NUM_TRANSITIONS + MAX_IN_FLIGHT:
             return
 
@@ -171,7 +173,7 @@ def make_bare_step(
     agent: str, num_updates: int, spec: EnvironmentSpec, client: reverb.Client
 ) -> BareStep:
     """Compile calls with so many updates."""
-    builder = make_builder(agent, updates_per_call=num_updates)
+    builder = make_builder(agent, num_sgd_steps_per_step=num_updates)
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(spec, dataset, client)
     return BareStep(learner._update_on_sample, next(iter(dataset)))

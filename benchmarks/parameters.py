@@ -35,12 +35,12 @@ from measuring import (
 from serving import ReplayServer, leave_with_parent, replay_server
 
 from apex_agents import ApexDQNBuilder
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_vector_environment
 from apex_agents.replay.parameters import ParameterSource
 
 READERS = (1, 8, 32)
 NUM_PROCESSES = 4  # For the readers.
-OWN_LANES = 8
+OWN_ENVS = 8
 
 # Horgan et al. 2018, section 4.1: an actor plays 139 frames per second and pulls every 400 frames.
 PAPER_ACTORS = 360
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--readers", type=int, nargs="+", default=READERS)
     arguments = parser.parse_args()
     readings, megabytes = measure(arguments.readers, arguments.rounds)
-    options = ["--one", "--lanes", str(OWN_LANES), "--rounds", str(arguments.rounds)]
+    options = ["--one", "--environments", str(OWN_ENVS), "--rounds", str(arguments.rounds)]
     rate = spread(run_self(acting.__file__, options)["actor"]).median
     rows = [row for count in readings for row in make_rows(count, readings[count])]
     rows += make_share_rows(readings[max(readings)][AT_ONCE], megabytes, rate)
@@ -86,7 +86,7 @@ def measure(
       The readings by number and way; and the megabytes that travel each time.
     """
     builder = acting.make_builder()
-    spec = make_lanes(EnvironmentConfig(), 1, seed=0).spec
+    spec = make_vector_environment(EnvironmentConfig(), 1, seed=0).spec
     readings = {}
     with replay_server(builder.make_replay_tables, spec) as server:
         publisher = Publisher(builder, spec, server.address)
@@ -212,16 +212,16 @@ def make_share_rows(rounds: Sequence[Reading], megabytes: float, own_rate: float
     Args:
       rounds: in which nothing was published while the server's CPU time was taken.
       megabytes: that travel each time.
-      own_rate: agent steps per second of an actor with `OWN_LANES` lanes.
+      own_rate: agent steps per second of an actor with `OWN_ENVS` environments.
     """
     reader_cpu = [reading.reader_cpu for reading in rounds]
     server_cpu = [reading.server_cpu for reading in rounds]
-    pull_steps = acting.make_builder().config.parameter_update_period
-    own_pull_seconds = pull_steps * OWN_LANES / own_rate
+    pull_steps = acting.make_builder().config.variable_update_period
+    own_pull_seconds = pull_steps * OWN_ENVS / own_rate
     fetches_per_second = PAPER_ACTORS / PAPER_PULL_SECONDS
     print(
         f"The paper's {PAPER_ACTORS} actors pull {fetches_per_second:.0f} times per second, "
-        f"{fetches_per_second * megabytes / 1e3:.2f} GB/s; an actor with {OWN_LANES} lanes makes "
+        f"{fetches_per_second * megabytes / 1e3:.2f} GB/s; an actor of {OWN_ENVS} envs makes "
         f"{own_rate:,.0f} agent steps per second and pulls every {own_pull_seconds:.2f} s."
     )
     paper_share, own_share = [
@@ -233,7 +233,7 @@ def make_share_rows(rounds: Sequence[Reading], megabytes: float, own_rate: float
         Row("CPU of the actor per fetch", spread(reader_cpu), "ms"),
         Row("CPU of the server per fetch", spread(server_cpu), "ms"),
         at_most("an actor's time for pulling, paper's rhythm", paper_share, 2.0, "%"),
-        Row(f"an actor's time for pulling, {OWN_LANES} lanes on one core", own_share, "%"),
+        Row(f"an actor's time for pulling, {OWN_ENVS} environments on one core", own_share, "%"),
         Row(f"server, {PAPER_ACTORS} actors that pull", server_cores, "cores"),
     ]
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import reverb
-from learner import NUM_LANES, count_updates, fill, get_config, make_builder
+from learner import NUM_ENVS, count_updates, fill, get_config, make_builder
 from measuring import (
     Row,
     make_parser,
@@ -28,7 +28,7 @@ from measuring import (
 from serving import replay_server
 from traffic import UNLIMITED, count_sampled, workers
 
-from apex_agents.environments import make_lanes
+from apex_agents.environments import make_vector_environment
 
 AGENTS = ("atari_single_host", "cartpole")
 DEPTHS = (1, 2, 4, 8, 16)
@@ -65,19 +65,19 @@ def measure(
     Returns:
       Updates per second of each round, and batches that were sampled but not yet used, by depth.
     """
-    lanes = make_lanes(get_config(agent).environment, NUM_LANES, seed=0)
+    environment = make_vector_environment(get_config(agent).environment, NUM_ENVS, seed=0)
     builder = make_builder(agent)
     with (
-        replay_server(builder.make_replay_tables, lanes.spec) as server,
+        replay_server(builder.make_replay_tables, environment.spec) as server,
         workers((make_busy,)) as (busy,),
     ):
         client = reverb.Client(server.address)
-        fill(builder, lanes, client)
+        fill(builder, environment, client)
         learners = {}
         for depth in depths:
             builder = make_builder(agent, depth)
-            dataset = builder.make_dataset(client, lanes.spec)
-            learners[depth] = builder.make_learner(lanes.spec, dataset, client)
+            dataset = builder.make_dataset(client, environment.spec)
+            learners[depth] = builder.make_learner(environment.spec, dataset, client)
         sampled = dict.fromkeys(depths, 0)
 
         def learn(depth: int) -> tuple[float, float]:

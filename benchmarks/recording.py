@@ -5,22 +5,22 @@ import numpy as np
 from dm_env import specs
 
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.environments import Lanes
+from apex_agents.environments import VectorEnvironment
 
 RecordedSteps = list[tuple[dm_env.TimeStep, PolicyOutput]]
 
 
-def record(lanes: Lanes, num_steps: int, seed: int = 0) -> RecordedSteps:
-    """Act at random in the only lane; TD errors are log-normal."""
+def record(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> RecordedSteps:
+    """Act at random in the only environment; TD errors are log-normal."""
     random = np.random.default_rng(seed)
-    timestep = lanes.reset()
+    timestep = environment.reset()
     steps = []
     for _ in range(num_steps):
-        action = _random_action(lanes.spec.actions, random)
+        action = _random_action(environment.spec.actions, random)
         td_error = np.asarray(random.lognormal(sigma=1.5))
-        first_lane = dm_env.TimeStep(*[np.copy(field[0]) for field in timestep])
-        steps.append((first_lane, PolicyOutput(action, td_error, np.zeros(()))))
-        timestep = lanes.step(action[np.newaxis])
+        first_env = dm_env.TimeStep(*[np.copy(field[0]) for field in timestep])
+        steps.append((first_env, PolicyOutput(action, td_error, np.zeros(()))))
+        timestep = environment.step(action[np.newaxis])
     return steps
 
 

@@ -35,7 +35,7 @@ from serving import replay_server
 from traffic import UNLIMITED, Traffic, Worker, make_learning, replay_size, watch, workers
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.replay.config import ReplayConfig
 
 # Adding is held at these shares of the paper's rate while sampling is not held.
@@ -111,7 +111,7 @@ def measure(game: str, max_size: int, rounds: int) -> tuple[dict[str, list[Traff
     """
     replay = ReplayConfig(max_size=max_size, min_size=1_000)
     builder = ApexDQNBuilder(ApexDQNConfig(replay=replay))
-    spec = make_lanes(EnvironmentConfig(task=game), 1, seed=0).spec
+    spec = make_vector_environment(EnvironmentConfig(task=game), 1, seed=0).spec
     with replay_server(builder.make_replay_tables, spec) as server:
         empty = resident_bytes(server.pid)
         tasks: list[Any] = [
@@ -149,7 +149,9 @@ def make_inserting(
     builder: ApexDQNBuilder, game: str, seed: int, address: str
 ) -> Callable[[], None]:
     """Make what adds one step of a recorded game, from the beginning again after its end."""
-    steps = itertools.cycle(record(make_lanes(EnvironmentConfig(task=game), 1, seed), STEPS, seed))
+    steps = itertools.cycle(
+        record(make_vector_environment(EnvironmentConfig(task=game), 1, seed), STEPS, seed)
+    )
     adder = builder.make_adder(reverb.Client(address))
     return lambda: adder.add(*next(steps))
 

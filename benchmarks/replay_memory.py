@@ -5,7 +5,7 @@ removal by priority frees memory in random order and the first filling says litt
 resident memory of a server in a process of its own, less what it had while empty.
 
   python benchmarks/replay_memory.py
-  python benchmarks/replay_memory.py --max_size 100000 --remover fifo
+  python benchmarks/replay_memory.py --max_size 100000 --eviction_policy fifo
 """
 
 import argparse
@@ -17,7 +17,7 @@ from measuring import resident_bytes, run_and_leave
 from recording import RecordedSteps, record
 from serving import ReplayServer, replay_server
 
-from apex_agents import ApexDPGBuilder, ApexDPGConfig, EnvironmentConfig, make_lanes
+from apex_agents import ApexDPGBuilder, ApexDPGConfig, EnvironmentConfig, make_vector_environment
 
 
 def main() -> None:
@@ -27,23 +27,30 @@ def main() -> None:
     parser.add_argument("--task", default="humanoid:stand")
     parser.add_argument("--max_size", type=int, default=1_000_000, help="transitions")
     parser.add_argument("--fillings", type=int, default=4, help="times that many are added")
-    parser.add_argument("--remover", default="prioritized", choices=("prioritized", "fifo"))
+    parser.add_argument("--eviction_policy", default="prioritized", choices=("prioritized", "fifo"))
     arguments = parser.parse_args()
 
     config = ApexDPGConfig()
     config.replay = dataclasses.replace(
-        config.replay, max_size=arguments.max_size, min_size=1, remover=arguments.remover
+        config.replay,
+        max_size=arguments.max_size,
+        min_size=1,
+        eviction_policy=arguments.eviction_policy,
     )
     builder = ApexDPGBuilder(config)
     try:
-        lanes = make_lanes(EnvironmentConfig("control", arguments.task), 1, seed=0)
+        environment = make_vector_environment(
+            EnvironmentConfig("control", arguments.task), 1, seed=0
+        )
     except ValueError as error:
         parser.error(str(error))
-    estimate = builder.estimate_replay_bytes(lanes.spec) / arguments.max_size
-    print(f"{arguments.task}, {arguments.max_size} transitions, remover {arguments.remover}")
+    estimate = builder.estimate_replay_bytes(environment.spec) / arguments.max_size
+    print(
+        f"{arguments.task}, {arguments.max_size} transitions, eviction policy {arguments.eviction_policy}"
+    )
     print(f"estimated: {estimate:.0f} bytes/transition")
-    with replay_server(builder.make_replay_tables, lanes.spec) as server:
-        fill(builder, record(lanes, num_steps=4000), server, arguments.fillings)
+    with replay_server(builder.make_replay_tables, environment.spec) as server:
+        fill(builder, record(environment, num_steps=4000), server, arguments.fillings)
 
 
 def fill(

@@ -52,7 +52,7 @@ from recording import RecordedSteps, record
 from serving import ReplayServer, replay_server
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_vector_environment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
 
@@ -102,16 +102,16 @@ def start_contenders(
     stack: contextlib.ExitStack, max_size: int, num_steps: int
 ) -> dict[str, Callable[[str], float]]:
     """Start every memory, in a process of its own; what asks it for a measurement, by name."""
-    lanes = make_lanes(EnvironmentConfig(task="pong"), 1, seed=0)
-    steps = record(lanes, num_steps)
+    environment = make_vector_environment(EnvironmentConfig(task="pong"), 1, seed=0)
+    steps = record(environment, num_steps)
     file = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()), "recording.npz")
     np.savez(file, **to_arrays([timestep for timestep, _ in steps], [o.action for _, o in steps]))
     replay = ReplayConfig(max_size=max_size, min_size=1, prefetch_batches=4)
     config = ApexDQNConfig(n_step=N_STEP, discount=DISCOUNT, batch_size=BATCH_SIZE, replay=replay)
     builder = ApexDQNBuilder(config)
-    server = stack.enter_context(replay_server(builder.make_replay_tables, lanes.spec))
+    server = stack.enter_context(replay_server(builder.make_replay_tables, environment.spec))
     contenders: dict[str, Callable[[str], float]] = {
-        OURS: OurReplay(builder, lanes.spec, server, steps).ask
+        OURS: OurReplay(builder, environment.spec, server, steps).ask
     }
     for name, buffer in PEERS.items():
         process = peer_process("buffers.py", buffer, str(file), str(max_size))

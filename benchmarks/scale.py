@@ -1,7 +1,9 @@
-"""Measures how far a run grows on this machine: lanes, and transitions in the replay.
+"""Measures how far a run grows on this machine: environments, and transitions in the replay.
 
-Lanes: their environment only waits, as if each had a core elsewhere, for the time that a step took
-one of the paper's actors (Horgan et al. 2018, figure 11). What is left is what a lane takes besides
+Environments: their environment only waits, as if each had a core elsewhere, for the time that a
+  step took
+one of the paper's actors (Horgan et al. 2018, figure 11). What is left is what an environment
+takes besides
 its environment, at the least: actors with a network of two small layers, adders, and a replay
 server, with observations of eight numbers and nobody who learns. `acting.py` has frames and the
 network for them. Transitions in the replay: a table with so many of them, twenty of which share
@@ -41,7 +43,7 @@ from traffic import UNLIMITED, Traffic, watch, workers
 from apex_agents.environments import Episode
 
 ACTORS = (1, 2, 4, 6, 8)
-LANES_PER_ACTOR = 45  # Of 8 actors: the paper's 360.
+ENVS_PER_ACTOR = 45  # Of 8 actors: the paper's 360.
 MAX_SIZE = 100_000  # Of the replay for them.
 SIZES = (10_000, 100_000, 1_000_000)
 # Horgan et al. 2018, section 4.1: 139 frames per second, 4 of them per step.
@@ -66,15 +68,17 @@ def main() -> None:
     tell(traffic)
     costs = table_sizes.measure(arguments.sizes, arguments.rounds)
     series = {
-        "lanes": {lanes: [t._asdict() for t in rounds] for lanes, rounds in traffic.items()},
+        "environment": {
+            environment: [t._asdict() for t in rounds] for environment, rounds in traffic.items()
+        },
         "sizes": {size: [c._asdict() for c in rounds] for size, rounds in costs.items()},
     }
-    rows = [*make_lane_rows(traffic), *make_size_rows(costs)]
+    rows = [*make_env_rows(traffic), *make_size_rows(costs)]
     report("scale", arguments.out, rows, series)
 
 
 def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic]]:
-    """Measure in turn with several numbers of actors; what happened in each round, by lanes."""
+    """Measure several numbers of actors in turn; return each round's results by environments."""
     builder = make_builder(MAX_SIZE)
     with replay_server(builder.make_replay_tables, SPEC) as server:
         Publisher(builder, SPEC, server.address)
@@ -94,11 +98,11 @@ def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic
 
             measurements = {str(n): functools.partial(act, n) for n in counts}
             measured = measure_in_turn(measurements, rounds)
-        return {int(name) * LANES_PER_ACTOR: rounds for name, rounds in measured.items()}
+        return {int(name) * ENVS_PER_ACTOR: rounds for name, rounds in measured.items()}
 
 
-class WaitingLanes:
-    """Lanes that do nothing but take their time, all at once; see `environments.Lanes`.
+class WaitingEnvironments:
+    """Environments that only wait, all at once; see `environments.VectorEnvironment`.
 
     A step is over so long after the one before, whatever the actor did meanwhile: that is a part of
     the time, unless it took longer.
@@ -108,10 +112,10 @@ class WaitingLanes:
     frames_per_second = 1 / PAPER_STEP_SECONDS
     spec = SPEC
 
-    def __init__(self, num_lanes: int):
-        """Initialize the lanes, which all show the same all the time."""
-        self.num_lanes = num_lanes
-        self._observation = np.ones((num_lanes, *SPEC.observations.shape), np.float32)
+    def __init__(self, num_envs: int):
+        """Initialize the environments, which all show the same all the time."""
+        self.num_envs = num_envs
+        self._observation = np.ones((num_envs, *SPEC.observations.shape), np.float32)
         self._due = 0.0
 
     def reset(self) -> dm_env.TimeStep:
@@ -129,11 +133,11 @@ class WaitingLanes:
         """Return none."""
         return []
 
-    def current_episode(self, lane: int) -> Episode:
+    def current_episode(self, env_index: int) -> Episode:
         """Return one without a length."""
-        return Episode(lane, 0.0, 0.0, 0)
+        return Episode(env_index, 0.0, 0.0, 0)
 
-    def render(self, lane: int) -> np.ndarray:
+    def render(self, env_index: int) -> np.ndarray:
         """Refuse."""
         raise ValueError("there is nothing to be seen")
 
@@ -142,9 +146,9 @@ class WaitingLanes:
 
     def _make_timestep(self, step_type: dm_env.StepType) -> dm_env.TimeStep:
         return dm_env.TimeStep(
-            step_type=np.full(self.num_lanes, step_type, np.int32),
-            reward=np.zeros(self.num_lanes, np.float32),
-            discount=np.ones(self.num_lanes, np.float32),
+            step_type=np.full(self.num_envs, step_type, np.int32),
+            reward=np.zeros(self.num_envs, np.float32),
+            discount=np.ones(self.num_envs, np.float32),
             observation=self._observation,
         )
 
@@ -153,29 +157,29 @@ def make_acting(address: str, index: int, num_actors: int) -> Callable[[], Any]:
     """Make what takes one lock-step of an actor, put together as in a run."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    indices = range(index * LANES_PER_ACTOR, (index + 1) * LANES_PER_ACTOR)
-    num_lanes = num_actors * LANES_PER_ACTOR
-    lanes = WaitingLanes(LANES_PER_ACTOR)
-    return Actor(make_builder(MAX_SIZE), lanes, address, indices, num_lanes).step
+    indices = range(index * ENVS_PER_ACTOR, (index + 1) * ENVS_PER_ACTOR)
+    num_envs = num_actors * ENVS_PER_ACTOR
+    environment = WaitingEnvironments(ENVS_PER_ACTOR)
+    return Actor(make_builder(MAX_SIZE), environment, address, indices, num_envs).step
 
 
-def make_lane_rows(traffic: Mapping[int, Sequence[Traffic]]) -> list[Row]:
-    """Make the rows on the number of lanes."""
-    lanes = most_lanes_with_free_cores(traffic)
+def make_env_rows(traffic: Mapping[int, Sequence[Traffic]]) -> list[Row]:
+    """Make the rows on the number of environments."""
+    environment = most_envs_with_free_cores(traffic)
     per_step = {
-        group: [1e6 * t.cores[group] / t.inserts for t in traffic[lanes]]
+        group: [1e6 * t.cores[group] / t.inserts for t in traffic[environment]]
         for group in ("actors", "replay")
     }
-    growth = [t.inserts * PAPER_STEP_SECONDS / lanes for t in traffic[lanes]]
-    what = f"transitions/s, {lanes} lanes, the most with a free core, of linear"
+    growth = [t.inserts * PAPER_STEP_SECONDS / environment for t in traffic[environment]]
+    what = f"transitions/s, {environment} environments, the most with a free core, of linear"
     return [
         *[
-            Row(f"transitions/s, {lanes} lanes", spread([t.inserts for t in rounds]))
-            for lanes, rounds in traffic.items()
+            Row(f"transitions/s, {environment} environments", spread([t.inserts for t in rounds]))
+            for environment, rounds in traffic.items()
         ],
         at_least(what, spread(growth), 0.95),
         *[
-            Row(f"CPU of the {group} per lane and step", spread(microseconds), "us")
+            Row(f"CPU of the {group} per environment and step", spread(microseconds), "us")
             for group, microseconds in per_step.items()
         ],
     ]
@@ -194,9 +198,13 @@ def make_size_rows(costs: Mapping[int, Sequence[Costs]]) -> list[Row]:
     return rows
 
 
-def most_lanes_with_free_cores(traffic: Mapping[int, Sequence[Traffic]]) -> int:
-    """Return the number of lanes up to which nothing is short; the smallest if there is none."""
-    free = [lanes for lanes, rounds in traffic.items() if cores_taken(rounds).sum() < FULL_CORES]
+def most_envs_with_free_cores(traffic: Mapping[int, Sequence[Traffic]]) -> int:
+    """Return the largest number of environments with cores to spare, or the smallest number."""
+    free = [
+        environment
+        for environment, rounds in traffic.items()
+        if cores_taken(rounds).sum() < FULL_CORES
+    ]
     return max(free, default=min(traffic))
 
 
@@ -206,19 +214,22 @@ def cores_taken(rounds: Sequence[Traffic]) -> np.ndarray:
 
 
 def tell(traffic: Mapping[int, Sequence[Traffic]]) -> None:
-    """Print what every number of lanes takes, what is short first, and what would help."""
-    print(f"{'lanes':>6} {'transitions/s':>14} {'actors':>8} {'replay':>8}   cores of {NUM_CORES}")
-    rates = {lanes: np.median([t.inserts for t in rounds]) for lanes, rounds in traffic.items()}
-    taken = {lanes: cores_taken(rounds) for lanes, rounds in traffic.items()}
-    for lanes, rate in rates.items():
-        actors, replay = taken[lanes]
-        print(f"{lanes:>6} {rate:>14,.0f} {actors:>8.2f} {replay:>8.2f}")
-    if sum(taken[lanes]) < FULL_CORES:
-        print(f"With {lanes} lanes there is still a part of a core free.")
+    """Print what every number of environments takes, what is short first, and what would help."""
+    print(f"{'envs':>6} {'transitions/s':>14} {'actors':>8} {'replay':>8}   cores of {NUM_CORES}")
+    rates = {
+        environment: np.median([t.inserts for t in rounds])
+        for environment, rounds in traffic.items()
+    }
+    taken = {environment: cores_taken(rounds) for environment, rounds in traffic.items()}
+    for environment, rate in rates.items():
+        actors, replay = taken[environment]
+        print(f"{environment:>6} {rate:>14,.0f} {actors:>8.2f} {replay:>8.2f}")
+    if sum(taken[environment]) < FULL_CORES:
+        print(f"With {environment} environments there is still a part of a core free.")
     else:
         most = "actors" if actors > replay else "replay"
-        print(f"With {lanes} lanes all cores are taken, most of them by the {most}.")
-    best = max(rates, key=lambda lanes: rates[lanes])
+        print(f"With {environment} environments all cores are taken, most of them by the {most}.")
+    best = max(rates, key=lambda environment: rates[environment])
     actors, replay = taken[best] / rates[best]
     print(
         f"A transition takes {1e6 * actors:.0f} us of the actors and {1e6 * replay:.0f} us of the "

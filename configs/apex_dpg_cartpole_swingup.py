@@ -11,7 +11,7 @@ def get_config() -> ExperimentConfig:
     """Return the settings."""
     agent = ApexDPGConfig(
         learning_rate=0.0003,
-        parameter_update_period=50,
+        variable_update_period=50,
         replay=dataclasses.replace(
             ApexDPGConfig().replay,
             max_size=500_000,
@@ -22,7 +22,7 @@ def get_config() -> ExperimentConfig:
     )
     run = RunConfig(
         num_actors=1,
-        lanes_per_actor=8,
+        num_envs_per_actor=8,
         target_return=800.0,
         max_actor_steps=2_000_000,
         evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=20.0),

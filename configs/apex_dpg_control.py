@@ -2,7 +2,7 @@
 
 Humanoid stand, walk and run, and manipulator bring_ball: the task is `environment.task`. On a small
 machine, let fewer processes step the same 64 environments:
-`--config.run.num_actors=2 --config.run.lanes_per_actor=32`.
+`--config.run.num_actors=2 --config.run.num_envs_per_actor=32`.
 """
 
 from apex_agents.config import ExperimentConfig, RunConfig

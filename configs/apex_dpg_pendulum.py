@@ -12,8 +12,8 @@ def get_config() -> ExperimentConfig:
     agent = ApexDPGConfig(
         batch_size=128,
         learning_rate=0.001,
-        parameter_update_period=20,
-        updates_per_call=8,
+        variable_update_period=20,
+        num_sgd_steps_per_step=8,
         replay=dataclasses.replace(
             ApexDPGConfig().replay,
             max_size=100_000,
@@ -24,7 +24,7 @@ def get_config() -> ExperimentConfig:
     )
     run = RunConfig(
         num_actors=1,
-        lanes_per_actor=8,
+        num_envs_per_actor=8,
         target_return=-200.0,
         max_actor_steps=500_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=3.0),

@@ -19,7 +19,7 @@ def get_config() -> ExperimentConfig:
         learning_rate=0.0002,
         target_update_period=500,
         publish_period=25,
-        parameter_update_period=25,
+        variable_update_period=25,
         bfloat16=True,
         replay=ReplayConfig(
             max_size=500_000, min_size=10_000, samples_per_insert=4.0, prefetch_batches=8
@@ -27,7 +27,7 @@ def get_config() -> ExperimentConfig:
     )
     run = RunConfig(
         num_actors=1,
-        lanes_per_actor=16,
+        num_envs_per_actor=16,
         evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
     )
     return ExperimentConfig(agent=agent, environment=EnvironmentConfig(task="pong"), run=run)

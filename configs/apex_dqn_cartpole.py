@@ -19,9 +19,9 @@ def get_config() -> ExperimentConfig:
         batch_size=64,
         learning_rate=0.004,
         target_update_period=200,
-        parameter_update_period=20,
+        variable_update_period=20,
         publish_period=20,
-        updates_per_call=8,
+        num_sgd_steps_per_step=8,
         exploration=ExplorationConfig(epsilon=0.5, alpha=3.0, evaluation_epsilon=0.0),
         replay=ReplayConfig(
             max_size=50_000, min_size=1_000, samples_per_insert=8.0, prefetch_batches=16
@@ -29,7 +29,7 @@ def get_config() -> ExperimentConfig:
     )
     run = RunConfig(
         num_actors=1,
-        lanes_per_actor=8,
+        num_envs_per_actor=8,
         target_return=475.0,
         max_actor_steps=1_000_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=1.0),

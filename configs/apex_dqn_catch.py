@@ -18,7 +18,7 @@ def get_config() -> ExperimentConfig:
         batch_size=32,
         learning_rate=0.001,
         target_update_period=100,
-        parameter_update_period=10,
+        variable_update_period=10,
         publish_period=10,
         exploration=ExplorationConfig(alpha=3.0, evaluation_epsilon=0.0),
         replay=ReplayConfig(
@@ -30,7 +30,7 @@ def get_config() -> ExperimentConfig:
     )
     run = RunConfig(
         num_actors=1,
-        lanes_per_actor=8,
+        num_envs_per_actor=8,
         target_return=0.9,
         max_actor_steps=200_000,
         evaluation=EvaluationConfig(num_episodes=50, min_period_seconds=1.0),

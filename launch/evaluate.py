@@ -42,9 +42,9 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import Episode, make_lanes
-from apex_agents.evaluation.atari_scores import departures, no_op_rules
-from apex_agents.evaluation.final_evaluation import MAX_LANES, Request, Result, evaluate
+from apex_agents.environments import Episode, make_vector_environment
+from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
+from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result, evaluate
 from apex_agents.evaluation.parameters import find_parameters
 from apex_agents.evaluation.report import describe, summarise, to_csv
 from apex_agents.experiment import Experiment
@@ -107,7 +107,7 @@ def _check_flags() -> None:
     """Raise a ValueError if a flag holds what it cannot."""
     for flag, least, most in (
         (_EPISODES, 1, 1_000_000),
-        (_VIDEO, 0, min(_EPISODES.value, MAX_LANES)),
+        (_VIDEO, 0, min(_EPISODES.value, MAX_ENVS)),
         (_SEED, 0, 2**63 - 1),
         (_EPSILON, 0, 1),
     ):
@@ -126,7 +126,7 @@ def _apply_rules(config: ExperimentConfig) -> None:
     if environment.suite == "atari":
         environment.atari = no_op_rules(environment.atari)
         environment.atari.num_threads = os.cpu_count() or 1
-        for departure in departures(environment.atari):
+        for departure in protocol_deviations(environment.atari):
             warn(f"scores do not compare with the paper's: {departure}.")
 
 
@@ -147,7 +147,7 @@ def _expand(path: str) -> pathlib.Path:
 def _play(config: ExperimentConfig, request: Request) -> Result:
     experiment = Experiment(
         builder=BUILDERS[type(config.agent)](config.agent),
-        make_lanes=functools.partial(make_lanes, config.environment),
+        make_vector_environment=functools.partial(make_vector_environment, config.environment),
         run=config.run,
         workdir="",
         task=config.environment.task,

@@ -7,7 +7,7 @@ Makes these figures, each as .png and .svg, as far as the runs have come:
   speeds       of actors and learner, samples per insert, waiting, size of the replay
   learning     loss, TD error, gradient norm, Q-value, age of what is sampled
   priorities   distribution of priorities and ages in the replay and in what is sampled of it
-  exploration  the lanes' returns against their epsilons (Ape-X DQN)
+  exploration  the environments' returns against their epsilons (Ape-X DQN)
 
 Runs that differ in nothing but their seed and where they end become one curve: the interquartile
 mean over the seeds and its 95 % confidence interval, as far as all of them have come; faint lines

@@ -16,7 +16,7 @@ from ml_collections import config_flags
 
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig
-from apex_agents.environments import EnvironmentSpec, make_lanes
+from apex_agents.environments import EnvironmentSpec, make_vector_environment
 from apex_agents.experiment import Experiment
 from apex_agents.validation import field_paths
 
@@ -65,7 +65,7 @@ def make_experiment(
     config.validate()
     experiment = Experiment(
         builder=make_builder(config.agent),
-        make_lanes=functools.partial(make_lanes, config.environment),
+        make_vector_environment=functools.partial(make_vector_environment, config.environment),
         run=config.run,
         workdir="",
         task=config.environment.task,

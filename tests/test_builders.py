@@ -11,14 +11,14 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 
-REPLAY = ReplayConfig(max_size=100, min_size=1, importance_exponent=0.25)
+REPLAY = ReplayConfig(max_size=100, min_size=1, importance_sampling_exponent=0.25)
 SETTINGS = {
     "n_step": 5,
     "discount": 0.75,
     "batch_size": 9,
-    "parameter_update_period": 7,
+    "variable_update_period": 7,
     "publish_period": 3,
-    "updates_per_call": 4,
+    "num_sgd_steps_per_step": 4,
     "replay": REPLAY,
 }
 
@@ -64,9 +64,9 @@ def test_learner(parts):
     assert recorder.kwargs == {
         "dataset": "dataset",
         "client": "client",
-        "importance_exponent": 0.25,
+        "importance_sampling_exponent": 0.25,
         "publish_period": 3,
-        "updates_per_call": 4,
+        "num_sgd_steps_per_step": 4,
         **given,
     }
     assert update.variables

@@ -26,8 +26,8 @@ from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
-from apex_agents.environments import Episode, make_lanes
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments import Episode, make_vector_environment
+from apex_agents.environments.vector_environment import LockStepEnvironment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
@@ -37,7 +37,7 @@ from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NUM_LANES = 8
+NUM_ENVS = 8
 
 
 class Chain(dm_env.Environment):
@@ -115,7 +115,7 @@ CONFIG = ApexDQNConfig(
     # Large: the steps get smaller with the gradients, and the values come to rest.
     rmsprop_epsilon=0.01,
     target_update_period=20,
-    parameter_update_period=5,
+    variable_update_period=5,
     publish_period=5,
     exploration=ExplorationConfig(epsilon=0.5, alpha=6.0),
     replay=ReplayConfig(
@@ -152,14 +152,16 @@ def run(
     environment: Callable[[], dm_env.Environment],
     max_learner_steps: int = 500,
 ) -> Result:
-    def make_lanes(num_lanes: int, seed: int, evaluation: bool) -> LockStepLanes:
-        return LockStepLanes([environment() for _ in range(num_lanes)])
+    def make_vector_environment(num_envs: int, seed: int, evaluation: bool) -> LockStepEnvironment:
+        return LockStepEnvironment([environment() for _ in range(num_envs)])
 
     limits = RunConfig(
-        num_actors=2, lanes_per_actor=NUM_LANES // 2, max_learner_steps=max_learner_steps
+        num_actors=2, num_envs_per_actor=NUM_ENVS // 2, max_learner_steps=max_learner_steps
     )
     episodes: list[Episode] = []
-    learner = run_local(Experiment(builder, make_lanes, limits, workdir=""), episodes.append)
+    learner = run_local(
+        Experiment(builder, make_vector_environment, limits, workdir=""), episodes.append
+    )
     return Result(learner, episodes, builder.config)
 
 
@@ -207,10 +209,10 @@ class TruncationTerminatesBuilder(ApexDQNBuilder):
 
 
 class OneEpsilonBuilder(ApexDQNBuilder):
-    """Lets all lanes explore alike."""
+    """Lets all environments explore alike."""
 
-    def make_policy(self, spec, lanes, num_lanes, seed):
-        policy = super().make_policy(spec, lanes, num_lanes, seed)
+    def make_policy(self, spec, environment, num_envs, seed):
+        policy = super().make_policy(spec, environment, num_envs, seed)
         policy.exploration["epsilon"][:] = self.config.exploration.epsilon
         return policy
 
@@ -267,25 +269,25 @@ def test_a_truncation_taken_for_a_termination_shows():
     assert values[1] < 1.85
 
 
-def returns_per_lane(result: Result) -> list[float]:
-    """Return each lane's mean return over the second half of its episodes."""
+def returns_per_env(result: Result) -> list[float]:
+    """Return each environment's mean return over the second half of its episodes."""
     returns = collections.defaultdict(list)
     for episode in result.episodes:
-        returns[episode.lane].append(episode.episode_return)
-    return [float(np.mean(returns[i][len(returns[i]) // 2 :])) for i in range(NUM_LANES)]
+        returns[episode.env_index].append(episode.episode_return)
+    return [float(np.mean(returns[i][len(returns[i]) // 2 :])) for i in range(NUM_ENVS)]
 
 
-# The greediest lane chooses action 0 with probability 0.5^7 / 2 = 0.004, the other end of the
-# ladder with 0.5 / 2. Mean returns of 5 steps are thus 4.98 and 3.75; over 10 episodes the latter
-# has a standard deviation of sqrt(5 * 0.25 * 0.75 / 10) = 0.31, and 4.6 is more than two of them
-# away from it and fifteen from the former. Averages over 4 lanes are twice as sharp.
-def test_every_lane_explores_with_its_own_epsilon(choice_result):
-    returns = returns_per_lane(choice_result)
+# The greediest environment chooses action 0 with probability 0.5^7 / 2 = 0.004, the other end of
+# the ladder with 0.5 / 2. Mean returns of 5 steps are thus 4.98 and 3.75; over 10 episodes the
+# latter has a standard deviation of sqrt(5 * 0.25 * 0.75 / 10) = 0.31, and 4.6 is more than two of
+# them away from it and fifteen from the former. Averages over 4 environments are twice as sharp.
+def test_every_env_explores_with_its_own_epsilon(choice_result):
+    returns = returns_per_env(choice_result)
     assert np.mean(returns[4:]) > 4.6 > returns[0]
 
 
-def test_lanes_that_explore_alike_show():
-    returns = returns_per_lane(run(OneEpsilonBuilder(ONE_STEP_CONFIG), Choice))
+def test_envs_that_explore_alike_show():
+    returns = returns_per_env(run(OneEpsilonBuilder(ONE_STEP_CONFIG), Choice))
     assert np.mean(returns[4:]) < 4.6
 
 
@@ -316,15 +318,16 @@ def test_learner_steps_per_transition_are_fixed():
             return super().reset()
 
     run(builder, RecordingChoice, max_learner_steps=200)
-    # All lanes begin their episodes at the same time: one moment per episode, when all is quiet.
+    # All environments begin their episodes at the same time: one moment per episode, when all is
+    # quiet.
     moments = sorted(set(moments))
     late = [moment for moment in moments if moment[1] > 0]
     assert len(late) >= 5
     # 8 samples per insert in batches of 16: a learner step for every 2 transitions.
     steps = np.diff([num_steps for _, num_steps in late])
     transitions = np.diff([num_transitions for num_transitions, _ in late])
-    assert transitions.tolist() == [NUM_LANES * Choice.LENGTH] * len(transitions)
-    assert steps.tolist() == [NUM_LANES * Choice.LENGTH / 2] * len(steps)
+    assert transitions.tolist() == [NUM_ENVS * Choice.LENGTH] * len(transitions)
+    assert steps.tolist() == [NUM_ENVS * Choice.LENGTH / 2] * len(steps)
 
 
 def test_no_step_beyond_max_learner_steps():
@@ -359,22 +362,22 @@ def test_learns_catch():
     config = load_config("apex_dqn_catch")
     config.run.max_actor_steps = 10_000  # Eight runs with other seeds needed up to 5600.
     builder = ApexDQNBuilder(config.agent)
-    make = functools.partial(make_lanes, config.environment)
+    make = functools.partial(make_vector_environment, config.environment)
     learner = run_local(Experiment(builder, make, config.run, workdir=""))
 
     # Every column of the board once or more; a random policy gets -0.6.
-    lanes = make(50, 1, True)
-    policy = builder.make_evaluation_policy(lanes.spec, 50, seed=0)
+    environment = make(50, 1, True)
+    policy = builder.make_evaluation_policy(environment.spec, 50, seed=0)
     (arrays,) = learner.get_variables(["network"])
     for variable, array in zip(policy.variables["network"], arrays, strict=True):
         variable.assign(array)
-    episodes = play_episodes(lanes, ApexActor(policy))
+    episodes = play_episodes(environment, ApexActor(policy))
     assert np.mean([episode.episode_return for episode in episodes]) >= 0.8
 
 
 def test_a_run_without_a_limit_is_refused():
     experiment = Experiment(
-        ApexDQNBuilder(CONFIG), make_lanes, RunConfig(target_return=1.0), workdir=""
+        ApexDQNBuilder(CONFIG), make_vector_environment, RunConfig(target_return=1.0), workdir=""
     )
     with pytest.raises(ValueError, match=r"run\.max_learner_steps or run\.max_actor_steps"):
         run_local(experiment)
@@ -384,7 +387,7 @@ def test_an_agent_that_does_not_fit_the_environment_is_refused():
     config = load_config("apex_dqn_catch")
     experiment = Experiment(
         builder=ApexDQNBuilder(dataclasses.replace(config.agent, frame_stack=4)),
-        make_lanes=functools.partial(make_lanes, config.environment),
+        make_vector_environment=functools.partial(make_vector_environment, config.environment),
         run=config.run,
         workdir="",
     )

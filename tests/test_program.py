@@ -87,7 +87,7 @@ FILES = {  # By the name under which `docs/logs.md` documents them.
     "replay": "replay",
     "evaluator": "evaluator",
     "actor_<i>": "actor_0",
-    "actor_<i>_lanes": "actor_0_lanes",
+    "actor_<i>_envs": "actor_0_envs",
 }
 
 
@@ -113,8 +113,8 @@ def test_rows_of_the_actors(processes_run, actor):
     assert float(row["episodes"]) > 0
     assert float(row["episode_length"]) == 9  # Catch: 10 rows.
     assert float(row["parameters_learner_steps"]) > 0
-    lanes = processes_run.rows(f"actor_{actor}_lanes")
-    assert {row["lane"] for row in lanes} == {str(2 * actor), str(2 * actor + 1)}
+    environment = processes_run.rows(f"actor_{actor}_envs")
+    assert {row["env_index"] for row in environment} == {str(2 * actor), str(2 * actor + 1)}
 
 
 def test_rows_of_the_evaluator(processes_run):
@@ -162,7 +162,7 @@ def test_tensorboard_has_the_rows(processes_run):
     events = EventAccumulator(str(processes_run.workdir / "tensorboard")).Reload()
     steps = [int(row["learner_steps"]) for row in processes_run.rows("learner")]
     assert [event.step for event in events.Tensors("learner/loss")] == steps
-    assert {"evaluator/mean_return", "lane_3/epsilon", "replay/replay_size"} <= set(
+    assert {"evaluator/mean_return", "env_3/epsilon", "replay/replay_size"} <= set(
         events.Tags()["tensors"]
     )
     assert "learner/log10_age_steps" in events.Tags()["tensors"]
@@ -208,7 +208,7 @@ from absl.testing import absltest
 import launchpad as lp
 import reverb
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder, ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
@@ -244,9 +244,9 @@ class ProgramTest(absltest.TestCase):
         # learner step.
         evaluation = EvaluationConfig(num_episodes=2, min_period_seconds=0.1)
         run = RunConfig(
-            num_actors=2, lanes_per_actor=2, target_return=-10.0, evaluation=evaluation
+            num_actors=2, num_envs_per_actor=2, target_return=-10.0, evaluation=evaluation
         )
-        make_task = functools.partial(make_lanes, EnvironmentConfig("toy", task))
+        make_task = functools.partial(make_vector_environment, EnvironmentConfig("toy", task))
         experiment = Experiment(builder, make_task, run, str(workdir))
         program = make_program(experiment)
         groups = {name: len(nodes) for name, nodes in program.groups.items()}

@@ -31,7 +31,7 @@ CATCH = (
     "--config.agent.stream_hidden_size=16",
     "--config.agent.replay.min_size=20",
     "--config.agent.replay.insert_batch=10",
-    "--config.run.lanes_per_actor=2",
+    "--config.run.num_envs_per_actor=2",
     "--config.run.evaluation.num_episodes=3",
     "--config.run.evaluation.min_period_seconds=0.5",
 )

@@ -1,4 +1,4 @@
-"""The actor: one policy evaluation for all lanes, one adder for each.
+"""The actor: one policy evaluation for all environments, one adder for each.
 
 Horgan et al. 2018, algorithm 1.
 """
@@ -25,7 +25,7 @@ def make_actor(
 
     Args:
       policy: chooses the actions.
-      adders: one per lane, or none for an actor that records nothing.
+      adders: one per environment, or none for an actor that records nothing.
       variable_source: where new variables come from; None leaves the policy's alone.
       update_period: agent steps between two pulls of variables.
 
@@ -42,10 +42,11 @@ def make_actor(
 
 
 class ApexActor(core.Actor):
-    """Acts in lanes that run in lock-step, or in one environment, and records what happens.
+    """Acts in environments that run in lock-step, or in one environment, and records what happens.
 
-    Time steps are either batched, every field `[L, ...]` (`environments.Lanes`, `acting.loop`), or
-    those of a single dm_env environment (`acme.EnvironmentLoop`); the first one observed decides.
+    Time steps are either batched, every field `[E, ...]` (`environments.VectorEnvironment`,
+    `acting.loop`), or those of a single dm_env environment (`acme.EnvironmentLoop`); the first one
+    observed decides.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class ApexActor(core.Actor):
         """Put the parts together.
 
         Args:
-          policy: evaluated once per step for all lanes.
-          adders: one per lane, or none for an actor that records nothing.
+          policy: evaluated once per step for all environments.
+          adders: one per environment, or none for an actor that records nothing.
           variable_client: keeps the policy's variables up to date; None leaves them alone.
         """
         self._policy = policy
@@ -69,7 +70,7 @@ class ApexActor(core.Actor):
         self._batched = True
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:
-        """Return the action of every lane, `[L]` or `[L, D]`, or that of the one environment."""
+        """Return the actions, `[E]` or `[E, D]`; `[]` or `[D]` for a single environment."""
         self._output = self._policy(observation if self._batched else observation[None])
         return self._output.action if self._batched else self._output.action[0]
 
@@ -99,9 +100,9 @@ class ApexActor(core.Actor):
             adder.close()
 
     def _record(self, output: PolicyOutput) -> None:
-        for lane, adder in enumerate(self._adders):
-            timestep = dm_env.TimeStep(*[field[lane] for field in self._timestep])
-            adder.add(timestep, PolicyOutput(*[field[lane] for field in output]))
+        for env_index, adder in enumerate(self._adders):
+            timestep = dm_env.TimeStep(*[field[env_index] for field in self._timestep])
+            adder.add(timestep, PolicyOutput(*[field[env_index] for field in output]))
 
     def _own(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         """Copy a time step, batched: environments hand out the same arrays again and again."""

@@ -1,6 +1,6 @@
 """Makes n-step transitions with the actor's own initial priorities.
 
-Horgan et al. 2018, section 3 and appendix F ("Adding Data"). One adder serves one lane.
+Horgan et al. 2018, section 3 and appendix F ("Adding Data"). One adder serves one environment.
 """
 
 import collections
@@ -22,7 +22,7 @@ _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class PrioritizedNStepAdder:
-    """Turns the time steps of one lane into prioritized n-step transitions.
+    """Turns the time steps of one environment into prioritized n-step transitions.
 
     Attributes:
       num_transitions: transitions sent so far, replicas not counted.

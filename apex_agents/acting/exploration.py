@@ -1,4 +1,4 @@
-"""How lanes explore: the epsilon ladder of Ape-X DQN.
+"""How environments explore: the epsilon ladder of Ape-X DQN.
 
 Horgan et al. 2018, section 4.1 and appendix B.
 """
@@ -12,13 +12,13 @@ from apex_agents.validation import require, require_between, require_positive, r
 
 @dataclasses.dataclass
 class ExplorationConfig:
-    """Epsilon-greedy exploration with a constant epsilon per lane (section 4.1).
+    """Epsilon-greedy exploration with a constant epsilon per environment (section 4.1).
 
     Attributes:
-      epsilon: epsilon of the most exploring lane (section 4.1: 0.4).
-      alpha: how steeply epsilon falls from lane to lane (section 4.1: 7).
+      epsilon: epsilon of the most exploring environment (section 4.1: 0.4).
+      alpha: how steeply epsilon falls from environment to environment (section 4.1: 7).
       num_distinct_epsilons: use only this many values, spread over the whole ladder (appendix B:
-        6 in the ablation); None gives each lane its own.
+        6 in the ablation); None gives each environment its own.
       evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
     """
 
@@ -35,20 +35,20 @@ class ExplorationConfig:
         require_positive(self, prefix, "num_distinct_epsilons")
 
 
-def epsilon_ladder(config: ExplorationConfig, num_lanes: int) -> np.ndarray:
-    """Return the epsilon of every lane of every actor.
+def epsilon_ladder(config: ExplorationConfig, num_envs: int) -> np.ndarray:
+    """Return the epsilon of every environment of every actor.
 
       epsilon_i = epsilon ** (1 + i / (N - 1) * alpha),  i = 0 .. N - 1
 
-    Source: Horgan et al. 2018, section 4.1; a single lane gets `epsilon`.
+    Source: Horgan et al. 2018, section 4.1; a single environment gets `epsilon`.
 
     Args:
       config: the ladder's ends and, optionally, its number of rungs.
-      num_lanes: N, lanes of all actors together; what the paper calls actors.
+      num_envs: N, environments of all actors together; what the paper calls actors.
 
     Returns:
       `[N]` float64, falling.
     """
-    rungs = min(config.num_distinct_epsilons or num_lanes, num_lanes)
-    rung = np.arange(num_lanes) * rungs // num_lanes
+    rungs = min(config.num_distinct_epsilons or num_envs, num_envs)
+    rung = np.arange(num_envs) * rungs // num_envs
     return config.epsilon ** (1 + rung / max(rungs - 1, 1) * config.alpha)

@@ -1,30 +1,32 @@
-"""Drives the lanes of one actor."""
+"""Drives the environments of one actor."""
 
 from collections.abc import Callable, Iterator
 
 from acme import core
 
-from apex_agents.environments import Episode, Lanes
+from apex_agents.environments import Episode, VectorEnvironment
 
 
-def run_lanes(
-    lanes: Lanes, actor: core.Actor, should_stop: Callable[[], bool] = lambda: False
+def run_in_lock_step(
+    environment: VectorEnvironment,
+    actor: core.Actor,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Episode]]:
-    """Let `actor` act in `lanes`, one lock-step at a time, until told to stop.
+    """Let `actor` act in `environment`, one lock-step at a time, until told to stop.
 
     Args:
-      lanes: environments in lock-step.
+      environment: environments in lock-step.
       actor: handles batched time steps, as `ApexActor` does.
       should_stop: asked before every step.
 
     Yields:
-      After every lock-step (one agent step in each lane), the episodes that it finished.
+      After every lock-step (one agent step in each environment), the episodes that it finished.
     """
-    timestep = lanes.reset()
+    timestep = environment.reset()
     actor.observe_first(timestep)
     while not should_stop():
         action = actor.select_action(timestep.observation)
-        timestep = lanes.step(action)
+        timestep = environment.step(action)
         actor.observe(action, timestep)
         actor.update()
-        yield lanes.finished_episodes()
+        yield environment.finished_episodes()

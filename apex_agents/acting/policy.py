@@ -9,12 +9,12 @@ import tensorflow as tf
 
 
 class PolicyOutput(NamedTuple):
-    """What a policy says of one time step of every lane.
+    """What a policy says of one time step of every environment.
 
     Attributes:
-      action: `[L]` int32 or `[L, D]`, the action to take, exploration included.
-      q_taken: `[L]`, q(s, action).
-      value: `[L]`, the value to bootstrap from if a return ends here: max_a q(s, a) or q(s, pi(s)).
+      action: `[E]` int32 or `[E, D]`, the action to take, exploration included.
+      q_taken: `[E]`, q(s, action).
+      value: `[E]`, the value to bootstrap from if a return ends here: max_a q(s, a) or q(s, pi(s)).
     """
 
     action: np.ndarray
@@ -23,12 +23,13 @@ class PolicyOutput(NamedTuple):
 
 
 class Policy(Protocol):
-    """Chooses actions for all lanes at once.
+    """Chooses actions for all environments at once.
 
     Attributes:
       variables: the variables to keep up to date, by the names under which they are published.
       networks: what they belong to, by the names that it has in the state of `learning.update`.
-      exploration: what decides how much each lane explores, `[L]` or one for all, by its name.
+      exploration: what decides how much each environment explores, `[E]` or one for all, by its
+        name.
     """
 
     @property
@@ -41,7 +42,7 @@ class Policy(Protocol):
     def exploration(self) -> Mapping[str, np.ndarray | float]: ...
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        """Evaluate the network once for `[L, ...]` observations."""
+        """Evaluate the network once for `[E, ...]` observations."""
         ...
 
 
@@ -53,7 +54,7 @@ class CompiledFunction:
     """
 
     def __init__(self, function: Callable[[tf.Tensor], Any]):
-        """Take a function from a tensor `[L, ...]` to any nest of tensors."""
+        """Take a function from a tensor `[E, ...]` to any nest of tensors."""
         # AutoGraph would take a second, and networks have nothing for it.
         self._function = tf.function(function, autograph=False)
         self._graphs: dict[Any, Callable[[tf.Tensor], Any]] = {}

@@ -1,6 +1,6 @@
 """The processes of a run's nodes on the hosts of a Ray cluster.
 
-A supervisor looks after them as after those of one machine (`processes.LocalProcesses`): each has a
+A supervisor looks after them as after those of one machine (`processes.LocalBackend`): each has a
 guard on its host, which this module asks how it is. Only the replay is bound to its host, since the
 others know its address; a node of a host that is lost begins anew wherever there is room.
 """
@@ -15,9 +15,9 @@ import launchpad as lp
 import ray
 
 from apex_agents.cluster.file_sync import FileState, NodeFiles
-from apex_agents.cluster.host_agent import Site, versions
-from apex_agents.cluster.placement import Places, check_versions, last_line, living_hosts
-from apex_agents.cluster.remote_process import RemoteProcess
+from apex_agents.cluster.host_agent import HostInfo, versions
+from apex_agents.cluster.placement import Placement, check_versions, last_line, living_hosts
+from apex_agents.cluster.remote_process import RemoteNodeProcess
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
 from apex_agents.nodes.process import Exit, NodeCommand
@@ -31,7 +31,7 @@ _MARK = ".command-"
 _PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")
 
 
-class RayProcesses:
+class RayBackend:
     """The nodes of a program, with places on a cluster that `ray_cluster.connect` has found.
 
     Attributes:
@@ -42,7 +42,7 @@ class RayProcesses:
         """Wait for room for all nodes, and bind their addresses to hosts.
 
         Args:
-          program: see `LocalProcesses`.
+          program: see `LocalBackend`.
           experiment: what it was made from. A host that does not share the run's folder has one of
             its own, whose files come to that of this process.
           report: receives a sentence about what is waited for.
@@ -58,7 +58,7 @@ class RayProcesses:
         groups = {node.name: group for group, ns in program.groups.items() for node in ns}
         wanted = {node.name: cluster.share(groups[node.name]).resources() for node in nodes}
         self._bound = {node.name for node in nodes if node.addresses}
-        self._places = Places(wanted, self._bound)
+        self._places = Placement(wanted, self._bound)
         # Who sees this file shares the folder: its name was never there before.
         self._mark = pathlib.Path(experiment.workdir, f"{_MARK}{uuid.uuid4().hex[:12]}")
         try:
@@ -71,7 +71,7 @@ class RayProcesses:
                 check_versions(site, self._versions)
             for node in nodes:
                 for address in node.addresses:
-                    port = ray.get(self._places.guards[node.name].reserve_port.remote())
+                    port = ray.get(self._places.host_agents[node.name].reserve_port.remote())
                     bind_address(address, _join(sites[node.name].ip, port))
             self._job = ray.put(_read(serialize_nodes(nodes)))
         except (ray.exceptions.RayError, OSError) as error:
@@ -82,7 +82,7 @@ class RayProcesses:
             raise
         self._indices = {node.name: index for index, node in enumerate(nodes)}
         self._files = {name: NodeFiles(experiment.workdir, name) for name in self._indices}
-        self._processes: dict[str, RemoteProcess] = {}
+        self._processes: dict[str, RemoteNodeProcess] = {}
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
@@ -92,11 +92,11 @@ class RayProcesses:
             for node in nodes
         ]
 
-    def start(self, command: NodeCommand, num_restarts: int) -> RemoteProcess:
+    def start(self, command: NodeCommand, num_restarts: int) -> RemoteNodeProcess:
         """Start the process of a node, in the background; see `Supervisor`."""
         name = command.name
-        process = RemoteProcess(
-            self._places.guards[name], self._files[name], name in self._bound, num_restarts
+        process = RemoteNodeProcess(
+            self._places.host_agents[name], self._files[name], name in self._bound, num_restarts
         )
         self._processes[name] = process
         threading.Thread(target=self._start, args=(command, process), daemon=True).start()
@@ -112,19 +112,19 @@ class RayProcesses:
         self._mark.unlink(missing_ok=True)
         self._places.close()
 
-    def _start(self, command: NodeCommand, process: RemoteProcess) -> None:
+    def _start(self, command: NodeCommand, process: RemoteNodeProcess) -> None:
         """Start a process once its guard is somewhere; what goes wrong ends it."""
-        guard, where = process.guard, ""
+        agent_handle, where = process.agent_handle, ""
         try:
             site = self._visit(command.name)
             where = f" on {site.ip}"
-            there = ray.get(guard.prepare.remote())
+            there = ray.get(agent_handle.prepare.remote())
             if there is not None and not site.shares_workdir:
                 self._provide(command.name, there)
             if process.poll() is not None:  # Told to leave meanwhile.
                 return
             index = self._indices[command.name]
-            ray.get(guard.start.remote(command, self._job, index, process.num_restarts))
+            ray.get(agent_handle.start.remote(command, self._job, index, process.num_restarts))
             process.begin(site, living_hosts().get(site.node_id, site.ip))
             if process.poll() is not None:
                 process.kill()
@@ -134,19 +134,19 @@ class RayProcesses:
 
     def _provide(self, name: str, there: Mapping[str, FileState]) -> None:
         """Let a host have of a node what the command's folder has, and nothing else."""
-        guard, files = self._places.guards[name], self._files[name]
+        agent_handle, files = self._places.host_agents[name], self._files[name]
         here = files.states()
-        ray.get(guard.remove.remote([path for path in there if path not in here]))
+        ray.get(agent_handle.remove.remote([path for path in there if path not in here]))
         alike = {path: state for path, state in there.items() if state == here.get(path)}
         for piece in files.read_new(here, alike):
-            ray.get(guard.provide.remote(piece))
+            ray.get(agent_handle.provide.remote(piece))
 
-    def _visit(self, name: str) -> Site:
+    def _visit(self, name: str) -> HostInfo:
         """Ask a guard where it is, and wait for it to be somewhere."""
-        asked = self._places.guards[name].site.remote(self._mark.name)
+        asked = self._places.host_agents[name].site.remote(self._mark.name)
         while not ray.wait([asked], timeout=_REPORT_SECONDS)[0]:
             self._report(f"Node {name} waits for a host with room for it.")
-        site: Site = ray.get(asked)
+        site: HostInfo = ray.get(asked)
         if site.versions != self._versions:  # Code may be newer now, on all hosts.
             check_versions(site, versions())
         return site

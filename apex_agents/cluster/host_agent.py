@@ -17,7 +17,7 @@ import ray
 
 from apex_agents.cluster.file_sync import FileState, NodeFiles, Piece, after, take_some
 from apex_agents.nodes.ports import reserve_port
-from apex_agents.nodes.process import Exit, LocalProcess, NodeCommand, entry_argv
+from apex_agents.nodes.process import Exit, LocalNodeProcess, NodeCommand, entry_argv
 from apex_agents.runs.locks import hold_lock
 from apex_agents.runs.workdir import make_folders
 
@@ -27,7 +27,7 @@ _DISTRIBUTIONS = ("dm-reverb", "tensorflow", "dm-acme", "dm-launchpad", "numpy")
 _LOCK_WAIT_SECONDS = 60.0
 
 
-class Site(NamedTuple):
+class HostInfo(NamedTuple):
     """Where a guard is.
 
     Attributes:
@@ -43,7 +43,7 @@ class Site(NamedTuple):
     shares_workdir: bool
 
 
-class Look(NamedTuple):
+class ProcessReport(NamedTuple):
     """How a process is.
 
     Attributes:
@@ -58,7 +58,7 @@ class Look(NamedTuple):
     num_restarts: int = -1
     pid: int | None = None
     ended: Exit | None = None
-    said: bytes = b""
+    messages: bytes = b""
     pieces: Sequence[Piece] = ()
     number: int = 0
 
@@ -78,15 +78,15 @@ class NodeGuard:
         self._ports: list[socket.socket] = []
         self._lock: Any = None
         self._job: int | None = None
-        self._process: LocalProcess | None = None
+        self._process: LocalNodeProcess | None = None
         self._num_restarts = -1
         self._copied: dict[str, FileState] = {}
         self._on_its_way: dict[str, FileState] = {}
         self._num_looks = 0
 
-    def site(self, mark: str) -> Site:
+    def site(self, mark: str) -> HostInfo:
         """Say where this is; the command's folder holds a file with the name of the mark."""
-        return Site(
+        return HostInfo(
             ray.get_runtime_context().get_node_id(),
             ray.util.get_node_ip_address(),
             versions(),
@@ -152,10 +152,10 @@ class NodeGuard:
         self.kill(self._num_restarts)
         argv = entry_argv(self._job, index)
         fds = [self._job, self._lock.fileno()]  # The lock is held while the process lives.
-        self._process = LocalProcess(command._replace(argv=argv, fds=fds), num_restarts)
+        self._process = LocalNodeProcess(command._replace(argv=argv, fds=fds), num_restarts)
         self._num_restarts = num_restarts
 
-    def look(self, last_taken: int, wants_files: bool) -> Look:
+    def look(self, last_taken: int, wants_files: bool) -> ProcessReport:
         """Say how the process is.
 
         Args:
@@ -164,8 +164,8 @@ class NodeGuard:
         """
         process = self._process
         if process is None:
-            return Look()
-        ended, said = process.poll(), process.said()
+            return ProcessReport()
+        ended, messages = process.poll(), process.messages()
         if last_taken == self._num_looks:
             self._copied |= self._on_its_way
         self._num_looks += 1
@@ -175,7 +175,9 @@ class NodeGuard:
             self._copied = {name: copied for name, copied in self._copied.items() if name in states}
             pieces = take_some(self._files.read_new(states, self._copied))
         self._on_its_way = {piece.path: after(piece) for piece in pieces}
-        return Look(self._num_restarts, process.pid, ended, said, pieces, self._num_looks)
+        return ProcessReport(
+            self._num_restarts, process.pid, ended, messages, pieces, self._num_looks
+        )
 
     def ask_to_leave(self, num_restarts: int) -> None:
         """Send SIGTERM to a process."""

@@ -17,7 +17,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from apex_agents.cluster.host_agent import NodeGuard, Site
+from apex_agents.cluster.host_agent import HostInfo, NodeGuard
 
 _CONNECT_SECONDS = 10.0
 _MAX_REASON = 500  # Characters.
@@ -63,7 +63,7 @@ def _check_address(address: str) -> None:
         raise ValueError(f"--ray_address={address} cannot be reached: {error}") from error
 
 
-class Places:
+class Placement:
     """Places for nodes on the hosts of the cluster, each with a guard.
 
     Attributes:
@@ -81,7 +81,7 @@ class Places:
         self._bound = bound
         bundles = [dict(bundle) or _NEXT_TO_NOTHING for bundle in wanted.values()]
         self._group: PlacementGroup = placement_group(bundles)
-        self.guards: dict[str, Any] = {}
+        self.host_agents: dict[str, Any] = {}
 
     def wait(self, timeout_seconds: float, report: Callable[[str], None]) -> None:
         """Wait until there is room for all nodes.
@@ -104,7 +104,7 @@ class Places:
                 raise ValueError(f"No room for the run after {timeout_seconds:g} s: {lack}.")
             report(f"Waiting for room: {lack}.")
 
-    def open(self, workdir: str, mark: str) -> dict[str, Site]:
+    def open(self, workdir: str, mark: str) -> dict[str, HostInfo]:
         """Start the guards and see where they are.
 
         Args:
@@ -117,7 +117,7 @@ class Places:
         make_guard = ray.remote(NodeGuard)
         for index, (name, bundle) in enumerate(self._wanted.items()):
             amounts = dict(bundle)
-            self.guards[name] = make_guard.options(
+            self.host_agents[name] = make_guard.options(
                 num_cpus=amounts.pop("CPU", 0),
                 num_gpus=amounts.pop("GPU", 0),
                 resources=amounts,
@@ -126,7 +126,9 @@ class Places:
                 # A number would be used up while a host is being given up.
                 max_task_retries=-1,
             ).remote(name, workdir)
-        asked = {name: guard.site.remote(mark) for name, guard in self.guards.items()}
+        asked = {
+            name: agent_handle.site.remote(mark) for name, agent_handle in self.host_agents.items()
+        }
         try:
             found = ray.get(list(asked.values()), timeout=_VISIT_SECONDS)
         except ray.exceptions.RayError as error:
@@ -139,7 +141,7 @@ class Places:
         remove_placement_group(self._group)
 
 
-def check_versions(site: Site, ours: Mapping[str, str]) -> None:
+def check_versions(site: HostInfo, ours: Mapping[str, str]) -> None:
     """Raise a ValueError unless a host has the same versions as this one; see `versions`."""
     for name, version in ours.items():
         theirs = site.versions.get(name)

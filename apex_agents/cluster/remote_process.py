@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayError
 
 from apex_agents.cluster.file_sync import NodeFiles, Piece
-from apex_agents.cluster.host_agent import Look, Site
+from apex_agents.cluster.host_agent import HostInfo, ProcessReport
 from apex_agents.cluster.placement import living_hosts
 from apex_agents.nodes.process import Exit
 from apex_agents.runs.io_failures import report_failure, report_success
@@ -18,40 +18,40 @@ _KILL_SECONDS = 5.0
 _DISK_SECONDS = 10.0  # Until what could not be written is tried again.
 
 
-class RemoteProcess:
+class RemoteNodeProcess:
     """A process that a guard looks after; see `node_process.NodeProcess`.
 
     Attributes:
-      guard: the actor of Ray.
+      agent_handle: the actor of Ray.
       num_restarts: how often the node was started again.
       site: where the process is; None until it was started.
       pid: of the process there.
       host: what people call the host.
     """
 
-    def __init__(self, guard: Any, files: NodeFiles, is_bound: bool, num_restarts: int):
+    def __init__(self, agent_handle: Any, files: NodeFiles, is_bound: bool, num_restarts: int):
         """Describe a process that is about to be started.
 
         Args:
-          guard: the actor of Ray.
+          agent_handle: the actor of Ray.
           files: of the node, in this host's copy of the run's folder.
           is_bound: whether the node cannot go on without its host.
           num_restarts: how often the node was started again.
         """
-        self.guard = guard
+        self.agent_handle = agent_handle
         self.num_restarts = num_restarts
-        self.site: Site | None = None
+        self.site: HostInfo | None = None
         self.pid: int | None = None
         self.host = ""
         self._files = files
         self._is_bound = is_bound
         self._ended: Exit | None = None
-        self._said = b""
+        self._messages = b""
         self._look: Any = None  # Asked for.
         self._last_taken = 0  # Number of a look.
         self._write_at = 0.0  # `time.monotonic()`
 
-    def begin(self, site: Site, host: str) -> None:
+    def begin(self, site: HostInfo, host: str) -> None:
         """Note where it was started."""
         self.host = host
         self.site = site
@@ -70,16 +70,16 @@ class RemoteProcess:
             return False
         if self._look is None:
             wants_files = not self.site.shares_workdir and time.monotonic() >= self._write_at
-            self._look = self.guard.look.remote(self._last_taken, wants_files)
+            self._look = self.agent_handle.look.remote(self._last_taken, wants_files)
         if not ray.wait([self._look], timeout=0)[0]:
             return False
         asked, self._look = self._look, None
         try:
-            look: Look = ray.get(asked)
+            look: ProcessReport = ray.get(asked)
         except (ActorUnavailableError, ObjectLostError):  # Of the network: asked again.
             return False
         except RayActorError:
-            look = Look()
+            look = ProcessReport()
         if look.num_restarts != self.num_restarts:  # Of no guard, or of another one.
             self.lose(host_is_there=self.site.node_id in living_hosts())
             return False
@@ -95,25 +95,25 @@ class RemoteProcess:
     def poll(self) -> Exit | None:
         return self._ended
 
-    def said(self) -> bytes:
-        return self._said
+    def messages(self) -> bytes:
+        return self._messages
 
     def ask_to_leave(self) -> None:
         if self.site is None:
             self.end(Exit("left before it began", from_outside=True))
         else:
-            self.guard.ask_to_leave.remote(self.num_restarts)
+            self.agent_handle.ask_to_leave.remote(self.num_restarts)
 
     def kill(self) -> None:
-        killed = self.guard.kill.remote(self.num_restarts)
+        killed = self.agent_handle.kill.remote(self.num_restarts)
         if self.site is not None and self._ended is None:
             # A guard whose host was just lost does not answer, and has nothing to kill.
             with contextlib.suppress(RayError):
                 ray.get(killed, timeout=_KILL_SECONDS)
         self.end(Exit("was killed", from_outside=True))
 
-    def _take(self, look: Look) -> bool:
-        self.pid, self._said = look.pid, look.said
+    def _take(self, look: ProcessReport) -> bool:
+        self.pid, self._messages = look.pid, look.messages
         is_written = self._write(look.pieces)
         if is_written:
             self._last_taken = look.number

@@ -75,7 +75,9 @@ class ApexDPGBuilder:
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches."""
         config = self.config
-        return make_dataset(client, config.replay, config.batch_size, spec, config.updates_per_call)
+        return make_dataset(
+            client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
+        )
 
     def make_adder(
         self,
@@ -83,7 +85,7 @@ class ApexDPGBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one lane."""
+        """Build the adder of one environment."""
         return PrioritizedNStepAdder(
             client=client,
             replay=self.config.replay,
@@ -94,13 +96,13 @@ class ApexDPGBuilder:
         )
 
     def make_policy(
-        self, spec: EnvironmentSpec, lanes: Sequence[int], num_lanes: int, seed: int
+        self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of some of all lanes; all of them have the same noise."""
+        """Build the exploring policy of some environments; all have the same noise."""
         networks = self._make_networks(spec, seed)
         return GaussianNoisePolicy(*networks, noise_scale=self.config.noise_scale, seed=seed)
 
-    def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: without noise."""
         networks = self._make_networks(spec, seed)
         return GaussianNoisePolicy(*networks, noise_scale=0.0, seed=seed)
@@ -112,7 +114,7 @@ class ApexDPGBuilder:
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
         """Build an actor; with a source of variables it begins with the newest ones."""
-        period = self.config.parameter_update_period
+        period = self.config.variable_update_period
         return make_actor(policy, adders, variable_source, period)
 
     def make_learner(  # noqa: PLR0913
@@ -131,9 +133,9 @@ class ApexDPGBuilder:
             update=DPGUpdate(online, target, self.config),
             dataset=dataset,
             client=client,
-            importance_exponent=self.config.replay.importance_exponent,
+            importance_sampling_exponent=self.config.replay.importance_sampling_exponent,
             publish_period=self.config.publish_period,
-            updates_per_call=self.config.updates_per_call,
+            num_sgd_steps_per_step=self.config.num_sgd_steps_per_step,
             counter=counter,
             logger=logger,
             should_stop=should_stop,

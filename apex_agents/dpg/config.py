@@ -13,7 +13,7 @@ from apex_agents.validation import (
 
 
 def _make_replay() -> ReplayConfig:
-    return ReplayConfig(max_size=1_000_000, remover="prioritized")
+    return ReplayConfig(max_size=1_000_000, eviction_policy="prioritized")
 
 
 @dataclasses.dataclass
@@ -36,12 +36,13 @@ class ApexDPGConfig:
       target_update_period: learner steps between copies to the target networks (appendix D: 100).
       noise_scale: standard deviation of the normal noise on each element of an action, whose
         bounds are -1 and 1 (appendix D: 0.3).
-      parameter_update_period: agent steps between two pulls of parameters by an actor (as per DQN:
+      variable_update_period: agent steps between two pulls of parameters by an actor (as per DQN:
         100).
       publish_period: learner steps between two publications of parameters (the paper's learner
         answers requests; at 86 steps/s, 20 steps are 0.2 s).
-      updates_per_call: learner steps per call of the compiled function. More than 1 saves time
-        with small networks; all of its batches are sampled, and their priorities written, together.
+      num_sgd_steps_per_step: learner steps per call of the compiled function. More than 1 saves
+        time with small networks; all of its batches are sampled, and their priorities written,
+        together.
       replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
     """
 
@@ -55,9 +56,9 @@ class ApexDPGConfig:
     max_gradient_norm: float = 40.0
     target_update_period: int = 100
     noise_scale: float = 0.3
-    parameter_update_period: int = 100
+    variable_update_period: int = 100
     publish_period: int = 20
-    updates_per_call: int = 1
+    num_sgd_steps_per_step: int = 1
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
 
     def validate(self, prefix: str = "agent.") -> None:
@@ -71,9 +72,9 @@ class ApexDPGConfig:
         require_between(self, prefix, 1, 10_000, "n_step")
         require_between(self, prefix, 1, 100_000, "batch_size")
         require_positive(self, prefix, "learning_rate", "max_action_gradient", "max_gradient_norm")
-        require_positive(self, prefix, "target_update_period", "parameter_update_period")
+        require_positive(self, prefix, "target_update_period", "variable_update_period")
         require_positive(self, prefix, "publish_period")
-        require_between(self, prefix, 1, 1_000, "updates_per_call")
+        require_between(self, prefix, 1, 1_000, "num_sgd_steps_per_step")
         require_between(self, prefix, 0, 1, "discount")
         require(self.noise_scale >= 0, f"{prefix}noise_scale", self.noise_scale, "at least 0")
         self.replay.validate(f"{prefix}replay.")

@@ -16,15 +16,15 @@ class GaussianNoisePolicy:
       variables: `{'policy': ..., 'critic': ...}`, the networks' variables.
       networks: the networks themselves, under the same names.
       exploration: `{'noise_scale': ...}`, standard deviation of the noise on each element of the
-        action, in every lane.
+        action, in every environment.
     """
 
     def __init__(self, policy: snt.Module, critic: snt.Module, noise_scale: float, seed: int):
         """Wrap two networks whose variables exist.
 
         Args:
-          policy: pi, from observations `[L, ...]` to actions `[L, D]` in [-1, 1].
-          critic: q, from observations `[L, ...]` and actions `[L, D]` to `[L]`.
+          policy: pi, from observations `[E, ...]` to actions `[E, D]` in [-1, 1].
+          critic: q, from observations `[E, ...]` and actions `[E, D]` to `[E]`.
           noise_scale: 0 for no noise.
           seed: of the noise.
         """
@@ -42,6 +42,6 @@ class GaussianNoisePolicy:
         self._evaluate = CompiledFunction(evaluate)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        """Choose an action in every lane; see `PolicyOutput` for shapes."""
+        """Choose an action in every environment; see `PolicyOutput` for shapes."""
         output = self._evaluate(observation)
         return PolicyOutput(*[tensor.numpy() for tensor in output])

@@ -82,7 +82,9 @@ class ApexDQNBuilder:
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of batches."""
         config = self.config
-        return make_dataset(client, config.replay, config.batch_size, spec, config.updates_per_call)
+        return make_dataset(
+            client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
+        )
 
     def make_adder(
         self,
@@ -90,7 +92,7 @@ class ApexDQNBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one lane."""
+        """Build the adder of one environment."""
         return PrioritizedNStepAdder(
             client=client,
             replay=self.config.replay,
@@ -102,16 +104,16 @@ class ApexDQNBuilder:
         )
 
     def make_policy(
-        self, spec: EnvironmentSpec, lanes: Sequence[int], num_lanes: int, seed: int
+        self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of some of all lanes."""
-        epsilons = epsilon_ladder(self.config.exploration, num_lanes)[list(lanes)]
+        """Build the exploring policy of some of all environments."""
+        epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
         network = self._make_network(spec, seed, compute_dtype(self.config.bfloat16))
         return EpsilonGreedyPolicy(network, epsilons, seed)
 
-    def make_evaluation_policy(self, spec: EnvironmentSpec, num_lanes: int, seed: int) -> Policy:
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated."""
-        epsilons = np.full(num_lanes, self.config.exploration.evaluation_epsilon)
+        epsilons = np.full(num_envs, self.config.exploration.evaluation_epsilon)
         return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
 
     def make_actor(
@@ -121,7 +123,7 @@ class ApexDQNBuilder:
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
         """Build an actor; with a source of variables it begins with the newest ones."""
-        period = self.config.parameter_update_period
+        period = self.config.variable_update_period
         return make_actor(policy, adders, variable_source, period)
 
     def make_learner(  # noqa: PLR0913
@@ -141,9 +143,9 @@ class ApexDQNBuilder:
             update=DQNUpdate(network, target_network, self.config),
             dataset=dataset,
             client=client,
-            importance_exponent=self.config.replay.importance_exponent,
+            importance_sampling_exponent=self.config.replay.importance_sampling_exponent,
             publish_period=self.config.publish_period,
-            updates_per_call=self.config.updates_per_call,
+            num_sgd_steps_per_step=self.config.num_sgd_steps_per_step,
             counter=counter,
             logger=logger,
             should_stop=should_stop,

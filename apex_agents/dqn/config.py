@@ -35,12 +35,13 @@ class ApexDQNConfig:
       rmsprop_epsilon: its epsilon, under the root (appendix C: 1.5e-7).
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
       target_update_period: learner steps between copies to the target network (appendix C: 2500).
-      parameter_update_period: agent steps between two pulls of parameters by an actor (section
+      variable_update_period: agent steps between two pulls of parameters by an actor (section
         4.1: every 400 frames at action repeat 4).
       publish_period: learner steps between two publications of parameters (the paper's learner
         answers requests; at 19 steps/s, 20 steps are well below the 2.8 s between two requests).
-      updates_per_call: learner steps per call of the compiled function. More than 1 saves time
-        with small networks; all of its batches are sampled, and their priorities written, together.
+      num_sgd_steps_per_step: learner steps per call of the compiled function. More than 1 saves
+        time with small networks; all of its batches are sampled, and their priorities written,
+        together.
       bfloat16: compute convolutions and hidden layers in bfloat16 on CPUs that can, and in float32
         on others; variables and optimiser of the learner stay in float32.
       exploration: epsilons of actors and evaluator.
@@ -59,9 +60,9 @@ class ApexDQNConfig:
     rmsprop_epsilon: float = 1.5e-7
     max_gradient_norm: float = 40.0
     target_update_period: int = 2500
-    parameter_update_period: int = 100
+    variable_update_period: int = 100
     publish_period: int = 20
-    updates_per_call: int = 1
+    num_sgd_steps_per_step: int = 1
     bfloat16: bool = False
     exploration: ExplorationConfig = dataclasses.field(default_factory=ExplorationConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
@@ -79,9 +80,9 @@ class ApexDQNConfig:
         require_between(self, prefix, 1, 10_000, "n_step")
         require_between(self, prefix, 1, 100_000, "batch_size")
         require_positive(self, prefix, "learning_rate", "rmsprop_epsilon", "max_gradient_norm")
-        require_positive(self, prefix, "target_update_period", "parameter_update_period")
+        require_positive(self, prefix, "target_update_period", "variable_update_period")
         require_positive(self, prefix, "publish_period")
-        require_between(self, prefix, 1, 1_000, "updates_per_call")
+        require_between(self, prefix, 1, 1_000, "num_sgd_steps_per_step")
         require_between(self, prefix, 0, 1, "discount", "rmsprop_decay")
         self.exploration.validate(f"{prefix}exploration.")
         self.replay.validate(f"{prefix}replay.")

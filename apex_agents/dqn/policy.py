@@ -1,4 +1,4 @@
-"""The policy of Ape-X DQN: epsilon-greedy with an epsilon of its own in every lane."""
+"""The policy of Ape-X DQN: epsilon-greedy with an epsilon of its own in every environment."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ class EpsilonGreedyPolicy:
     Attributes:
       variables: `{'network': ...}`, the network's variables.
       networks: the network itself, under the same name.
-      exploration: `{'epsilon': [L]}`, probability of a uniformly random action in each lane.
+      exploration: `{'epsilon': [E]}`, probability of a uniformly random action in each environment.
     """
 
     def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
@@ -27,11 +27,11 @@ class EpsilonGreedyPolicy:
         self._random = np.random.default_rng(seed)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        """Choose an action in every lane; see `PolicyOutput` for shapes."""
+        """Choose an action in every environment; see `PolicyOutput` for shapes."""
         q_values = self._evaluate(observation).numpy()
-        num_lanes, num_actions = q_values.shape
-        explore = self._random.random(num_lanes) < self._epsilons
-        uniform = self._random.integers(num_actions, size=num_lanes)
+        num_envs, num_actions = q_values.shape
+        explore = self._random.random(num_envs) < self._epsilons
+        uniform = self._random.integers(num_actions, size=num_envs)
         action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
-        q_taken = q_values[np.arange(num_lanes), action]
+        q_taken = q_values[np.arange(num_envs), action]
         return PolicyOutput(action=action, q_taken=q_taken, value=q_values.max(axis=-1))

@@ -1,4 +1,4 @@
-"""Atari lanes on ale-py's native vector environment (section 4.1 and appendix C)."""
+"""Atari environments on ale-py's native vector environment (section 4.1 and appendix C)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from apex_agents.environments.atari_mirror import AtariMirror, picture_settings
 from apex_agents.environments.vector_environment import EnvironmentSpec, Episode
 
 
-class AtariLanes:
-    """Lanes that play one Atari game, each its own emulator.
+class AtariVectorEnvironment:
+    """Environments that play one Atari game, each its own emulator.
 
-    Observations are uint8 `[L, frame_stack, frame_size, frame_size]`, the newest frame last. On a
+    Observations are uint8 `[E, frame_stack, frame_size, frame_size]`, the newest frame last. On a
     FIRST step the older frames are black, so that no stack reaches back into another episode.
     """
 
@@ -37,21 +37,22 @@ class AtariLanes:
         Args:
           task: the game; see `rom_name`.
           config: the preprocessing.
-          seeds: one seed per lane, each in [0, 2 ** 31).
+          seeds: one seed per environment, each in [0, 2 ** 31).
           evaluation: play up to `evaluation_max_frames`, and never end an episode with a life.
-          num_rendered: the first so many lanes can be rendered, for which each has two emulators.
+          num_rendered: the first so many environments can be rendered, for which each has two
+            emulators.
 
         Raises:
           ValueError: the game is unknown, a field of the config is out of range, or there is no
-            lane.
+            environment.
         """
         config.validate()
         if not seeds:
-            raise ValueError("seeds must hold one seed per lane, got none")
-        self.num_lanes = len(seeds)
+            raise ValueError("seeds must hold one seed per environment, got none")
+        self.num_envs = len(seeds)
         self.num_failures = 0  # The emulator does not fail.
         rom = rom_name(task)
-        self._native = _make_native(rom, config, self.num_lanes, evaluation)
+        self._native = _make_native(rom, config, self.num_envs, evaluation)
         self._mirror: AtariMirror | None = None
         if num_rendered:
             settings = picture_settings(rom)
@@ -66,35 +67,35 @@ class AtariLanes:
         self._finished: list[Episode] = []
 
     def reset(self) -> dm_env.TimeStep:
-        """Start a new game in every lane; see `Lanes.reset`. The seeds count once."""
+        """Start a new game in every environment; the seeds are used at the first reset only."""
         observation, info = self._native.reset(seed=self._seeds)
         if self._mirror is not None:
             self._mirror.reset(self._seeds)
         self._seeds = None
         self._lives = info["lives"]
-        self._ended = np.zeros(self.num_lanes, bool)
-        self._over = np.zeros(self.num_lanes, bool)
-        self._over_at_first = np.zeros(self.num_lanes, bool)
-        self._ages = np.zeros(self.num_lanes, np.int64)
-        self._returns = np.zeros(self.num_lanes, np.float64)
-        self._clipped_returns = np.zeros(self.num_lanes, np.float64)
-        self._lengths = np.zeros(self.num_lanes, np.int64)
+        self._ended = np.zeros(self.num_envs, bool)
+        self._over = np.zeros(self.num_envs, bool)
+        self._over_at_first = np.zeros(self.num_envs, bool)
+        self._ages = np.zeros(self.num_envs, np.int64)
+        self._returns = np.zeros(self.num_envs, np.float64)
+        self._clipped_returns = np.zeros(self.num_envs, np.float64)
+        self._lengths = np.zeros(self.num_envs, np.int64)
         return dm_env.TimeStep(
-            step_type=np.full(self.num_lanes, dm_env.StepType.FIRST, np.int32),
-            reward=np.zeros(self.num_lanes, np.float32),
-            discount=np.ones(self.num_lanes, np.float32),
+            step_type=np.full(self.num_envs, dm_env.StepType.FIRST, np.int32),
+            reward=np.zeros(self.num_envs, np.float32),
+            discount=np.ones(self.num_envs, np.float32),
             observation=observation,
         )
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Hold each action for `action_repeat` frames; see `Lanes.step`.
+        """Hold each action for `action_repeat` frames; see `VectorEnvironment.step`.
 
-        After a game over, the lane's next step starts a new game. After the loss of a life that
-        ended an episode, it plays action 0 in the same game (a no-op wherever the game has one),
-        and the reward of that step counts in `Episode.episode_return` only.
+        After a game over, the environment's next step starts a new game. After the loss of a life
+        that ended an episode, it plays action 0 in the same game (a no-op wherever the game has
+        one), and the reward of that step counts in `Episode.episode_return` only.
 
         Args:
-          actions: int `[L]`; ignored before the first reset.
+          actions: int `[E]`; ignored before the first reset.
 
         Returns:
           The batched time step.
@@ -132,24 +133,24 @@ class AtariLanes:
         )
 
     def finished_episodes(self) -> list[Episode]:
-        """Return the games finished since the previous call; see `Lanes.finished_episodes`."""
+        """Return the games finished since the previous call; see `VectorEnvironment`."""
         finished, self._finished = self._finished, []
         return finished
 
-    def current_episode(self, lane: int) -> Episode:
-        """Return how far a lane's game is; see `Lanes.current_episode`."""
+    def current_episode(self, env_index: int) -> Episode:
+        """Return how far an environment's game is; see `VectorEnvironment.current_episode`."""
         return Episode(
-            lane=lane,
-            episode_return=float(self._returns[lane]),
-            clipped_return=float(self._clipped_returns[lane]),
-            length=int(self._lengths[lane]),
+            env_index=env_index,
+            episode_return=float(self._returns[env_index]),
+            clipped_return=float(self._clipped_returns[env_index]),
+            length=int(self._lengths[env_index]),
         )
 
-    def render(self, lane: int) -> np.ndarray:
-        """Return the console's picture, uint8 `[210, 160, 3]`; see `Lanes.render`."""
+    def render(self, env_index: int) -> np.ndarray:
+        """Return the console's picture, uint8 `[210, 160, 3]`; see `VectorEnvironment.render`."""
         if self._mirror is None:
-            raise ValueError("the lanes were made without any to render")
-        return self._mirror.render(lane)
+            raise ValueError("the environments were made without any to render")
+        return self._mirror.render(env_index)
 
     def close(self) -> None:
         """Close the native environment; its threads end when it is garbage collected."""
@@ -174,16 +175,18 @@ class AtariLanes:
         self._returns += reward
         self._clipped_returns += agent_reward
         self._lengths += ~first
-        self._finished += [self.current_episode(int(lane)) for lane in np.flatnonzero(over)]
+        self._finished += [
+            self.current_episode(int(env_index)) for env_index in np.flatnonzero(over)
+        ]
 
     def _blacken_older_frames(self, observation: np.ndarray, first: np.ndarray) -> None:
-        """Remove from the stacks, in place, what was seen before the lane's FIRST step.
+        """Remove from the stacks, in place, what was seen before the environment's FIRST step.
 
         The native environment does so when a game starts, but knows nothing of a lost life.
         """
         self._ages = np.where(first, 0, self._ages + 1)
-        for lane in np.flatnonzero(self._ages < self._num_older_frames):
-            observation[lane, : self._num_older_frames - self._ages[lane]] = 0
+        for env_index in np.flatnonzero(self._ages < self._num_older_frames):
+            observation[env_index, : self._num_older_frames - self._ages[env_index]] = 0
 
 
 _CONSOLE_FRAMES_PER_SECOND = 60.0
@@ -196,7 +199,7 @@ _LAST = np.int32(dm_env.StepType.LAST)
 def _make_native(
     rom: str,
     config: AtariConfig,
-    num_lanes: int,
+    num_envs: int,
     evaluation: bool,
     picture: dict[str, Any] | None = None,
 ) -> AtariVectorEnv:
@@ -210,7 +213,7 @@ def _make_native(
     # image of a truncated episode's last observation is pooled with that of the step before.
     return AtariVectorEnv(
         rom,
-        num_lanes,
+        num_envs,
         num_threads=config.num_threads,
         max_num_frames_per_episode=(
             config.evaluation_max_frames if evaluation else config.max_frames

@@ -31,8 +31,8 @@ class AtariConfig:
         section 4.1.
       evaluation_max_frames: the same in evaluation; table 2 says only that it is longer than in
         training, Rainbow (Hessel et al. 2018) plays for these 30 minutes.
-      num_threads: threads that step the emulators of one group of lanes; the paper gives every
-        actor one core.
+      num_threads: threads that step the emulators of one group of environments; the paper gives
+        every actor one core.
     """
 
     sticky_action_probability: float = 0.0

@@ -1,4 +1,4 @@
-"""Which environment a run uses, by name, and how its lanes are made."""
+"""Which environment a run uses, by name, and how its environments are made."""
 
 import dataclasses
 import difflib
@@ -9,11 +9,11 @@ import dm_env
 import gymnasium
 import numpy as np
 
-from apex_agents.environments.atari import AtariLanes
+from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.toy import Catch, PointMass
-from apex_agents.environments.vector_environment import Lanes, LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment, VectorEnvironment
 from apex_agents.validation import require_types
 
 
@@ -47,38 +47,38 @@ class EnvironmentConfig:
         self.atari.validate(f"{prefix}atari.")
 
 
-def make_lanes(
+def make_vector_environment(
     config: EnvironmentConfig,
-    num_lanes: int,
+    num_envs: int,
     seed: int,
     evaluation: bool = False,
     num_rendered: int = 0,
-) -> Lanes:
-    """Make the lanes of an actor or of an evaluator.
+) -> VectorEnvironment:
+    """Make the environments of an actor or of an evaluator.
 
     Args:
       config: the environment.
-      num_lanes: number of lanes, L.
-      seed: from which the lanes get a seed each.
+      num_envs: number of environments, E.
+      seed: from which the environments get a seed each.
       evaluation: play by the rules of evaluation where the suite has such (see `AtariConfig`).
-      num_rendered: the first so many lanes can `render` what they show.
+      num_rendered: the first so many environments can `render` what they show.
 
     Returns:
-      L lanes, to be reset first and closed in the end.
+      E environments, to be reset first and closed in the end.
 
     Raises:
-      ValueError: there would be no lane, the suite or the task is unknown, an Atari field is out
-        of its range, or what is to be rendered cannot be.
+      ValueError: there would be no environment, the suite or the task is unknown, an Atari field
+        is out of its range, or what is to be rendered cannot be.
     """
-    if num_lanes < 1:
-        raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     config.validate()
-    request = _Request(config, _make_seeds(seed, num_lanes), evaluation, num_rendered)
-    return _SUITES[config.suite].make_lanes(request)
+    request = _Request(config, _make_seeds(seed, num_envs), evaluation, num_rendered)
+    return _SUITES[config.suite].make_vector_environment(request)
 
 
 class _Request(NamedTuple):
-    """The lanes to make, as for `make_lanes`, with one seed per lane."""
+    """The environments to make, as for `make_vector_environment`, with one seed per environment."""
 
     config: EnvironmentConfig
     seeds: list[int]
@@ -91,16 +91,17 @@ class _Suite(NamedTuple):
 
     Attributes:
       check_task: raises ValueError for a name that is not one of the suite's tasks.
-      make_lanes: makes lanes by a valid config. Only Atari has rules of evaluation.
+      make_vector_environment: makes environments by a valid config. Only Atari has rules of
+        evaluation.
     """
 
     check_task: Callable[[str], object]
-    make_lanes: Callable[[_Request], Lanes]
+    make_vector_environment: Callable[[_Request], VectorEnvironment]
 
 
-def _make_atari(request: _Request) -> Lanes:
+def _make_atari(request: _Request) -> VectorEnvironment:
     config, seeds, evaluation, num_rendered = request
-    return AtariLanes(config.task, config.atari, seeds, evaluation, num_rendered)
+    return AtariVectorEnvironment(config.task, config.atari, seeds, evaluation, num_rendered)
 
 
 def _check_control_task(task: str) -> None:
@@ -109,11 +110,11 @@ def _check_control_task(task: str) -> None:
     check_control_task(task)
 
 
-def _make_control(request: _Request) -> Lanes:
+def _make_control(request: _Request) -> VectorEnvironment:
     from apex_agents.environments.control import ControlEnvironment
 
     task = request.config.task
-    return LockStepLanes([ControlEnvironment(task, seed) for seed in request.seeds])
+    return LockStepEnvironment([ControlEnvironment(task, seed) for seed in request.seeds])
 
 
 def _check_gymnasium_task(task: str) -> None:
@@ -123,13 +124,13 @@ def _check_gymnasium_task(task: str) -> None:
         raise _make_unknown_error("gymnasium task", task, gymnasium.registry) from error
 
 
-def _make_gymnasium(request: _Request) -> Lanes:
+def _make_gymnasium(request: _Request) -> VectorEnvironment:
     task, num_rendered = request.config.task, request.num_rendered
     try:
-        return LockStepLanes(
+        return LockStepEnvironment(
             [
-                GymnasiumEnvironment(task, seed, render=lane < num_rendered)
-                for lane, seed in enumerate(request.seeds)
+                GymnasiumEnvironment(task, seed, render=env_index < num_rendered)
+                for env_index, seed in enumerate(request.seeds)
             ]
         )
     # Known, but not installed, with spaces that do not become arrays, or nothing to be seen.
@@ -142,9 +143,9 @@ def _check_toy_task(task: str) -> None:
         raise _make_unknown_error("toy task", task, _TOYS)
 
 
-def _make_toy(request: _Request) -> Lanes:
+def _make_toy(request: _Request) -> VectorEnvironment:
     make = _TOYS[request.config.task]
-    return LockStepLanes([make(seed=seed) for seed in request.seeds])
+    return LockStepEnvironment([make(seed=seed) for seed in request.seeds])
 
 
 _TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}
@@ -166,7 +167,7 @@ def _make_unknown_error(kind: str, name: str, allowed: Iterable[str]) -> ValueEr
     )
 
 
-def _make_seeds(seed: int, num_lanes: int) -> list[int]:
-    """Return a seed in [0, 2 ** 31), which every environment accepts, for each lane."""
-    children = np.random.SeedSequence(seed).spawn(num_lanes)
+def _make_seeds(seed: int, num_envs: int) -> list[int]:
+    """Return a seed in [0, 2 ** 31), which every environment accepts, for each environment."""
+    children = np.random.SeedSequence(seed).spawn(num_envs)
     return [int(child.generate_state(1)[0]) >> 1 for child in children]

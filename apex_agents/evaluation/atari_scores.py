@@ -73,7 +73,7 @@ def no_op_rules(config: AtariConfig) -> AtariConfig:
     )
 
 
-def departures(config: AtariConfig) -> list[str]:
+def protocol_deviations(config: AtariConfig) -> list[str]:
     """Say which settings make another game of it than the paper's, so that scores do not compare.
 
     Args:

@@ -1,43 +1,44 @@
-"""Plays one episode in every lane: what evaluates during a run, and after it."""
+"""Plays one episode in every environment: what evaluates during a run, and after it."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from acme import core
 
-from apex_agents.acting.loop import run_lanes
-from apex_agents.environments import Episode, Lanes
+from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.environments import Episode, VectorEnvironment
 
 
 def play_episodes(
-    lanes: Lanes,
+    environment: VectorEnvironment,
     actor: core.Actor,
     should_stop: Callable[[], bool] = lambda: False,
     on_lock_step: Callable[[Sequence[Episode]], None] = lambda episodes: None,
 ) -> list[Episode] | None:
-    """Play one episode in every lane.
+    """Play one episode in every environment.
 
-    Counting the first episode of each lane, whenever it ends, does not favour short ones.
+    Counting the first episode of each environment, whenever it ends, does not favour short ones.
 
     Args:
-      lanes: environments in lock-step.
+      environment: environments in lock-step.
       actor: whose policy is evaluated.
       should_stop: asked at every step.
       on_lock_step: called after every lock-step with the episodes that count and ended in it.
 
     Returns:
-      L episodes, in the order of their lanes; None if told to stop before the last one ended.
+      L episodes, in the order of their environments; None if told to stop before the last one
+      ended.
     """
     episodes: dict[int, Episode] = {}
-    for finished in run_lanes(lanes, actor, should_stop):
+    for finished in run_in_lock_step(environment, actor, should_stop):
         new = []
         for episode in finished:
-            if episode.lane not in episodes:
-                episodes[episode.lane] = episode
+            if episode.env_index not in episodes:
+                episodes[episode.env_index] = episode
                 new.append(episode)
         on_lock_step(new)
-        if len(episodes) == lanes.num_lanes:
-            return [episodes[lane] for lane in range(lanes.num_lanes)]
+        if len(episodes) == environment.num_envs:
+            return [episodes[env_index] for env_index in range(environment.num_envs)]
     return None
 
 

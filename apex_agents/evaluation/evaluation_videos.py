@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from acme import core
 
-from apex_agents.environments import Lanes
+from apex_agents.environments import VectorEnvironment
 from apex_agents.evaluation.filming import FilmedActor
 from apex_agents.evaluation.video import PARTIAL
 from apex_agents.experiment import Experiment
@@ -19,7 +19,7 @@ from apex_agents.runs.workdir import VIDEOS
 
 
 class EvaluationVideos:
-    """Films the first lane of an evaluation when it is due; if it cannot, the run goes on."""
+    """Films the first environment of an evaluation when a video is due."""
 
     def __init__(self, experiment: Experiment):
         """Remove what a process that was killed left of a video."""
@@ -32,23 +32,25 @@ class EvaluationVideos:
             with contextlib.suppress(OSError):
                 partial.unlink()
 
-    def make_lanes(self, num_lanes: int, seed: int) -> Lanes:
-        """Make the lanes of the evaluator; the first one can be filmed if there are to be films."""
-        make = self._experiment.make_lanes
+    def make_vector_environment(self, num_envs: int, seed: int) -> VectorEnvironment:
+        """Make the environments of the evaluator; the first one can be filmed."""
+        make = self._experiment.make_vector_environment
         if self._period is not None:
             try:
-                return make(num_lanes, seed, True, 1)
+                return make(num_envs, seed, True, 1)
             except ValueError as error:
                 self._give_up(error)
-        return make(num_lanes, seed, True)
+        return make(num_envs, seed, True)
 
     @contextlib.contextmanager
-    def film(self, actor: core.Actor, lanes: Lanes, learner_steps: int) -> Iterator[core.Actor]:
+    def film(
+        self, actor: core.Actor, environment: VectorEnvironment, learner_steps: int
+    ) -> Iterator[core.Actor]:
         """Give the actor for one evaluation: one that is filmed if a video is due.
 
         Args:
           actor: what acts.
-          lanes: made by `make_lanes`.
+          environment: made by `make_vector_environment`.
           learner_steps: of its parameters.
 
         Yields:
@@ -61,7 +63,7 @@ class EvaluationVideos:
         path = self._folder / f"learner-{learner_steps:012d}.mp4"
         captions = (self._experiment.task, f"learner step {learner_steps:,}")
         with contextlib.closing(
-            FilmedActor(actor, lanes, [path], captions, self._on_trouble)
+            FilmedActor(actor, environment, [path], captions, self._on_trouble)
         ) as filmed:
             yield filmed
         if filmed.finished:

@@ -43,8 +43,8 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     should_stop = lp.stop_event().is_set
     seed = experiment.run.node_seed("evaluator")
     videos = EvaluationVideos(experiment)
-    lanes = videos.make_lanes(config.num_episodes, seed)
-    policy = builder.make_evaluation_policy(lanes.spec, config.num_episodes, seed)
+    environment = videos.make_vector_environment(config.num_episodes, seed)
+    policy = builder.make_evaluation_policy(environment.spec, config.num_episodes, seed)
     source = ParameterSource(client, should_stop)
     poller = StatisticsPoller(client, builder.config.replay.replicas)
     variable_client = variable_utils.VariableClient(source, policy.variables)
@@ -62,8 +62,8 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
         if source.learner_steps <= evaluated_steps:
             time.sleep(0.1)
             continue
-        with videos.film(actor, lanes, source.learner_steps) as filmed:
-            episodes = play_episodes(lanes, filmed, should_stop)
+        with videos.film(actor, environment, source.learner_steps) as filmed:
+            episodes = play_episodes(environment, filmed, should_stop)
         if episodes is None:
             break
         report_ready()
@@ -77,7 +77,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     best.save()
     poller.close()
     logger.close()
-    lanes.close()
+    environment.close()
 
 
 class BestParameters:

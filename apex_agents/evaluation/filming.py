@@ -1,4 +1,4 @@
-"""Films what lanes show while an actor acts in them, with the score above the picture."""
+"""Films what environments show while an actor acts in them, with the score above the picture."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from acme import core
 from PIL import Image, ImageDraw, ImageFont
 
-from apex_agents.environments import Episode, Lanes
+from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.evaluation.video import VideoWriter
 
 # What is faster is filmed at every second step, or third, ..., and at the last.
@@ -26,7 +26,7 @@ _BLACK, _WHITE, _GREY, _YELLOW = (16, 17, 20), (245, 245, 245), (160, 164, 172),
 
 
 class FilmedActor(core.Actor):
-    """Acts as another actor does, and films the first episodes of some lanes meanwhile.
+    """Acts as another actor does, and films the first episodes of some environments meanwhile.
 
     It looks, and changes nothing of what is played. When a film cannot be made, the others end,
     too, and acting goes on without.
@@ -38,7 +38,7 @@ class FilmedActor(core.Actor):
     def __init__(
         self,
         actor: core.Actor,
-        lanes: Lanes,
+        environment: VectorEnvironment,
         paths: Sequence[pathlib.Path],
         captions: tuple[str, str],
         on_trouble: Callable[[Exception], None],
@@ -47,19 +47,19 @@ class FilmedActor(core.Actor):
 
         Args:
           actor: what acts.
-          lanes: in which it acts; lane i can be rendered if there is a path i.
-          paths: where the film of lane i goes once its episode has ended.
+          environment: in which it acts; environment i can be rendered if there is a path i.
+          paths: where the film of environment i goes once its episode has ended.
           captions: what stands on the left above the picture, in two lines.
-          on_trouble: called once with the `ValueError` of a lane that cannot be rendered, or with
-            the `OSError` of a file that cannot be written.
+          on_trouble: called once with the `ValueError` of an environment that cannot be rendered,
+            or with the `OSError` of a file that cannot be written.
         """
         self._actor = actor
-        self._lanes = lanes
+        self._environment = environment
         self._captions = captions
         self._on_trouble = on_trouble
-        self._stride = math.ceil(lanes.frames_per_second / _MAX_FRAMES_PER_SECOND)
-        rate = lanes.frames_per_second / self._stride
-        self._writers = {lane: VideoWriter(path, rate) for lane, path in enumerate(paths)}
+        self._stride = math.ceil(environment.frames_per_second / _MAX_FRAMES_PER_SECOND)
+        rate = environment.frames_per_second / self._stride
+        self._writers = {env_index: VideoWriter(path, rate) for env_index, path in enumerate(paths)}
         self.finished: list[pathlib.Path] = []
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:
@@ -84,15 +84,17 @@ class FilmedActor(core.Actor):
 
     def _film(self, timestep: dm_env.TimeStep) -> None:
         try:
-            for lane, writer in list(self._writers.items()):
-                episode = self._lanes.current_episode(lane)
-                is_last = timestep.step_type[lane] == dm_env.StepType.LAST
+            for env_index, writer in list(self._writers.items()):
+                episode = self._environment.current_episode(env_index)
+                is_last = timestep.step_type[env_index] == dm_env.StepType.LAST
                 if is_last or episode.length % self._stride == 0:
-                    writer.write(draw_frame(self._lanes.render(lane), self._captions, episode))
+                    writer.write(
+                        draw_frame(self._environment.render(env_index), self._captions, episode)
+                    )
                 if is_last:
                     writer.close()
                     self.finished.append(writer.path)
-                    del self._writers[lane]
+                    del self._writers[env_index]
         except (ValueError, OSError) as error:
             self.close()
             self._on_trouble(error)

@@ -18,7 +18,7 @@ from apex_agents.evaluation.parameters import load_into
 from apex_agents.experiment import Experiment
 
 # More at once would be no faster.
-MAX_LANES = 100
+MAX_ENVS = 100
 
 
 class Request(NamedTuple):
@@ -26,9 +26,9 @@ class Request(NamedTuple):
 
     Attributes:
       path: of the parameters, as `trained.find_parameters` returns it.
-      num_episodes: at most `MAX_LANES` of them are played at once.
+      num_episodes: at most `MAX_ENVS` of them are played at once.
       seed: of environments and policy.
-      videos: files for the films of the first episodes, at most `MAX_LANES`.
+      videos: files for the films of the first episodes, at most `MAX_ENVS`.
     """
 
     path: pathlib.Path
@@ -72,23 +72,23 @@ def evaluate(
     finished: list[pathlib.Path] = []
     learner_steps = None
     while len(episodes) < request.num_episodes:
-        num_lanes = min(request.num_episodes - len(episodes), MAX_LANES)
-        # A group of lanes has a seed of its own; where it begins tells it from the others.
+        num_envs = min(request.num_episodes - len(episodes), MAX_ENVS)
+        # A group of environments has a seed of its own; where it begins tells it from the others.
         seed = int(np.random.SeedSequence([request.seed, len(episodes)]).generate_state(1)[0] >> 1)
         videos = request.videos if not episodes else ()
-        lanes = experiment.make_lanes(num_lanes, seed, True, len(videos))
-        experiment.builder.check_environment(lanes.spec)
-        policy = experiment.builder.make_evaluation_policy(lanes.spec, num_lanes, seed)
+        environment = experiment.make_vector_environment(num_envs, seed, True, len(videos))
+        experiment.builder.check_environment(environment.spec)
+        policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
         learner_steps = load_into(policy, request.path)
         is_known = learner_steps is not None
         step = f"learner step {learner_steps:,}" if is_known else request.path.stem
         captions = (experiment.task, step)
         with contextlib.closing(
-            FilmedActor(ApexActor(policy), lanes, videos, captions, on_trouble)
+            FilmedActor(ApexActor(policy), environment, videos, captions, on_trouble)
         ) as actor:
-            played = play_episodes(lanes, actor, on_lock_step=on_lock_step)
+            played = play_episodes(environment, actor, on_lock_step=on_lock_step)
         assert played is not None  # Nobody stops it.
         episodes += played
         finished += actor.finished
-        lanes.close()
+        environment.close()
     return Result(episodes, learner_steps, finished)

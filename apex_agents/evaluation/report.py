@@ -10,7 +10,11 @@ import numpy as np
 from apex_agents.config import ExperimentConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode
 from apex_agents.environments.atari_config import rom_name
-from apex_agents.evaluation.atari_scores import atari_scores, departures, human_normalized_score
+from apex_agents.evaluation.atari_scores import (
+    atari_scores,
+    human_normalized_score,
+    protocol_deviations,
+)
 from apex_agents.evaluation.episodes import standard_error
 from apex_agents.evaluation.final_evaluation import Request, Result
 
@@ -20,10 +24,16 @@ def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
     game = _scored_game(environment)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = ["episode", "lane", "episode_return", "clipped_return", "episode_length"]
+    names = ["episode", "env_index", "episode_return", "clipped_return", "episode_length"]
     writer.writerow([*names, "human_normalized_score"] if game else names)
     for index, episode in enumerate(episodes):
-        row = [index, episode.lane, episode.episode_return, episode.clipped_return, episode.length]
+        row = [
+            index,
+            episode.env_index,
+            episode.episode_return,
+            episode.clipped_return,
+            episode.length,
+        ]
         score = [human_normalized_score(game, episode.episode_return)] if game else []
         writer.writerow(row + score)
     return text.getvalue()
@@ -50,7 +60,7 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
     }
     if config.environment.suite == "atari":
         summary["rules"] = _rules(config.environment.atari)
-        summary["departures_from_the_paper"] = departures(config.environment.atari)
+        summary["departures_from_the_paper"] = protocol_deviations(config.environment.atari)
     game = _scored_game(config.environment)
     if game is not None:
         reference = atari_scores()[game]

@@ -35,9 +35,9 @@ class ApexLearner(core.Learner):
         update: Update,
         dataset: tf.data.Dataset,
         client: reverb.Client,
-        importance_exponent: float,
+        importance_sampling_exponent: float,
         publish_period: int,
-        updates_per_call: int = 1,
+        num_sgd_steps_per_step: int = 1,
         counter: counting.Counter | None = None,
         logger: loggers.Logger | None = None,
         log_period_seconds: float = 5.0,
@@ -49,9 +49,9 @@ class ApexLearner(core.Learner):
           update: what one step does to the networks.
           dataset: samples as `replay.dataset.make_dataset` gives them.
           client: connected to the replay server.
-          importance_exponent: beta of the importance weights.
+          importance_sampling_exponent: beta of the importance weights.
           publish_period: learner steps between two publications of the parameters.
-          updates_per_call: K, equal batches of which a sample of the dataset consists.
+          num_sgd_steps_per_step: K, equal batches of which a sample of the dataset consists.
           counter: counts `steps`; prefix it to tell processes apart.
           logger: receives counts, speeds and metrics.
           log_period_seconds: seconds between two rows for the logger.
@@ -60,7 +60,7 @@ class ApexLearner(core.Learner):
         self._update = update
         self._reader = BatchReader(dataset)
         self._publish_period = publish_period
-        self._updates_per_call = updates_per_call
+        self._num_sgd_steps_per_step = num_sgd_steps_per_step
         self._counter = counter or counting.Counter(prefix="learner")
         self._logger = logger or loggers.NoOpLogger()
         self._log_period_seconds = log_period_seconds
@@ -76,13 +76,15 @@ class ApexLearner(core.Learner):
 
         def update_on_batch(batch: reverb.ReplaySample) -> UpdateOutput:
             info = batch.info
-            weights = importance_weights(info.probability, info.table_size, importance_exponent)
+            weights = importance_weights(
+                info.probability, info.table_size, importance_sampling_exponent
+            )
             return update(batch.data, weights)
 
         # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
         @tf.function(autograph=False)
         def update_on_sample(sample: reverb.ReplaySample) -> UpdateOutput:
-            return update_in_turn(update_on_batch, sample, updates_per_call)
+            return update_in_turn(update_on_batch, sample, num_sgd_steps_per_step)
 
         self._update_on_sample = update_on_sample
 
@@ -105,8 +107,8 @@ class ApexLearner(core.Learner):
         output = self._update_on_sample(sample)
         self._priority_writer.write(sample.info.key.numpy(), output.priorities.numpy())
         self.recent_samples.add(sample, output, self.num_steps)
-        self.num_steps += self._updates_per_call
-        if self.num_steps % self._publish_period < self._updates_per_call:
+        self.num_steps += self._num_sgd_steps_per_step
+        if self.num_steps % self._publish_period < self._num_sgd_steps_per_step:
             self.publish()
         self._count_and_log(output)
 
@@ -158,7 +160,7 @@ class ApexLearner(core.Learner):
         now = time.monotonic()
         last_time, last_steps = self._last_log
         elapsed = now - last_time
-        counts = self._counter.increment(steps=self._updates_per_call)
+        counts = self._counter.increment(steps=self._num_sgd_steps_per_step)
         if elapsed < self._log_period_seconds and last_steps:
             return
         metrics = {name: float(np.asarray(value)) for name, value in output.metrics.items()}
@@ -168,7 +170,7 @@ class ApexLearner(core.Learner):
                 **metrics,
                 "sample_age_steps": float(self.recent_samples.collect().age_steps.mean()),
                 "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,
-                "waiting_for_data": self._waiting_seconds / elapsed,
+                "data_wait_fraction": self._waiting_seconds / elapsed,
                 "priorities_not_finite": self._priority_writer.num_not_finite,
                 "priority_batches_dropped": self._priority_writer.num_dropped_batches,
             }

@@ -15,9 +15,9 @@ from apex_agents.metrics.histograms import BINS_PER_DECADE
 from apex_agents.metrics.run_state import RunState, number
 from apex_agents.runs.folder import Row
 
-# Of hundreds of actors or lanes these many are passed on; the CSV files have all.
+# Of hundreds of actors or environments these many are passed on; the CSV files have all.
 _MAX_ACTORS = 8
-_MAX_LANES = 16
+_MAX_ENVS = 16
 
 
 class Scalars(NamedTuple):
@@ -85,12 +85,12 @@ def _name_node(name: str, row: Row, state: RunState) -> str | None:
     """Return whose metrics a row has, or None if it is not passed on."""
     if name == "replay":
         return name
-    match = re.fullmatch(r"actor_(\d+)(_lanes)?", name)
+    match = re.fullmatch(r"actor_(\d+)(_envs)?", name)
     if match is None:
         return None
     if match[2]:
-        lane = _whole(number(row, "lane"))
-        return f"lane_{lane}" if lane in _spread(state.num_lanes(), _MAX_LANES) else None
+        env_index = _whole(number(row, "env_index"))
+        return f"env_{env_index}" if env_index in _spread(state.num_envs(), _MAX_ENVS) else None
     return name if int(match[1]) in _spread(state.num_actors(), _MAX_ACTORS) else None
 
 
@@ -101,7 +101,9 @@ def _spread(total: int, most: int) -> set[int]:
 
 def _name_values(node: str, row: Row) -> dict[str, float]:
     """Return the numbers of a row that are finite, by their full names."""
-    values = {name: number(row, name) for name in row if name not in ("wall_time_seconds", "lane")}
+    values = {
+        name: number(row, name) for name in row if name not in ("wall_time_seconds", "env_index")
+    }
     return {f"{node}/{name}": value for name, value in values.items() if math.isfinite(value)}
 
 

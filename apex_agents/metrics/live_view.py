@@ -124,12 +124,12 @@ def _draw_nodes(state: RunState) -> RenderableType:
         "learner": (
             f"{_speed(number(learner, 'learner_steps_per_second'))} steps/s",
             f"{_count(number(learner, 'learner_steps'))} steps",
-            f"{_share(number(learner, 'waiting_for_data'))} waiting",
+            f"{_share(number(learner, 'data_wait_fraction'))} waiting",
         ),
         "actor": (
             f"{_count(state.actor_speed())} steps/s",
             f"{_count(number(replay, 'actor_steps'))} steps",
-            f"in {state.num_lanes():,} lanes",
+            f"in {state.num_envs():,} environments",
         ),
         "evaluator": ("", f"{len(state.evaluations):,} evaluations", ""),
     }
@@ -184,7 +184,7 @@ def _draw_learning(state: RunState) -> RenderableType:
 
 
 def _draw_returns(state: RunState) -> RenderableType:
-    """Draw the evaluations, and the lanes at both ends of the ladder."""
+    """Draw the evaluations, and the environments at both ends of the ladder."""
     table = _make_table("return", "last", "best", "")
     evaluations = state.evaluations
     returns = [number(row, "mean_return") for row in evaluations]
@@ -195,16 +195,18 @@ def _draw_returns(state: RunState) -> RenderableType:
             Text("evaluator", style="bold"), _return(evaluations[-1]), _return(best), line
         )
     ends = (
-        {max(state.lanes): "greediest", min(state.lanes): "most exploring"} if state.lanes else {}
+        {max(state.environments): "greediest", min(state.environments): "most exploring"}
+        if state.environments
+        else {}
     )
-    for lane, title in ends.items():
-        row = state.lanes[lane]
+    for env_index, title in ends.items():
+        row = state.environments[env_index]
         newest = _value(number(row, "episode_return"))
         if "epsilon" in row:
             title = f"{title}, epsilon {_value(number(row, 'epsilon'))}"
         elif "noise_scale" in row:
             title = f"noise scale {_value(number(row, 'noise_scale'))}"
-        table.add_row(Text(f"lane {lane}", style="bold"), newest, "", title)
+        table.add_row(Text(f"environment {env_index}", style="bold"), newest, "", title)
     if (target := state.run.settings("run").get("target_return")) is not None:
         table.add_row(Text("target", style="bold"), f"{target:g}", "", "")
     if not table.rows:

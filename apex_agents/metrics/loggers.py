@@ -14,7 +14,7 @@ from acme.utils import loggers
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
-from apex_agents.environments import Episode, Lanes
+from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
@@ -148,24 +148,24 @@ class ReplayLogger:
 
 
 class ActorLogger:
-    """Sums up what one actor did, and each of its lanes, every few seconds."""
+    """Sums up what one actor did, and each of its environments, every few seconds."""
 
     def __init__(
         self,
         experiment: Experiment,
         index: int,
-        lanes: Lanes,
+        environment: VectorEnvironment,
         policy: Policy,
         adders: Sequence[PrioritizedNStepAdder],
         source: ParameterSource,
     ):
         """Open the actor's two CSV files."""
         self._logger = make_csv_logger(experiment, f"actor_{index}")
-        self._lane_logger = make_csv_logger(experiment, f"actor_{index}_lanes")
-        self._first_lane = index * lanes.num_lanes
-        self._lanes = lanes
+        self._env_logger = make_csv_logger(experiment, f"actor_{index}_envs")
+        self._first_env = index * environment.num_envs
+        self._environment = environment
         self._exploration = {
-            name: np.broadcast_to(value, lanes.num_lanes)
+            name: np.broadcast_to(value, environment.num_envs)
             for name, value in policy.exploration.items()
         }
         self._adders = adders
@@ -186,26 +186,26 @@ class ActorLogger:
         if self._lock_steps:
             self._write()
         self._logger.close()
-        self._lane_logger.close()
+        self._env_logger.close()
 
     def _write(self) -> None:
         elapsed = time.monotonic() - self._last
         self._logger.write(
             {
-                "actor_steps_per_second": self._lock_steps * self._lanes.num_lanes / elapsed,
+                "actor_steps_per_second": self._lock_steps * self._environment.num_envs / elapsed,
                 **_summarise(self._episodes),
                 "transitions": sum(adder.num_transitions for adder in self._adders),
                 "transitions_not_finite": sum(adder.num_not_finite for adder in self._adders),
-                "environment_failures": self._lanes.num_failures,
+                "environment_failures": self._environment.num_failures,
                 "parameters_learner_steps": self._source.learner_steps,
             }
         )
-        for lane in sorted({episode.lane for episode in self._episodes}):
-            self._lane_logger.write(
+        for env_index in sorted({episode.env_index for episode in self._episodes}):
+            self._env_logger.write(
                 {
-                    "lane": self._first_lane + lane,
-                    **{name: values[lane] for name, values in self._exploration.items()},
-                    **_summarise([e for e in self._episodes if e.lane == lane]),
+                    "env_index": self._first_env + env_index,
+                    **{name: values[env_index] for name, values in self._exploration.items()},
+                    **_summarise([e for e in self._episodes if e.env_index == env_index]),
                 }
             )
         self._episodes = []

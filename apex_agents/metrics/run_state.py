@@ -24,7 +24,7 @@ class RunState:
       replay: newest row of the replay, empty before the first.
       evaluations: all rows of the evaluator.
       actors: newest row of each actor, by its number.
-      lanes: newest row of each lane, by its number.
+      environment: newest row of each environment, by its number.
       nodes: what the launcher says of each node; empty where none looks after them.
       summary: how the run ended; None while it has not.
       is_running: whether it goes on.
@@ -37,7 +37,7 @@ class RunState:
         self.replay: Row = {}
         self.evaluations: list[Row] = []
         self.actors: dict[int, Row] = {}
-        self.lanes: dict[int, Row] = {}
+        self.environments: dict[int, Row] = {}
         self.nodes: dict[str, Any] = {}
         self.summary: dict[str, Any] | None = None
         self.is_running = False
@@ -85,9 +85,9 @@ class RunState:
         """Return the actors of the run, whether they have written anything or not."""
         return self._count("num_actors")
 
-    def num_lanes(self) -> int:
-        """Return the lanes of all actors."""
-        return self.num_actors() * self._count("lanes_per_actor")
+    def num_envs(self) -> int:
+        """Return the environments of all actors."""
+        return self.num_actors() * self._count("num_envs_per_actor")
 
     def actor_speed(self) -> float:
         """Return agent steps per second of all actors that act."""
@@ -128,8 +128,8 @@ class RunState:
             self.evaluations.append(row)
         elif match := re.fullmatch(r"actor_(\d+)", name):
             self.actors[int(match[1])] = row
-        elif re.fullmatch(r"actor_\d+_lanes", name):
-            self.lanes[int(number(row, "lane"))] = row
+        elif re.fullmatch(r"actor_\d+_envs", name):
+            self.environments[int(number(row, "env_index"))] = row
 
 
 def number(row: Row, column: str) -> float:

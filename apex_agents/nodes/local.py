@@ -16,11 +16,11 @@ from launchpad import context
 from launchpad.launch import serialization
 
 from apex_agents.nodes.ports import reserve_port
-from apex_agents.nodes.process import LocalProcess, NodeCommand, entry_argv
+from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, entry_argv
 from apex_agents.runs.workdir import lock_descriptors
 
 
-class LocalProcesses:
+class LocalBackend:
     """The nodes of a program as commands, with the ports that they listen on.
 
     Attributes:
@@ -28,7 +28,7 @@ class LocalProcesses:
       start: starts the process of one; see `Supervisor`.
     """
 
-    start = LocalProcess
+    start = LocalNodeProcess
 
     def __init__(self, program: lp.Program, workdir: str):
         """Give every address a free port and serialise the nodes.
@@ -65,7 +65,7 @@ def make_command(
     """Return what is known of a node's command wherever it runs.
 
     Args:
-      node: see `LocalProcesses`.
+      node: see `LocalBackend`.
       workdir: folder of the run.
       sees_gpus: whether it may use the GPUs that its process finds.
       env: further environment variables.

@@ -114,7 +114,7 @@ class NodeProcess(Protocol):
     def poll(self) -> Exit | None:
         """Return how it ended, None while it lives."""
 
-    def said(self) -> bytes:
+    def messages(self) -> bytes:
         """Return all that it has said: `WORKS`, `STOP`."""
 
     def ask_to_leave(self) -> None:
@@ -124,7 +124,7 @@ class NodeProcess(Protocol):
         """End it and what it has started, and wait for that."""
 
 
-class LocalProcess:
+class LocalNodeProcess:
     """A process on this machine; see `NodeProcess`."""
 
     host = ""
@@ -139,7 +139,7 @@ class LocalProcess:
         Raises:
           OSError: too many processes, open files or too little memory.
         """
-        self._said = b""
+        self._messages = b""
         self._channel, other_end = socket.socketpair()
         self._channel.setblocking(False)
         env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
@@ -159,10 +159,10 @@ class LocalProcess:
         exit_code = self._process.poll()
         return None if exit_code is None else _describe(exit_code)
 
-    def said(self) -> bytes:
+    def messages(self) -> bytes:
         with contextlib.suppress(OSError):  # Nothing new, or nobody there.
-            self._said += self._channel.recv(_MAX_MESSAGES)
-        return self._said
+            self._messages += self._channel.recv(_MAX_MESSAGES)
+        return self._messages
 
     def ask_to_leave(self) -> None:
         self._process.terminate()

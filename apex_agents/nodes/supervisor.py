@@ -13,7 +13,7 @@ from typing import NamedTuple
 from apex_agents.nodes.process import (
     STOP,
     WORKS,
-    LocalProcess,
+    LocalNodeProcess,
     NodeCommand,
     NodeProcess,
     NodeStatus,
@@ -52,7 +52,7 @@ class Supervisor:
         window_seconds: float,
         report: Callable[[str], None],
         record: Callable[[Mapping[str, NodeStatus]], None] = lambda nodes: None,
-        start: Callable[[NodeCommand, int], NodeProcess] = LocalProcess,
+        start: Callable[[NodeCommand, int], NodeProcess] = LocalNodeProcess,
     ):
         """Prepare; `run` starts the nodes.
 
@@ -118,9 +118,9 @@ class Supervisor:
         if node.process is None:
             return self._start(node) if time.monotonic() >= node.start_at else None
         ended = node.process.poll()
-        said = node.process.said()
-        node.has_worked = node.has_worked or WORKS in said
-        self._stopping = self._stopping or STOP in said  # The learner says so before it leaves.
+        messages = node.process.messages()
+        node.has_worked = node.has_worked or WORKS in messages
+        self._stopping = self._stopping or STOP in messages  # The learner says so before it leaves.
         if ended is None or self._stopping:
             return None
         if not ended.can_restart:

@@ -59,7 +59,7 @@ _SPEEDS = (
     Quantity("replay", "actor steps per second", "inserts_per_second"),
     Quantity("learner", "learner steps per second", "learner_steps_per_second"),
     Quantity("replay", "samples per insert", "samples_per_second", "inserts_per_second"),
-    Quantity("learner", "learner waits for data (%)", "waiting_for_data", factor=100.0),
+    Quantity("learner", "learner waits for data (%)", "data_wait_fraction", factor=100.0),
     Quantity("replay", "transitions in the replay", "replay_size"),
 )
 _LEARNING = (

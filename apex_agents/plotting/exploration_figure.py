@@ -1,4 +1,4 @@
-"""The figure of the epsilon ladder: what each lane's exploration makes of its returns."""
+"""The figure of the epsilon ladder: what each environment's exploration makes of its returns."""
 
 import re
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ _MIN_BYTES_PER_FILE = 2**15
 
 
 class LaneRows(NamedTuple):
-    """What lanes did in the newest part of a run, some seconds of one lane per row, `[R]` each.
+    """Returns of single environments in the newest part of a run, `[R]` each.
 
     Attributes:
-      epsilon: of the lane.
+      epsilon: of the environment.
       episodes: that ended.
       mean_return: of these.
     """
@@ -49,15 +49,16 @@ class LaneRows(NamedTuple):
 
 @style.styled
 def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the returns of the lanes in the newest quarter of the runs against their epsilons.
+    """Draw the returns of each environment in the newest quarter of the runs against its epsilon.
 
     Args:
       groups: of runs.
 
     Returns:
-      The figure; None if all lanes explore alike, as those of Ape-X DPG do, or without episodes.
+      The figure; None if all environments explore alike, as those of Ape-X DPG do, or without
+      episodes.
     """
-    rows = [[found for found in _read_lanes(group) if len(found.epsilon)] for group in groups]
+    rows = [[found for found in _read_envs(group) if len(found.epsilon)] for group in groups]
     if not any(np.ptp(found.epsilon) > 0 for group in rows for found in group):
         return None
     is_single = [len(runs) for runs in rows] == [1]
@@ -74,20 +75,20 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
         handles.append(legends.error_bar_handle("95 % confidence interval"))
     if is_single:
         _draw_rows(axes, rows[0][0])
-        handles.append(legends.dots_handle("a lane in 5 s"))
+        handles.append(legends.dots_handle("an environment in 5 s"))
     if len(groups) == 1:
         handles += _draw_evaluations(axes, groups[0])
     _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
-    axes.set_xlabel("epsilon of the lane")
+    axes.set_xlabel("epsilon of the environment")
     axes.set_ylabel("return per episode")
     style.show_as_counts(axes.yaxis)
     legends.add_legend(figure, handles)
     return figure
 
 
-def _read_lanes(group: RunGroup) -> list[LaneRows]:
-    """Read the newest rows of all lanes of each run."""
-    names = [name for name in group.logs() if re.fullmatch(r"actor_\d+_lanes", name)]
+def _read_envs(group: RunGroup) -> list[LaneRows]:
+    """Read the newest rows of all environments of each run."""
+    names = [name for name in group.logs() if re.fullmatch(r"actor_\d+_envs", name)]
     max_bytes = max(_MAX_BYTES // max(len(names), 1), _MIN_BYTES_PER_FILE)
     tables = [group.read_columns(name, max_bytes) for name in names]
     return [_join_newest([table[i] for table in tables]) for i in range(len(group.runs))]
@@ -112,9 +113,9 @@ def _is_newest(time: np.ndarray) -> np.ndarray:
 
 
 def _draw_ladder(axes: Axes, runs: Sequence[LaneRows], index: int) -> None:
-    """Draw the lanes of one group."""
+    """Draw the environments of one group."""
     look = {**style.line_style(index), "marker": "o", "markersize": 5}
-    curve = average_lanes(runs)
+    curve = average_envs(runs)
     if len(runs) == 1:
         axes.plot(curve.x, curve.y, **look)
     else:
@@ -153,7 +154,7 @@ def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
     return [legends.reference_handle(f"evaluator (epsilon {epsilon:g})")]
 
 
-def average_lanes(runs: Sequence[LaneRows]) -> Curve:
+def average_envs(runs: Sequence[LaneRows]) -> Curve:
     """Return the mean return against epsilon: the interquartile mean of several seeds.
 
     Args:
@@ -169,7 +170,7 @@ def average_lanes(runs: Sequence[LaneRows]) -> Curve:
 
 
 def _average_by_epsilon(rows: LaneRows) -> dict[float, float]:
-    """Return the mean return per episode of the lanes with each epsilon."""
-    epsilons, lane = np.unique(rows.epsilon, return_inverse=True)
-    returns = np.bincount(lane, rows.episodes * rows.mean_return)
-    return dict(zip(epsilons, returns / np.bincount(lane, rows.episodes), strict=True))
+    """Return the mean return per episode of the environments with each epsilon."""
+    epsilons, env_index = np.unique(rows.epsilon, return_inverse=True)
+    returns = np.bincount(env_index, rows.episodes * rows.mean_return)
+    return dict(zip(epsilons, returns / np.bincount(env_index, rows.episodes), strict=True))

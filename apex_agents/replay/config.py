@@ -4,7 +4,7 @@ import dataclasses
 
 from apex_agents.validation import require, require_between, require_positive, require_types
 
-REMOVERS = ("fifo", "prioritized")
+EVICTION_POLICIES = ("fifo", "prioritized")
 # Reverb's sizes have 32 bits.
 MAX_SIZE = 2**31 - 1
 # Priorities are between 1e-6 and 1e6: from an exponent of 52 on, their sum is infinite and the
@@ -26,25 +26,25 @@ class ReplayConfig:
       eviction_exponent: alpha_evict, for 'prioritized' only (appendix D: -0.4); below 0 small
         priorities leave sooner. Stacks of frames share memory with their neighbours, which frees
         little of it when they leave in random order.
-      importance_exponent: beta of the importance weights (section 4.1: 0.4).
+      importance_sampling_exponent: beta of the importance weights (section 4.1: 0.4).
       samples_per_insert: transitions sampled by the learner for each one added; None lets acting
         and learning run at unrelated speeds, as in the paper.
-      samples_per_insert_tolerance: how far acting or learning may run ahead of that ratio, as a
-        share of `min_size`.
+      samples_per_insert_tolerance_rate: how far acting or learning may run ahead of that ratio, as
+        a share of `min_size`.
       replicas: times each transition is added (appendix A: 1, and 8 in the recency ablation).
-      insert_batch: items after which a lane looks how many are unconfirmed.
-      max_in_flight: items of a lane that the replay has not confirmed yet.
+      insert_batch: items after which an environment looks how many are unconfirmed.
+      max_in_flight: items of an environment that the replay has not confirmed yet.
       prefetch_batches: batches sampled ahead by the learner (section 4.1: up to 16).
     """
 
     max_size: int = 2_000_000
     min_size: int = 50_000
     priority_exponent: float = 0.6
-    remover: str = "fifo"
+    eviction_policy: str = "fifo"
     eviction_exponent: float = -0.4
-    importance_exponent: float = 0.4
+    importance_sampling_exponent: float = 0.4
     samples_per_insert: float | None = None
-    samples_per_insert_tolerance: float = 0.5
+    samples_per_insert_tolerance_rate: float = 0.5
     replicas: int = 1
     # Differs from the paper: actors send batches of 50 and hold up to 100. Reverb's writers send
     # items one by one in the background, and fill the logs with warnings from 50 on.
@@ -56,14 +56,19 @@ class ReplayConfig:
         """Raise a ValueError that names the first field with a value that cannot work."""
         require_types(self, prefix)
         require_between(self, prefix, 1, MAX_SIZE, "max_size", "min_size")
-        require_positive(self, prefix, "samples_per_insert", "samples_per_insert_tolerance")
+        require_positive(self, prefix, "samples_per_insert", "samples_per_insert_tolerance_rate")
         require_between(self, prefix, 1, 100, "replicas")
         require_between(self, prefix, 1, 1_000_000, "insert_batch", "max_in_flight")
         require_between(self, prefix, 1, 1_000, "prefetch_batches")
         require_between(self, prefix, 0, MAX_EXPONENT, "priority_exponent")
         require_between(self, prefix, -MAX_EXPONENT, MAX_EXPONENT, "eviction_exponent")
-        require_between(self, prefix, 0, 1, "importance_exponent")
-        require(self.remover in REMOVERS, f"{prefix}remover", self.remover, f"one of {REMOVERS}")
+        require_between(self, prefix, 0, 1, "importance_sampling_exponent")
+        require(
+            self.eviction_policy in EVICTION_POLICIES,
+            f"{prefix}eviction_policy",
+            self.eviction_policy,
+            f"one of {EVICTION_POLICIES}",
+        )
         require(
             self.min_size <= self.max_size,
             f"{prefix}min_size",

@@ -60,7 +60,7 @@ def estimate_replay_bytes(
         _CHUNK_BYTES / chunk_length + _row_bytes(name, spec) for name, spec in signature.items()
     )
     num_rows = config.max_size / config.replicas
-    if config.remover == "prioritized":
+    if config.eviction_policy == "prioritized":
         rows_per_item = frame_stack + n_step if frame_stack else 1
         items_per_chunk = (chunk_length + rows_per_item - 1) * config.replicas
         num_rows *= sum(1 / i for i in range(1, items_per_chunk + 1))

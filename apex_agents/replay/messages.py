@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
     actor_steps: np.ndarray
 
 
-class Beginning(NamedTuple):
+class InitialActorSteps(NamedTuple):
     """How far the run was when this server was started.
 
     Attributes:
@@ -56,9 +56,9 @@ def make_evaluation_table() -> reverb.Table:
     return _make_latest_value_table(EVALUATION, signature)
 
 
-def make_beginning_table() -> reverb.Table:
+def make_initial_actor_steps_table() -> reverb.Table:
     """Build the table of one item that says how far the run was when it was made."""
-    return _make_latest_value_table(BEGINNING, Beginning(tf.TensorSpec([], tf.int64)))
+    return _make_latest_value_table(BEGINNING, InitialActorSteps(tf.TensorSpec([], tf.int64)))
 
 
 def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:

@@ -8,7 +8,7 @@ import numpy as np
 import reverb
 
 from apex_agents.replay.client import table_name
-from apex_agents.replay.messages import BEGINNING, EVALUATION, Beginning, Evaluation
+from apex_agents.replay.messages import BEGINNING, EVALUATION, Evaluation, InitialActorSteps
 from apex_agents.replay.tables import TRANSITIONS
 
 _POLL_TIMEOUT_SECONDS = 2
@@ -81,7 +81,7 @@ def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
 
 def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
     """Say how many transitions were added before this server was started."""
-    beginning = Beginning(np.asarray(actor_steps, np.int64))
+    beginning = InitialActorSteps(np.asarray(actor_steps, np.int64))
     client.insert(beginning, {table_name(client, BEGINNING): 1.0})
 
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import (
-    make_beginning_table,
     make_evaluation_table,
+    make_initial_actor_steps_table,
     make_parameter_table,
 )
 
@@ -37,7 +37,7 @@ def make_tables(
         make_transition_table(config, signature, rate_limiter),
         make_parameter_table(variables),
         make_evaluation_table(),
-        make_beginning_table(),
+        make_initial_actor_steps_table(),
     ]
 
 
@@ -47,7 +47,7 @@ def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
         return reverb.rate_limiters.MinSize(config.min_size)
     # Reverb counts items, and a transition is `replicas` of them.
     samples_per_item = config.samples_per_insert / config.replicas
-    tolerance = config.samples_per_insert_tolerance * config.min_size * samples_per_item
+    tolerance = config.samples_per_insert_tolerance_rate * config.min_size * samples_per_item
     # Both sides work in batches: a tolerance below a few of them would only make them wait.
     smallest = 4.0 * max(config.max_in_flight * samples_per_item, 1.0)
     return reverb.rate_limiters.SampleToInsertRatio(
@@ -86,6 +86,6 @@ def make_transition_table(
 
 
 def _make_remover(config: ReplayConfig) -> Any:
-    if config.remover == "fifo":
+    if config.eviction_policy == "fifo":
         return reverb.selectors.Fifo()
     return reverb.selectors.Prioritized(config.eviction_exponent)

@@ -1,4 +1,4 @@
-"""How the transitions of one lane get into the replay's memory, in each layout of `transitions`.
+"""Writes the transitions of one environment to the replay, in each layout of `transitions`.
 
 A writer is told of every observation, and makes an item of every transition that ends there:
 `begin_episode(first observation)`, then at each further step `begin_step(observation)`, `add_item`
@@ -25,7 +25,7 @@ _PACKED_CHUNK_LENGTH = 4
 
 
 class TransitionWriter(Protocol):
-    """Writes the transitions of one lane.
+    """Writes the transitions of one environment.
 
     Attributes:
       stream: for flushing, ending episodes and closing.
@@ -53,7 +53,7 @@ class TransitionWriter(Protocol):
 def make_writer(
     client: reverb.Client, replay: ReplayConfig, n_step: int, frame_stack: int
 ) -> TransitionWriter:
-    """Open the writer of one lane.
+    """Open the writer of one environment.
 
     Args:
       client: connected to the replay server.
@@ -74,7 +74,7 @@ def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
         return frame_stack + n_step + 1
     # Removal by priority empties chunks in random order: with several transitions each, most of
     # the memory would soon be held by chunks of which one transition is left.
-    return _PACKED_CHUNK_LENGTH if replay.remover == "fifo" else 1
+    return _PACKED_CHUNK_LENGTH if replay.eviction_policy == "fifo" else 1
 
 
 class FrameWriter:

@@ -20,10 +20,10 @@ from dm_env import specs
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.adder import PrioritizedNStepAdder
-from apex_agents.acting.loop import run_lanes
+from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, GymnasiumEnvironment
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment
 from apex_agents.replay.config import ReplayConfig
 
 FIRST, MID, LAST = 0, 1, 2
@@ -80,7 +80,7 @@ def batch(*rows: tuple) -> dm_env.TimeStep:
     )
 
 
-def test_every_lane_gets_its_own_rows():
+def test_every_env_gets_its_own_rows():
     adders = [RecordingAdder(), RecordingAdder()]
     policy = SumPolicy()
     actor = ApexActor(policy, adders)
@@ -263,23 +263,23 @@ class Overwriting(dm_env.Environment):
 
 
 class OverwritingLanes:
-    """One lane that writes every time step into the same arrays."""
+    """One environment that writes every time step into the same arrays."""
 
     def __init__(self, environment: dm_env.Environment):
-        self._lanes = LockStepLanes([environment])
+        self._environment = LockStepEnvironment([environment])
         self._timestep: Any = None
 
     def reset(self) -> dm_env.TimeStep:
-        self._timestep = self._lanes.reset()
+        self._timestep = self._environment.reset()
         return self._timestep
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        for kept, field in zip(self._timestep, self._lanes.step(actions), strict=True):
+        for kept, field in zip(self._timestep, self._environment.step(actions), strict=True):
             kept[:] = field
         return self._timestep
 
     def finished_episodes(self) -> list:
-        return self._lanes.finished_episodes()
+        return self._environment.finished_episodes()
 
 
 def act_unbatched(environment: dm_env.Environment, actor: ApexActor) -> None:
@@ -288,7 +288,7 @@ def act_unbatched(environment: dm_env.Environment, actor: ApexActor) -> None:
 
 def act_batched(environment: dm_env.Environment, actor: ApexActor) -> None:
     # Two episodes of FIRST and three steps; a row is recorded with the step that follows it.
-    for _ in zip(range(8), run_lanes(OverwritingLanes(environment), actor), strict=False):
+    for _ in zip(range(8), run_in_lock_step(OverwritingLanes(environment), actor), strict=False):
         pass
 
 

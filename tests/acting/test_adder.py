@@ -332,7 +332,7 @@ def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_rep
 
 
 # Removal by priority gives every transition a chunk of its own.
-@pytest.mark.parametrize("config", [ReplayConfig(), ReplayConfig(remover="prioritized")])
+@pytest.mark.parametrize("config", [ReplayConfig(), ReplayConfig(eviction_policy="prioritized")])
 @pytest.mark.parametrize("n_step", [1, 3, 8])
 def test_several_hundred_random_steps_of_vectors(config, n_step, make_fifo_replay):
     replay = make_fifo_replay(STACK, DISCRETE)

@@ -9,7 +9,7 @@ from apex_agents.acting.exploration import ExplorationConfig, epsilon_ladder
 
 
 @pytest.mark.parametrize(
-    ("num_lanes", "expected"),
+    ("num_envs", "expected"),
     [
         (1, [0.4]),
         (2, [0.4, 0.4**8]),
@@ -20,8 +20,8 @@ from apex_agents.acting.exploration import ExplorationConfig, epsilon_ladder
         ),
     ],
 )
-def test_ladder_of_the_paper(num_lanes, expected):
-    np.testing.assert_allclose(epsilon_ladder(ExplorationConfig(), num_lanes), expected)
+def test_ladder_of_the_paper(num_envs, expected):
+    np.testing.assert_allclose(epsilon_ladder(ExplorationConfig(), num_envs), expected)
 
 
 def test_ladder_of_360_actors():
@@ -37,22 +37,22 @@ def test_other_ends():
     np.testing.assert_allclose(epsilon_ladder(config, 3), [0.5, 0.25, 0.125])
 
 
-def test_six_epsilons_over_twelve_lanes():
+def test_six_epsilons_over_twelve_envs():
     ladder = epsilon_ladder(ExplorationConfig(num_distinct_epsilons=6), 12)
     rungs = [0.4, 0.4**2.4, 0.4**3.8, 0.4**5.2, 0.4**6.6, 0.4**8]  # 1 + i / 5 * 7
     np.testing.assert_allclose(ladder, np.repeat(rungs, 2))
 
 
-def test_six_epsilons_over_lanes_that_are_no_multiple_of_six():
+def test_six_epsilons_over_envs_that_are_no_multiple_of_six():
     ladder = epsilon_ladder(ExplorationConfig(num_distinct_epsilons=6), 16)
     values, counts = np.unique(ladder, return_counts=True)
     np.testing.assert_allclose(values[[0, -1]], [0.4**8, 0.4])
     assert sorted(counts.tolist()) == [2, 2, 3, 3, 3, 3]
 
 
-@pytest.mark.parametrize(("num_lanes", "expected"), [(1, [0.4]), (2, [0.4, 0.4**8])])
-def test_fewer_lanes_than_distinct_epsilons(num_lanes, expected):
-    ladder = epsilon_ladder(ExplorationConfig(num_distinct_epsilons=6), num_lanes)
+@pytest.mark.parametrize(("num_envs", "expected"), [(1, [0.4]), (2, [0.4, 0.4**8])])
+def test_fewer_envs_than_distinct_epsilons(num_envs, expected):
+    ladder = epsilon_ladder(ExplorationConfig(num_distinct_epsilons=6), num_envs)
     np.testing.assert_allclose(ladder, expected)
 
 

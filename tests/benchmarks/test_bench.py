@@ -14,14 +14,17 @@ ROWS = [
     at_least("share", Spread(0.5, 0.4, 0.6), 0.5),
     at_most("bytes", Spread(0.51, 0.4, 0.6), 0.5),
 ]
-SERIES = {"lanes": [1, 8], "share": {1: Spread(0.2, 0.1, 0.3), 8: Spread(0.5, 0.4, 0.6)}}
+SERIES = {"environment": [1, 8], "share": {1: Spread(0.2, 0.1, 0.3), 8: Spread(0.5, 0.4, 0.6)}}
 
 
 def test_reports_are_read_back(tmp_path):
     report("acting", str(tmp_path), ROWS, SERIES)
     (found,) = read_reports(str(tmp_path))
     assert (found.part, found.rows) == ("acting", ROWS)
-    assert found.series == {"lanes": [1, 8], "share": {"1": [0.2, 0.1, 0.3], "8": [0.5, 0.4, 0.6]}}
+    assert found.series == {
+        "environment": [1, 8],
+        "share": {"1": [0.2, 0.1, 0.3], "8": [0.5, 0.4, 0.6]},
+    }
 
 
 def test_table_says_what_holds():
@@ -46,7 +49,7 @@ def test_figure_of_what_was_measured(tmp_path):
     assert alone > 5_000
     rounds = [{"inserts": n, "samples": n, "cores": {"actors": n, "replay": n}} for n in (1, 3)]
     costs = [{"sample": 9.0, "update": 1.0}]
-    lanes_and_sizes = {"lanes": {45: rounds, 90: rounds}, "sizes": {100: costs, 1000: costs}}
+    lanes_and_sizes = {"environment": {45: rounds, 90: rounds}, "sizes": {100: costs, 1000: costs}}
     report("scale", str(tmp_path), ROWS, lanes_and_sizes)
     report("replay_load", str(tmp_path), ROWS, {"pong": {"1 writer": rounds}})
     figure.draw(str(tmp_path), file)
@@ -67,8 +70,8 @@ def test_estimate_for_a_larger_machine():
         for what, microseconds in costs.items()
     ]
     acting = [
-        Row(f"agent steps/s, {lanes} lanes", spread([rate]))
-        for lanes, rate in ((1, 500.0), (32, 1_000.0))
+        Row(f"agent steps/s, {environment} environments", spread([rate]))
+        for environment, rate in ((1, 500.0), (32, 1_000.0))
     ]
     reports = [
         Report(part, "today", rows, {})

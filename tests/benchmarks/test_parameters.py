@@ -26,7 +26,7 @@ def test_shares_of_an_actors_time():
     # 20 ms every 400 of 139 frames per second; every 100 of 100 lock-steps per second.
     assert paper.value.median == pytest.approx(100 * 0.020 * 139 / 400)
     assert paper.holds
-    own = rows["an actor's time for pulling, 8 lanes on one core"]
+    own = rows["an actor's time for pulling, 8 environments on one core"]
     assert own.value.median == pytest.approx(2.0)
     server = rows["server, 360 actors that pull"]
     assert server.value.median == pytest.approx(360 * 139 / 400 * 0.004)

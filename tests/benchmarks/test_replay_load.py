@@ -6,7 +6,7 @@ from serving import replay_server
 from traffic import UNLIMITED, Traffic, make_learning, workers
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.replay.config import ReplayConfig
 
 
@@ -47,7 +47,7 @@ def test_best_of_both_has_the_largest_share_of_both_rates():
 
 def test_throttled_load():
     builder = ApexDQNBuilder(ApexDQNConfig(replay=ReplayConfig(max_size=5_000, min_size=300)))
-    spec = make_lanes(EnvironmentConfig(), 1, seed=0).spec
+    spec = make_vector_environment(EnvironmentConfig(), 1, seed=0).spec
     with replay_server(builder.make_replay_tables, spec) as server:
         writing = (replay_load.make_inserting, builder, "pong", 0, server.address)
         learning = (make_learning, builder, spec, server.address)

@@ -13,10 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Chunks of 20 transitions need about 3000 bytes once removal by priority has left most of them
 # nearly empty, three columns about 3200; with FIFO, chunks of one need about 2200. On a busy
 # machine the server is late with removing, and keeps what it had for a moment: up to 15 % more.
-@pytest.mark.parametrize(("remover", "most_bytes"), [("prioritized", 2800), ("fifo", 2100)])
-def test_bytes_per_transition(remover, most_bytes):
+@pytest.mark.parametrize(("eviction_policy", "most_bytes"), [("prioritized", 2800), ("fifo", 2100)])
+def test_bytes_per_transition(eviction_policy, most_bytes):
     script = ROOT / "benchmarks" / "replay_memory.py"
-    flags = ("--max_size=15000", "--fillings=5", f"--remover={remover}")
+    flags = ("--max_size=15000", "--fillings=5", f"--eviction_policy={eviction_policy}")
     result = subprocess.run(
         [sys.executable, str(script), *flags], capture_output=True, text=True, timeout=900
     )

@@ -9,7 +9,7 @@ from replay_peers import BATCH_SIZE, OurReplay, make_transitions, record, to_arr
 from serving import replay_server
 
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.replay.config import ReplayConfig
 
 # Gamma is 0.99.
@@ -44,9 +44,9 @@ def test_transitions_of_one_step():
 
 @pytest.fixture(scope="module")
 def steps():
-    lanes = make_lanes(EnvironmentConfig(task="pong"), 1, seed=0)
-    yield record(lanes, 1_200)
-    lanes.close()
+    environment = make_vector_environment(EnvironmentConfig(task="pong"), 1, seed=0)
+    yield record(environment, 1_200)
+    environment.close()
 
 
 def test_others_get_batches_of_one_episode_each(steps, tmp_path):
@@ -66,7 +66,7 @@ def test_others_get_batches_of_one_episode_each(steps, tmp_path):
 
 
 def test_ours_answers_every_request(steps):
-    spec = make_lanes(EnvironmentConfig(task="pong"), 1, seed=0).spec
+    spec = make_vector_environment(EnvironmentConfig(task="pong"), 1, seed=0).spec
     replay = ReplayConfig(max_size=5_000, min_size=1, prefetch_batches=2)
     builder = ApexDQNBuilder(ApexDQNConfig(batch_size=BATCH_SIZE, replay=replay))
     with replay_server(builder.make_replay_tables, spec) as server:

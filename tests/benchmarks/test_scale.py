@@ -25,15 +25,15 @@ class Clock:
         self.now += seconds
 
 
-def test_waiting_lanes_count_what_the_actor_does_as_a_part_of_the_step(monkeypatch):
+def test_waiting_envs_count_what_the_actor_does_as_a_part_of_the_step(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(scale, "time", clock)
-    lanes = scale.WaitingLanes(3)
-    assert (lanes.reset().step_type == 0).all()
+    environment = scale.WaitingEnvironments(3)
+    assert (environment.reset().step_type == 0).all()
     ends = []
     for actor_seconds in (0.01, 0.0, 0.05, 0.01):  # The third is longer than a step.
         clock.sleep(actor_seconds)
-        timestep = lanes.step(np.zeros(3, int))
+        timestep = environment.step(np.zeros(3, int))
         ends.append(clock.now - 100)
     assert timestep.observation.shape == (3, 8)
     step = 4 / 139
@@ -41,17 +41,17 @@ def test_waiting_lanes_count_what_the_actor_does_as_a_part_of_the_step(monkeypat
     assert ends == pytest.approx(expected)
 
 
-def test_lane_rows_take_the_costs_from_where_cores_are_free(monkeypatch):
+def test_env_rows_take_the_costs_from_where_cores_are_free(monkeypatch):
     monkeypatch.setattr(scale, "FULL_CORES", 1.8)
     traffic = {
         45: [make_traffic(1_564, 0.4, 0.1)],
         90: [make_traffic(3_000, 0.9, 0.12)],
         180: [make_traffic(4_000, 1.8, 0.1)],
     }
-    rows = {row.what: row.value.median for row in scale.make_lane_rows(traffic)}
-    assert rows["CPU of the actors per lane and step"] == pytest.approx(300)
-    assert rows["CPU of the replay per lane and step"] == pytest.approx(40)
-    what = "transitions/s, 90 lanes, the most with a free core, of linear"
+    rows = {row.what: row.value.median for row in scale.make_env_rows(traffic)}
+    assert rows["CPU of the actors per environment and step"] == pytest.approx(300)
+    assert rows["CPU of the replay per environment and step"] == pytest.approx(40)
+    what = "transitions/s, 90 environments, the most with a free core, of linear"
     assert rows[what] == pytest.approx(3_000 / (90 * 139 / 4))
 
 

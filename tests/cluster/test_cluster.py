@@ -60,7 +60,7 @@ def steps_per_second(run: Command, actor: str, seconds: float) -> float:
 
 
 def test_cartpole_is_solved(hosts, start):
-    flags = ("--config.run.num_actors=2", "--config.run.lanes_per_actor=4")
+    flags = ("--config.run.num_actors=2", "--config.run.num_envs_per_actor=4")
     run = start(*on_cluster(hosts, *flags, config="--config=configs/apex_dqn_cartpole.py")).finish(
         600
     )

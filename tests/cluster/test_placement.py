@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from apex_agents.cluster.host_agent import Site, versions
+from apex_agents.cluster.host_agent import HostInfo, versions
 from apex_agents.cluster.placement import check_versions, last_line, show_all
 
 
 def test_the_host_with_another_version_is_named():
     ours = versions()
-    check_versions(Site("id", "10.0.0.7", versions(), True), ours)
-    other = Site("id", "10.0.0.7", {**ours, "tensorflow": "2.16.1"}, True)
+    check_versions(HostInfo("id", "10.0.0.7", versions(), True), ours)
+    other = HostInfo("id", "10.0.0.7", {**ours, "tensorflow": "2.16.1"}, True)
     with pytest.raises(ValueError, match=r"The host 10\.0\.0\.7 has tensorflow 2\.16\.1, this one"):
         check_versions(other, ours)
     check_versions(other, {**ours, "tensorflow": "2.16.1"})

@@ -11,7 +11,7 @@ import tensorflow as tf
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.environments import make_lanes
+from apex_agents.environments import make_vector_environment
 from apex_agents.replay.parameters import ParameterSource
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
@@ -37,23 +37,23 @@ def test_config_is_valid(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_parts_fit_each_other(name):
     config = load(name)
-    lanes = make_lanes(config.environment, num_lanes=2, seed=0)
-    timestep = lanes.reset()
+    environment = make_vector_environment(config.environment, num_envs=2, seed=0)
+    timestep = environment.reset()
     builder = BUILDERS[name[:8]](config.agent)
-    builder.check_environment(lanes.spec)
-    server = reverb.Server(builder.make_replay_tables(lanes.spec))
+    builder.check_environment(environment.spec)
+    server = reverb.Server(builder.make_replay_tables(environment.spec))
     client = reverb.Client(f"localhost:{server.port}")
-    dataset = builder.make_dataset(client, lanes.spec)
-    learner = builder.make_learner(lanes.spec, dataset, client)
+    dataset = builder.make_dataset(client, environment.spec)
+    learner = builder.make_learner(environment.spec, dataset, client)
     learner.publish()
     source = ParameterSource(client)
-    num_lanes = config.run.num_lanes
-    policy = builder.make_policy(lanes.spec, [0, num_lanes - 1], num_lanes, seed=1)
+    num_envs = config.run.num_envs
+    policy = builder.make_policy(environment.spec, [0, num_envs - 1], num_envs, seed=1)
     actor = builder.make_actor(policy, [builder.make_adder(client) for _ in range(2)], source)
     actor.observe_first(timestep)
     action = actor.select_action(timestep.observation)
-    for lane in range(2):
-        lanes.spec.actions.validate(action[lane])
+    for env_index in range(2):
+        environment.spec.actions.validate(action[env_index])
 
     # The actor has pulled what the learner published, which had another seed.
     for name, variables in policy.variables.items():
@@ -62,11 +62,11 @@ def test_parts_fit_each_other(name):
             rounded = tf.cast(array, variable.dtype)
             np.testing.assert_array_equal(variable.numpy(), rounded.numpy())
     observation = dataset.element_spec.data.observation
-    sample_size = config.agent.batch_size * config.agent.updates_per_call
-    batch = [sample_size, *lanes.spec.observations.shape]
+    sample_size = config.agent.batch_size * config.agent.num_sgd_steps_per_step
+    batch = [sample_size, *environment.spec.observations.shape]
     assert observation.shape.is_compatible_with(batch)
-    assert observation.dtype == tf.as_dtype(lanes.spec.observations.dtype)
-    lanes.close()
+    assert observation.dtype == tf.as_dtype(environment.spec.observations.dtype)
+    environment.close()
     learner.close()
     server.stop()
 
@@ -76,19 +76,19 @@ def test_atari_has_the_values_of_the_paper():
     agent, replay, atari = config.agent, config.agent.replay, config.environment.atari
     # Horgan et al. 2018, section 4.1.
     assert config.run.num_actors == 360
-    assert config.run.lanes_per_actor == 1
+    assert config.run.num_envs_per_actor == 1
     assert agent.batch_size == 512
     assert replay.max_size == 2_000_000
     assert replay.priority_exponent == 0.6
-    assert replay.importance_exponent == 0.4
-    assert replay.remover == "fifo"
+    assert replay.importance_sampling_exponent == 0.4
+    assert replay.eviction_policy == "fifo"
     assert replay.prefetch_batches == 16
     assert replay.replicas == 1
     assert replay.samples_per_insert is None
     assert agent.exploration.epsilon == 0.4
     assert agent.exploration.alpha == 7
     assert agent.exploration.num_distinct_epsilons is None
-    assert agent.parameter_update_period * atari.action_repeat == 400  # Frames.
+    assert agent.variable_update_period * atari.action_repeat == 400  # Frames.
     # Appendix C.
     assert agent.network == "atari"
     assert agent.n_step == 3
@@ -123,10 +123,10 @@ def test_control_has_the_values_of_the_paper():
     agent, replay = config.agent, config.agent.replay
     # Horgan et al. 2018, sections 4.1 and 4.2.
     assert config.run.num_actors == 64
-    assert config.run.lanes_per_actor == 1
+    assert config.run.num_envs_per_actor == 1
     assert agent.batch_size == 256
     assert replay.samples_per_insert is None
-    assert replay.importance_exponent == 0.4
+    assert replay.importance_sampling_exponent == 0.4
     # Appendix D.
     assert agent.critic_hidden_sizes == (400, 300)
     assert agent.policy_hidden_sizes == (300, 200)
@@ -136,11 +136,11 @@ def test_control_has_the_values_of_the_paper():
     assert agent.noise_scale == 0.3
     assert replay.max_size == 1_000_000
     assert replay.priority_exponent == 0.6
-    assert replay.remover == "prioritized"
+    assert replay.eviction_policy == "prioritized"
     assert replay.eviction_exponent == -0.4
     # "Hyperparameters are otherwise as per DQN."
     dqn = load("apex_dqn_atari").agent
-    for field in ("n_step", "discount", "max_gradient_norm", "parameter_update_period"):
+    for field in ("n_step", "discount", "max_gradient_norm", "variable_update_period"):
         assert getattr(agent, field) == getattr(dqn, field), field
     for field in ("min_size", "prefetch_batches", "replicas"):
         assert getattr(replay, field) == getattr(dqn.replay, field), field
@@ -157,9 +157,9 @@ def test_control_takes_the_four_tasks_of_the_paper(task):
     config = load("apex_dpg_control")
     config.environment.task = task
     config.validate()
-    lanes = make_lanes(config.environment, num_lanes=1, seed=0)
-    ApexDPGBuilder(config.agent).check_environment(lanes.spec)
-    lanes.close()
+    environment = make_vector_environment(config.environment, num_envs=1, seed=0)
+    ApexDPGBuilder(config.agent).check_environment(environment.spec)
+    environment.close()
 
 
 def test_single_host_differs_from_the_paper_in_scale_only():
@@ -167,9 +167,9 @@ def test_single_host_differs_from_the_paper_in_scale_only():
     assert small.environment == paper.environment
     for field in ("network", "frame_stack", "n_step", "discount", "exploration", "rmsprop_decay"):
         assert getattr(small.agent, field) == getattr(paper.agent, field), field
-    for field in ("priority_exponent", "importance_exponent", "replicas"):
+    for field in ("priority_exponent", "importance_sampling_exponent", "replicas"):
         assert getattr(small.agent.replay, field) == getattr(paper.agent.replay, field), field
-    assert small.run.num_lanes == 16
+    assert small.run.num_envs == 16
 
 
 def test_cartpole_ends_at_the_return_that_counts_as_solved():

@@ -16,7 +16,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_networks
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment
 from apex_agents.local import run_local
@@ -35,24 +35,24 @@ CONFIG = ApexDPGConfig(
     batch_size=64,
     learning_rate=0.003,
     target_update_period=20,
-    parameter_update_period=5,
+    variable_update_period=5,
     publish_period=5,
     replay=ReplayConfig(
-        *(5000, 200), remover="prioritized", samples_per_insert=16.0, prefetch_batches=2
+        *(5000, 200), eviction_policy="prioritized", samples_per_insert=16.0, prefetch_batches=2
     ),
 )
 
 
-def make_point_mass(num_lanes: int, seed: int, evaluation: bool):
-    return make_lanes(ENVIRONMENT, num_lanes, seed, evaluation)
+def make_point_mass(num_envs: int, seed: int, evaluation: bool):
+    return make_vector_environment(ENVIRONMENT, num_envs, seed, evaluation)
 
 
 def learn(config: ApexDPGConfig) -> DPGNetworks:
     """Learn for 800 steps and return the networks."""
-    run = RunConfig(num_actors=1, lanes_per_actor=8, max_learner_steps=800)
+    run = RunConfig(num_actors=1, num_envs_per_actor=8, max_learner_steps=800)
     learner = run_local(Experiment(ApexDPGBuilder(config), make_point_mass, run, workdir=""))
-    lanes = make_point_mass(1, 0, False)
-    networks = make_networks(config, lanes.spec)
+    environment = make_point_mass(1, 0, False)
+    networks = make_networks(config, environment.spec)
     for name, network in networks._asdict().items():
         (arrays,) = learner.get_variables([name])
         for variable, array in zip(network.variables, arrays, strict=True):
@@ -83,8 +83,8 @@ def test_critic_knows_the_value(learned):
 
 def test_evaluation_is_close_to_the_best_return(learned):
     builder = ApexDPGBuilder(CONFIG)
-    lanes = make_point_mass(20, 5, True)
-    policy = builder.make_evaluation_policy(lanes.spec, 20, seed=0)
+    environment = make_point_mass(20, 5, True)
+    policy = builder.make_evaluation_policy(environment.spec, 20, seed=0)
     for name, network in learned._asdict().items():
         for variable, learned_variable in zip(
             policy.variables[name], network.variables, strict=True
@@ -92,7 +92,7 @@ def test_evaluation_is_close_to_the_best_return(learned):
             variable.assign(learned_variable)
     starts = make_point_mass(20, 5, True).reset().observation[:, 0]
     best = [-sum(max(abs(x) - 0.25 * k, 0.0) for k in range(1, 11)) for x in starts]
-    episodes = play_episodes(lanes, ApexActor(policy))
+    episodes = play_episodes(environment, ApexActor(policy))
     mean_return = np.mean([episode.episode_return for episode in episodes])
     assert mean_return <= np.mean(best) + 1e-6
     assert mean_return == pytest.approx(np.mean(best), abs=0.25)  # A policy that rests gets -5.

@@ -10,7 +10,7 @@ import tensorflow as tf
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.policy import GaussianNoisePolicy
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
 
 class Halving(snt.Module):
@@ -55,11 +55,11 @@ def test_without_noise_the_action_is_that_of_the_network():
     assert (action.dtype, action.shape, q_taken.shape) == (np.float32, (2, 2), (2,))
 
 
-def test_noise_is_normal_in_each_element_of_each_lane():
+def test_noise_is_normal_in_each_element_of_each_env():
     policy = make_policy(noise_scale=0.1)
     num_draws = 10_000
-    lanes = observations((0.0, 0.8), (-0.6, 0.2))
-    noise = np.array([policy(lanes).action for _ in range(num_draws)]) - 0.5 * lanes
+    environment = observations((0.0, 0.8), (-0.6, 0.2))
+    noise = np.array([policy(environment).action for _ in range(num_draws)]) - 0.5 * environment
     # Nothing is clipped: the bounds are 6 standard deviations away. The seed is fixed, and so the
     # outcome; bounds are five standard errors: 0.1 / sqrt(n) of a mean, 0.1 / sqrt(2 n) of a
     # standard deviation, sqrt(24 / n) of a kurtosis, 1 / sqrt(n) of a correlation.
@@ -68,7 +68,7 @@ def test_noise_is_normal_in_each_element_of_each_lane():
     np.testing.assert_allclose(noise.std(axis=0), 0.1, atol=5 * 0.1 * error / math.sqrt(2))
     kurtosis = (noise**4).mean(axis=0) / noise.std(axis=0) ** 4
     np.testing.assert_allclose(kurtosis, 3.0, atol=5 * math.sqrt(24) * error)
-    # Independent from element to element, lane to lane, and step to step.
+    # Independent from element to element, environment to environment, and step to step.
     flat = noise.reshape(num_draws, 4)
     correlations = np.corrcoef(np.concatenate([flat[1:], flat[:-1]], axis=1).T)
     np.testing.assert_allclose(correlations, np.eye(8), atol=5 * error)
@@ -113,14 +113,14 @@ def test_variables_are_those_of_the_networks_in_use():
 
 @pytest.fixture(scope="module")
 def spec():
-    lanes = make_lanes(EnvironmentConfig("toy", "point_mass"), 1, seed=0)
-    lanes.close()
-    return lanes.spec
+    environment = make_vector_environment(EnvironmentConfig("toy", "point_mass"), 1, seed=0)
+    environment.close()
+    return environment.spec
 
 
 def test_builder_explores_with_the_noise_of_the_config(spec):
     builder = ApexDPGBuilder(ApexDPGConfig(noise_scale=0.2))
-    policy = builder.make_policy(spec, lanes=[2, 3], num_lanes=4, seed=0)
+    policy = builder.make_policy(spec, env_indices=[2, 3], num_envs=4, seed=0)
     actions = np.array([policy(np.zeros([2, 1], np.float32)).action for _ in range(1000)])
     # The network's output layer begins close to 0; 2000 draws: 5 * 0.2 / sqrt(4000) = 0.016.
     assert actions.std() == pytest.approx(0.2, abs=0.016)
@@ -128,10 +128,10 @@ def test_builder_explores_with_the_noise_of_the_config(spec):
 
 def test_builder_evaluates_without_noise(spec):
     builder = ApexDPGBuilder(ApexDPGConfig())
-    policy = builder.make_evaluation_policy(spec, num_lanes=3, seed=0)
-    lanes = np.array([[-1.0], [0.0], [0.5]], np.float32)
-    first = policy(lanes)
+    policy = builder.make_evaluation_policy(spec, num_envs=3, seed=0)
+    environment = np.array([[-1.0], [0.0], [0.5]], np.float32)
+    first = policy(environment)
     assert first.action.shape == (3, 1)
     for _ in range(10):
-        np.testing.assert_array_equal(policy(lanes).action, first.action)
+        np.testing.assert_array_equal(policy(environment).action, first.action)
     np.testing.assert_array_equal(first.q_taken, first.value)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
 
@@ -253,7 +253,7 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
         replay=ReplayConfig(max_size=100, min_size=1),
     )
     builder = ApexDQNBuilder(config)
-    spec = make_lanes(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
+    spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
     server = reverb.Server(builder.make_replay_tables(spec))
     client = reverb.Client(f"localhost:{server.port}")
     learner = builder.make_learner(spec, make_fixed_batches(spec, 20), client, seed)

@@ -8,7 +8,7 @@ from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
 Q_VALUES = np.array([[1.0, 4.0, 2.0, 3.0], [9.0, 7.0, 6.0, 8.0], [-4.0, -3.0, -1.0, -2.0]])
 GREEDY = [1, 0, 2]
@@ -39,10 +39,10 @@ def test_greedy_without_epsilon():
     assert output.action.dtype == np.int32
 
 
-def test_every_lane_has_its_own_epsilon():
+def test_every_env_has_its_own_epsilon():
     policy = make_policy([0.0, 1.0, 0.4])
     actions = np.array([policy(Q_VALUES / 2).action for _ in range(2000)])
-    frequencies = [np.bincount(lane, minlength=4) / 2000 for lane in actions.T]
+    frequencies = [np.bincount(env_index, minlength=4) / 2000 for env_index in actions.T]
     assert frequencies[0].tolist() == [0.0, 1.0, 0.0, 0.0]
     # The seed is fixed, so that the outcome is, too. A frequency of 2000 draws has a standard
     # deviation below sqrt(0.25 / 2000) = 0.0112: 0.056 is five of them.
@@ -50,7 +50,7 @@ def test_every_lane_has_its_own_epsilon():
     np.testing.assert_allclose(frequencies[2], [0.1, 0.1, 0.6 + 0.1, 0.1], atol=0.056)
 
 
-def test_lanes_explore_independently():
+def test_envs_explore_independently():
     policy = make_policy([0.5] * 2)
     actions = np.array([policy(Q_VALUES[[0, 0]] / 2).action for _ in range(200)])
     # Equal with probability 0.625^2 + 3 * 0.125^2 = 0.4375: 87.5 +- 5 * 7.0 of 200 times.
@@ -62,7 +62,9 @@ def test_output_tells_of_the_action_taken_even_when_it_is_random():
     num_not_greedy = 0
     for _ in range(50):
         action, q_taken, value = policy(Q_VALUES / 2)
-        assert q_taken.tolist() == [Q_VALUES[lane, action[lane]] for lane in range(3)]
+        assert q_taken.tolist() == [
+            Q_VALUES[env_index, action[env_index]] for env_index in range(3)
+        ]
         assert value.tolist() == [4.0, 9.0, -1.0]
         num_not_greedy += np.sum(action != GREEDY)
     assert num_not_greedy > 0
@@ -94,8 +96,8 @@ def test_builder_gives_an_actor_its_part_of_the_ladder():
         exploration=ExplorationConfig(epsilon=0.5, alpha=6.0, evaluation_epsilon=0.25),
     )
     builder = ApexDQNBuilder(config)
-    spec = make_lanes(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
-    policy = builder.make_policy(spec, [2, 3], num_lanes=4, seed=0)
+    spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
+    policy = builder.make_policy(spec, [2, 3], num_envs=4, seed=0)
     np.testing.assert_allclose(policy.exploration["epsilon"], [0.5 ** (1 + 4.0), 0.5 ** (1 + 6.0)])
-    evaluation_policy = builder.make_evaluation_policy(spec, num_lanes=3, seed=0)
+    evaluation_policy = builder.make_evaluation_policy(spec, num_envs=3, seed=0)
     assert evaluation_policy.exploration["epsilon"].tolist() == [0.25, 0.25, 0.25]

@@ -1,4 +1,4 @@
-"""Tests of the Atari lanes: what ale-py really does, and the bookkeeping on a scripted emulator."""
+"""Tests of the Atari environments: with ale-py itself, and with a scripted emulator."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from ale_py import roms
 from gymnasium import spaces
 
 from apex_agents.environments import AtariConfig, Episode, atari
-from apex_agents.environments.atari import AtariLanes
+from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.atari_config import rom_name
 
 FIRST, MID, LAST = 0, 1, 2
 FIRE = 1  # In Breakout; held all the time, it loses the five lives in some 150 steps.
 
 
-def play(lanes: AtariLanes, actions: list[int]) -> list[dm_env.TimeStep]:
-    """Reset, and step all lanes with the same actions."""
-    steps = [lanes.reset()]
-    return steps + [lanes.step(np.full(lanes.num_lanes, action)) for action in actions]
+def play(environment: AtariVectorEnvironment, actions: list[int]) -> list[dm_env.TimeStep]:
+    """Reset, and step all environments with the same actions."""
+    steps = [environment.reset()]
+    return steps + [environment.step(np.full(environment.num_envs, action)) for action in actions]
 
 
-def play_game(lanes: AtariLanes, action: int) -> tuple[list[dm_env.TimeStep], Episode]:
-    """Hold an action in a single lane until a game is over; return its steps and its report."""
-    steps = [lanes.reset()]
+def play_game(
+    environment: AtariVectorEnvironment, action: int
+) -> tuple[list[dm_env.TimeStep], Episode]:
+    """Hold an action in one environment until a game is over; return steps and report."""
+    steps = [environment.reset()]
     finished: list[Episode] = []
     while not finished:
-        steps.append(lanes.step(np.array([action])))
-        finished = lanes.finished_episodes()
+        steps.append(environment.step(np.array([action])))
+        finished = environment.finished_episodes()
     return steps, finished[0]
 
 
@@ -40,11 +42,11 @@ def make_actions(length: int, num_actions: int) -> list[int]:
 
 
 def test_shapes_and_dtypes():
-    lanes = AtariLanes("pong", AtariConfig(), seeds=[1, 2])
-    assert lanes.spec.observations.shape == (4, 84, 84)
-    assert lanes.spec.observations.dtype == np.uint8
-    assert lanes.spec.actions.num_values == 6
-    for time_step in play(lanes, [0, 1]):
+    environment = AtariVectorEnvironment("pong", AtariConfig(), seeds=[1, 2])
+    assert environment.spec.observations.shape == (4, 84, 84)
+    assert environment.spec.observations.dtype == np.uint8
+    assert environment.spec.actions.num_values == 6
+    for time_step in play(environment, [0, 1]):
         assert (time_step.step_type.shape, time_step.step_type.dtype) == ((2,), np.int32)
         assert (time_step.reward.shape, time_step.reward.dtype) == ((2,), np.float32)
         assert (time_step.discount.shape, time_step.discount.dtype) == ((2,), np.float32)
@@ -54,27 +56,27 @@ def test_shapes_and_dtypes():
 
 def test_config_reaches_the_emulator():
     config = AtariConfig(full_action_set=True, frame_stack=2, frame_size=42, action_repeat=1)
-    lanes = AtariLanes("pong", config, seeds=[1])
-    assert lanes.spec.actions.num_values == 18
-    assert lanes.spec.observations.shape == (2, 42, 42)
+    environment = AtariVectorEnvironment("pong", config, seeds=[1])
+    assert environment.spec.actions.num_values == 18
+    assert environment.spec.observations.shape == (2, 42, 42)
 
 
 def test_a_step_after_a_game_over_starts_a_game():
-    lanes = AtariLanes("breakout", AtariConfig(), seeds=[1])
-    steps, episode = play_game(lanes, FIRE)
+    environment = AtariVectorEnvironment("breakout", AtariConfig(), seeds=[1])
+    steps, episode = play_game(environment, FIRE)
     assert [int(step.step_type[0]) for step in steps] == [FIRST] + [MID] * (len(steps) - 2) + [LAST]
     assert [step.discount[0] for step in steps] == [1.0] * (len(steps) - 1) + [0.0]
     assert episode.length == len(steps) - 1
     assert episode.episode_return == sum(float(step.reward[0]) for step in steps)
 
-    step = lanes.step(np.array([FIRE]))
+    step = environment.step(np.array([FIRE]))
     assert (step.step_type[0], step.reward[0], step.discount[0]) == (FIRST, 0.0, 1.0)
-    assert lanes.step(np.array([FIRE])).step_type[0] == MID
+    assert environment.step(np.array([FIRE])).step_type[0] == MID
 
 
 def test_frames_are_stacked_from_the_first_step_on():
-    lanes = AtariLanes("pong", AtariConfig(max_frames=40), seeds=[1, 2])
-    steps = play(lanes, make_actions(25, num_actions=6))
+    environment = AtariVectorEnvironment("pong", AtariConfig(max_frames=40), seeds=[1, 2])
+    steps = play(environment, make_actions(25, num_actions=6))
     assert [step.step_type[0] for step in steps].count(FIRST) == 3
     for previous, step in itertools.pairwise(steps):
         if step.step_type[0] == FIRST:
@@ -85,39 +87,41 @@ def test_frames_are_stacked_from_the_first_step_on():
 
 
 def test_steps_already_returned_do_not_change():
-    lanes = AtariLanes("pong", AtariConfig(), seeds=[1])
-    steps = [lanes.reset()]
+    environment = AtariVectorEnvironment("pong", AtariConfig(), seeds=[1])
+    steps = [environment.reset()]
     copies = [steps[0].observation.copy()]
     for action in make_actions(30, num_actions=6):
-        steps.append(lanes.step(np.array([action])))
+        steps.append(environment.step(np.array([action])))
         copies.append(steps[-1].observation.copy())
     for step, copy in zip(steps, copies, strict=True):
         np.testing.assert_array_equal(step.observation, copy)
 
 
 def test_frame_limit_truncates():
-    lanes = AtariLanes("pong", AtariConfig(max_frames=40), seeds=[1, 2])
-    steps = play(lanes, [0] * 11)
+    environment = AtariVectorEnvironment("pong", AtariConfig(max_frames=40), seeds=[1, 2])
+    steps = play(environment, [0] * 11)
     assert [int(step.step_type[1]) for step in steps] == [FIRST] + [MID] * 9 + [LAST, FIRST]
     assert [float(step.discount[1]) for step in steps] == [1.0] * 12
-    assert lanes.finished_episodes() == [Episode(0, 0.0, 0.0, 10), Episode(1, 0.0, 0.0, 10)]
-    assert lanes.finished_episodes() == []
+    assert environment.finished_episodes() == [Episode(0, 0.0, 0.0, 10), Episode(1, 0.0, 0.0, 10)]
+    assert environment.finished_episodes() == []
 
 
 def test_evaluation_has_its_own_frame_limit():
     config = AtariConfig(max_frames=40, evaluation_max_frames=20)
-    lanes = AtariLanes("pong", config, seeds=[1], evaluation=True)
-    assert [int(step.step_type[0]) for step in play(lanes, [0] * 5)][-1] == LAST
+    environment = AtariVectorEnvironment("pong", config, seeds=[1], evaluation=True)
+    assert [int(step.step_type[0]) for step in play(environment, [0] * 5)][-1] == LAST
 
 
 def test_termination_wins_over_a_truncation_in_the_same_frame():
-    _, episode = play_game(AtariLanes("breakout", AtariConfig(), seeds=[1]), FIRE)
+    _, episode = play_game(AtariVectorEnvironment("breakout", AtariConfig(), seeds=[1]), FIRE)
     # The game is over in one of the four frames of its last step. A limit before it truncates, a
     # limit in it or behind it does not.
     last_discounts = []
     for max_frames in range(4 * episode.length - 3, 4 * episode.length + 1):
-        lanes = AtariLanes("breakout", AtariConfig(max_frames=max_frames), seeds=[1])
-        steps, limited = play_game(lanes, FIRE)
+        environment = AtariVectorEnvironment(
+            "breakout", AtariConfig(max_frames=max_frames), seeds=[1]
+        )
+        steps, limited = play_game(environment, FIRE)
         assert limited.length == episode.length
         assert steps[-1].step_type[0] == LAST
         last_discounts.append(float(steps[-1].discount[0]))
@@ -127,8 +131,8 @@ def test_termination_wins_over_a_truncation_in_the_same_frame():
 
 def test_life_loss_ends_the_episode_of_the_agent_but_not_the_game():
     config = AtariConfig(life_loss_ends_episode=True)
-    lanes = AtariLanes("breakout", config, seeds=[1])
-    steps, episode = play_game(lanes, FIRE)
+    environment = AtariVectorEnvironment("breakout", config, seeds=[1])
+    steps, episode = play_game(environment, FIRE)
 
     lasts = [index for index, step in enumerate(steps) if step.step_type[0] == LAST]
     assert len(lasts) == 5
@@ -145,31 +149,33 @@ def test_life_loss_ends_the_episode_of_the_agent_but_not_the_game():
 
 def test_evaluation_plays_on_after_a_life_loss():
     config = AtariConfig(life_loss_ends_episode=True)
-    steps, _ = play_game(AtariLanes("breakout", config, seeds=[1], evaluation=True), FIRE)
+    steps, _ = play_game(
+        AtariVectorEnvironment("breakout", config, seeds=[1], evaluation=True), FIRE
+    )
     assert [int(step.step_type[0]) for step in steps].count(LAST) == 1
 
 
 def test_rewards_are_clipped_for_the_agent_only():
     config = AtariConfig(max_frames=400)
     actions = make_actions(100, num_actions=9)
-    lanes = AtariLanes("ms_pacman", config, seeds=[1])
-    clipped = play(lanes, actions)
-    (episode,) = lanes.finished_episodes()
-    unclipped_lanes = AtariLanes(
+    environment = AtariVectorEnvironment("ms_pacman", config, seeds=[1])
+    clipped = play(environment, actions)
+    (episode,) = environment.finished_episodes()
+    unclipped_envs = AtariVectorEnvironment(
         "ms_pacman", dataclasses.replace(config, clip_rewards=False), seeds=[1]
     )
-    unclipped = play(unclipped_lanes, actions)
+    unclipped = play(unclipped_envs, actions)
 
     assert {float(step.reward[0]) for step in clipped} == {0.0, 1.0}
     assert max(float(step.reward[0]) for step in unclipped) >= 10.0
     assert episode.clipped_return == sum(float(step.reward[0]) for step in clipped)
     assert episode.episode_return == sum(float(step.reward[0]) for step in unclipped)
-    (unclipped_episode,) = unclipped_lanes.finished_episodes()
+    (unclipped_episode,) = unclipped_envs.finished_episodes()
     assert unclipped_episode.clipped_return == unclipped_episode.episode_return
 
 
 def test_games_start_with_zero_to_max_noops_frames():
-    native = atari._make_native("pong", AtariConfig(max_noops=2), num_lanes=12, evaluation=False)
+    native = atari._make_native("pong", AtariConfig(max_noops=2), num_envs=12, evaluation=False)
     # The seeds are fixed: these 12 draws from three values hold all of them.
     _, info = native.reset(seed=np.arange(1, 13))
     assert set(info["episode_frame_number"].tolist()) == {0, 1, 2}
@@ -179,7 +185,7 @@ def test_seeds_decide_the_trajectories():
     actions = make_actions(80, num_actions=6)
 
     def play_out(seeds: list[int]) -> np.ndarray:
-        steps = play(AtariLanes("pong", AtariConfig(), seeds), actions)
+        steps = play(AtariVectorEnvironment("pong", AtariConfig(), seeds), actions)
         return np.stack([step.observation for step in steps], axis=1)
 
     trajectories = play_out([1, 2, 3])
@@ -190,28 +196,30 @@ def test_seeds_decide_the_trajectories():
 @pytest.mark.parametrize(("probability", "num_trajectories"), [(0.0, 1), (0.25, 4)])
 def test_sticky_actions_are_the_only_chance_without_noops(probability, num_trajectories):
     config = AtariConfig(max_noops=0, sticky_action_probability=probability)
-    steps = play(AtariLanes("pong", config, seeds=[1, 2, 3, 4]), make_actions(80, num_actions=6))
+    steps = play(
+        AtariVectorEnvironment("pong", config, seeds=[1, 2, 3, 4]), make_actions(80, num_actions=6)
+    )
     trajectories = np.stack([step.observation for step in steps], axis=1)
     assert len({trajectory.tobytes() for trajectory in trajectories}) == num_trajectories
 
 
 def test_a_step_before_the_first_reset_resets():
-    lanes = AtariLanes("pong", AtariConfig(), seeds=[1])
-    assert lanes.step(np.array([0])).step_type.tolist() == [FIRST]
-    assert lanes.step(np.array([0])).step_type.tolist() == [MID]
+    environment = AtariVectorEnvironment("pong", AtariConfig(), seeds=[1])
+    assert environment.step(np.array([0])).step_type.tolist() == [FIRST]
+    assert environment.step(np.array([0])).step_type.tolist() == [MID]
 
 
 @pytest.mark.parametrize("action", [-1, 6])
 def test_unknown_actions_are_errors(action):
-    lanes = AtariLanes("pong", AtariConfig(), seeds=[1, 2])
-    lanes.reset()
+    environment = AtariVectorEnvironment("pong", AtariConfig(), seeds=[1, 2])
+    environment.reset()
     with pytest.raises(ValueError, match=rf"actions must be in \[0, 6\), got \[0, {action}\]"):
-        lanes.step(np.array([0, action]))
+        environment.step(np.array([0, action]))
 
 
 def test_no_seed_is_an_error():
-    with pytest.raises(ValueError, match="one seed per lane"):
-        AtariLanes("pong", AtariConfig(), seeds=[])
+    with pytest.raises(ValueError, match="one seed per environment"):
+        AtariVectorEnvironment("pong", AtariConfig(), seeds=[])
 
 
 @pytest.mark.parametrize(
@@ -236,7 +244,7 @@ def test_every_rom_name_is_its_own():
 
 
 class ScriptedEmulator:
-    """Stands for the native environment of one lane: plays rows of what a step returns.
+    """Stands for the native environment of one environment: plays rows of what a step returns.
 
     A row is (reward, terminated, truncated, lives).
     """
@@ -269,19 +277,21 @@ class ScriptedEmulator:
 
 @pytest.fixture
 def run_script(monkeypatch):
-    """Return a function that plays a script: the rows of the lane, its reports, the actions."""
+    """Return a function that plays a script; it gives rows, reports and actions."""
 
     def run(lives: int, rows: list[tuple[int, bool, bool, int]], **fields: bool) -> tuple:
         emulator = ScriptedEmulator(lives, rows)
         monkeypatch.setattr(atari, "_make_native", lambda *_: emulator)
-        lanes = AtariLanes("pong", AtariConfig(frame_stack=2, **fields), seeds=[1])
-        lanes.reset()
-        steps = [lanes.step(np.array([2])) for _ in rows]
+        environment = AtariVectorEnvironment(
+            "pong", AtariConfig(frame_stack=2, **fields), seeds=[1]
+        )
+        environment.reset()
+        steps = [environment.step(np.array([2])) for _ in rows]
         seen = [
             (int(step.step_type[0]), float(step.reward[0]), float(step.discount[0]))
             for step in steps
         ]
-        return seen, lanes.finished_episodes(), emulator.actions
+        return seen, environment.finished_episodes(), emulator.actions
 
     return run
 

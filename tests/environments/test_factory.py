@@ -1,4 +1,4 @@
-"""Tests of the names of environments, of their lanes' seeds, and of the errors."""
+"""Tests of the names of environments, of their environments' seeds, and of the errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
+from apex_agents.environments import AtariConfig, EnvironmentConfig, make_vector_environment
 
 CARTPOLE = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
 CONTROL = EnvironmentConfig(suite="control", task="cartpole:swingup")
@@ -29,24 +29,24 @@ CATCH = EnvironmentConfig(suite="toy", task="catch")
     ids=lambda config: config.task,
 )
 def test_first_and_second_steps_conform_to_the_spec(config):
-    lanes = make_lanes(config, num_lanes=3, seed=0)
-    assert lanes.num_lanes == 3
-    actions = np.stack([lanes.spec.actions.generate_value()] * 3)
-    for time_step, step_type in ((lanes.reset(), 0), (lanes.step(actions), 1)):
+    environment = make_vector_environment(config, num_envs=3, seed=0)
+    assert environment.num_envs == 3
+    actions = np.stack([environment.spec.actions.generate_value()] * 3)
+    for time_step, step_type in ((environment.reset(), 0), (environment.step(actions), 1)):
         assert time_step.step_type.tolist() == [step_type] * 3
-        for lane in range(3):
-            lanes.spec.observations.validate(time_step.observation[lane])
-            lanes.spec.rewards.validate(time_step.reward[lane])
-            lanes.spec.discounts.validate(time_step.discount[lane])
-    assert lanes.finished_episodes() == []
-    lanes.close()
+        for env_index in range(3):
+            environment.spec.observations.validate(time_step.observation[env_index])
+            environment.spec.rewards.validate(time_step.reward[env_index])
+            environment.spec.discounts.validate(time_step.discount[env_index])
+    assert environment.finished_episodes() == []
+    environment.close()
 
 
 @pytest.mark.parametrize("config", [CARTPOLE, CONTROL], ids=lambda config: config.task)
-def test_lanes_have_seeds_of_their_own(config):
-    first = make_lanes(config, num_lanes=4, seed=1).reset().observation
-    again = make_lanes(config, num_lanes=4, seed=1).reset().observation
-    other = make_lanes(config, num_lanes=4, seed=2).reset().observation
+def test_envs_have_seeds_of_their_own(config):
+    first = make_vector_environment(config, num_envs=4, seed=1).reset().observation
+    again = make_vector_environment(config, num_envs=4, seed=1).reset().observation
+    other = make_vector_environment(config, num_envs=4, seed=2).reset().observation
     np.testing.assert_array_equal(first, again)
     starts = [row.tobytes() for row in itertools.chain(first, other)]
     assert len(set(starts)) == 8
@@ -80,7 +80,7 @@ def test_unknown_names_are_errors(config, message):
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError):
-        make_lanes(config, num_lanes=1, seed=0)
+        make_vector_environment(config, num_envs=1, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_defaults_are_valid():
     CATCH.validate()
 
 
-def test_no_lane_is_an_error():
-    with pytest.raises(ValueError, match="num_lanes must be at least 1, got 0"):
-        make_lanes(CATCH, num_lanes=0, seed=0)
+def test_no_env_is_an_error():
+    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+        make_vector_environment(CATCH, num_envs=0, seed=0)
 
 
 def test_control_suite_is_imported_only_when_asked_for():

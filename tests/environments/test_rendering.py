@@ -1,4 +1,4 @@
-"""Tests of what lanes show: real pictures of every suite, and that drawing changes no game."""
+"""Tests of rendering: pictures of every suite, and that rendering changes no game."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ import pytest
 from gymnasium import spaces
 from PIL import Image
 
-from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, Lanes, make_lanes
-from apex_agents.environments.atari import AtariLanes
+from apex_agents.environments import (
+    AtariConfig,
+    EnvironmentConfig,
+    Episode,
+    VectorEnvironment,
+    make_vector_environment,
+)
+from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.toy import Catch, PointMass
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment
 
 ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)
 
@@ -34,32 +40,34 @@ def opengl() -> None:
         pytest.skip(str(error))
 
 
-def play(lanes: Lanes, num_steps: int, render: bool) -> tuple[list[bytes], list[np.ndarray]]:
-    """Act at random; return all that the lanes return, and the pictures of the first one."""
+def play(
+    environment: VectorEnvironment, num_steps: int, render: bool
+) -> tuple[list[bytes], list[np.ndarray]]:
+    """Act at random; return all that the environments return, and the pictures of the first one."""
     random = np.random.default_rng(0)
-    spec = lanes.spec.actions
+    spec = environment.spec.actions
     played, pictures = [], []
-    timestep = lanes.reset()
+    timestep = environment.reset()
     for _ in range(num_steps + 1):
         played.append(b"".join(field.tobytes() for field in timestep))
         if render:
-            pictures.append(lanes.render(0))
+            pictures.append(environment.render(0))
         if spec.shape:
-            actions = random.uniform(-1, 1, [lanes.num_lanes, *spec.shape]).astype(np.float32)
+            actions = random.uniform(-1, 1, [environment.num_envs, *spec.shape]).astype(np.float32)
         else:
-            actions = random.integers(spec.num_values, size=lanes.num_lanes)
-        timestep = lanes.step(actions)
-    lanes.close()
+            actions = random.integers(spec.num_values, size=environment.num_envs)
+        timestep = environment.step(actions)
+    environment.close()
     return played, pictures
 
 
 def assert_drawing_changes_nothing(
     config: EnvironmentConfig, num_steps: int, shape: tuple[int, ...], frames_per_second: float
 ) -> None:
-    lanes = make_lanes(config, 2, 5, True, 1)
-    assert lanes.frames_per_second == pytest.approx(frames_per_second)
-    played, pictures = play(lanes, num_steps, render=True)
-    assert played == play(make_lanes(config, 2, 5, True), num_steps, render=False)[0]
+    environment = make_vector_environment(config, 2, 5, True, 1)
+    assert environment.frames_per_second == pytest.approx(frames_per_second)
+    played, pictures = play(environment, num_steps, render=True)
+    assert played == play(make_vector_environment(config, 2, 5, True), num_steps, render=False)[0]
     assert {(picture.shape, picture.dtype) for picture in pictures} == {(shape, np.dtype(np.uint8))}
     assert len({picture.tobytes() for picture in pictures}) > num_steps / 2
 
@@ -107,91 +115,95 @@ def average(size: int, parts: int) -> np.ndarray:
 
 
 def test_the_mirror_shows_what_the_agent_sees():
-    lanes = AtariLanes("pong", AtariConfig(), [1, 2, 3], evaluation=True, num_rendered=3)
+    environment = AtariVectorEnvironment(
+        "pong", AtariConfig(), [1, 2, 3], evaluation=True, num_rendered=3
+    )
     random = np.random.default_rng(1)
-    timestep = lanes.reset()
+    timestep = environment.reset()
     for _ in range(39):
-        timestep = lanes.step(random.integers(6, size=3))
+        timestep = environment.step(random.integers(6, size=3))
     seen = timestep.observation[:, -1].astype(np.float64)
-    for lane in range(3):
-        grey = np.asarray(Image.fromarray(lanes.render(lane)).convert("L"))
+    for env_index in range(3):
+        grey = np.asarray(Image.fromarray(environment.render(env_index)).convert("L"))
         small = average(210, 84) @ grey @ average(160, 84).T
-        assert np.abs(small - seen[lane]).max() <= 1
-        assert np.abs(small - seen[lane - 1]).max() > 50  # The ball is elsewhere.
+        assert np.abs(small - seen[env_index]).max() <= 1
+        assert np.abs(small - seen[env_index - 1]).max() > 50  # The ball is elsewhere.
 
 
 def test_a_reset_starts_new_games_in_the_mirror_too():
-    lanes = AtariLanes("breakout", AtariConfig(), [1, 2], num_rendered=1)
+    environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
     for _ in range(3):
-        lanes.reset()
+        environment.reset()
         for _ in range(5):
-            lanes.step(np.array([1, 1]))
-        lanes.render(0)
+            environment.step(np.array([1, 1]))
+        environment.render(0)
 
 
 def test_a_mirror_out_of_step_is_noticed():
-    lanes = AtariLanes("breakout", AtariConfig(), [1, 2], num_rendered=1)
-    lanes.reset()
-    lanes._mirror._native.step(np.array([0]))  # A step of which the lanes know nothing.
-    lanes.step(np.array([1, 1]))
-    with pytest.raises(ValueError, match="play another game than the lanes"):
-        lanes.render(0)
-    lanes.step(np.array([1, 1]))
-    with pytest.raises(ValueError, match="play another game than the lanes"):
-        lanes.render(0)
+    environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
+    environment.reset()
+    environment._mirror._native.step(
+        np.array([0])
+    )  # A step of which the environments know nothing.
+    environment.step(np.array([1, 1]))
+    with pytest.raises(ValueError, match="play another game than the environments"):
+        environment.render(0)
+    environment.step(np.array([1, 1]))
+    with pytest.raises(ValueError, match="play another game than the environments"):
+        environment.render(0)
 
 
-def test_lanes_of_atari_that_cannot_be_rendered():
-    lanes = AtariLanes("breakout", AtariConfig(), [1, 2], num_rendered=1)
-    with pytest.raises(ValueError, match="lane 0 is none of the 1"):
-        lanes.render(0)  # Nothing is shown before the reset.
-    lanes.reset()
-    lanes.render(0)
-    with pytest.raises(ValueError, match="lane 1 is none of the 1 that are rendered"):
-        lanes.render(1)
-    lanes = AtariLanes("breakout", AtariConfig(), [1])
-    lanes.reset()
+def test_envs_of_atari_that_cannot_be_rendered():
+    environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
+    with pytest.raises(ValueError, match="environment 0 is none of the 1"):
+        environment.render(0)  # Nothing is shown before the reset.
+    environment.reset()
+    environment.render(0)
+    with pytest.raises(ValueError, match="environment 1 is none of the 1 that are rendered"):
+        environment.render(1)
+    environment = AtariVectorEnvironment("breakout", AtariConfig(), [1])
+    environment.reset()
     with pytest.raises(ValueError, match="made without any to render"):
-        lanes.render(0)
+        environment.render(0)
 
 
 def test_games_of_another_height():
-    lanes = AtariLanes("carnival", AtariConfig(), [1], num_rendered=1)
-    lanes.reset()
-    assert lanes.render(0).shape == (214, 160, 3)
+    environment = AtariVectorEnvironment("carnival", AtariConfig(), [1], num_rendered=1)
+    environment.reset()
+    assert environment.render(0).shape == (214, 160, 3)
 
 
 # How far an episode is.
 
 
 def test_the_current_episode_of_atari():
-    lanes = AtariLanes("ms_pacman", AtariConfig(max_frames=400), [1])
+    environment = AtariVectorEnvironment("ms_pacman", AtariConfig(max_frames=400), [1])
     random = np.random.default_rng(0)
-    lanes.reset()
-    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+    environment.reset()
+    assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
     clipped = 0.0
     for step in range(1, 101):
-        assert lanes.finished_episodes() == []
-        clipped += float(lanes.step(random.integers(9, size=1)).reward[0])
-        assert lanes.current_episode(0).length == step
-        assert lanes.current_episode(0).clipped_return == clipped
-    (episode,) = lanes.finished_episodes()
-    assert lanes.current_episode(0) == episode
+        assert environment.finished_episodes() == []
+        clipped += float(environment.step(random.integers(9, size=1)).reward[0])
+        assert environment.current_episode(0).length == step
+        assert environment.current_episode(0).clipped_return == clipped
+    (episode,) = environment.finished_episodes()
+    assert environment.current_episode(0) == episode
     assert episode.episode_return >= 10 * clipped > 0  # A pill is 10.
-    lanes.step(random.integers(9, size=1))
-    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+    environment.step(random.integers(9, size=1))
+    assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
 
 
-def test_the_current_episode_of_lock_step_lanes():
-    lanes = LockStepLanes([PointMass(num_steps=2, seed=0)])
-    lanes.reset()
-    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
-    first = lanes.step(np.zeros([1, 1])).reward[0]
-    assert lanes.current_episode(0) == Episode(0, first, first, 1)
-    second = lanes.step(np.zeros([1, 1])).reward[0]
-    assert lanes.current_episode(0) == Episode(0, first + second, first + second, 2)
-    lanes.step(np.zeros([1, 1]))
-    assert lanes.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+def test_the_current_episode_of_lock_step_envs():
+    environment = LockStepEnvironment([PointMass(num_steps=2, seed=0)])
+    environment.reset()
+    assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
+    first = environment.step(np.zeros([1, 1])).reward[0]
+    assert environment.current_episode(0) == Episode(0, first, first, 1)
+    second = environment.step(np.zeros([1, 1])).reward[0]
+    assert environment.current_episode(0) == Episode(0, first + second, first + second, 2)
+    environment.step(np.zeros([1, 1]))
+    assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
 
 
 # Toys.
@@ -264,18 +276,18 @@ def blind_tasks():
 )
 def test_environments_that_draw_nothing(blind_tasks, task, message):
     config = EnvironmentConfig("gymnasium", task)
-    make_lanes(config, 2, 0, True).reset()
+    make_vector_environment(config, 2, 0, True).reset()
     with pytest.raises(ValueError, match=message) as caught:
-        make_lanes(config, 2, 0, True, 1)
+        make_vector_environment(config, 2, 0, True, 1)
     assert "\n" not in str(caught.value)
 
 
-def test_a_lane_that_was_not_made_to_render():
-    lanes = make_lanes(CARTPOLE, 2, 0, True, 1)
-    lanes.reset()
-    lanes.render(0)
+def test_a_env_that_was_not_made_to_render():
+    environment = make_vector_environment(CARTPOLE, 2, 0, True, 1)
+    environment.reset()
+    environment.render(0)
     with pytest.raises(ValueError, match="was not made with render_mode='rgb_array'"):
-        lanes.render(1)
+        environment.render(1)
 
 
 class Odd(Catch):
@@ -287,27 +299,27 @@ class Odd(Catch):
 
 @pytest.mark.parametrize("picture", [None, np.zeros([4, 4]), np.zeros([4, 4, 4]), "picture"])
 def test_pictures_that_are_none(picture):
-    lanes = LockStepLanes([Odd()])
-    lanes.reset()
+    environment = LockStepEnvironment([Odd()])
+    environment.reset()
     Odd.picture = picture
     with pytest.raises(ValueError, match=r"a frame has to be RGB, \[H, W, 3\], got \("):
-        lanes.render(0)
+        environment.render(0)
 
 
 # OpenGL that is not there. In processes of their own: it is looked for once.
 
 DRAW = """
 import numpy as np
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
-lanes = make_lanes(EnvironmentConfig({suite!r}, {task!r}), 1, 0, True, 1)
-lanes.reset()
+environments = make_vector_environment(EnvironmentConfig({suite!r}, {task!r}), 1, 0, True, 1)
+environments.reset()
 try:
-    lanes.render(0)
+    environments.render(0)
 except ValueError as error:
     print(error)
-lanes.step(np.zeros([1, *lanes.spec.actions.shape], np.float32))  # Goes on without pictures.
-lanes.close()
+environments.step(np.zeros([1, *environments.spec.actions.shape], np.float32))
+environments.close()
 """
 
 

@@ -1,4 +1,4 @@
-"""Tests of the lock-step lanes, on scripted environments."""
+"""Tests of the lock-step environments, on scripted environments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec, Episode
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -62,13 +62,13 @@ def as_lists(time_step: dm_env.TimeStep) -> list[list]:
     return [array.tolist() for array in time_step]
 
 
-def test_lanes_advance_together_whatever_their_episode_lengths():
+def test_envs_advance_together_whatever_their_episode_lengths():
     short = Countdown(length=2, reward=0.5, last_discount=0.0)
     long = Countdown(length=3, reward=-1.0, last_discount=1.0)
-    lanes = LockStepLanes([short, long])
+    environment = LockStepEnvironment([short, long])
 
-    steps = [lanes.reset()]
-    steps += [lanes.step(np.array([t, 10 + t])) for t in range(1, 7)]
+    steps = [environment.reset()]
+    steps += [environment.step(np.array([t, 10 + t])) for t in range(1, 7)]
 
     # Read after the last step: the arrays of a step are not those of the next one.
     assert [as_lists(step) for step in steps] == [
@@ -85,8 +85,10 @@ def test_lanes_advance_together_whatever_their_episode_lengths():
 
 
 def test_dtypes_and_shapes_of_a_step():
-    lanes = LockStepLanes([Countdown(2, 0.5, 0.0), Countdown(3, 0.5, 0.0), Countdown(4, 0.5, 0.0)])
-    for time_step in (lanes.reset(), lanes.step(np.zeros(3, np.int32))):
+    environment = LockStepEnvironment(
+        [Countdown(2, 0.5, 0.0), Countdown(3, 0.5, 0.0), Countdown(4, 0.5, 0.0)]
+    )
+    for time_step in (environment.reset(), environment.step(np.zeros(3, np.int32))):
         assert (time_step.step_type.dtype, time_step.step_type.shape) == (np.int32, (3,))
         assert (time_step.reward.dtype, time_step.reward.shape) == (np.float32, (3,))
         assert (time_step.discount.dtype, time_step.discount.shape) == (np.float32, (3,))
@@ -94,35 +96,35 @@ def test_dtypes_and_shapes_of_a_step():
 
 
 def test_finished_episodes_are_reported_once():
-    lanes = LockStepLanes([Countdown(2, 0.5, 0.0), Countdown(3, -1.0, 1.0)])
-    lanes.reset()
+    environment = LockStepEnvironment([Countdown(2, 0.5, 0.0), Countdown(3, -1.0, 1.0)])
+    environment.reset()
     reports = []
     for _ in range(6):
-        lanes.step(np.zeros(2, np.int32))
-        reports.append(lanes.finished_episodes())
+        environment.step(np.zeros(2, np.int32))
+        reports.append(environment.finished_episodes())
     assert reports == [
         [],
-        [Episode(lane=0, episode_return=0.5 + 0.5, clipped_return=0.5 + 0.5, length=2)],
-        [Episode(lane=1, episode_return=-3.0, clipped_return=-3.0, length=3)],
+        [Episode(env_index=0, episode_return=0.5 + 0.5, clipped_return=0.5 + 0.5, length=2)],
+        [Episode(env_index=1, episode_return=-3.0, clipped_return=-3.0, length=3)],
         [],
-        [Episode(lane=0, episode_return=0.5 + 0.5, clipped_return=0.5 + 0.5, length=2)],
+        [Episode(env_index=0, episode_return=0.5 + 0.5, clipped_return=0.5 + 0.5, length=2)],
         [],
     ]
 
 
 def test_a_reset_forgets_the_unfinished_episode():
-    lanes = LockStepLanes([Countdown(2, 1.0, 0.0)])
-    lanes.reset()
-    lanes.step(np.zeros(1, np.int32))
-    lanes.reset()
-    lanes.step(np.zeros(1, np.int32))
-    lanes.step(np.zeros(1, np.int32))
-    assert lanes.finished_episodes() == [Episode(0, 1.0 + 1.0, 1.0 + 1.0, 2)]
+    environment = LockStepEnvironment([Countdown(2, 1.0, 0.0)])
+    environment.reset()
+    environment.step(np.zeros(1, np.int32))
+    environment.reset()
+    environment.step(np.zeros(1, np.int32))
+    environment.step(np.zeros(1, np.int32))
+    assert environment.finished_episodes() == [Episode(0, 1.0 + 1.0, 1.0 + 1.0, 2)]
 
 
-def test_spec_is_that_of_one_lane():
+def test_spec_is_that_of_one_env():
     environment = Countdown(2, 1.0, 0.0)
-    assert LockStepLanes([environment, Countdown(3, 1.0, 0.0)]).spec == EnvironmentSpec(
+    assert LockStepEnvironment([environment, Countdown(3, 1.0, 0.0)]).spec == EnvironmentSpec(
         environment.observation_spec(),
         environment.action_spec(),
         environment.reward_spec(),
@@ -134,18 +136,18 @@ def test_spec_is_that_of_one_lane():
 
 def test_close_closes_every_environment():
     environments = [Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0)]
-    LockStepLanes(environments).close()
+    LockStepEnvironment(environments).close()
     assert all(environment.closed for environment in environments)
 
 
 def test_no_environment_is_an_error():
     with pytest.raises(ValueError, match="at least one environment"):
-        LockStepLanes([])
+        LockStepEnvironment([])
 
 
 def test_different_specs_are_an_error():
-    with pytest.raises(ValueError, match="lane 1 has"):
-        LockStepLanes([Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0, size=3)])
+    with pytest.raises(ValueError, match="environment 1 has"):
+        LockStepEnvironment([Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0, size=3)])
 
 
 class Failing(Countdown):
@@ -164,7 +166,7 @@ class Failing(Countdown):
 
 @pytest.mark.fault(
     breaks="an environment that raises, or returns NaN or infinity",
-    holds="its lane begins another episode, counted and logged",
+    holds="its environment begins another episode, counted and logged",
 )
 @pytest.mark.parametrize(
     ("action", "message"),
@@ -174,29 +176,30 @@ class Failing(Countdown):
         (92, "ValueError: the reward is inf"),
     ],
 )
-def test_a_lane_that_fails_begins_another_episode(action, message, caplog):
-    lanes = LockStepLanes([Countdown(9, 1.0, 0.0), Failing(9, 2.0, 0.0)])
-    lanes.reset()
-    lanes.step(np.array([1, 1]))
-    timestep = lanes.step(np.array([1, action]))
-    # The failing lane shows the first observation of its second episode, the other one goes on.
+def test_a_env_that_fails_begins_another_episode(action, message, caplog):
+    environment = LockStepEnvironment([Countdown(9, 1.0, 0.0), Failing(9, 2.0, 0.0)])
+    environment.reset()
+    environment.step(np.array([1, 1]))
+    timestep = environment.step(np.array([1, action]))
+    # The failing environment shows the first observation of its second episode, the other one goes
+    # on.
     assert timestep.step_type.tolist() == [MID, FIRST]
     assert timestep.observation.tolist() == [[1, 2], [2, 0]]
     assert timestep.reward.tolist() == [1, 0]
-    assert lanes.num_failures == 1
+    assert environment.num_failures == 1
     (record,) = caplog.records
-    assert record.getMessage() == f"Lane 1 begins another episode: {message}"
+    assert record.getMessage() == f"Environment 1 begins another episode: {message}"
     for _ in range(9):
-        timestep = lanes.step(np.array([1, 1]))
+        timestep = environment.step(np.array([1, 1]))
     # Nothing is reported of the episode that was left, and nothing of it is counted.
-    assert lanes.finished_episodes() == [Episode(0, 9.0, 9.0, 9), Episode(1, 18.0, 18.0, 9)]
+    assert environment.finished_episodes() == [Episode(0, 9.0, 9.0, 9), Episode(1, 18.0, 18.0, 9)]
 
 
 def test_an_environment_that_always_fails_is_an_error():
-    lanes = LockStepLanes([Failing(9, 1.0, 0.0)])
-    lanes.reset()
+    environment = LockStepEnvironment([Failing(9, 1.0, 0.0)])
+    environment.reset()
     for action in (90, 91, 1, 90, 92):  # The third one is good.
-        lanes.step(np.array([action]))
+        environment.step(np.array([action]))
     with pytest.raises(OSError, match="the simulation blew up"):
-        lanes.step(np.array([90]))
-    assert lanes.num_failures == 5
+        environment.step(np.array([90]))
+    assert environment.num_failures == 5

@@ -10,9 +10,9 @@ from apex_agents.environments import AtariConfig
 from apex_agents.evaluation.atari_scores import (
     AtariScores,
     atari_scores,
-    departures,
     human_normalized_score,
     no_op_rules,
+    protocol_deviations,
 )
 
 
@@ -79,4 +79,4 @@ def test_rules_of_the_paper_replace_those_that_have_no_part_in_learning():
     ],
 )
 def test_departures_from_the_paper(changes, expected):
-    assert departures(dataclasses.replace(AtariConfig(), **changes)) == expected
+    assert protocol_deviations(dataclasses.replace(AtariConfig(), **changes)) == expected

@@ -12,8 +12,8 @@ from apex_agents.evaluation.episodes import play_episodes, standard_error
 class ScriptedLanes:
     """Finishes the given episodes, one list per lock-step, and none afterwards."""
 
-    def __init__(self, num_lanes: int, script: list[list[Episode]]):
-        self.num_lanes = num_lanes
+    def __init__(self, num_envs: int, script: list[list[Episode]]):
+        self.num_envs = num_envs
         self.spec = EnvironmentSpec(
             observations=specs.Array((1,), np.float32),
             actions=specs.DiscreteArray(2),
@@ -40,9 +40,9 @@ class ScriptedLanes:
         pass
 
     def _timestep(self) -> dm_env.TimeStep:
-        ones = np.ones(self.num_lanes, np.float32)
-        observation = np.full([self.num_lanes, 1], len(self.actions), np.float32)
-        return dm_env.TimeStep(np.ones(self.num_lanes, np.int32), ones, ones, observation)
+        ones = np.ones(self.num_envs, np.float32)
+        observation = np.full([self.num_envs, 1], len(self.actions), np.float32)
+        return dm_env.TimeStep(np.ones(self.num_envs, np.int32), ones, ones, observation)
 
 
 class EchoActor:
@@ -64,66 +64,68 @@ class EchoActor:
         self.calls.append("update")
 
 
-def episode(lane: int, episode_return: float, clipped_return: float = 0.0) -> Episode:
-    return Episode(lane, episode_return, clipped_return, length=1)
+def episode(env_index: int, episode_return: float, clipped_return: float = 0.0) -> Episode:
+    return Episode(env_index, episode_return, clipped_return, length=1)
 
 
-def returns_of(lanes: ScriptedLanes) -> list[float]:
-    return [episode.episode_return for episode in play_episodes(lanes, EchoActor())]
+def returns_of(environment: ScriptedLanes) -> list[float]:
+    return [episode.episode_return for episode in play_episodes(environment, EchoActor())]
 
 
-def test_the_first_episode_of_each_lane_counts_whenever_it_ends():
+def test_the_first_episode_of_each_env_counts_whenever_it_ends():
     script = [
         [],
-        [episode(lane=1, episode_return=5.0)],
-        [episode(lane=1, episode_return=100.0), episode(lane=2, episode_return=-3.0)],
-        [episode(lane=1, episode_return=200.0)],
-        [episode(lane=0, episode_return=7.0), episode(lane=2, episode_return=300.0)],
-        [episode(lane=0, episode_return=400.0)],
+        [episode(env_index=1, episode_return=5.0)],
+        [episode(env_index=1, episode_return=100.0), episode(env_index=2, episode_return=-3.0)],
+        [episode(env_index=1, episode_return=200.0)],
+        [episode(env_index=0, episode_return=7.0), episode(env_index=2, episode_return=300.0)],
+        [episode(env_index=0, episode_return=400.0)],
     ]
-    lanes = ScriptedLanes(3, script)
+    environment = ScriptedLanes(3, script)
     new: list[list[Episode]] = []
-    episodes = play_episodes(lanes, EchoActor(), on_lock_step=new.append)
+    episodes = play_episodes(environment, EchoActor(), on_lock_step=new.append)
     assert episodes == [episode(0, 7.0), episode(1, 5.0), episode(2, -3.0)]
     assert new == [[], [episode(1, 5.0)], [episode(2, -3.0)], [], [episode(0, 7.0)]]
-    assert len(lanes.actions) == 5  # Not one step more than needed.
-    assert lanes.num_resets == 1
+    assert len(environment.actions) == 5  # Not one step more than needed.
+    assert environment.num_resets == 1
 
 
-def test_two_episodes_of_a_lane_in_one_list_count_once():
-    lanes = ScriptedLanes(1, [[episode(0, 1.0), episode(0, 2.0)]])
-    assert returns_of(lanes) == [1.0]
+def test_two_episodes_of_a_env_in_one_list_count_once():
+    environment = ScriptedLanes(1, [[episode(0, 1.0), episode(0, 2.0)]])
+    assert returns_of(environment) == [1.0]
 
 
 def test_returns_are_unclipped():
-    lanes = ScriptedLanes(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
-    assert returns_of(lanes) == [400.0, -21.0]
+    environment = ScriptedLanes(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
+    assert returns_of(environment) == [400.0, -21.0]
 
 
 def test_a_return_of_zero_counts():
-    lanes = ScriptedLanes(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
-    assert returns_of(lanes) == [0.0]
+    environment = ScriptedLanes(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
+    assert returns_of(environment) == [0.0]
 
 
 def test_actions_are_the_actors():
-    lanes = ScriptedLanes(2, [[], [], [episode(0, 1.0), episode(1, 1.0)]])
+    environment = ScriptedLanes(2, [[], [], [episode(0, 1.0), episode(1, 1.0)]])
     actor = EchoActor()
-    play_episodes(lanes, actor)
-    np.testing.assert_array_equal(lanes.actions, [[0, 0], [1, 1], [2, 2]])
+    play_episodes(environment, actor)
+    np.testing.assert_array_equal(environment.actions, [[0, 0], [1, 1], [2, 2]])
     assert actor.calls == ["first"] + ["observe", "update"] * 3
 
 
 def test_stops_when_told_to_though_episodes_are_missing():
-    lanes = ScriptedLanes(2, [[episode(0, 1.0)]])
-    episodes = play_episodes(lanes, EchoActor(), should_stop=lambda: len(lanes.actions) == 4)
+    environment = ScriptedLanes(2, [[episode(0, 1.0)]])
+    episodes = play_episodes(
+        environment, EchoActor(), should_stop=lambda: len(environment.actions) == 4
+    )
     assert episodes is None
-    assert len(lanes.actions) == 4
+    assert len(environment.actions) == 4
 
 
 def test_stops_before_the_first_step():
-    lanes = ScriptedLanes(1, [])
-    assert play_episodes(lanes, EchoActor(), should_stop=lambda: True) is None
-    assert lanes.actions == []
+    environment = ScriptedLanes(1, [])
+    assert play_episodes(environment, EchoActor(), should_stop=lambda: True) is None
+    assert environment.actions == []
 
 
 def test_standard_error():

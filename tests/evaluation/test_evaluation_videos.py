@@ -11,9 +11,9 @@ import pytest
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig, Lanes, make_lanes
+from apex_agents.environments import EnvironmentConfig, VectorEnvironment, make_vector_environment
 from apex_agents.environments.toy import Catch
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment
 from apex_agents.evaluation import evaluation_videos
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.evaluation_videos import EvaluationVideos
@@ -51,7 +51,7 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-CATCH = functools.partial(make_lanes, EnvironmentConfig("toy", "catch"))
+CATCH = functools.partial(make_vector_environment, EnvironmentConfig("toy", "catch"))
 
 
 def make_videos(folder: pathlib.Path, make=CATCH, period: float | None = 60.0) -> EvaluationVideos:
@@ -59,9 +59,9 @@ def make_videos(folder: pathlib.Path, make=CATCH, period: float | None = 60.0) -
     return EvaluationVideos(Experiment(None, make, run, str(folder), task="catch"))
 
 
-def evaluate(videos: EvaluationVideos, lanes: Lanes, learner_steps: int) -> None:
-    with videos.film(ApexActor(Resting()), lanes, learner_steps) as actor:
-        assert len(play_episodes(lanes, actor)) == lanes.num_lanes
+def evaluate(videos: EvaluationVideos, environment: VectorEnvironment, learner_steps: int) -> None:
+    with videos.film(ApexActor(Resting()), environment, learner_steps) as actor:
+        assert len(play_episodes(environment, actor)) == environment.num_envs
 
 
 def names(folder: pathlib.Path) -> list[str]:
@@ -74,10 +74,10 @@ def warnings(caplog) -> list[str]:
 
 def test_a_video_when_one_is_due(tmp_path, clock, caplog):
     videos = make_videos(tmp_path)
-    lanes = videos.make_lanes(3, seed=0)
+    environment = videos.make_vector_environment(3, seed=0)
     for minutes, learner_steps in ((0.0, 0), (0.9, 10), (1.1, 20), (1.9, 30), (5.0, 40)):
         clock.now = 1000.0 + 60 * minutes
-        evaluate(videos, lanes, learner_steps)
+        evaluate(videos, environment, learner_steps)
     assert names(tmp_path) == [f"learner-0000000000{steps}.mp4" for steps in ("00", "20", "40")]
     assert warnings(caplog) == []
 
@@ -85,40 +85,44 @@ def test_a_video_when_one_is_due(tmp_path, clock, caplog):
 def test_an_evaluator_that_was_started_again_waits_for_a_period(tmp_path, clock, monkeypatch):
     monkeypatch.setattr(evaluation_videos, "num_restarts", lambda: 1)
     videos = make_videos(tmp_path)
-    lanes = videos.make_lanes(1, seed=0)
+    environment = videos.make_vector_environment(1, seed=0)
     for seconds in (0, 59, 61):
         clock.now = 1000.0 + seconds
-        evaluate(videos, lanes, learner_steps=seconds)
+        evaluate(videos, environment, learner_steps=seconds)
     assert names(tmp_path) == ["learner-000000000061.mp4"]
 
 
 def test_no_videos_by_default(tmp_path, clock):
     calls = []
 
-    def make(num_lanes: int, seed: int, evaluation: bool) -> Lanes:  # As of another's program.
-        calls.append((num_lanes, seed, evaluation))
-        return CATCH(num_lanes, seed, evaluation)
+    def make(
+        num_envs: int, seed: int, evaluation: bool
+    ) -> VectorEnvironment:  # As of another's program.
+        calls.append((num_envs, seed, evaluation))
+        return CATCH(num_envs, seed, evaluation)
 
     videos = make_videos(tmp_path, make, period=None)
     actor = ApexActor(Resting())
-    lanes = videos.make_lanes(2, seed=7)
-    with videos.film(actor, lanes, 1) as filmed:
+    environment = videos.make_vector_environment(2, seed=7)
+    with videos.film(actor, environment, 1) as filmed:
         assert filmed is actor
     assert calls == [(2, 7, True)]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_environment_that_cannot_be_drawn_is_one_warning(tmp_path, clock, caplog):
-    def make(num_lanes: int, seed: int, evaluation: bool, num_rendered: int = 0) -> Lanes:
+    def make(
+        num_envs: int, seed: int, evaluation: bool, num_rendered: int = 0
+    ) -> VectorEnvironment:
         if num_rendered:
             raise ValueError("Blind-v0 cannot be drawn")
-        return CATCH(num_lanes, seed, evaluation)
+        return CATCH(num_envs, seed, evaluation)
 
     videos = make_videos(tmp_path, make)
-    lanes = videos.make_lanes(2, seed=0)
+    environment = videos.make_vector_environment(2, seed=0)
     for learner_steps in (1, 2):
         clock.now += 100
-        evaluate(videos, lanes, learner_steps)
+        evaluate(videos, environment, learner_steps)
     assert warnings(caplog) == ["The run goes on without videos: Blind-v0 cannot be drawn"]
     assert list(tmp_path.iterdir()) == []
 
@@ -129,14 +133,14 @@ class Undrawn(Catch):
 
 
 def test_a_picture_that_fails_is_one_warning(tmp_path, clock, caplog):
-    def make(num_lanes: int, *_: int) -> Lanes:
-        return LockStepLanes([Undrawn(seed=lane) for lane in range(num_lanes)])
+    def make(num_envs: int, *_: int) -> VectorEnvironment:
+        return LockStepEnvironment([Undrawn(seed=env_index) for env_index in range(num_envs)])
 
     videos = make_videos(tmp_path, make)
-    lanes = videos.make_lanes(2, seed=0)
+    environment = videos.make_vector_environment(2, seed=0)
     for learner_steps in (1, 2):
         clock.now += 100
-        evaluate(videos, lanes, learner_steps)
+        evaluate(videos, environment, learner_steps)
     (warning,) = warnings(caplog)
     assert warning.startswith("The run goes on without videos: ")
     assert warning.endswith("RuntimeError: no screen")
@@ -146,26 +150,26 @@ def test_a_picture_that_fails_is_one_warning(tmp_path, clock, caplog):
 def test_what_cannot_be_written_is_tried_again(tmp_path, clock, caplog):
     caplog.set_level(logging.INFO)
     videos = make_videos(tmp_path)
-    lanes = videos.make_lanes(1, seed=0)
+    environment = videos.make_vector_environment(1, seed=0)
     (tmp_path / "videos").write_text("in the way")
     for learner_steps in (1, 2):
         clock.now += 100
-        evaluate(videos, lanes, learner_steps)
+        evaluate(videos, environment, learner_steps)
     (warning,) = warnings(caplog)
     assert warning.startswith(f"{tmp_path / 'videos'} cannot be written, the run goes on without: ")
     (tmp_path / "videos").unlink()
     clock.now += 100
-    evaluate(videos, lanes, 3)
+    evaluate(videos, environment, 3)
     assert names(tmp_path) == ["learner-000000000003.mp4"]
     assert caplog.records[-1].getMessage() == f"{tmp_path / 'videos'} can be written again."
 
 
 def test_an_evaluation_that_is_stopped_leaves_nothing(tmp_path, clock):
     videos = make_videos(tmp_path)
-    lanes = videos.make_lanes(1, seed=0)
-    with videos.film(ApexActor(Resting()), lanes, 1) as actor:
+    environment = videos.make_vector_environment(1, seed=0)
+    with videos.film(ApexActor(Resting()), environment, 1) as actor:
         steps = iter(range(5))
-        assert play_episodes(lanes, actor, lambda: next(steps, None) is None) is None
+        assert play_episodes(environment, actor, lambda: next(steps, None) is None) is None
     assert names(tmp_path) == []
 
 

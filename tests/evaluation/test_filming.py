@@ -9,9 +9,9 @@ import pytest
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.environments import EnvironmentConfig, Episode, make_lanes
+from apex_agents.environments import EnvironmentConfig, Episode, make_vector_environment
 from apex_agents.environments.toy import Catch
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.filming import FilmedActor, draw_frame
 
@@ -31,25 +31,25 @@ class Scripted:
         return PolicyOutput(self._random.integers(3, size=len(observation)), zeros, zeros)
 
 
-def make_catch(num_lanes: int) -> LockStepLanes:
-    return make_lanes(EnvironmentConfig("toy", "catch"), num_lanes, seed=3)
+def make_catch(num_envs: int) -> LockStepEnvironment:
+    return make_vector_environment(EnvironmentConfig("toy", "catch"), num_envs, seed=3)
 
 
 def read(path: pathlib.Path) -> np.ndarray:
     return np.stack(list(imageio.get_reader(path).iter_data()))
 
 
-def play(num_lanes: int, paths: list[pathlib.Path]) -> list[Episode]:
-    lanes = make_catch(num_lanes)
+def play(num_envs: int, paths: list[pathlib.Path]) -> list[Episode]:
+    environment = make_catch(num_envs)
     troubles: list[Exception] = []
-    actor = FilmedActor(ApexActor(Scripted()), lanes, paths, ("catch", "x"), troubles.append)
-    episodes = play_episodes(lanes, actor)
+    actor = FilmedActor(ApexActor(Scripted()), environment, paths, ("catch", "x"), troubles.append)
+    episodes = play_episodes(environment, actor)
     assert actor.finished == paths
     assert troubles == []
     return episodes
 
 
-def test_films_of_the_first_lanes(tmp_path):
+def test_films_of_the_first_envs(tmp_path):
     paths = [tmp_path / "0.mp4", tmp_path / "1.mp4"]
     play(3, paths)
     assert sorted(tmp_path.iterdir()) == paths
@@ -116,19 +116,21 @@ class TooFast(Catch):
 
 
 def test_what_is_too_fast_for_a_screen_is_filmed_at_every_third_step(tmp_path):
-    lanes = LockStepLanes([TooFast(rows=9, seed=0)])  # Eight steps: 0, 3, 6, and the last.
-    actor = FilmedActor(ApexActor(Scripted()), lanes, [tmp_path / "a.mp4"], ("", ""), print)
-    play_episodes(lanes, actor)
+    environment = LockStepEnvironment(
+        [TooFast(rows=9, seed=0)]
+    )  # Eight steps: 0, 3, 6, and the last.
+    actor = FilmedActor(ApexActor(Scripted()), environment, [tmp_path / "a.mp4"], ("", ""), print)
+    play_episodes(environment, actor)
     assert len(read(tmp_path / "a.mp4")) == 4
     meta = imageio.get_reader(tmp_path / "a.mp4").get_meta_data()
     assert meta["fps"] == pytest.approx(125 / 3, abs=0.01)
 
 
 def test_an_episode_that_does_not_end_leaves_nothing(tmp_path):
-    lanes = make_catch(1)
-    actor = FilmedActor(ApexActor(Scripted()), lanes, [tmp_path / "a.mp4"], ("", ""), print)
+    environment = make_catch(1)
+    actor = FilmedActor(ApexActor(Scripted()), environment, [tmp_path / "a.mp4"], ("", ""), print)
     steps = iter(range(5))
-    assert play_episodes(lanes, actor, should_stop=lambda: next(steps, None) is None) is None
+    assert play_episodes(environment, actor, should_stop=lambda: next(steps, None) is None) is None
     actor.close()
     assert actor.finished == []
     assert list(tmp_path.iterdir()) == []
@@ -143,12 +145,12 @@ class Undrawn(Catch):
         return super().render()
 
 
-def test_a_lane_that_cannot_be_drawn_is_played_all_the_same(tmp_path):
-    lanes = LockStepLanes([Catch(seed=0), Undrawn(seed=1)])
+def test_a_env_that_cannot_be_drawn_is_played_all_the_same(tmp_path):
+    environment = LockStepEnvironment([Catch(seed=0), Undrawn(seed=1)])
     troubles: list[Exception] = []
     paths = [tmp_path / "0.mp4", tmp_path / "1.mp4"]
-    actor = FilmedActor(ApexActor(Scripted()), lanes, paths, ("", ""), troubles.append)
-    episodes = play_episodes(lanes, actor)
+    actor = FilmedActor(ApexActor(Scripted()), environment, paths, ("", ""), troubles.append)
+    episodes = play_episodes(environment, actor)
     assert [episode.length for episode in episodes] == [9, 9]
     (error,) = troubles
     assert type(error) is ValueError
@@ -159,10 +161,10 @@ def test_a_lane_that_cannot_be_drawn_is_played_all_the_same(tmp_path):
 def test_a_file_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     troubles: list[Exception] = []
-    lanes = make_catch(1)
+    environment = make_catch(1)
     paths = [tmp_path / "file" / "a.mp4"]
-    actor = FilmedActor(ApexActor(Scripted()), lanes, paths, ("", ""), troubles.append)
-    assert len(play_episodes(lanes, actor)) == 1
+    actor = FilmedActor(ApexActor(Scripted()), environment, paths, ("", ""), troubles.append)
+    assert len(play_episodes(environment, actor)) == 1
     assert [isinstance(error, OSError) for error in troubles] == [True]
 
 
@@ -181,9 +183,11 @@ def test_the_actor_hears_all(tmp_path):
         def update(self, wait: bool = False) -> None:
             calls.append(wait)
 
-    lanes = make_catch(1)
+    environment = make_catch(1)
     recorder = Recorder(Scripted())
-    play_episodes(lanes, FilmedActor(recorder, lanes, [tmp_path / "a.mp4"], ("", ""), print))
+    play_episodes(
+        environment, FilmedActor(recorder, environment, [tmp_path / "a.mp4"], ("", ""), print)
+    )
     random = np.random.default_rng(0)
     actions = [random.integers(3, size=1).tolist() for _ in range(9)]
     assert calls == ["first", *[call for a in actions for call in (a, False)]]

@@ -12,7 +12,12 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig, Episode, make_lanes
+from apex_agents.environments import (
+    AtariConfig,
+    EnvironmentConfig,
+    Episode,
+    make_vector_environment,
+)
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request, Result, evaluate
 from apex_agents.evaluation.report import describe, summarise, to_csv
@@ -39,7 +44,7 @@ TASKS = {
 def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, pathlib.Path]:
     """Return an experiment and parameters for it."""
     builder, environment = TASKS[task]
-    make = functools.partial(make_lanes, environment)
+    make = functools.partial(make_vector_environment, environment)
     experiment = Experiment(builder, make, RunConfig(), str(folder), task=task)
     policy = builder.make_evaluation_policy(experiment.environment_spec(), 1, seed=3)
     save_parameters(folder / "best.npz", to_arrays(policy.variables), 1234)
@@ -53,19 +58,23 @@ def test_equal_seeds_give_equal_episodes(task, tmp_path):
     again = evaluate(experiment, Request(path, 4, seed=7, videos=[tmp_path / "0.mp4"]))
     other = evaluate(experiment, Request(path, 4, seed=8))
     assert first.episodes == again.episodes != other.episodes
-    assert [episode.lane for episode in first.episodes] == [0, 1, 2, 3]
-    assert len({episode._replace(lane=0) for episode in first.episodes}) > 1
+    assert [episode.env_index for episode in first.episodes] == [0, 1, 2, 3]
+    assert len({episode._replace(env_index=0) for episode in first.episodes}) > 1
     assert first.learner_steps == 1234
     assert (first.videos, again.videos) == ([], [tmp_path / "0.mp4"])
 
 
-def test_more_episodes_than_lanes(tmp_path, monkeypatch):
-    monkeypatch.setattr(final_evaluation, "MAX_LANES", 20)
+def test_more_episodes_than_envs(tmp_path, monkeypatch):
+    monkeypatch.setattr(final_evaluation, "MAX_ENVS", 20)
     experiment, path = make_experiment("cartpole", tmp_path)
     seen: list[Episode] = []
     videos = [tmp_path / "0.mp4"]
     result = evaluate(experiment, Request(path, 50, seed=0, videos=videos), seen.extend)
-    assert [episode.lane for episode in result.episodes] == [*range(20), *range(20), *range(10)]
+    assert [episode.env_index for episode in result.episodes] == [
+        *range(20),
+        *range(20),
+        *range(10),
+    ]
     assert sorted(seen) == sorted(result.episodes)
     assert result.videos == videos  # Of the first group.
     groups = [result.episodes[start : start + 10] for start in (0, 20, 40)]
@@ -73,7 +82,9 @@ def test_more_episodes_than_lanes(tmp_path, monkeypatch):
 
 
 def make_result(*returns: float) -> Result:
-    episodes = [Episode(lane, r, min(r, 1.0), 3 + lane) for lane, r in enumerate(returns)]
+    episodes = [
+        Episode(env_index, r, min(r, 1.0), 3 + env_index) for env_index, r in enumerate(returns)
+    ]
     return Result(episodes, None, [])
 
 
@@ -125,7 +136,7 @@ def test_a_summary_by_hand():
 def test_a_table_by_hand():
     table = to_csv(EnvironmentConfig(task="breakout"), make_result(1.7, 30.5).episodes)
     assert table == (
-        "episode,lane,episode_return,clipped_return,episode_length,human_normalized_score\n"
+        "episode,env_index,episode_return,clipped_return,episode_length,human_normalized_score\n"
         "0,0,1.7,1.0,3,0.0\n"
         "1,1,30.5,1.0,4,1.0\n"
     )

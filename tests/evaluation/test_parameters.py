@@ -13,7 +13,7 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_lanes
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_vector_environment
 from apex_agents.evaluation.parameters import find_parameters, load_into
 from apex_agents.experiment import Progress
 from apex_agents.replay.parameters import to_arrays
@@ -28,7 +28,7 @@ DPG = ApexDPGConfig(policy_hidden_sizes=(8, 4), critic_hidden_sizes=(8, 4))
 
 
 def make_spec(task: str) -> EnvironmentSpec:
-    return make_lanes(EnvironmentConfig("toy", task), 1, 0).spec
+    return make_vector_environment(EnvironmentConfig("toy", task), 1, 0).spec
 
 
 class Agent:
@@ -56,7 +56,7 @@ class Agent:
         assert save_parameters(folder / "best.npz", to_arrays(self.update.variables), STEPS)
 
     def make_policy(self):
-        return self.builder.make_evaluation_policy(self.spec, num_lanes=2, seed=5)
+        return self.builder.make_evaluation_policy(self.spec, num_envs=2, seed=5)
 
 
 @pytest.fixture(scope="module", params=["dqn", "dpg"])

@@ -20,7 +20,7 @@ def get_config() -> ExperimentConfig:
         environment=EnvironmentConfig("toy", "catch"),
         run=RunConfig(
             num_actors=2,
-            lanes_per_actor=2,
+            num_envs_per_actor=2,
             checkpoint_period_seconds=2.0,
             evaluation=EvaluationConfig(num_episodes=3, min_period_seconds=0.5),
         ),

@@ -208,7 +208,7 @@ import sys
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Catch
-from apex_agents.environments.vector_environment import LockStepLanes
+from apex_agents.environments.vector_environment import LockStepEnvironment
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
@@ -222,9 +222,9 @@ class Broken(Catch):
         raise OSError("the emulator has gone")
 
 
-def make_lanes(num_lanes, seed, evaluation):
+def make_vector_environment(num_envs, seed, evaluation):
     broken = evaluation == (broken_node == "evaluator")
-    return LockStepLanes([(Broken if broken else Catch)(seed=seed) for _ in range(num_lanes)])
+    return LockStepEnvironment([(Broken if broken else Catch)(seed=seed) for _ in range(num_envs)])
 
 
 replay = ReplayConfig(max_size=1000, min_size=10)
@@ -232,7 +232,7 @@ agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=8, replay=replay)
 run = RunConfig(num_actors=1)
 launch_type, broken_node, workdir = sys.argv[1:]
 workdir = open_workdir(workdir, "broken", run)
-experiment = Experiment(ApexDQNBuilder(agent), make_lanes, run, workdir)
+experiment = Experiment(ApexDQNBuilder(agent), make_vector_environment, run, workdir)
 sys.exit(launch_program(make_program(experiment), experiment, launch_type))
 """
 

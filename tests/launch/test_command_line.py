@@ -37,9 +37,9 @@ MISTAKES = {
         ["--config={configs}/apex_dpg_pendulum.py"],
         ["agent is 'ApexDPGConfig'", "an ApexDQNConfig"],
     ),
-    "unknown_remover": (
-        ["--config.agent.replay.remover=lifo"],
-        ["agent.replay.remover is 'lifo'", "'fifo', 'prioritized'"],
+    "unknown_eviction_policy": (
+        ["--config.agent.replay.eviction_policy=lifo"],
+        ["agent.replay.eviction_policy is 'lifo'", "'fifo', 'prioritized'"],
     ),
     "misspelt_field": (
         ["--config.agent.batchsize=8"],

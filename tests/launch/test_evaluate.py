@@ -17,7 +17,7 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig, make_lanes
+from apex_agents.environments import AtariConfig, EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Progress
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs import workdir
@@ -55,9 +55,9 @@ def runs(tmp_path_factory) -> pathlib.Path:
         open_workdir(str(folder / name), name, ExperimentConfig(agent, environment, RunConfig()))
         workdir._locks.pop().close()
         builder = (ApexDPGBuilder if agent is DPG else ApexDQNBuilder)(agent)
-        lanes = make_lanes(environment, 1, 0)
-        policy = builder.make_evaluation_policy(lanes.spec, 1, seed=3)
-        lanes.close()
+        environment = make_vector_environment(environment, 1, 0)
+        policy = builder.make_evaluation_policy(environment.spec, 1, seed=3)
+        environment.close()
         checkpoints = folder / name / "checkpoints"
         save_parameters(checkpoints / "best.npz", to_arrays(policy.variables), 1234)
         save_checkpoint(checkpoints, policy.networks, Progress(5678), keep=1)
@@ -90,7 +90,9 @@ def summary(folder: pathlib.Path) -> dict:
 def test_what_is_reported(evaluate):
     printed, folder = evaluate("cartpole", "--episodes=5", "--seed=2")
     episodes = rows(folder)
-    assert [(row["episode"], row["lane"]) for row in episodes] == [(str(i),) * 2 for i in range(5)]
+    assert [(row["episode"], row["env_index"]) for row in episodes] == [
+        (str(i),) * 2 for i in range(5)
+    ]
     returns = [float(row["episode_return"]) for row in episodes]
     assert [float(row["episode_length"]) for row in episodes] == returns  # A reward of 1 a step.
     assert len(set(returns)) > 2
@@ -237,7 +239,7 @@ MISTAKES = {
         ["--workdir={runs}/catch", "--episodes=2", "--video=3"],
         ["--video is 3", "between 0 and 2"],
     ),
-    "more_videos_than_lanes": (
+    "more_videos_than_envs": (
         ["--workdir={runs}/catch", "--episodes=200", "--video=101"],
         ["--video is 101", "between 0 and 100"],
     ),

@@ -20,12 +20,12 @@ import reverb
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from apex_agents.acting.loop import run_lanes
+from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.environments import make_lanes
+from apex_agents.environments import make_vector_environment
 from apex_agents.experiment import Experiment
 from apex_agents.local import run_local
 from apex_agents.validation import field_paths
@@ -140,7 +140,7 @@ def make_experiment(config: ExperimentConfig) -> Experiment | None:
     is_dpg = isinstance(config.agent, ApexDPGConfig)
     experiment = Experiment(
         builder=(ApexDPGBuilder if is_dpg else ApexDQNBuilder)(config.agent),
-        make_lanes=functools.partial(make_lanes, config.environment),
+        make_vector_environment=functools.partial(make_vector_environment, config.environment),
         run=config.run,
         workdir="",
     )
@@ -155,21 +155,21 @@ def make_experiment(config: ExperimentConfig) -> Experiment | None:
 def build(experiment: Experiment) -> None:
     """Build all parts and act for some steps."""
     builder, run = experiment.builder, experiment.run
-    lanes = experiment.make_lanes(2, run.node_seed("actor"), False)
-    server = reverb.Server(builder.make_replay_tables(lanes.spec))
+    environment = experiment.make_vector_environment(2, run.node_seed("actor"), False)
+    server = reverb.Server(builder.make_replay_tables(environment.spec))
     client = reverb.Client(f"localhost:{server.port}")
-    dataset = builder.make_dataset(client, lanes.spec)
-    learner = builder.make_learner(lanes.spec, dataset, client, run.node_seed("learner"))
+    dataset = builder.make_dataset(client, environment.spec)
+    learner = builder.make_learner(environment.spec, dataset, client, run.node_seed("learner"))
     policy_seed = run.node_seed("policy")
-    policy = builder.make_policy(lanes.spec, [0, run.num_lanes - 1], run.num_lanes, policy_seed)
-    builder.make_evaluation_policy(lanes.spec, 2, policy_seed)
+    policy = builder.make_policy(environment.spec, [0, run.num_envs - 1], run.num_envs, policy_seed)
+    builder.make_evaluation_policy(environment.spec, 2, policy_seed)
     adders = [builder.make_adder(client) for _ in range(2)]
     actor = builder.make_actor(policy, adders, variable_source=learner)
-    for _ in itertools.islice(run_lanes(lanes, actor), 5):
+    for _ in itertools.islice(run_in_lock_step(environment, actor), 5):
         pass
     actor.close()
     learner.close()
-    lanes.close()
+    environment.close()
     server.stop()
 
 
@@ -198,7 +198,7 @@ def test_config_is_refused_or_learns(mutation):
     if config is None:
         return
     shrink(config)
-    config.run.num_actors, config.run.lanes_per_actor = 1, min(config.run.lanes_per_actor, 4)
+    config.run.num_actors, config.run.num_envs_per_actor = 1, min(config.run.num_envs_per_actor, 4)
     config.run.max_learner_steps, config.run.max_actor_steps = 1, 1000
     config.agent.replay.min_size = min(config.agent.replay.min_size, 10)
     experiment = make_experiment(config)

@@ -46,7 +46,7 @@ class Terminal:
 def run(start) -> Command:
     """A run that learns and does not end by itself."""
     run = start(*apex_dqn("local_mp", *ENDLESS))
-    run.wait_for(lambda: run.is_learning() and run.rows("evaluator") and run.rows("actor_0_lanes"))
+    run.wait_for(lambda: run.is_learning() and run.rows("evaluator") and run.rows("actor_0_envs"))
     return run
 
 

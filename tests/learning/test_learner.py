@@ -38,7 +38,11 @@ SPEC = EnvironmentSpec(
 )
 # Square roots of priorities are 1 and 4: sampled with probabilities 1/5 and 4/5.
 REPLAY = ReplayConfig(
-    max_size=10, min_size=2, priority_exponent=0.5, importance_exponent=0.5, prefetch_batches=1
+    max_size=10,
+    min_size=2,
+    priority_exponent=0.5,
+    importance_sampling_exponent=0.5,
+    prefetch_batches=1,
 )
 RARE, FREQUENT = 10.0, 20.0
 PRIORITIES = {RARE: 1.0, FREQUENT: 16.0}
@@ -73,10 +77,12 @@ class Replay(NamedTuple):
     client: reverb.Client
 
     def make_learner(self, update: CountingUpdate, **settings) -> ApexLearner:
-        per_sample = settings.get("updates_per_call", 1)
+        per_sample = settings.get("num_sgd_steps_per_step", 1)
         dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, per_sample)
         settings = {"publish_period": 1000, **settings}
-        return ApexLearner(update, dataset, self.client, REPLAY.importance_exponent, **settings)
+        return ApexLearner(
+            update, dataset, self.client, REPLAY.importance_sampling_exponent, **settings
+        )
 
     def num_publications(self) -> int:
         table = self.client.server_info()[PARAMETERS]
@@ -173,7 +179,7 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
 def test_several_updates_per_call(replay):
     add_transitions(replay, PRIORITIES)
     update = CountingUpdate()
-    learner = replay.make_learner(update, updates_per_call=4, publish_period=6)
+    learner = replay.make_learner(update, num_sgd_steps_per_step=4, publish_period=6)
     published = []
     for _ in range(4):
         learner.step()
@@ -232,7 +238,7 @@ def test_logs_counts_speeds_and_metrics(replay):
     assert counter.get_counts()["learner_steps"] == learner.num_steps == 3
     for row in logger.data:
         assert row["learner_steps_per_second"] > 0
-        assert 0 <= row["waiting_for_data"] <= 1
+        assert 0 <= row["data_wait_fraction"] <= 1
         assert row["priorities_not_finite"] == 0
     assert [row["sample_age_steps"] for row in logger.data] == [0.0, 0.5, 1.0]
 

@@ -13,7 +13,7 @@ CONFIG = {
     "environment": {"task": "CartPole-v1"},
     "run": {
         "num_actors": 2,
-        "lanes_per_actor": 4,
+        "num_envs_per_actor": 4,
         "max_actor_steps": 10_000,
         "max_learner_steps": None,
         "target_return": 475.0,
@@ -62,7 +62,7 @@ class WrittenRun:
                 wall_time_seconds=wall_time,
                 learner_steps=steps,
                 learner_steps_per_second=20.5,
-                waiting_for_data=0.125,
+                data_wait_fraction=0.125,
                 sample_age_steps=77.0,
                 **metrics,
             )
@@ -74,13 +74,13 @@ class WrittenRun:
                 parameters_learner_steps=parameters,
                 episode_return=float("nan"),
             )
-        for lane, epsilon in ((0, 0.4), (3, 0.05), (4, 0.01), (7, 0.00066)):
+        for env_index, epsilon in ((0, 0.4), (3, 0.05), (4, 0.01), (7, 0.00066)):
             self.append(
-                f"actor_{lane // 4}_lanes",
+                f"actor_{env_index // 4}_envs",
                 wall_time_seconds=18.0,
-                lane=lane,
+                env_index=env_index,
                 epsilon=epsilon,
-                episode_return=20.0 + lane,
+                episode_return=20.0 + env_index,
             )
         for step, mean in ((100, 10.0), (200, 90.0), (300, 50.0)):
             self.append(

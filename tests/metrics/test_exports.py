@@ -47,19 +47,19 @@ def test_histogram_has_equal_bins_on_a_logarithmic_axis(items):
     np.testing.assert_allclose(histogram.shares, [0.25, *[0] * 24, 0.75])
 
 
-def test_of_many_lanes_and_actors_some_are_passed_on(written_run):
-    run = {"num_actors": 100, "lanes_per_actor": 1}
+def test_of_many_envs_and_actors_some_are_passed_on(written_run):
+    run = {"num_actors": 100, "num_envs_per_actor": 1}
     written_run.write_json("config.json", {"run": run})
     for index in range(100):
         written_run.append(f"actor_{index}", episodes=1)
-        written_run.append(f"actor_{index}_lanes", lane=index, episodes=1)
+        written_run.append(f"actor_{index}_envs", env_index=index, episodes=1)
     state = RunState(RunFolder(written_run.folder))
     rows = state.refresh()
     names = {name for item in read_items(rows, state) for name in item.values}
     actors = sorted(int(n.split("_")[1].split("/")[0]) for n in names if n.startswith("actor"))
-    lanes = sorted(int(n.split("_")[1].split("/")[0]) for n in names if n.startswith("lane"))
+    environment = sorted(int(n.split("_")[1].split("/")[0]) for n in names if n.startswith("env_"))
     assert (len(actors), actors[0], actors[-1]) == (8, 0, 99)
-    assert (len(lanes), lanes[0], lanes[-1]) == (16, 0, 99)
+    assert (len(environment), environment[0], environment[-1]) == (16, 0, 99)
 
 
 def read_events(folder) -> EventAccumulator:

@@ -41,12 +41,12 @@ def lines(written_run) -> list[str]:
         ("replay +━", "25% 1,000 of 4,000"),
         ("replay +1/1", "0 250 added/s 4,000 sampled/s 15.50 per insert"),
         ("learner", "1/1 0 20.5 steps/s 300 steps 12% waiting"),
-        ("actor +1", "/2 2 250 steps/s 2,500 steps in 8 lanes"),
+        ("actor +1", "/2 2 250 steps/s 2,500 steps in 8 environments"),
         ("evaluator 1/1", "0 3 evaluations"),
         ("0.25", "0.5 42 3 77 steps 50 steps"),
         ("evaluator +50", "± 1.5 90.0 ± 1.5 ▁█▅"),
-        ("lane 7", "27 greediest, epsilon 0.00066"),
-        ("lane 0", "20 most exploring, epsilon 0.4"),
+        ("environment 7", "27 greediest, epsilon 0.00066"),
+        ("environment 0", "20 most exploring, epsilon 0.4"),
         ("target", "475"),
         ("Stopping.", ""),
     ],
@@ -63,7 +63,9 @@ def test_hosts_of_a_cluster_are_named(written_run, lines):
     written_run.write_json("nodes.json", {n: {**status, "host": h} for n, h in nodes.items()})
     lines = draw(written_run.folder, width=120)
     assert line_with(lines, "^│ learner").endswith("12% waiting gpu")
-    assert line_with(lines, "^│ actor +9/9").endswith("in 8 lanes host0, host1, host2 and 2 more")
+    assert line_with(lines, "^│ actor +9/9").endswith(
+        "in 8 environments host0, host1, host2 and 2 more"
+    )
     assert line_with(lines, "^│ evaluator -").endswith("evaluations")
 
 
@@ -89,8 +91,10 @@ def test_a_run_of_which_nothing_is_known_can_be_shown(config, written_run):
 
 
 def test_noise_in_place_of_epsilon(written_run):
-    written_run.append("actor_0_lanes", lane=2, noise_scale=0.3, episode_return=-150)
-    assert line_with(draw(written_run.folder), "lane 2") == "lane 2 -150 noise scale 0.3"
+    written_run.append("actor_0_envs", env_index=2, noise_scale=0.3, episode_return=-150)
+    assert (
+        line_with(draw(written_run.folder), "environment 2") == "environment 2 -150 noise scale 0.3"
+    )
 
 
 def test_line(written_run):

@@ -38,12 +38,12 @@ def make_actor_logger(experiment: Experiment):
         types.SimpleNamespace(num_transitions=20, num_not_finite=2),
     ]
     source = types.SimpleNamespace(learner_steps=40)
-    lanes = types.SimpleNamespace(num_lanes=2, num_failures=5)
+    environment = types.SimpleNamespace(num_envs=2, num_failures=5)
     policy = types.SimpleNamespace(exploration={"epsilon": np.array([0.25, 0.125])})
-    return loggers.ActorLogger(experiment, 3, lanes, policy, adders, source)
+    return loggers.ActorLogger(experiment, 3, environment, policy, adders, source)
 
 
-def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
+def test_actor_row_sums_up_the_envs(experiment, monkeypatch):
     logger = make_actor_logger(experiment)
     logger.record([Episode(0, 10.0, 1.0, 100)])
     logger.record([])
@@ -67,14 +67,14 @@ def test_actor_row_sums_up_the_lanes(experiment, monkeypatch):
     logger.close()
 
 
-def test_actor_speed_counts_every_lane(experiment, monkeypatch):
+def test_actor_speed_counts_every_env(experiment, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
     logger = make_actor_logger(experiment)
     for _ in range(50):
         now[0] += 0.125
         logger.record([])
-    # Due after 5 s, 40 lock-steps of 2 lanes; the 10 that follow wait for the next row.
+    # Due after 5 s, 40 lock-steps of 2 environments; the 10 that follow wait for the next row.
     (row,) = rows(experiment, "actor_3")
     assert float(row["actor_steps_per_second"]) == 40 * 2 / 5
     logger.close()
@@ -92,7 +92,7 @@ def test_actor_rows_do_not_overlap(experiment, monkeypatch):
     logger.close()
 
 
-def test_every_lane_has_rows_of_its_own(experiment, monkeypatch):
+def test_every_env_has_rows_of_its_own(experiment, monkeypatch):
     logger = make_actor_logger(experiment)
     logger.record([Episode(0, 10.0, 1.0, 100)])
     logger.record([Episode(0, 20.0, 2.0, 200), Episode(1, 60.0, 5.0, 500)])
@@ -100,9 +100,16 @@ def test_every_lane_has_rows_of_its_own(experiment, monkeypatch):
     logger.record([])
     logger.record([Episode(1, 70.0, 6.0, 600)])
     logger.close()
-    # Actor 3 has lanes 6 and 7 of all; one without an episode has no row.
-    columns = ("lane", "epsilon", "episodes", "episode_return", "clipped_return", "episode_length")
-    found = rows(experiment, "actor_3_lanes")
+    # Actor 3 has environments 6 and 7 of all; one without an episode has no row.
+    columns = (
+        "env_index",
+        "epsilon",
+        "episodes",
+        "episode_return",
+        "clipped_return",
+        "episode_length",
+    )
+    found = rows(experiment, "actor_3_envs")
     assert [tuple(float(row[name]) for name in columns) for row in found] == [
         (6, 0.25, 2, 15.0, 1.5, 150.0),
         (7, 0.125, 1, 60.0, 5.0, 500.0),

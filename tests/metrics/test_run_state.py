@@ -18,10 +18,10 @@ def state(written_run) -> RunState:
 
 def test_nothing_is_known_before_the_first_row(state):
     assert state.refresh() == []
-    assert (state.learner, state.replay, state.evaluations, state.lanes) == ({}, {}, [], {})
+    assert (state.learner, state.replay, state.evaluations, state.environments) == ({}, {}, [], {})
     assert state.actor_speed() == 0
     assert math.isnan(state.parameter_age())
-    assert (state.num_actors(), state.num_lanes()) == (2, 8)
+    assert (state.num_actors(), state.num_envs()) == (2, 8)
     assert state.is_running and not state.is_over()
 
 
@@ -31,7 +31,7 @@ def test_newest_rows(written_run, state):
     assert names.count("learner") == 2 and names.count("learner_histograms") == 2
     assert state.learner["learner_steps"] == 300
     assert [row["mean_return"] for row in state.evaluations] == [10, 90, 50]
-    assert sorted(state.lanes) == [0, 3, 4, 7]
+    assert sorted(state.environments) == [0, 3, 4, 7]
     assert state.actor_speed() == 100 + 150
     assert state.refresh() == []
     written_run.append("actor_1", wall_time_seconds=25, actor_steps_per_second=10)

@@ -31,7 +31,7 @@ def frames(shape: list[int], dtype: tf.DType) -> dict[str, tf.TensorSpec]:
 
 # An item takes 330 bytes and 300 for each column, a chunk 940.
 @pytest.mark.parametrize(
-    ("signature", "n_step", "remover", "replicas", "expected"),
+    ("signature", "n_step", "eviction_policy", "replicas", "expected"),
     [
         # CartPole, 2 * 4 + 5 floats. With FIFO, chunks have 4 rows.
         (packed(13), 3, "fifo", 1, 1200 * (630 + 940 / 4 + 52)),
@@ -53,8 +53,10 @@ def frames(shape: list[int], dtype: tf.DType) -> dict[str, tf.TensorSpec]:
         ),
     ],
 )
-def test_estimate_by_hand(signature, n_step, remover, replicas, expected):
-    config = ReplayConfig(max_size=1200, min_size=1, remover=remover, replicas=replicas)
+def test_estimate_by_hand(signature, n_step, eviction_policy, replicas, expected):
+    config = ReplayConfig(
+        max_size=1200, min_size=1, eviction_policy=eviction_policy, replicas=replicas
+    )
     assert estimate_replay_bytes(config, signature, n_step) == round(expected)
 
 
@@ -70,9 +72,9 @@ def serve(config: ReplayConfig, sender: connection.Connection) -> None:
 
 # Measured six times: 0.97 to 0.99 of the estimate. The bounds leave room for other versions of the
 # memory allocator; without the items' own bytes, for example, the estimate would be half of it.
-@pytest.mark.parametrize("remover", ["fifo", "prioritized"])
-def test_estimate_of_a_real_server(remover):
-    config = ReplayConfig(max_size=NUM_ITEMS, min_size=1, remover=remover)
+@pytest.mark.parametrize("eviction_policy", ["fifo", "prioritized"])
+def test_estimate_of_a_real_server(eviction_policy):
+    config = ReplayConfig(max_size=NUM_ITEMS, min_size=1, eviction_policy=eviction_policy)
     receiver, sender = multiprocessing.Pipe(duplex=False)
     context = multiprocessing.get_context("spawn")
     server = context.Process(target=serve, args=(config, sender), daemon=True)

@@ -13,8 +13,8 @@ from apex_agents.replay.client import RunClient
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import (
     Evaluation,
-    make_beginning_table,
     make_evaluation_table,
+    make_initial_actor_steps_table,
 )
 from apex_agents.replay.statistics import (
     ReplayStatistics,
@@ -33,7 +33,7 @@ def make_tables() -> list[reverb.Table]:
     return [
         make_transition_table(config, signature),
         make_evaluation_table(),
-        make_beginning_table(),
+        make_initial_actor_steps_table(),
     ]
 
 

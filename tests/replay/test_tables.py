@@ -114,7 +114,7 @@ def test_removal_frequencies(serve):
     """Items leave in proportion to p^-0.4, the newest one included."""
     # Sampled uniformly, so that the numbers in the table are soon known.
     config = ReplayConfig(
-        *(5, 1), priority_exponent=0.0, remover="prioritized", eviction_exponent=-0.4
+        *(5, 1), priority_exponent=0.0, eviction_policy="prioritized", eviction_exponent=-0.4
     )
     client = serve(make_transition_table(config, NUMBER))
     priorities = [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0]
@@ -159,7 +159,7 @@ def test_adding_is_never_blocked_without_a_ratio(serve):
 RATIO = ReplayConfig(
     *(100, 10),
     samples_per_insert=2.0,
-    samples_per_insert_tolerance=0.5,
+    samples_per_insert_tolerance_rate=0.5,
     insert_batch=1,
     max_in_flight=1,
 )
@@ -232,7 +232,9 @@ def test_evaluation_table_keeps_the_newest(serve):
 
 def test_defaults_and_the_limits_of_what_is_allowed_are_valid():
     ReplayConfig().validate()
-    ReplayConfig(max_size=1, min_size=1, priority_exponent=0, importance_exponent=0).validate()
+    ReplayConfig(
+        max_size=1, min_size=1, priority_exponent=0, importance_sampling_exponent=0
+    ).validate()
     ReplayConfig(insert_batch=1, max_in_flight=1, samples_per_insert=0.1).validate()
 
 
@@ -258,12 +260,12 @@ def test_defaults_and_the_limits_of_what_is_allowed_are_valid():
             "replay.samples_per_insert is 0.0; it has to be greater than 0.",
         ),
         (
-            ReplayConfig(samples_per_insert_tolerance=0.0),
-            "replay.samples_per_insert_tolerance is 0.0; it has to be greater than 0.",
+            ReplayConfig(samples_per_insert_tolerance_rate=0.0),
+            "replay.samples_per_insert_tolerance_rate is 0.0; it has to be greater than 0.",
         ),
         (
-            ReplayConfig(importance_exponent=1.5),
-            "replay.importance_exponent is 1.5; it has to be between 0 and 1.",
+            ReplayConfig(importance_sampling_exponent=1.5),
+            "replay.importance_sampling_exponent is 1.5; it has to be between 0 and 1.",
         ),
         (
             ReplayConfig(priority_exponent=-0.4),

@@ -19,7 +19,7 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, make_lanes
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
@@ -245,7 +245,7 @@ class Agent:
                     replay=REPLAY,
                 )
             )
-        self._spec = make_lanes(EnvironmentConfig("toy", task), 1, seed=0).spec
+        self._spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
         self._server = reverb.Server(self._builder.make_replay_tables(self._spec))
         self._client = reverb.Client(f"localhost:{self._server.port}")
         self._batches = make_fixed_batches(self._spec, NUM_UPDATES)

@@ -65,7 +65,7 @@ def test_an_older_file_names_no_agent(tmp_path, config):
 def test_fields_that_an_older_version_did_not_have_get_their_defaults(tmp_path):
     values = write(tmp_path, DQN)
     del values["run"]["evaluation"]["video_period_seconds"]
-    del values["agent"]["replay"]["remover"]
+    del values["agent"]["replay"]["eviction_policy"]
     rewrite(tmp_path, values)
     config = read_config(tmp_path, AGENTS)
     assert config.run.evaluation == EvaluationConfig(num_episodes=3)

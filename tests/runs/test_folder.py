@@ -31,10 +31,10 @@ def test_what_the_folder_says(workdir):
     assert run.config["run"]["seed"] == 3
     assert (run.summary(), run.nodes(), run.logs()) == (None, {}, [])
     (workdir / "summary.json").write_text(json.dumps({"finished": True}))
-    for name in ("learner.csv", "learner.1.csv", "actor_0_lanes.csv", "actor_0.log"):
+    for name in ("learner.csv", "learner.1.csv", "actor_0_envs.csv", "actor_0.log"):
         (workdir / "logs" / name).touch()
     assert run.summary() == {"finished": True}
-    assert run.logs() == ["actor_0_lanes", "learner"]
+    assert run.logs() == ["actor_0_envs", "learner"]
 
 
 def test_a_run_goes_on_while_somebody_holds_its_lock(workdir):
