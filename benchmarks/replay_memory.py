@@ -46,7 +46,8 @@ def main() -> None:
         parser.error(str(error))
     estimate = builder.estimate_replay_bytes(environment.spec) / arguments.max_size
     print(
-        f"{arguments.task}, {arguments.max_size} transitions, eviction policy {arguments.eviction_policy}"
+        f"{arguments.task}, {arguments.max_size} transitions, "
+        f"eviction policy {arguments.eviction_policy}"
     )
     print(f"estimated: {estimate:.0f} bytes/transition")
     with replay_server(builder.make_replay_tables, environment.spec) as server:

@@ -32,8 +32,8 @@ def test_scalars_have_the_names_of_files_and_columns(items):
     assert newest["evaluator/mean_return"] == (300, "learner_steps", 50.0)
     assert newest["replay/inserts_per_second"] == (2500, "actor_steps", 250.0)
     assert newest["actor_1/actor_steps_per_second"] == (2500, "actor_steps", 150.0)
-    assert newest["lane_7/epsilon"] == (2500, "actor_steps", 0.00066)
-    assert newest["lane_7/episode_return"] == (2500, "actor_steps", 27.0)
+    assert newest["env_7/epsilon"] == (2500, "actor_steps", 0.00066)
+    assert newest["env_7/episode_return"] == (2500, "actor_steps", 27.0)
     assert "actor_0/episode_return" not in newest  # NaN.
     assert not [name for name in newest if "wall_time" in name]
     assert learner.values
@@ -112,7 +112,7 @@ def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypat
     export.write(items)
     summary = dict(export._run.summary)
     assert summary["learner/loss"] == 0.25
-    assert summary["lane_7/episode_return"] == 27.0
+    assert summary["env_7/episode_return"] == 27.0
     assert summary["learner_steps"] == 300
     export.close()
     (file,) = written_run.folder.glob("wandb/offline-run-*-0123abcd/run-0123abcd.wandb")

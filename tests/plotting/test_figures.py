@@ -44,7 +44,7 @@ def replay_row(seconds, inserts, samples) -> dict[str, float]:
     return {"wall_time_seconds": seconds, "replay_size": 10 * seconds, **speeds}
 
 
-def lane_row(seconds, epsilon, episodes, mean_return) -> dict[str, float]:
+def env_row(seconds, epsilon, episodes, mean_return) -> dict[str, float]:
     numbers = {"epsilon": epsilon, "episodes": episodes, "episode_return": mean_return}
     return {"wall_time_seconds": seconds, **numbers}
 
@@ -227,11 +227,11 @@ def test_priorities_are_those_of_one_run(make_run):
 def test_exploration_shows_the_newest_quarter(make_run):
     logs = {
         "actor_0_envs": [
-            lane_row(10, 0.4, 5, -100.0),  # Too old: 75 s are shown of 10 to 310.
-            lane_row(240, 0.4, 1, 2.0),
-            lane_row(310, 0.4, 3, 6.0),
+            env_row(10, 0.4, 5, -100.0),  # Too old: 75 s are shown of 10 to 310.
+            env_row(240, 0.4, 1, 2.0),
+            env_row(310, 0.4, 3, 6.0),
         ],
-        "actor_1_envs": [lane_row(300, 0.1, 2, 8.0), lane_row(300, 0.1, 0, np.nan)],
+        "actor_1_envs": [env_row(300, 0.1, 2, 8.0), env_row(300, 0.1, 0, np.nan)],
         "evaluator": [evaluation(2, 0.0), evaluation(600, 7.0), evaluation(602, 9.0)],
     }
     figure = draw_exploration(group_runs([make_run("a", logs)]))
@@ -254,12 +254,12 @@ def test_exploration_of_seeds(make_run):
     runs = [
         make_run(
             f"seed{i}",
-            {"actor_0_envs": [lane_row(10, 0.4, 1, i), lane_row(10, 0.1, 1, 2 * i)]},
+            {"actor_0_envs": [env_row(10, 0.4, 1, i), env_row(10, 0.1, 1, 2 * i)]},
             seed=i,
         )
         for i in (0, 1, 3, 100)
     ]
-    runs.append(make_run("nothing", {"actor_0_envs": [lane_row(10, 0.4, 0, np.nan)]}, seed=9))
+    runs.append(make_run("nothing", {"actor_0_envs": [env_row(10, 0.4, 0, np.nan)]}, seed=9))
     figure = draw_exploration(group_runs(runs))
     (mean,) = (line for line in figure.axes[0].get_lines() if line.get_linestyle() == "-")
     assert mean.get_ydata().tolist() == [4, 2]  # (1 + 3) / 2 of 0.4, twice that of 0.1.
@@ -267,7 +267,7 @@ def test_exploration_of_seeds(make_run):
 
 
 def test_exploration_without_a_ladder(make_run):
-    rows = [lane_row(10, 0.4, 1, 1.0), lane_row(12, 0.4, 1, 2.0)]
+    rows = [env_row(10, 0.4, 1, 1.0), env_row(12, 0.4, 1, 2.0)]
     assert draw_exploration(group_runs([make_run("dqn", {"actor_0_envs": rows})])) is None
     rows = [{"wall_time_seconds": 1, "noise_scale": 0.3, "episodes": 1, "episode_return": 2.0}]
     assert draw_exploration(group_runs([make_run("dpg", {"actor_0_envs": rows})])) is None
@@ -279,7 +279,7 @@ NOTHING = {
         "evaluator": [evaluation(1, np.nan)],
         "learner": [{**learner_row(np.nan), "wall_time_seconds": np.nan}],
         "replay": [replay_row(np.nan, np.nan, np.nan)],
-        "actor_0_envs": [lane_row(1, 0.4, 0, np.nan), lane_row(1, 0.2, 0, np.nan)],
+        "actor_0_envs": [env_row(1, 0.4, 0, np.nan), env_row(1, 0.2, 0, np.nan)],
         "learner_histograms": [{**histogram_rows(1, 0.5)[0]}],
     },
     "other_columns": {
@@ -290,7 +290,7 @@ NOTHING = {
         "evaluator": [dict.fromkeys(evaluation(1, 1), "x")],
         "learner": [dict.fromkeys(learner_row(1), "x")],
         "replay": [dict.fromkeys(replay_row(1, 1, 1), "x")],
-        "actor_0_envs": [dict.fromkeys(lane_row(1, 0.4, 1, 1), "x")],
+        "actor_0_envs": [dict.fromkeys(env_row(1, 0.4, 1, 1), "x")],
         "learner_histograms": [dict.fromkeys(histogram_rows(1, 1.0)[0], "priority")],
     },
 }
@@ -309,7 +309,7 @@ ONE_ROW = {
     draw_speeds: {"replay": [replay_row(5, 1, 1)]},
     draw_learning: {"learner": [learner_row(1)]},
     draw_priorities: {"learner_histograms": histogram_rows(1, 1.0)},
-    draw_exploration: {"actor_0_envs": [lane_row(1, 0.4, 1, 1), lane_row(1, 0.2, 1, 1)]},
+    draw_exploration: {"actor_0_envs": [env_row(1, 0.4, 1, 1), env_row(1, 0.2, 1, 1)]},
 }
 
 
