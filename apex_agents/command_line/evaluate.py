@@ -13,46 +13,30 @@ Examples:
 """
 
 import contextlib
-import functools
 import json
 import os
 import pathlib
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-# See `command.py`.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
-from errors import (
-    EXIT_FAILURE,
-    EXIT_INTERRUPTED,
-    fail,
-    parse_flags,
-    refuse_arguments,
-    warn,
-)
 from rich import progress
 from rich.console import Console
 
+from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments, warn
 from apex_agents.config import ExperimentConfig
-from apex_agents.dpg.builder import ApexDPGBuilder
-from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import Episode, make_vector_environment
+from apex_agents.environments import Episode
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
 from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result, evaluate
 from apex_agents.evaluation.parameters import find_parameters
 from apex_agents.evaluation.report import describe, summarise, to_csv
-from apex_agents.experiment import Experiment
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
+from apex_agents.experiment import make_experiment
+from apex_agents.registry import AGENTS
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
-
-BUILDERS: dict[type, Any] = {ApexDQNConfig: ApexDQNBuilder, ApexDPGConfig: ApexDPGBuilder}
-
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Episodes to play.")
@@ -81,7 +65,7 @@ def _main(argv: Sequence[str]) -> None:
     try:
         _check_flags()
         workdir = _expand(_WORKDIR.value)
-        config = read_config(workdir, BUILDERS)
+        config = read_config(workdir, [agent.config_class for agent in AGENTS.values()])
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)
         output = _make_output(workdir, path)
@@ -145,13 +129,7 @@ def _expand(path: str) -> pathlib.Path:
 
 
 def _play(config: ExperimentConfig, request: Request) -> Result:
-    experiment = Experiment(
-        builder=BUILDERS[type(config.agent)](config.agent),
-        make_vector_environment=functools.partial(make_vector_environment, config.environment),
-        run=config.run,
-        workdir="",
-        task=config.environment.task,
-    )
+    experiment = make_experiment(config)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _show_progress(request.num_episodes) as on_lock_step:
@@ -190,7 +168,8 @@ def _on_trouble(error: Exception) -> None:
     warn(f"there will be no videos: {error}")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     # Until episodes are played, Ctrl-C ends the command without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     app.run(_main, flags_parser=parse_flags)

@@ -12,9 +12,10 @@ import sys
 import time
 
 from absl import app, flags
-from errors import EXIT_INTERRUPTED, fail, parse_flags, refuse_arguments
 from rich.console import Console
 
+from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments
+from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
 from apex_agents.metrics.run_state import RunState
@@ -54,5 +55,6 @@ def _follow(state: RunState) -> None:
         view.close()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     app.run(_main, flags_parser=parse_flags)

@@ -23,8 +23,8 @@ import pathlib
 from collections.abc import Sequence
 
 from absl import app, flags
-from errors import fail, parse_flags
 
+from apex_agents.command_line.errors import fail, parse_flags
 from apex_agents.plotting import PLOTS, draw_runs
 from apex_agents.runs.folder import RunFolder
 
@@ -55,5 +55,6 @@ def _main(argv: Sequence[str]) -> None:
         print(file)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     app.run(_main, flags_parser=parse_flags)
