@@ -1,9 +1,9 @@
-r"""Evaluates what a run has learned.
+r"""Evaluates the parameters of a run.
 
-It reads the run's folder, which may be of a run that goes on, has ended or was stopped, and changes
-nothing in it but `evaluations/`: a row for each episode in `episodes.csv`, what they come to in
-`summary.json`, and videos. Atari is played by the paper's rules (up to 30 no-op frames at the
-start, 108,000 frames), and compared with a human player and with the paper.
+The run may still be running, have ended or have been stopped. In its folder only `evaluations/`
+changes: `episodes.csv` gets a row for each episode, `summary.json` the statistics; videos are
+optional. Atari games follow the paper's protocol (up to 30 no-op frames at the start, at most
+108,000 frames), and scores are compared with those of a human player and of the paper.
 
 Examples:
   python launch/evaluate.py --workdir=runs/apex_dqn_cartpole-20260101-120000
@@ -39,31 +39,37 @@ from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_EPISODES = flags.DEFINE_integer("episodes", 100, "Episodes to play.")
+_EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     "best",
-    "Parameters: 'best', of the best evaluation; 'last', the newest; the name of a checkpoint of "
-    "the learner, such as learner-000000001234; or a path to one or to an .npz file.",
+    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
+    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
+    "an .npz file.",
 )
-_VIDEO = flags.DEFINE_integer("video", 0, "Make videos (MP4) of the first so many episodes.")
-_SEED = flags.DEFINE_integer("seed", 0, "Equal seeds give equal episodes on one machine.")
+_VIDEO = flags.DEFINE_integer("video", 0, "Number of episodes to film (MP4).", 0, MAX_ENVS)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Equal seeds give equal episodes on one machine.", 0, 2**63 - 1
+)
 _EPSILON = flags.DEFINE_float(
     "epsilon",
     None,
-    "Probability of a random action, for DQN; that of the run's evaluations by default.",
+    "Probability of a random action, for DQN; by default that of the run's evaluations.",
+    0.0,
+    1.0,
 )
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "Folder for the results; <workdir>/evaluations/<checkpoint>-seed<seed> by default.",
+    "Folder for the results; by default <workdir>/evaluations/<checkpoint>-seed<seed>.",
 )
 
 
 def _main(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     try:
-        _check_flags()
+        if _VIDEO.value > _EPISODES.value:
+            raise ValueError(f"--video is {_VIDEO.value}; it has to be at most --episodes.")
         workdir = _expand(_WORKDIR.value)
         config = read_config(workdir, [agent.config_class for agent in AGENTS.values()])
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
@@ -87,21 +93,8 @@ def _main(argv: Sequence[str]) -> None:
         fail(f"the results cannot be written: {error}", EXIT_FAILURE)
 
 
-def _check_flags() -> None:
-    """Raise a ValueError if a flag holds what it cannot."""
-    for flag, least, most in (
-        (_EPISODES, 1, 1_000_000),
-        (_VIDEO, 0, min(_EPISODES.value, MAX_ENVS)),
-        (_SEED, 0, 2**63 - 1),
-        (_EPSILON, 0, 1),
-    ):
-        if flag.value is not None and not least <= flag.value <= most:
-            allowed = f"between {least} and {most}"
-            raise ValueError(f"--{flag.name} is {flag.value}; it has to be {allowed}.")
-
-
 def _apply_rules(config: ExperimentConfig) -> None:
-    """Change what is evaluated by other rules than those of the run; warn if it matters."""
+    """Apply the rules of evaluation; warn if scores do not compare with the paper's."""
     environment = config.environment
     if _EPSILON.value is not None:
         if not isinstance(config.agent, ApexDQNConfig):
@@ -110,12 +103,12 @@ def _apply_rules(config: ExperimentConfig) -> None:
     if environment.suite == "atari":
         environment.atari = no_op_rules(environment.atari)
         environment.atari.num_threads = os.cpu_count() or 1
-        for departure in protocol_deviations(environment.atari):
-            warn(f"scores do not compare with the paper's: {departure}.")
+        for deviation in protocol_deviations(environment.atari):
+            warn(f"scores do not compare with the paper's: {deviation}.")
 
 
 def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
-    """Make the folder for the results, without the videos of an evaluation before."""
+    """Make the folder for the results; remove the videos of a previous evaluation."""
     name = f"{path.stem}-seed{_SEED.value}"
     output = _expand(_OUTPUT.value) if _OUTPUT.value else workdir / EVALUATIONS / name
     output.mkdir(parents=True, exist_ok=True)
@@ -125,7 +118,7 @@ def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
 
 
 def _expand(path: str) -> pathlib.Path:
-    return pathlib.Path(os.path.expanduser(path))  # Leaves the ~ of nobody as it is.
+    return pathlib.Path(os.path.expanduser(path))  # Keeps a ~ that cannot be expanded.
 
 
 def _play(config: ExperimentConfig, request: Request) -> Result:
@@ -140,7 +133,7 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
 
 @contextlib.contextmanager
 def _show_progress(num_episodes: int) -> Iterator[Callable[[Sequence[Episode]], None]]:
-    """Show in a terminal how many episodes have been played; yield what is told of each step."""
+    """Show in a terminal how many episodes have ended; yield the callback of each lock-step."""
     console = Console(stderr=True)
     columns = (
         progress.BarColumn(),
@@ -162,7 +155,7 @@ def _show_progress(num_episodes: int) -> Iterator[Callable[[Sequence[Episode]], 
 
 
 def _on_trouble(error: Exception) -> None:
-    """Refuse what cannot be drawn, before much is played; do without a file that is too large."""
+    """Refuse environments that cannot be rendered; continue without videos if the disk is full."""
     if not isinstance(error, OSError):
         raise ValueError(f"--video: {error}") from error
     warn(f"there will be no videos: {error}")

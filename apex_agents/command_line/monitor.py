@@ -1,7 +1,7 @@
-r"""Shows how a run stands, while it goes on or afterwards.
+r"""Shows the state of a run, while it is running or afterwards.
 
-It reads the run's files and touches nothing: start and end it as you like, several at once, also
-on another machine that sees the folder (which takes the run for one that has ended, though).
+It only reads the run's files: it can be started and stopped at any time, several times at once. On
+another machine that shares the folder a run that is still running is shown as ended.
 
 Examples:
   python launch/monitor.py --workdir=runs/apex_dqn_cartpole-20260101-120000
@@ -22,7 +22,7 @@ from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_ONCE = flags.DEFINE_bool("once", False, "Show it once and leave.")
+_ONCE = flags.DEFINE_bool("once", False, "Show the state once and exit.")
 
 
 def _main(argv: list[str]) -> None:
@@ -42,7 +42,7 @@ def _main(argv: list[str]) -> None:
 
 
 def _follow(state: RunState) -> None:
-    """Show the run until it is over."""
+    """Show the run until it ends."""
     view = make_view(True, print)
     try:
         while True:

@@ -1,18 +1,17 @@
-r"""Draws runs, while they go on or afterwards.
+r"""Draws runs, while they are running or afterwards.
 
   python launch/plot.py RUN [RUN ...] [--output=FOLDER]
 
-Makes these figures, each as .png and .svg, as far as the runs have come:
-  returns      the evaluator's mean return against actor steps, learner steps and wall time
-  speeds       of actors and learner, samples per insert, waiting, size of the replay
-  learning     loss, TD error, gradient norm, Q-value, age of what is sampled
-  priorities   distribution of priorities and ages in the replay and in what is sampled of it
-  exploration  the environments' returns against their epsilons (Ape-X DQN)
+Each figure is saved as .png and .svg:
+  returns      the evaluator's mean return over actor steps, learner steps and wall time
+  speeds       speeds of actors and learner, samples per insert, waiting time, size of the replay
+  learning     loss, TD error, gradient norm, Q-value, age of the samples
+  priorities   distributions of priorities and ages in the replay and in the sampled batches
+  exploration  returns of the environments over their epsilons (Ape-X DQN)
 
-Runs that differ in nothing but their seed and where they end become one curve: the interquartile
-mean over the seeds and its 95 % confidence interval, as far as all of them have come; faint lines
-show each seed. Others are compared with each other; of several runs there is no figure of
-priorities.
+Runs that differ only in their seed and in their limits become one curve: the interquartile mean
+over the seeds with its 95 % confidence interval, up to the point that all seeds have reached;
+faint lines show single seeds. Priorities are drawn for a single run only.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000
@@ -31,8 +30,8 @@ from apex_agents.runs.folder import RunFolder
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    f"Folder for the figures; '{PLOTS}' by default, in the run's folder if it is only one, else "
-    "here.",
+    f"Folder for the figures; by default '{PLOTS}' in the folder of a single run, or in the "
+    "current folder.",
 )
 
 
