@@ -15,6 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from absl import app, flags
 from errors import fail, refuse_arguments, warn
+from rich.filesize import decimal
 from settings import make_experiment, parse_config_flags
 
 from apex_agents.builder import Builder
@@ -25,10 +26,11 @@ from apex_agents.metrics.exports import Export
 from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.metrics.wandb_export import WandbExport
 from apex_agents.nodes.fork_server import close_server
+from apex_agents.nodes.host import available_memory
 from apex_agents.nodes.isolation import isolate
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.footprint import available_memory, format_bytes, memory_warning
+from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id
 
@@ -161,8 +163,8 @@ def _tell_size_of_checkpoints(experiment: Experiment, replay_bytes: int) -> None
         free = shutil.disk_usage(experiment.workdir).free
         print(
             f"Saving the replay every {period:g} s and at the end: up to "
-            f"{format_bytes(replay_bytes)} each time, twice that while the one before is still "
-            f"there; the disk has {format_bytes(free)} free."
+            f"{decimal(replay_bytes)} each time, twice that while the one before is still "
+            f"there; the disk has {decimal(free)} free."
         )
 
 

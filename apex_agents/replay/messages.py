@@ -1,4 +1,4 @@
-"""Tables of one item, the newest, by which nodes tell each other something."""
+"""Tables of one item, the newest, through which nodes exchange messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 PARAMETERS = "parameters"
 EVALUATION = "evaluation"
-BEGINNING = "beginning"
+INITIAL_ACTOR_STEPS = "initial_actor_steps"
 
 
 class Evaluation(NamedTuple):
@@ -31,7 +31,7 @@ class Evaluation(NamedTuple):
 
 
 class InitialActorSteps(NamedTuple):
-    """How far the run was when this server was started.
+    """Progress of the run before this server was started.
 
     Attributes:
       actor_steps: transitions that all actors had added; the server counts from 0.
@@ -57,8 +57,9 @@ def make_evaluation_table() -> reverb.Table:
 
 
 def make_initial_actor_steps_table() -> reverb.Table:
-    """Build the table of one item that says how far the run was when it was made."""
-    return _make_latest_value_table(BEGINNING, InitialActorSteps(tf.TensorSpec([], tf.int64)))
+    """Build the table of one item that holds how far the run was before this server."""
+    signature = InitialActorSteps(tf.TensorSpec([], tf.int64))
+    return _make_latest_value_table(INITIAL_ACTOR_STEPS, signature)
 
 
 def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:

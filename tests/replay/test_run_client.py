@@ -13,12 +13,17 @@ import tensorflow as tf
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, EnvironmentSpec
-from apex_agents.replay.client import RunClient, run_table_name, table_name
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.parameters import publish_parameters
 from apex_agents.replay.priorities import PriorityWriter
-from apex_agents.replay.tables import TRANSITIONS, make_tables
+from apex_agents.replay.tables import (
+    TRANSITIONS,
+    RunClient,
+    make_tables,
+    run_table_name,
+    table_name,
+)
 from apex_agents.replay.transitions import item_signature
 
 REPLAY = ReplayConfig(max_size=10, min_size=1)
