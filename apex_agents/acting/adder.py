@@ -1,7 +1,4 @@
-"""Makes n-step transitions with the actor's own initial priorities.
-
-Horgan et al. 2018, section 3 and appendix F ("Adding Data").
-"""
+"""Makes n-step transitions with the actor's own initial priorities."""
 
 import collections
 import dataclasses
@@ -27,25 +24,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class _PartialTransition:
-    """A transition that grows with every time step until it is complete.
+    """A transition that grows with every time step until it is complete."""
 
-    Attributes:
-      observation: S_t.
-      action: `[]` or `[D]`, A_t.
-      q_taken: q(S_t, A_t) of the acting network at time t.
-      learner_steps: learner steps of the parameters with which A_t was chosen.
-      n_step_return: R so far.
-      n_step_discount: D so far.
-      num_steps: agent steps since S_t.
-    """
-
-    observation: np.ndarray
-    action: np.ndarray
-    q_taken: float
-    learner_steps: int
-    n_step_return: float = 0.0
-    n_step_discount: float = 1.0
-    num_steps: int = 0
+    observation: np.ndarray  # S_t
+    action: np.ndarray  # A_t, [] or [D]
+    q_taken: float  # q(S_t, A_t) of the acting network at time t
+    learner_steps: int  # Those of the parameters with which A_t was chosen.
+    n_step_return: float = 0.0  # R so far
+    n_step_discount: float = 1.0  # D so far
+    num_steps: int = 0  # Agent steps since S_t.
 
 
 class PrioritizedNStepAdder:
@@ -70,7 +57,7 @@ class PrioritizedNStepAdder:
       - Truncation, discount 1: nothing else is different, the value of the last observation is
         bootstrapped from.
 
-    Source: Horgan et al. 2018, algorithm 1, section 3 and appendix F.
+    Source: Horgan et al. 2018, section 3, algorithm 1 and appendix F ("Adding Data").
 
     Attributes:
       num_transitions: transitions sent so far, replicas not counted.
@@ -108,8 +95,7 @@ class PrioritizedNStepAdder:
         self._discount = discount
         self._should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
-        self._warn_after_seconds = warn_after_seconds
-        self._has_warned = False
+        self._warn_after_seconds = warn_after_seconds if replay.samples_per_insert else math.inf
         self._writer = make_writer(client, replay, n_step, frame_stack)
         self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
@@ -135,13 +121,9 @@ class PrioritizedNStepAdder:
         if step_type == _LAST:
             self._end_episode()
         else:
+            q_taken, learner_steps = float(output.q_taken), self._learner_steps_fn()
             self._partial.append(
-                _PartialTransition(
-                    timestep.observation,
-                    output.action,
-                    float(output.q_taken),
-                    self._learner_steps_fn(),
-                )
+                _PartialTransition(timestep.observation, output.action, q_taken, learner_steps)
             )
 
     def flush(self) -> None:
@@ -206,22 +188,16 @@ class PrioritizedNStepAdder:
 
     def _wait(self, operation: Callable[..., None]) -> None:
         """Repeat a blocking call of the writer until it succeeds or the program stops."""
-        waited_ms = 0
+        seconds = 0.0
         while not self._should_stop():
             try:
-                operation(timeout_ms=_FLUSH_TIMEOUT_MS)
-                return
+                return operation(timeout_ms=_FLUSH_TIMEOUT_MS)
             except reverb.errors.DeadlineExceededError:
-                waited_ms += _FLUSH_TIMEOUT_MS
-                self._warn_if_blocked(waited_ms / 1000)
-
-    def _warn_if_blocked(self, seconds: float) -> None:
-        ratio = self._replay.samples_per_insert
-        if ratio is None or self._has_warned or seconds < self._warn_after_seconds:
-            return
-        self._has_warned = True
-        _logger.warning(
-            "The replay has accepted no transitions for %.0f s: agent.replay.samples_per_insert is "
-            "%g, and no learner samples. Start one, or set samples_per_insert to None.",
-            *(seconds, ratio),
-        )
+                seconds += _FLUSH_TIMEOUT_MS / 1000
+            if seconds >= self._warn_after_seconds:
+                self._warn_after_seconds = math.inf  # Once is enough.
+                _logger.warning(
+                    "The replay has accepted no transitions for %.0f s: nothing samples from it, "
+                    "and agent.replay.samples_per_insert is %g. Start a learner or set it to None.",
+                    *(seconds, self._replay.samples_per_insert),
+                )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 import tensorflow as tf
+import tree
 
 PARAMETERS = "parameters"
 EVALUATION = "evaluation"
@@ -30,16 +31,6 @@ class Evaluation(NamedTuple):
     actor_steps: np.ndarray
 
 
-class InitialActorSteps(NamedTuple):
-    """Progress of the run before this server was started.
-
-    Attributes:
-      actor_steps: transitions that all actors had added; the server counts from 0.
-    """
-
-    actor_steps: np.ndarray
-
-
 def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:
     """Build the table of one item from which actors and evaluator read the newest parameters."""
     parameters = {
@@ -58,8 +49,18 @@ def make_evaluation_table() -> reverb.Table:
 
 def make_initial_actor_steps_table() -> reverb.Table:
     """Build the table of one item that holds how far the run was before this server."""
-    signature = InitialActorSteps(tf.TensorSpec([], tf.int64))
-    return _make_latest_value_table(INITIAL_ACTOR_STEPS, signature)
+    return _make_latest_value_table(INITIAL_ACTOR_STEPS, tf.TensorSpec([], tf.int64))
+
+
+def read_latest(client: reverb.Client, table: str) -> Any:
+    """Return the item of a table that is not empty.
+
+    Args:
+      client: connected to the replay server.
+      table: name that the table has in the run; see `tables.table_name`.
+    """
+    samples = client.sample(table, emit_timesteps=False, unpack_as_table_signature=True)
+    return tree.map_structure(lambda column: column[0], next(iter(samples)).data)
 
 
 def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:

@@ -14,7 +14,7 @@ import reverb
 import tensorflow as tf
 from acme import core, types
 
-from apex_agents.replay.messages import PARAMETERS
+from apex_agents.replay.messages import PARAMETERS, read_latest
 from apex_agents.replay.tables import table_name
 
 _CLOSE_TIMEOUT_SECONDS = 1
@@ -195,14 +195,10 @@ class ParameterSource(core.VariableSource):
             version = table.rate_limiter_info.insert_stats.completed
             if table.current_size == 0 or version == self._version:
                 return
-            samples = self._client.sample(
-                self._table, emit_timesteps=False, unpack_as_table_signature=True
-            )
-            data = next(iter(samples)).data
+            item = read_latest(self._client, self._table)
         except (RuntimeError, reverb.errors.ReverbError):
             return
-        groups = {**data["variables"], _LEARNER_STEPS: [data["learner_steps"]]}
-        self._variables = {name: [a[0] for a in group] for name, group in groups.items()}
+        self._variables = {**item["variables"], _LEARNER_STEPS: [item["learner_steps"]]}
         self._version = version
 
 

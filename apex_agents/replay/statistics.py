@@ -7,12 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 
-from apex_agents.replay.messages import (
-    EVALUATION,
-    INITIAL_ACTOR_STEPS,
-    Evaluation,
-    InitialActorSteps,
-)
+from apex_agents.replay.messages import EVALUATION, INITIAL_ACTOR_STEPS, Evaluation, read_latest
 from apex_agents.replay.tables import TRANSITIONS, table_name
 
 _POLL_TIMEOUT_SECONDS = 2
@@ -58,13 +53,13 @@ def read_statistics(
     names = (TRANSITIONS, EVALUATION, INITIAL_ACTOR_STEPS)
     transitions, evaluation, initial = _read_tables(client, names, timeout_seconds)
     inserted = _count_inserted(transitions, replicas)
-    before = _read_latest(client, INITIAL_ACTOR_STEPS).actor_steps if initial.current_size else 0
+    before = int(read_latest(client, initial.name)) if initial.current_size else 0
     return ReplayStatistics(
-        actor_steps=int(before) + inserted,
+        actor_steps=before + inserted,
         inserted=inserted,
         sampled=transitions.rate_limiter_info.sample_stats.completed,
         replay_size=transitions.current_size // replicas,
-        evaluation=_read_latest(client, EVALUATION) if evaluation.current_size else None,
+        evaluation=read_latest(client, evaluation.name) if evaluation.current_size else None,
     )
 
 
@@ -85,8 +80,7 @@ def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
 
 def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
     """Store how many transitions were added before this server was started."""
-    initial = InitialActorSteps(np.asarray(actor_steps, np.int64))
-    client.insert(initial, {table_name(client, INITIAL_ACTOR_STEPS): 1.0})
+    client.insert(np.asarray(actor_steps, np.int64), {table_name(client, INITIAL_ACTOR_STEPS): 1.0})
 
 
 def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:
@@ -101,14 +95,6 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
 
 def _count_inserted(transitions: Any, replicas: int) -> int:
     return transitions.rate_limiter_info.insert_stats.completed // replicas
-
-
-def _read_latest(client: reverb.Client, table: str) -> Any:
-    samples = client.sample(
-        table_name(client, table), emit_timesteps=False, unpack_as_table_signature=True
-    )
-    data = next(iter(samples)).data
-    return type(data)(*[column[0] for column in data])
 
 
 class StatisticsPoller:

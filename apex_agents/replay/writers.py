@@ -1,11 +1,14 @@
 """Writes the transitions of one environment to the replay, in each layout of `transitions`.
 
+A writer follows the steps of an episode: `begin_episode` at FIRST, then at each further time step
+`begin_step`, `add_item` for every transition that ends there, and `end_step`. It keeps observations
+without a copy: their arrays must not change.
+
 Reverb keeps rows in chunks of consecutive rows: whole chunks travel when an item is sampled, and a
 chunk stays in memory until the last item that refers to it is removed.
 """
 
 import collections
-from typing import Protocol
 
 import numpy as np
 import reverb
@@ -21,43 +24,9 @@ _PACKED_CHUNK_LENGTH = 4
 _SLIDE_CHECK_PERIOD = 16
 
 
-class TransitionWriter(Protocol):
-    """Writes the transitions of one environment.
-
-    Calls follow the steps of an episode: `begin_episode` at FIRST, then for each further time step
-    `begin_step`, `add_item` for every transition that ends there, and `end_step`.
-
-    Attributes:
-      stream: flushes, ends episodes and closes.
-    """
-
-    stream: RowStream
-
-    def begin_episode(self, observation: np.ndarray) -> None:
-        """Start an episode with the observation of its FIRST step."""
-
-    def begin_step(self, observation: np.ndarray) -> None:
-        """Advance to the next observation, an array that does not change later."""
-
-    def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
-        """Add a transition that ends at the newest observation.
-
-        Args:
-          observation: S_t, the observation at which the transition starts.
-          outcome: vector of `transitions.pack_outcome`.
-          priority: initial priority.
-
-        Returns:
-          Whether its observations are finite; if not, it is left out.
-        """
-
-    def end_step(self) -> None:
-        """Finish the step: no more transitions end at the newest observation."""
-
-
 def make_writer(
     client: reverb.Client, replay: ReplayConfig, n_step: int, frame_stack: int
-) -> TransitionWriter:
+) -> "PackedWriter | FrameWriter":
     """Open the writer of one environment.
 
     Args:
@@ -98,7 +67,7 @@ class PackedWriter:
         self._newest = observation
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
-        """Write the row, and the item that refers to it."""
+        """Write a transition from `observation` to the newest one; see `FrameWriter.add_item`."""
         row = pack_transition(observation, outcome, self._newest)
         if not np.isfinite(row).all():
             return False
@@ -147,7 +116,16 @@ class FrameWriter:
         self._frame: np.ndarray | None = observation[-1]  # None as soon as it is written.
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
-        """Write a row with the outcome, and the item that refers to it and to frames."""
+        """Write a row with the outcome, and an item that refers to it and to frames.
+
+        Args:
+          observation: S_t; the item ends at the newest observation.
+          outcome: vector of `transitions.pack_outcome`.
+          priority: initial priority.
+
+        Returns:
+          Whether all observed numbers are finite; if not, there is no item.
+        """
         reference = self._append(self._frame, outcome)
         self._frame = None
         frames = list(self._frames)  # Without a gap: with one Reverb returns other rows.
