@@ -14,7 +14,7 @@ _CLOSE_TIMEOUT_SECONDS = 1
 
 
 class BatchReader:
-    """Waits for batches in a thread of its own, so that a server that is gone blocks no caller."""
+    """Waits for batches in a thread of its own, so that an unreachable server blocks no caller."""
 
     def __init__(self, dataset: tf.data.Dataset):
         """Prepare to read a dataset of `make_dataset`; the first `next` starts reading."""

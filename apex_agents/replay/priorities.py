@@ -1,7 +1,7 @@
 """Priorities: their bounds in a table, and how the learner writes them back.
 
 Horgan et al. 2018, algorithm 2, lines 7-8. The write-back runs in a thread of its own: a replay
-server that is slow or gone holds up no update of the network.
+server that is slow or unreachable does not delay updates of the network.
 """
 
 import queue
@@ -73,7 +73,7 @@ class PriorityWriter:
         """Write what is pending if the server answers soon, and end the thread."""
         try:
             self._pending.put(None, timeout=_CLOSE_TIMEOUT_SECONDS)
-        except queue.Full:  # The server is gone; a daemon thread holds up no exit.
+        except queue.Full:  # The server does not answer; a daemon thread delays no exit.
             return
         self._thread.join(timeout=_CLOSE_TIMEOUT_SECONDS)
 

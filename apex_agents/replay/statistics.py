@@ -52,7 +52,7 @@ def read_statistics(
     """
     names = (TRANSITIONS, EVALUATION, INITIAL_ACTOR_STEPS)
     transitions, evaluation, initial = _read_tables(client, names, timeout_seconds)
-    inserted = _count_inserted(transitions, replicas)
+    inserted = transitions.rate_limiter_info.insert_stats.completed // replicas
     before = int(read_latest(client, initial.name)) if initial.current_size else 0
     return ReplayStatistics(
         actor_steps=before + inserted,
@@ -70,7 +70,7 @@ def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 
       As `read_statistics` does.
     """
     (transitions,) = _read_tables(client, (TRANSITIONS,), timeout_seconds)
-    return _count_inserted(transitions, replicas)
+    return transitions.rate_limiter_info.insert_stats.completed // replicas
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
@@ -91,10 +91,6 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
         address = client.server_address
         raise RuntimeError(f"{address} has tables {list(tables)} but not {full_names}.")
     return [tables[name] for name in full_names]
-
-
-def _count_inserted(transitions: Any, replicas: int) -> int:
-    return transitions.rate_limiter_info.insert_stats.completed // replicas
 
 
 class StatisticsPoller:

@@ -45,7 +45,7 @@ def test_reads_nothing_before_it_is_asked():
 
 @pytest.fixture
 def stuck():
-    """A dataset whose first batch does not come, as from a server that is gone."""
+    """A dataset whose first batch does not come, as from an unreachable server."""
     gate = threading.Event()
 
     def wait(number: int) -> int:

@@ -33,7 +33,7 @@ def frames(shape: list[int], dtype: tf.DType) -> dict[str, tf.TensorSpec]:
         # CartPole, 2 * 4 + 5 floats. With FIFO, chunks have 4 rows.
         (packed(13), 3, "fifo", 1, 1200 * (630 + 940 / 4 + 52)),
         (packed(13), 3, "prioritized", 1, 1200 * (630 + 940 + 52)),
-        # Two items per row; the second of them leaves after 1 + 1/2 average times.
+        # Two items per row; the second of them is removed after 1 + 1/2 average times.
         (packed(13), 3, "fifo", 2, 1200 * 630 + 600 * (940 / 4 + 52)),
         (packed(13), 3, "prioritized", 2, 1200 * 630 + 600 * (1 + 1 / 2) * (940 + 52)),
         # Rows of 7056 bytes that become a 7th and of 20 bytes, in chunks of 4 + 3 + 1.
@@ -106,7 +106,7 @@ def fill(writer: PackedWriter, num_items: int) -> None:
 
 def test_what_fits_is_no_warning():
     config = ReplayConfig(max_size=1000, min_size=1)
-    # A fifth is left to others.
+    # A fifth of the memory is reserved for other processes.
     assert memory_warning(config, estimate=800, available=1000) is None
     assert memory_warning(config, estimate=801, available=1000) is not None
 

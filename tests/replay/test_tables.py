@@ -109,7 +109,7 @@ def test_reported_probability_and_size(serve):
         assert item.info.table_size == 3
 
 
-def test_the_oldest_leaves_a_full_table_whatever_its_priority(serve):
+def test_a_full_table_removes_its_oldest_item_whatever_the_priority(serve):
     client = serve(make_transition_table(ReplayConfig(max_size=4, min_size=1), NUMBER))
     insert(client, range(3), priority=1000.0)
     insert(client, range(3, 6), priority=1.0)
@@ -126,7 +126,7 @@ REMOVAL_CHI_SQUARE_BOUND = 35.9
 
 
 def test_removal_frequencies(serve):
-    """Items leave in proportion to p^-0.4, the newest one included."""
+    """Items are removed in proportion to p^-0.4, the newest one included."""
     # Sampled uniformly, so that the numbers in the table are soon known.
     config = ReplayConfig(
         *(5, 1), priority_exponent=0.0, eviction_policy="prioritized", eviction_exponent=-0.4
@@ -199,7 +199,7 @@ def test_ratio_holds_the_actors_back(serve):
     assert counts(client) == (15, 0)
 
 
-def test_ratio_lets_actors_go_on_when_the_learner_did(serve):
+def test_ratio_lets_actors_continue_when_the_learner_did(serve):
     client = serve(make_transition_table(RATIO, NUMBER))
     assert insert(client, range(15))
     assert len(sample(client, 10)) == 10
