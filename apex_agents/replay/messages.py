@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 import tensorflow as tf
-import tree
 
 PARAMETERS = "parameters"
 EVALUATION = "evaluation"
@@ -60,7 +59,7 @@ def read_latest(client: reverb.Client, table: str) -> Any:
       table: name that the table has in the run; see `tables.table_name`.
     """
     samples = client.sample(table, emit_timesteps=False, unpack_as_table_signature=True)
-    return tree.map_structure(lambda column: column[0], next(iter(samples)).data)
+    return tf.nest.map_structure(lambda column: column[0], next(iter(samples)).data)
 
 
 def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:
