@@ -63,7 +63,7 @@ def run_local(
         for episode in episodes:
             on_episode(episode)
         num_transitions = sum(adder.num_transitions for adder in adders)
-        if statistics.replay_size < replay.min_size:
+        if statistics.replay_size < replay.min_size // replay.replicas:
             statistics = read_statistics(client, replay.replicas)
             transitions_before_learning = num_transitions
         statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)

@@ -1,4 +1,4 @@
-"""What the shared replay memory holds and how it is sampled."""
+"""Settings of the shared replay memory."""
 
 import dataclasses
 
@@ -17,23 +17,23 @@ class ReplayConfig:
     """The prioritized replay memory (Horgan et al. 2018, sections 3, 4.1 and appendix F).
 
     Attributes:
-      max_size: capacity in items, which are transitions, each counted `replicas` times (section
-        4.1: 2 million, soft).
+      max_size: capacity in items; a transition is `replicas` items (section 4.1: 2 million, soft).
       min_size: items needed before sampling starts (appendix C: 50 000).
       priority_exponent: alpha in P(k) = p_k^alpha / sum p^alpha (section 4.1: 0.6); 0 is uniform.
-      remover: who leaves a full memory, 'fifo' for the oldest (section 4.1), 'prioritized' for a
-        random one, drawn in proportion to p_k^eviction_exponent (appendix D).
+      eviction_policy: which item a full table removes: 'fifo', the oldest (section 4.1), or
+        'prioritized', a random one with probability proportional to p_k^eviction_exponent
+        (appendix D).
       eviction_exponent: alpha_evict, for 'prioritized' only (appendix D: -0.4); below 0 small
-        priorities leave sooner. Stacks of frames share memory with their neighbours, which frees
-        little of it when they leave in random order.
+        priorities are removed sooner. Neighbouring stacks of frames share memory, little of which
+        is freed when they are removed in random order.
       importance_sampling_exponent: beta of the importance weights (section 4.1: 0.4).
       samples_per_insert: transitions sampled by the learner for each one added; None lets acting
         and learning run at unrelated speeds, as in the paper.
       samples_per_insert_tolerance_rate: how far acting or learning may run ahead of that ratio, as
-        a share of `min_size`.
+        a fraction of `min_size`.
       replicas: times each transition is added (appendix A: 1, and 8 in the recency ablation).
-      insert_batch: items after which an environment looks how many are unconfirmed.
-      max_in_flight: items of an environment that the replay has not confirmed yet.
+      insert_batch: number of items after which an adder waits for unconfirmed ones.
+      max_in_flight: maximum number of items of an adder that the replay has not confirmed.
       prefetch_batches: batches sampled ahead by the learner (section 4.1: up to 16).
     """
 
