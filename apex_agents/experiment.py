@@ -52,7 +52,7 @@ class Experiment:
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""
-        environment = self.make_vector_environment(1, 0, False)
+        environment = self.make_vector_environment(1, 0, evaluation=False)
         environment.close()
         return environment.spec
 
