@@ -23,7 +23,7 @@ from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, GymnasiumEnvironment
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.replay.config import ReplayConfig
 
 FIRST, MID, LAST = 0, 1, 2
@@ -266,7 +266,7 @@ class OverwritingLanes:
     """One environment that writes every time step into the same arrays."""
 
     def __init__(self, environment: dm_env.Environment):
-        self._environment = LockStepEnvironment([environment])
+        self._environment = SyncVectorEnvironment([environment])
         self._timestep: Any = None
 
     def reset(self) -> dm_env.TimeStep:

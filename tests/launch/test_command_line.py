@@ -87,10 +87,6 @@ MISTAKES = {
         ["--config.agent.exploration.alpha=inf"],
         ["agent.exploration.alpha is inf", "a finite float32 number"],
     ),
-    "number_too_large_to_be_printed": (
-        ["--config.run.seed=0x" + 5000 * "f"],
-        ["run.seed is <int that is too large", "a whole number of at most 64 bits"],
-    ),
     "too_many_actors": (
         ["--config.run.num_actors=1_000_000_000"],
         ["run.num_actors is 1000000000", "between 1 and 10000"],
