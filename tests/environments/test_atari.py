@@ -101,19 +101,24 @@ def test_observation_is_the_maximum_of_the_last_two_frames_of_a_held_action(acti
 
 
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
-def test_the_picture_of_atari_shows_the_game_of_the_agent(sticky):
+def test_pictures_show_the_games_of_the_agent(sticky):
     atari = AtariConfig(sticky_action_probability=sticky, evaluation_max_frames=400)
-    environment = AtariVectorEnvironment("pong", atari, [1, 2, 3], evaluation=True, num_rendered=3)
+    environment = AtariVectorEnvironment(
+        "breakout", atari, [1, 2, 3], evaluation=True, num_rendered=3
+    )
     random = np.random.default_rng(1)
-    timestep = environment.reset()
-    for _ in range(180):  # Far into the second game.
-        timestep = environment.step(random.integers(6, size=3))
-    for i in range(3):
-        grey = np.asarray(Image.fromarray(environment.render(i)).convert("L"))
-        # Colours are pooled one by one, so that pixels of what moves may have another grey.
-        differences = np.abs(timestep.observation[:, -1] - shrink(grey)).sum(axis=(1, 2))
-        assert differences.argmin() == i
-        assert differences[i] < np.delete(differences, i).min() / 5
+    environment.reset()
+    for step in range(180):
+        timestep = environment.step(random.integers(4, size=3))
+        if step % 10:
+            continue
+        for i in range(3):
+            grey = np.asarray(Image.fromarray(environment.render(i)).convert("L"))
+            # Not 0: where things move over others, the maximum of colours has another grey than the
+            # maximum of greys. A ball at another place is 300, a paddle 1500.
+            differences = np.abs(timestep.observation[:, -1] - shrink(grey)).sum(axis=(1, 2))
+            assert differences[i] < 300
+            assert step < 120 or differences.argmin() == i  # The second games differ by then.
 
 
 def test_a_step_after_a_game_over_starts_a_game():
