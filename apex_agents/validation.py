@@ -119,7 +119,7 @@ def closest(name: str, allowed: Iterable[str]) -> str:
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
     """Make the error for a name that is not among the allowed ones; `kind` says what it names."""
     names = sorted(allowed)
-    listed = ", ".join(names) if len(names) <= 20 else f"one of {len(names)}, such as {names[0]}"
+    listed = ", ".join(names) if len(names) <= 20 else f"one of {len(names)} names"
     return ValueError(
         f"unknown {kind} {name!r}; closest: {closest(name, names)}; allowed: {listed}"
     )

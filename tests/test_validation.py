@@ -183,4 +183,4 @@ def test_unknown_name():
     assert str(error) == "unknown game 'pnog'; closest: pong; allowed: breakout, pong"
     names = [f"game{i:02}" for i in range(21)]
     message = str(unknown_name("game", "game7", names))
-    assert message.endswith("; allowed: one of 21, such as game00")
+    assert message.endswith("; allowed: one of 21 names")
