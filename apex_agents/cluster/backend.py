@@ -96,7 +96,7 @@ class RayNodes:
         cluster = experiment.run.cluster
         nodes = program.get_all_nodes()
         groups = {node.name: group for group, ns in program.groups.items() for node in ns}
-        wanted = {node.name: cluster.share(groups[node.name]).resources() for node in nodes}
+        wanted = {node.name: cluster.resources(groups[node.name]).amounts() for node in nodes}
         self._bound = {node.name for node in nodes if node.addresses}
         self._places = Placement(wanted, self._bound)
         # Who sees this file shares the folder: its name was never there before.
