@@ -96,21 +96,6 @@ def require_types(config: Any, prefix: str) -> None:
         require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
 
 
-def require_positive(config: Any, prefix: str, *fields: str) -> None:
-    """Raise a ValueError unless the named numeric fields of `config` are > 0, or None."""
-    for name in fields:
-        value = getattr(config, name)
-        require(value is None or value > 0, f"{prefix}{name}", value, "greater than 0")
-
-
-def require_between(config: Any, prefix: str, least: int, most: int, *fields: str) -> None:
-    """Raise a ValueError unless the named fields of `config` lie in [least, most] or are None."""
-    for name in fields:
-        value = getattr(config, name)
-        allowed = f"between {least} and {most}"
-        require(value is None or least <= value <= most, f"{prefix}{name}", value, allowed)
-
-
 def closest(name: str, allowed: Iterable[str]) -> str:
     """List up to three allowed names that resemble `name`, the closest first, or 'none'."""
     return ", ".join(difflib.get_close_matches(name, sorted(allowed))) or "none"

@@ -16,9 +16,7 @@ from apex_agents.validation import (
     field_paths,
     positive,
     require,
-    require_between,
     require_fields,
-    require_positive,
     require_types,
     unknown_name,
 )
@@ -148,15 +146,6 @@ def test_types(kind):
     for value in WRONG_TYPES[kind]:
         with pytest.raises(ValueError, match=r"^field is "):
             require_types(Config(value), "")
-
-
-def test_named_fields():
-    require_positive(Sizes(1, None), "x.", "small", "large")
-    with pytest.raises(ValueError, match=r"^x\.large is 0\.0; it has to be greater than 0\.$"):
-        require_positive(Sizes(1, 0.0), "x.", "small", "large")
-    require_between(Sizes(0, 1), "x.", 0, 1, "small", "large")
-    with pytest.raises(ValueError, match=r"^x\.large is 1\.5; it has to be between 0 and 1\.$"):
-        require_between(Sizes(0, 1.5), "x.", 0, 1, "small", "large")
 
 
 def test_checked_fields_are_plain_fields():

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from apex_agents.validation import require, require_between, require_positive, require_types
+from apex_agents.validation import bounded, positive, require_fields
 
 
 @dataclasses.dataclass
@@ -22,17 +22,14 @@ class ExplorationConfig:
       evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
     """
 
-    epsilon: float = 0.4
-    alpha: float = 7.0
-    num_distinct_epsilons: int | None = None
-    evaluation_epsilon: float = 0.00164
+    epsilon: float = bounded(0.4, 0, 1)
+    alpha: float = bounded(7.0, 0)
+    num_distinct_epsilons: int | None = positive(None)
+    evaluation_epsilon: float = bounded(0.00164, 0, 1)
 
     def validate(self, prefix: str = "exploration.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_types(self, prefix)
-        require_between(self, prefix, 0, 1, "epsilon", "evaluation_epsilon")
-        require(self.alpha >= 0, f"{prefix}alpha", self.alpha, "at least 0")
-        require_positive(self, prefix, "num_distinct_epsilons")
+        require_fields(self, prefix)
 
 
 def epsilon_ladder(config: ExplorationConfig, num_envs: int) -> np.ndarray:
