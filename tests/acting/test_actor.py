@@ -269,7 +269,7 @@ def act_unbatched(environment: dm_env.Environment, actor: ApexActor) -> None:
 
 def act_batched(environment: dm_env.Environment, actor: ApexActor) -> None:
     # Two episodes of FIRST and three steps; a row is recorded with the step that follows it.
-    steps = run_in_lock_step(LockStepEnvironment([environment]), actor)
+    steps = run_in_lock_step(SyncVectorEnvironment([environment]), actor)
     for _ in itertools.islice(steps, 8):
         pass
 
@@ -313,7 +313,7 @@ def test_batched_observations_are_not_copied():
 
 
 def test_images_that_are_no_stacks_are_no_failure_of_the_environment(make_fifo_replay):
-    environment = LockStepEnvironment([Overwriting(0.0)])  # Its "stack" is `[episode, step]`.
+    environment = SyncVectorEnvironment([Overwriting(0.0)])  # Its "stack" is `[episode, step]`.
     spec = environment.spec
     replay = make_fifo_replay(spec.observations, spec.actions, n_step=1, frame_stack=2)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=2)
