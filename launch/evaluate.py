@@ -44,9 +44,16 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode, make_vector_environment
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
-from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result, evaluate
+from apex_agents.evaluation.final_evaluation import (
+    MAX_ENVS,
+    Request,
+    Result,
+    describe,
+    evaluate,
+    summarise,
+    to_csv,
+)
 from apex_agents.evaluation.parameters import find_parameters
-from apex_agents.evaluation.report import describe, summarise, to_csv
 from apex_agents.experiment import Experiment
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS

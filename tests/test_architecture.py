@@ -65,7 +65,7 @@ ALLOWED_IMPORTERS = {
     # An extra: nobody else may need it.
     "ray": ("apex_agents/cluster/",),
     "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
-    "PIL": ("apex_agents/evaluation/filming.py",),
+    "PIL": ("apex_agents/evaluation/videos.py",),
 }
 
 MAX_MODULE_LINES = 260
