@@ -193,6 +193,10 @@ def test_learning(make_run):
     assert legend_texts(figure) == []
 
 
+def test_returns_alone_make_no_figure_of_learning(make_run):
+    assert draw_learning(group_runs([make_run("a", {"evaluator": [evaluation(2, 7)]})])) is None
+
+
 def test_many_rows_become_some_points_with_their_range(make_run):
     rows = [learner_row(step, loss=1 + step % 2) for step in range(1, 1201)]
     figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
@@ -237,6 +241,7 @@ def test_exploration_shows_the_newest_quarter(make_run):
     figure = draw_exploration(group_runs([make_run("a", logs)]))
     (axes,) = figure.axes
     mean, dots, evaluator = axes.get_lines()
+    assert not axes.containers[0].has_yerr
     assert sorted(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == [
         (0.1, 8),
         (0.4, 2),
@@ -263,6 +268,7 @@ def test_exploration_of_seeds(make_run):
     figure = draw_exploration(group_runs(runs))
     (mean,) = (line for line in figure.axes[0].get_lines() if line.get_linestyle() == "-")
     assert mean.get_ydata().tolist() == [4, 2]  # (1 + 3) / 2 of 0.4, twice that of 0.1.
+    assert figure.axes[0].containers[0].has_yerr
     assert legend_texts(figure) == ["interquartile mean of 4 seeds", "95 % confidence interval"]
 
 

@@ -16,7 +16,7 @@ def draw() -> Figure:
 
 def test_figures_look_alike_whatever_matplotlib_is_set_to():
     expected = style.encode(draw(), "svg")
-    with matplotlib.rc_context({"axes.grid": False, "font.size": 30, "lines.linewidth": 9}):
+    with matplotlib.rc_context({"axes.grid": False, "font.size": 30, "axes.facecolor": "red"}):
         assert style.encode(draw(), "svg") == expected
         assert matplotlib.rcParams["font.size"] == 30
 
