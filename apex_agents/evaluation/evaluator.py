@@ -78,11 +78,11 @@ class Evaluator:
         self._actor = ApexActor(self._policy)
         self._source = ParameterSource(client, should_stop)
         self._variables = variable_utils.VariableClient(self._source, self._policy.variables)
-        self._poller = StatisticsPoller(client, builder.config.replay.replicas)
         self._logger = make_csv_logger(experiment, "evaluator")
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
+        self._poller = StatisticsPoller(client, builder.config.replay.replicas)
 
     def evaluate(self) -> bool:
         """Evaluate the newest parameters unless that was done before.

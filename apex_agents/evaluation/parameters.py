@@ -33,9 +33,9 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
       ValueError: there are no such parameters; the message lists those that exist.
     """
     paths = _list_parameters(workdir)
-    newest = max((path for name, path in paths.items() if name != BEST), key=_age, default=None)
-    if checkpoint == LAST and newest is not None:
-        return newest
+    if checkpoint == LAST and set(paths) - {BEST}:
+        others = (path for name, path in paths.items() if name != BEST)
+        return max(others, key=lambda path: path.stat().st_mtime)
     number = re.fullmatch(r"learner-(\d{1,12})", checkpoint)
     name = f"learner-{int(number[1]):012d}" if number else checkpoint
     if name in paths:
@@ -58,10 +58,6 @@ def _list_parameters(workdir: pathlib.Path) -> dict[str, pathlib.Path]:
     files = [workdir / BEST_CHECKPOINT, workdir / LAST_CHECKPOINT]
     checkpoints = list_checkpoints(workdir / CHECKPOINTS)
     return {path.stem: path for path in [*files, *checkpoints] if path.exists()}
-
-
-def _age(path: pathlib.Path) -> float:
-    return path.stat().st_mtime
 
 
 def load_into(policy: Policy, path: pathlib.Path) -> int:
