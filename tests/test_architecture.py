@@ -22,7 +22,8 @@ LAYERS = (
     ("sweep", "cluster", "local"),
     ("evaluation",),
     ("nodes",),
-    ("metrics", "plotting"),
+    ("plotting",),
+    ("metrics",),
     ("runs",),
     ("experiment",),
     ("registry",),
@@ -67,7 +68,7 @@ ALLOWED_IMPORTERS = {
     # An extra: nobody else may need it.
     "ray": ("apex_agents/cluster/",),
     "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
-    "PIL": ("apex_agents/evaluation/filming.py",),
+    "PIL": ("apex_agents/evaluation/videos.py",),
 }
 
 # What a person reads in the terminal.

@@ -29,9 +29,16 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
-from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result, evaluate
+from apex_agents.evaluation.final_evaluation import (
+    MAX_ENVS,
+    Request,
+    Result,
+    describe,
+    evaluate,
+    summarise,
+    to_csv,
+)
 from apex_agents.evaluation.parameters import find_parameters
-from apex_agents.evaluation.report import describe, summarise, to_csv
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import AGENTS
@@ -126,7 +133,7 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _show_progress(request.num_episodes) as on_lock_step:
-            return evaluate(experiment, request, on_lock_step, _on_trouble)
+            return evaluate(experiment, request, on_lock_step, _on_failure)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
@@ -154,7 +161,7 @@ def _show_progress(num_episodes: int) -> Iterator[Callable[[Sequence[Episode]], 
         yield on_lock_step
 
 
-def _on_trouble(error: Exception) -> None:
+def _on_failure(error: Exception) -> None:
     """Refuse environments that cannot be rendered; continue without videos if the disk is full."""
     if not isinstance(error, OSError):
         raise ValueError(f"--video: {error}") from error

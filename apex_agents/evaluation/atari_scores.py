@@ -1,6 +1,6 @@
-"""What a score in an Atari game is worth, and the rules under which such scores are compared.
+"""Human-normalized Atari scores, and the rules under which scores compare with the paper's.
 
-Horgan et al. 2018, table 2; the sources of the other scores are in `atari_scores.csv`.
+Horgan et al. 2018, table 2; `atari_scores.csv` names the sources of the other scores.
 """
 
 import csv
@@ -9,6 +9,7 @@ import functools
 import importlib.resources
 
 from apex_agents.environments import AtariConfig
+from apex_agents.environments.atari_config import rom_name
 
 _FILE = "atari_scores.csv"
 
@@ -18,10 +19,10 @@ class AtariScores:
     """Mean scores in one game.
 
     Attributes:
-      random: of a player that acts at random, from no-op starts.
-      human: of a professional tester, from no-op starts.
-      apex_no_op: of the paper's Ape-X DQN, from no-op starts.
-      apex_human_starts: of the paper's Ape-X DQN, from positions that a human player has reached.
+      random: score of uniformly random actions from no-op starts.
+      human: score of a professional game tester from no-op starts.
+      apex_no_op: score of the paper's Ape-X DQN from no-op starts.
+      apex_human_starts: score of the paper's Ape-X DQN from states that human players reached.
     """
 
     random: float
@@ -32,7 +33,7 @@ class AtariScores:
 
 @functools.cache
 def atari_scores() -> dict[str, AtariScores]:
-    """Return the scores of the 57 games by the names of their ROMs ('ms_pacman')."""
+    """Return the scores of the 57 games, keyed by ROM name ('ms_pacman')."""
     lines = importlib.resources.files(__package__).joinpath(_FILE).read_text().splitlines()
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     return {
@@ -41,20 +42,31 @@ def atari_scores() -> dict[str, AtariScores]:
     }
 
 
+def scored_game(suite: str, task: str) -> str | None:
+    """Return the ROM name of a task, or None unless it is one of the 57 games.
+
+    Args:
+      suite: `EnvironmentConfig.suite`.
+      task: `EnvironmentConfig.task`.
+    """
+    game = rom_name(task) if suite == "atari" else ""
+    return game if game in atari_scores() else None
+
+
 def human_normalized_score(game: str, score: float) -> float:
-    """Return a score as a share of the way from a random player to a human one.
+    """Normalize a score so that random play is 0 and the human tester is 1.
 
       (score - random) / (human - random)
 
     Args:
-      game: name of the ROM, one of the 57.
-      score: an unclipped return, or a mean of such.
+      game: ROM name of one of the 57 games.
+      score: unclipped return of an episode, or a mean of such returns.
 
     Returns:
-      0 for the random player's score, 1 for the human's.
+      The normalized score, below 0 or above 1 for scores outside of that range.
 
     Raises:
-      ValueError: there are no such scores of the game.
+      ValueError: the game is not one of the 57.
     """
     if game not in atari_scores():
         raise ValueError(f"game is {game!r}; it has to be one of {', '.join(atari_scores())}.")
@@ -63,9 +75,9 @@ def human_normalized_score(game: str, score: float) -> float:
 
 
 def no_op_rules(config: AtariConfig) -> AtariConfig:
-    """Return the settings with the paper's rules of evaluation for what has no part in learning.
+    """Replace the settings of evaluation by the paper's, and keep those that affect learning.
 
-    Up to 30 no-op frames at the start, and episodes of up to 108,000 frames.
+    The paper evaluates with up to 30 no-op frames at the start and at most 108,000 frames.
     """
     paper = AtariConfig()
     return dataclasses.replace(
@@ -74,13 +86,13 @@ def no_op_rules(config: AtariConfig) -> AtariConfig:
 
 
 def protocol_deviations(config: AtariConfig) -> list[str]:
-    """Say which settings make another game of it than the paper's, so that scores do not compare.
+    """List the settings that make scores incomparable with the paper's.
 
     Args:
-      config: the preprocessing with which an agent has learned.
+      config: preprocessing with which the agent was trained.
 
     Returns:
-      One text for each, none if the scores can be compared.
+      One text per deviating setting; empty if scores compare.
     """
     paper = AtariConfig()
     return [

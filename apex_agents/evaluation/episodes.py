@@ -1,4 +1,4 @@
-"""Plays one episode in every environment: what evaluates during a run, and after it."""
+"""Plays one episode in every environment, for evaluations during a run and after it."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,31 +17,31 @@ def play_episodes(
 ) -> list[Episode] | None:
     """Play one episode in every environment.
 
-    Counting the first episode of each environment, whenever it ends, does not favour short ones.
+    The first episode of each environment counts, whenever it ends. Counting the first E episodes to
+    end would favour short ones.
 
     Args:
-      environment: environments in lock-step.
-      actor: whose policy is evaluated.
-      should_stop: asked at every step.
-      on_lock_step: called after every lock-step with the episodes that count and ended in it.
+      environment: E environments stepped in lock-step.
+      actor: actor whose policy is evaluated.
+      should_stop: called before every lock-step; True ends the evaluation.
+      on_lock_step: called after every lock-step with the counted episodes that ended in it.
 
     Returns:
-      L episodes, in the order of their environments; None if told to stop before the last one
-      ended.
+      E episodes in the order of their environments; None if stopped before all of them ended.
     """
-    episodes: dict[int, Episode] = {}
+    first: dict[int, Episode] = {}
     for finished in run_in_lock_step(environment, actor, should_stop):
         new = []
         for episode in finished:
-            if episode.env_index not in episodes:
-                episodes[episode.env_index] = episode
+            if episode.env_index not in first:
+                first[episode.env_index] = episode
                 new.append(episode)
         on_lock_step(new)
-        if len(episodes) == environment.num_envs:
-            return [episodes[env_index] for env_index in range(environment.num_envs)]
+        if len(first) == environment.num_envs:
+            return [first[i] for i in range(environment.num_envs)]
     return None
 
 
 def standard_error(returns: np.ndarray) -> float:
-    """Return the standard error of the mean of `[N]` returns, 0 for a single one."""
+    """Return the standard error of the mean of `[N]` returns; 0 for a single one."""
     return float(returns.std(ddof=1) / len(returns) ** 0.5) if len(returns) > 1 else 0.0

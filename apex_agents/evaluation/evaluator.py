@@ -1,4 +1,4 @@
-"""The evaluator: plays with the newest parameters, reports, keeps the best.
+"""The evaluator: plays with the newest parameters, reports the result and keeps the best.
 
 Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no data.
 """
@@ -6,7 +6,7 @@ Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no da
 import contextlib
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import launchpad as lp
 import numpy as np
@@ -17,78 +17,119 @@ from acme.tf import variable_utils
 from apex_agents.acting.actor import ApexActor
 from apex_agents.environments import Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
-from apex_agents.evaluation.evaluation_videos import EvaluationVideos
+from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import make_csv_logger
-from apex_agents.nodes.node import report_ready
+from apex_agents.nodes.node import num_restarts, report_ready
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.statistics import StatisticsPoller, report_evaluation
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
 
+_CHECK_PERIOD_SECONDS = 0.1
+
 
 def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
-    """Evaluate new parameters again and again until the program stops.
-
-    Each evaluation is a row of `logs/evaluator.csv` and is reported to the learner; parameters that
-    reach the best mean return so far go to `checkpoints/best.npz`. Some are filmed, if the config
-    asks for it.
+    """Evaluate new parameters until the program stops.
 
     Args:
-      experiment: what is evaluated, and how often.
-      client: connected to the replay server.
+      experiment: experiment to evaluate, with the settings of evaluation.
+      client: client of the replay server.
     """
-    builder, config = experiment.builder, experiment.run.evaluation
-    should_stop = lp.stop_event().is_set
-    seed = experiment.run.node_seed("evaluator")
-    videos = EvaluationVideos(experiment)
-    environment = videos.make_vector_environment(config.num_episodes, seed)
-    policy = builder.make_evaluation_policy(environment.spec, config.num_episodes, seed)
-    source = ParameterSource(client, should_stop)
-    poller = StatisticsPoller(client, builder.config.replay.replicas)
-    variable_client = variable_utils.VariableClient(source, policy.variables)
-    actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
-    logger = make_csv_logger(experiment, "evaluator")
-    past = _read_past_evaluations(experiment)
-    best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
-    latest = past[-1] if past else None
-    evaluated_steps = latest.learner_steps if latest is not None else 0
-    while not should_stop():
-        started = time.monotonic()
-        if latest is not None and poller.latest.evaluation is None:
-            _report(client, latest)  # To a new server, or one that the evaluator before died on.
-        variable_client.update_and_wait()
-        if source.learner_steps <= evaluated_steps:
-            time.sleep(0.1)
-            continue
-        with videos.film(actor, environment, source.learner_steps) as filmed:
-            episodes = play_episodes(environment, filmed, should_stop)
+    stop = lp.stop_event()
+    with contextlib.closing(Evaluator(experiment, client, stop.is_set)) as evaluator:
+        while not stop.is_set():
+            started = time.monotonic()
+            seconds = _CHECK_PERIOD_SECONDS
+            if evaluator.evaluate():
+                report_ready()
+                period = experiment.run.evaluation.min_period_seconds
+                seconds = max(started + period - time.monotonic(), 0.0)
+            stop.wait(seconds)
+
+
+class Evaluator:
+    """Evaluates published parameters, each of them once, also across restarts of the run.
+
+    An evaluation becomes a row of `logs/evaluator.csv` and a message to the learner. Parameters
+    whose mean return is the best of the run go to `checkpoints/best.npz`. If the config asks for
+    videos, some evaluations are filmed.
+    """
+
+    def __init__(
+        self, experiment: Experiment, client: reverb.Client, should_stop: Callable[[], bool]
+    ):
+        """Make the environments and the policy, and read the evaluations before a restart.
+
+        Args:
+          experiment: experiment to evaluate, with the settings of evaluation.
+          client: client of the replay server.
+          should_stop: returns True once the evaluator has to exit.
+        """
+        builder, num_episodes = experiment.builder, experiment.run.evaluation.num_episodes
+        seed = experiment.run.node_seed("evaluator")
+        self._client = client
+        self._should_stop = should_stop
+        self._videos = EvaluationVideos(experiment, num_restarts())
+        self._environment = self._videos.make_vector_environment(num_episodes, seed)
+        self._policy = builder.make_evaluation_policy(self._environment.spec, num_episodes, seed)
+        # Without a variable client: the parameters stay the same for a whole evaluation.
+        self._actor = ApexActor(self._policy)
+        self._source = ParameterSource(client, should_stop)
+        self._variables = variable_utils.VariableClient(self._source, self._policy.variables)
+        self._logger = make_csv_logger(experiment, "evaluator")
+        past = _read_past_evaluations(experiment)
+        self._latest = past[-1] if past else None
+        self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
+        self._poller = StatisticsPoller(client, builder.config.replay.replicas)
+
+    def evaluate(self) -> bool:
+        """Evaluate the newest parameters unless that was done before.
+
+        Returns:
+          Whether there was one: False without new parameters, or if it was stopped. Parameters
+          of learner step 0 do not count as new.
+        """
+        if self._latest is not None and self._poller.latest.evaluation is None:
+            # The server was restarted, or the evaluator died between writing and reporting.
+            self._report(self._latest)
+        self._variables.update_and_wait()
+        learner_steps = self._source.learner_steps
+        if learner_steps <= (0 if self._latest is None else self._latest.learner_steps):
+            return False
+        with self._videos.film(self._actor, self._environment, learner_steps) as actor:
+            episodes = play_episodes(self._environment, actor, self._should_stop)
         if episodes is None:
-            break
-        report_ready()
-        evaluated_steps = source.learner_steps
-        latest = _summarise(episodes, evaluated_steps, poller.latest.actor_steps)
-        best.offer(float(latest.mean_return), policy.variables, evaluated_steps)
-        logger.write({name: float(value) for name, value in latest._asdict().items()})
-        _report(client, latest)
-        remaining = started + config.min_period_seconds - time.monotonic()
-        lp.stop_event().wait(max(remaining, 0))
-    best.save()
-    poller.close()
-    logger.close()
-    environment.close()
+            return False
+        self._latest = _summarise(episodes, learner_steps, self._poller.latest.actor_steps)
+        self._best.offer(float(self._latest.mean_return), self._policy.variables, learner_steps)
+        self._logger.write({name: float(value) for name, value in self._latest._asdict().items()})
+        self._report(self._latest)
+        return True
+
+    def close(self) -> None:
+        """Save what is still unsaved and release everything."""
+        self._best.save()
+        self._poller.close()
+        self._logger.close()
+        self._environment.close()
+
+    def _report(self, evaluation: Evaluation) -> None:
+        # Its row is written already: continue without the server.
+        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+            report_evaluation(self._client, evaluation)
 
 
 class BestParameters:
-    """Keeps the parameters of the best evaluation: on disk or, until there is room, in memory."""
+    """Keeps the parameters of the best evaluation on disk, or in memory while the disk is full."""
 
     def __init__(self, path: pathlib.Path, past: Sequence[Evaluation]):
-        """Take up where the run was.
+        """Continue from the evaluations before a restart.
 
         Args:
-          path: of the file.
-          past: evaluations that the run had before; the best of them is in the file, if it exists.
+          path: path of the `.npz` file.
+          past: earlier evaluations of the run; if the file exists, it holds the best of them.
         """
         self._path = path
         returns = [float(evaluation.mean_return) for evaluation in past if path.exists()]
@@ -101,43 +142,35 @@ class BestParameters:
         variables: Mapping[str, Sequence[tf.Variable]],
         learner_steps: int,
     ) -> None:
-        """Keep a copy of the variables if no evaluation before was better."""
+        """Save a copy of the variables unless an earlier evaluation had a higher return.
+
+        Args:
+          mean_return: mean return of their evaluation.
+          variables: variables of the policy by name.
+          learner_steps: learner steps that led to them.
+        """
         if mean_return >= self._best_return:
             self._best_return = mean_return
             self._unsaved = to_arrays(variables), learner_steps
         self.save()
 
     def save(self) -> None:
-        """Save what is not saved yet, if there is room now."""
+        """Try again to save what could not be saved before."""
         if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
 
 
 def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:
-    """Read the evaluations that the run had before it was stopped; a torn row is left out."""
+    """Read the evaluations of the run before it was restarted, without corrupted rows."""
     evaluations = []
-    newest = pathlib.Path(experiment.workdir, EVALUATOR_CSV)
-    # Those of other columns are called evaluator.1.csv, ..., which sorts before evaluator.csv.
-    for path in sorted(newest.parent.glob(f"{newest.stem}*.csv")):
-        for row in RowReader(path).read():
-            with contextlib.suppress(KeyError, ValueError):
-                values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
-                evaluations.append(Evaluation(*values))
+    for row in RowReader(pathlib.Path(experiment.workdir, EVALUATOR_CSV)).read():
+        with contextlib.suppress(KeyError, ValueError):
+            values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
+            evaluations.append(Evaluation(*values))
     return evaluations
-
-
-def _report(client: reverb.Client, evaluation: Evaluation) -> None:
-    with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-        report_evaluation(client, evaluation)  # Its row is written: go on without the server.
 
 
 def _summarise(episodes: Sequence[Episode], learner_steps: int, actor_steps: int) -> Evaluation:
     returns = np.array([episode.episode_return for episode in episodes])
-    values = (
-        returns.mean(),
-        standard_error(returns),
-        len(returns),
-        learner_steps,
-        actor_steps,
-    )
+    values = (returns.mean(), standard_error(returns), len(returns), learner_steps, actor_steps)
     return Evaluation(*[np.asarray(value, np.float64) for value in values])

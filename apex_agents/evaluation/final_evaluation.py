@@ -1,34 +1,42 @@
-"""Evaluates trained parameters: many episodes, one row for each, and what they come to.
+"""Evaluates saved parameters in many episodes, and summarises these.
 
 Horgan et al. 2018, table 2.
 """
 
 import contextlib
+import csv
+import io
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from apex_agents.acting.actor import ApexActor
-from apex_agents.environments import Episode
-from apex_agents.evaluation.episodes import play_episodes
-from apex_agents.evaluation.filming import FilmedActor
+from apex_agents.config import ExperimentConfig
+from apex_agents.environments import EnvironmentConfig, Episode
+from apex_agents.evaluation.atari_scores import (
+    atari_scores,
+    human_normalized_score,
+    protocol_deviations,
+    scored_game,
+)
+from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.parameters import load_into
+from apex_agents.evaluation.videos import FilmedActor
 from apex_agents.experiment import Experiment
 
-# More at once would be no faster.
-MAX_ENVS = 100
+MAX_ENVS = 100  # More at once are not faster.
 
 
 class Request(NamedTuple):
     """What to evaluate.
 
     Attributes:
-      path: of the parameters, as `trained.find_parameters` returns it.
-      num_episodes: at most `MAX_ENVS` of them are played at once.
-      seed: of environments and policy.
-      videos: files for the films of the first episodes, at most `MAX_ENVS`.
+      path: path of the parameters, as `find_parameters` returns it.
+      num_episodes: number of episodes.
+      seed: seed of environments and policy.
+      videos: paths for videos of the first episodes, at most as many as are played at once.
     """
 
     path: pathlib.Path
@@ -38,16 +46,16 @@ class Request(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of it.
+    """What an evaluation returned.
 
     Attributes:
-      episodes: all of them, in an order that the seed decides.
-      learner_steps: that led to the parameters, if known.
-      videos: files that are complete.
+      episodes: all episodes, in an order that the seed determines.
+      learner_steps: learner steps that led to the parameters.
+      videos: paths of the videos that are complete.
     """
 
     episodes: list[Episode]
-    learner_steps: int | None
+    learner_steps: int
     videos: list[pathlib.Path]
 
 
@@ -55,25 +63,26 @@ def evaluate(
     experiment: Experiment,
     request: Request,
     on_lock_step: Callable[[Sequence[Episode]], None] = lambda episodes: None,
-    on_trouble: Callable[[Exception], None] = lambda error: None,
+    on_failure: Callable[[Exception], None] = lambda error: None,
+    max_envs: int = MAX_ENVS,
 ) -> Result:
-    """Play episodes with trained parameters; equal requests give equal episodes.
+    """Play episodes with saved parameters; equal requests give equal episodes.
 
     Args:
-      experiment: of the run that has trained them.
-      request: which parameters, and how many episodes.
+      experiment: experiment that was trained.
+      request: parameters and episodes.
       on_lock_step: called after every lock-step with the episodes that ended in it.
-      on_trouble: called when there will be no videos; see `FilmedActor`.
+      on_failure: called when the videos cannot be made, see `FilmedActor`.
+      max_envs: number of episodes played at once; another number gives other episodes.
 
     Raises:
-      ValueError: the parameters cannot be read or are not those of the experiment.
+      ValueError: the parameters cannot be read, or are not those of the experiment.
     """
     episodes: list[Episode] = []
     finished: list[pathlib.Path] = []
-    learner_steps = None
     while len(episodes) < request.num_episodes:
-        num_envs = min(request.num_episodes - len(episodes), MAX_ENVS)
-        # A group of environments has a seed of its own; where it begins tells it from the others.
+        num_envs = min(request.num_episodes - len(episodes), max_envs)
+        # Every group of environments has a seed of its own.
         seed = int(np.random.SeedSequence([request.seed, len(episodes)]).generate_state(1)[0] >> 1)
         videos = request.videos if not episodes else ()
         environment = experiment.make_vector_environment(
@@ -82,15 +91,98 @@ def evaluate(
         experiment.builder.check_environment(environment.spec)
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
         learner_steps = load_into(policy, request.path)
-        is_known = learner_steps is not None
-        step = f"learner step {learner_steps:,}" if is_known else request.path.stem
-        captions = (experiment.task, step)
+        captions = (experiment.task, f"learner step {learner_steps:,}")
         with contextlib.closing(
-            FilmedActor(ApexActor(policy), environment, videos, captions, on_trouble)
+            FilmedActor(ApexActor(policy), environment, videos, captions, on_failure)
         ) as actor:
             played = play_episodes(environment, actor, on_lock_step=on_lock_step)
-        assert played is not None  # Nobody stops it.
+        assert played is not None  # It is never told to stop.
         episodes += played
         finished += actor.finished
         environment.close()
     return Result(episodes, learner_steps, finished)
+
+
+def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
+    """Return a CSV table with one row per episode, human-normalized if the game has scores."""
+    game = scored_game(environment.suite, environment.task)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = ["episode", "env_index", "episode_return", "clipped_return", "episode_length"]
+    writer.writerow([*names, "human_normalized_score"] if game else names)
+    for index, episode in enumerate(episodes):
+        score = [human_normalized_score(game, episode.episode_return)] if game else []
+        writer.writerow([index, *episode, *score])
+    return text.getvalue()
+
+
+def summarise(config: ExperimentConfig, request: Request, result: Result) -> dict[str, Any]:
+    """Return what was evaluated, by which rules, and the results, as JSON values."""
+    returns = np.array([episode.episode_return for episode in result.episodes])
+    exploration = getattr(config.agent, "exploration", None)
+    summary: dict[str, Any] = {
+        "suite": config.environment.suite,
+        "task": config.environment.task,
+        "checkpoint": request.path.stem,
+        "learner_steps": result.learner_steps,
+        "seed": request.seed,
+        "epsilon": exploration and exploration.evaluation_epsilon,
+        "episodes": len(returns),
+        "mean_return": float(returns.mean()),
+        "standard_error": standard_error(returns),
+        "median_return": float(np.median(returns)),
+        "min_return": float(returns.min()),
+        "max_return": float(returns.max()),
+        "mean_length": float(np.mean([episode.length for episode in result.episodes])),
+    }
+    if config.environment.suite == "atari":
+        atari = config.environment.atari
+        summary["rules"] = {
+            "max_noops": atari.max_noops,
+            "max_frames": atari.evaluation_max_frames,
+            "action_repeat": atari.action_repeat,
+            "sticky_action_probability": atari.sticky_action_probability,
+        }
+        summary["departures_from_the_paper"] = protocol_deviations(atari)
+    game = scored_game(config.environment.suite, config.environment.task)
+    if game is not None:
+        scores = atari_scores()[game]
+        summary["human_normalized"] = {
+            "mean": human_normalized_score(game, summary["mean_return"]),
+            "median": human_normalized_score(game, summary["median_return"]),
+            "paper": human_normalized_score(game, scores.apex_no_op),
+        }
+        summary["reference_scores"] = {
+            "random": scores.random,
+            "human": scores.human,
+            "paper": scores.apex_no_op,
+        }
+    return summary
+
+
+def describe(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (label, value) lines for the terminal."""
+    yield "task", summary["task"]
+    yield "parameters", f"{summary['checkpoint']}, learner step {summary['learner_steps']:,}"
+    epsilon = summary["epsilon"]
+    exploration = "" if epsilon is None else f", epsilon {epsilon:g}"
+    yield "episodes", f"{summary['episodes']:,}, seed {summary['seed']}{exploration}"
+    yield "mean return", f"{summary['mean_return']:,.2f} ± {summary['standard_error']:,.2f}"
+    yield "median", f"{summary['median_return']:,.2f}"
+    yield "lowest, highest", f"{summary['min_return']:,.2f}, {summary['max_return']:,.2f}"
+    yield "mean length", f"{summary['mean_length']:,.1f} steps"
+    if "human_normalized" in summary:
+        normalized, scores = summary["human_normalized"], summary["reference_scores"]
+        percentages = f"mean {normalized['mean']:.1%}, median {normalized['median']:.1%}"
+        yield "human-normalized", percentages
+        yield "in the paper", f"{scores['paper']:,.1f} ({normalized['paper']:.1%})"
+        yield "random, human", f"{scores['random']:,.1f}, {scores['human']:,.1f}"
+    elif "rules" in summary:
+        yield "human-normalized", "none: there is no human score of this game"
+    if "rules" in summary:
+        rules = summary["rules"]
+        yield (
+            "rules",
+            f"{rules['max_noops']} no-ops, {rules['max_frames']:,} frames, action repeat "
+            f"{rules['action_repeat']}, sticky actions {rules['sticky_action_probability']:g}",
+        )

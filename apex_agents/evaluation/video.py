@@ -1,4 +1,4 @@
-"""An MP4 file that any browser plays, made while its frames come in."""
+"""Writes MP4 files that any browser plays, frame by frame."""
 
 import contextlib
 import os
@@ -11,24 +11,24 @@ import numpy as np
 
 PARTIAL = ".partial"
 
-# What browsers play: H.264 with colours at half the resolution, the index at the front. One
-# thread: a training run needs the others.
+# Browsers play H.264 with colours at half the resolution; with the index at the front they start
+# before the whole file has arrived. One thread: a training run needs the other cores.
 _OUTPUT = "-c:v libx264 -preset veryfast -crf 18 -pix_fmt yuv420p -threads 1 -movflags +faststart"
 
 
 class VideoWriter:
-    """Streams frames to the ffmpeg that imageio brings along; none of them stays in memory.
+    """Streams frames to the ffmpeg of imageio-ffmpeg, without keeping them in memory.
 
-    imageio's own writer does not tell when ffmpeg fails, as on a full disk. The file takes its name
-    when it is complete.
+    The writer of imageio-ffmpeg itself does not report that ffmpeg failed, as on a full disk. The
+    file gets its name when it is complete.
     """
 
     def __init__(self, path: pathlib.Path, frames_per_second: float):
-        """Remember what to make; ffmpeg starts with the first frame.
+        """Prepare a file; ffmpeg starts with the first frame.
 
         Args:
-          path: of the file; its folder is made when it is not there.
-          frames_per_second: at which it plays.
+          path: path of the file; a missing folder is created.
+          frames_per_second: speed at which the video plays.
         """
         self.path = path
         self._partial = path.with_name(f"{path.name}{PARTIAL}")
@@ -43,8 +43,8 @@ class VideoWriter:
           frame: uint8 `[H, W, 3]`, RGB, H and W even and the same for all frames.
 
         Raises:
-          ValueError: it is of another shape.
-          OSError: ffmpeg cannot be started or has ended, as it does when the disk is full.
+          ValueError: the frame has another shape or dtype.
+          OSError: ffmpeg cannot be started or has exited, as it does when the disk is full.
         """
         if self._process is None:
             self._process = self._start(frame)
@@ -54,7 +54,7 @@ class VideoWriter:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(frame.tobytes())
-        except OSError:  # ffmpeg reads no more, and knows why.
+        except OSError:  # ffmpeg has exited; its message says why.
             self._finish()
             raise
 
@@ -62,14 +62,14 @@ class VideoWriter:
         """Complete the file.
 
         Raises:
-          OSError: it could not be written; nothing is left of it.
+          OSError: it could not be written, and was removed.
         """
         if self._process is not None:
             self._finish()
             self._partial.replace(self.path)
 
     def discard(self) -> None:
-        """Leave nothing of a file that is not complete."""
+        """Remove the file unless it is complete."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -94,18 +94,17 @@ class VideoWriter:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for us.
+            start_new_session=True,  # Ctrl-C must not reach ffmpeg.
         )
 
     def _finish(self) -> None:
-        """Wait until ffmpeg has written all; raise an OSError if it has not."""
+        """Wait until ffmpeg has written the file; raise an OSError if it failed."""
         process, self._process = self._process, None
         assert process is not None
         _, messages = process.communicate()
         if process.returncode:
             self.discard()
-            *_, last = ["it says nothing", *messages.decode(errors="replace").split("\n")[:-1]]
-            reason = re.sub(
-                r"^\[.*?\] ", "", last
-            )  # The part of ffmpeg, and where it is in memory.
+            last_line = messages.decode(errors="replace").strip().rpartition("\n")[2]
+            # ffmpeg begins a line with its component and an address in memory.
+            reason = re.sub(r"^\[.*?\] ", "", last_line) or "no message"
             raise OSError(f"ffmpeg ended with exit code {process.returncode}: {reason}")

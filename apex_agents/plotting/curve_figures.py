@@ -1,7 +1,7 @@
-"""The figures that show how numbers in the logs of one or several runs went.
+"""Figures of the numbers in a run's logs over time: returns, speeds, learning.
 
-Each function takes groups of runs (`run_groups.group_runs`) and returns a figure, or None where the
-runs have no row that it could show. Runs of a group are seeds: their curves become one with a band.
+Each function takes groups of runs and returns a figure, or None if the runs have no row for it. The
+runs of a group are seeds, whose curves are aggregated.
 """
 
 import math
@@ -13,7 +13,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from apex_agents.plotting import legends, style
+from apex_agents.plotting import style
 from apex_agents.plotting.curves import (
     MAX_POINTS,
     Curve,
@@ -25,7 +25,6 @@ from apex_agents.plotting.run_groups import RunGroup
 
 _ACTOR_STEPS, _LEARNER_STEPS, _TIME = "actor_steps", "learner_steps", "wall_time_seconds"
 _X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps"}
-_TARGET = "run.target_return"
 _TASKS_PER_ROW = 3
 
 
@@ -35,12 +34,12 @@ class Quantity(NamedTuple):
     Attributes:
       log: name of the CSV file.
       label: quantity and unit.
-      column: of the file.
-      divisor: another column, by which it is divided; '' for none.
-      factor: with which it is multiplied.
-      error: the column with half the height of the band of a single run; '' for none.
-      axis: 'zero' for one that begins at 0, 'log' for one that is logarithmic where values are of
-        very different sizes, 'any'.
+      column: column of the file.
+      divisor: column by which it is divided; '' for none.
+      factor: constant by which it is multiplied.
+      error: column with half the height of a single run's band; '' for none.
+      axis: 'zero' to begin at 0, 'log' for a logarithmic axis if magnitudes differ much, 'any' to
+        fit the values.
     """
 
     log: str
@@ -80,40 +79,34 @@ def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
         _draw_quantity(axes, groups, _RETURN, x)
         for axes, x in zip(panels, (_ACTOR_STEPS, _LEARNER_STEPS, _TIME), strict=True)
     ]
-    targets = [_draw_reference(axes, groups, _TARGET) for axes in panels]
+    targets = [_draw_target(axes, groups) for axes in panels]
     for axes in panels:
         axes.label_outer()
-    handles = make_legend(groups, drawn[0], _RETURN)
-    if any(targets):
-        handles.append(legends.reference_handle("target return"))
-    legends.add_legend(figure, handles)
+    _add_return_legend(figure, make_legend(groups, drawn[0], _RETURN), any(targets))
     return figure if _has_points(drawn) else None
 
 
 @style.styled
 def draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the evaluator's mean return against actor steps, each group in a panel of its own."""
+    """Draw the evaluator's mean return against actor steps, with one panel per group."""
     columns = min(len(groups), _TASKS_PER_ROW)
     rows = math.ceil(len(groups) / columns)
     figure, panels = style.new_figure(groups[0].agent, rows, columns, 0.8 + 2.1 * rows)
     drawn, targets = [], []
     for group, axes in zip(groups, panels, strict=False):
         drawn.append(_draw_quantity(axes, [group], _RETURN, _ACTOR_STEPS))
-        targets.append(_draw_reference(axes, [group], _TARGET))
+        targets.append(_draw_target(axes, [group]))
         axes.set_title(group.label)
     for axes in panels[len(groups) :]:
         axes.set_visible(False)
     most_seeds = max(drawn, key=lambda curves: len(curves[0]))
-    handles = make_legend(groups[:1], most_seeds, _RETURN)
-    if any(targets):
-        handles.append(legends.reference_handle("target return"))
-    legends.add_legend(figure, handles)
+    _add_return_legend(figure, make_legend(groups[:1], most_seeds, _RETURN), any(targets))
     return figure if _has_points(drawn) else None
 
 
 @style.styled
 def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw how fast actors, learner and replay work, against wall time."""
+    """Draw the speeds of actors, learner and replay against wall time."""
     figure, panels = style.new_figure(make_title(groups), 2, 3, 4.4)
     drawn = [
         _draw_quantity(axes, groups, quantity, _TIME)
@@ -127,14 +120,14 @@ def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
         _draw_reference(size, groups, "agent.replay.max_size"),
     ]
     if any(references):
-        handles.append(legends.reference_handle("as configured"))
-    legends.fill_with_legend(legend, handles)
+        handles.append(style.line_handle("as configured", **style.REFERENCE))
+    style.fill_with_legend(legend, handles)
     return figure if _has_points(drawn) else None
 
 
 @style.styled
 def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw what the learner says of its updates, and the return, against learner steps."""
+    """Draw the metrics of the learner's updates, and the return, against learner steps."""
     figure, panels = style.new_figure(make_title(groups), 2, 3, 4.5, sharex=True)
     drawn = [
         _draw_quantity(axes, groups, quantity, _LEARNER_STEPS)
@@ -143,15 +136,14 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     for axes in panels[:3]:
         axes.set_xlabel("")
         axes.tick_params(labelbottom=False)
-    legends.add_legend(figure, make_legend(groups, drawn[0], _LEARNING[0]))
-    return figure if _has_points(drawn[:-1]) else None  # The return alone has a figure already.
+    style.add_legend(figure, make_legend(groups, drawn[0], _LEARNING[0]))
+    return figure if _has_points(drawn[:-1]) else None  # `draw_returns` shows the return, too.
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:
-    """Say which agent and which task a figure shows, and of a single run or setting which seeds."""
-    agents, tasks = {group.agent for group in groups}, {group.task for group in groups}
-    title = " and ".join(sorted(agents))
-    if len(tasks) == 1:
+    """Return agents and task of a figure, and the seeds if it shows a single group."""
+    title = " and ".join(sorted({group.agent for group in groups}))
+    if len({group.task for group in groups}) == 1:
         title += f" on {groups[0].task}"
     if len(groups) == 1:
         count = len(groups[0].runs)
@@ -162,32 +154,33 @@ def make_title(groups: Sequence[RunGroup]) -> str:
 def make_legend(
     groups: Sequence[RunGroup], drawn: Sequence[Sequence[Curve]], quantity: Quantity
 ) -> list[Artist]:
-    """Say what lines and bands are.
+    """Return legend entries for lines and bands.
 
     Args:
-      groups: that are drawn.
-      drawn: the curves of each.
-      quantity: what they show.
+      groups: groups that are drawn.
+      drawn: curves of each group.
+      quantity: quantity that they show.
     """
-    handles = [
-        legends.line_handle(index, text)
-        for index, group in enumerate(groups)
-        if (text := _describe_line(group, drawn[index], len(groups) > 1, quantity))
-    ]
+    handles = []
+    for index, (group, curves) in enumerate(zip(groups, drawn, strict=True)):
+        text = _describe_line(group, curves, len(groups) > 1, quantity)
+        if text:
+            handles.append(style.line_handle(text, **style.line_style(index)))
     if any(len(curves) > 1 for curves in drawn):
-        handles += [legends.band_handle("95 % confidence interval"), legends.seeds_handle()]
+        handles.append(style.band_handle("95 % confidence interval"))
+        handles.append(style.line_handle("single seeds", **style.SINGLE_SEED))
     single = [curves[0] for curves in drawn if len(curves) == 1]
     if any(len(curve.x) > MAX_POINTS for curve in single):
-        handles.append(legends.band_handle("range of what is averaged"))
+        handles.append(style.band_handle("range of averaged rows"))
     elif single and quantity.error:
-        handles.append(legends.band_handle("± standard error over episodes"))
+        handles.append(style.band_handle("± standard error over episodes"))
     return handles
 
 
 def _describe_line(
     group: RunGroup, curves: Sequence[Curve], has_rivals: bool, quantity: Quantity
 ) -> str:
-    """Say what the line of a group is; '' if it needs no words."""
+    """Return the legend text of a group's line; '' if it needs none."""
     if not curves:
         return ""
     if has_rivals:
@@ -205,45 +198,55 @@ def _draw_quantity(
     """Draw one quantity of all groups against a column of its file.
 
     Returns:
-      The curves of each group, one for each of its runs that has a point.
+      The curves of each group, one for each of its runs with a point.
     """
     curves = [_read_curves(group, quantity, x) for group in groups]
     if x == _TIME:
         ends = [curve.x[-1] for group in curves for curve in group]
-        unit = style.time_unit(max(ends, default=0.0))
-        curves = [[c._replace(x=c.x / unit.seconds) for c in group] for group in curves]
+        unit, seconds = style.time_unit(max(ends, default=0.0))
+        curves = [[c._replace(x=c.x / seconds) for c in group] for group in curves]
     for index, group in enumerate(groups):
         style.draw_group(axes, curves[index], index, group.label)
-    if not _has_points([curves]):
-        style.note(axes, "no rows yet")
-    axes.set_xlabel(f"wall time ({unit.name})" if x == _TIME else _X_LABELS[x])
+    if not any(curves):
+        axes.annotate("no rows yet", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
+    axes.set_xlabel(f"wall time ({unit})" if x == _TIME else _X_LABELS[x])
     axes.set_ylabel(quantity.label)
     style.scale_axes(axes, quantity.axis)
     return curves
 
 
 def _read_curves(group: RunGroup, quantity: Quantity, x: str) -> list[Curve]:
-    """Make the curves of the runs that have a point."""
+    """Return the curves of the runs that have a point."""
     names = [name for name in (x, quantity.column, quantity.divisor, quantity.error) if name]
     curves = []
     for columns in group.read_columns(quantity.log):
         if has_numbers(columns, *names):
-            with np.errstate(all="ignore"):  # What cannot be divided is not drawn.
-                y = quantity.factor * columns[quantity.column]
-                y = y / columns[quantity.divisor] if quantity.divisor else y
-            error = columns[quantity.error] if quantity.error else None
-            curves.append(make_curve(columns[x], y, error))
+            y = quantity.factor * columns[quantity.column]
+            if quantity.divisor:
+                with np.errstate(all="ignore"):  # Points that are not finite are not drawn.
+                    y = y / columns[quantity.divisor]
+            curves.append(make_curve(columns[x], y, columns.get(quantity.error)))
     return [curve for curve in curves if len(curve.x)]
 
 
 def _has_points(drawn: Sequence[Sequence[Sequence[Curve]]]) -> bool:
-    """Return whether there is any curve in any panel."""
+    """Return whether any panel has a curve."""
     return any(curves for panel in drawn for curves in panel)
 
 
+def _draw_target(axes: Axes, groups: Sequence[RunGroup]) -> bool:
+    return _draw_reference(axes, groups, "run.target_return")
+
+
 def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str) -> bool:
-    """Draw a number that all configs have in common; return whether there is one to be drawn."""
+    """Draw a number on which all configs agree; return whether a line was drawn."""
     values = {group.field(field) for group in groups}
     value = values.pop()
     is_shared = not values and isinstance(value, int | float)
     return is_shared and style.draw_reference(axes, value)
+
+
+def _add_return_legend(figure: Figure, handles: list[Artist], has_target: bool) -> None:
+    if has_target:
+        handles.append(style.line_handle("target return", **style.REFERENCE))
+    style.add_legend(figure, handles)

@@ -1,4 +1,4 @@
-"""Draws runs into files; imports what it draws with when it is needed, which takes a second."""
+"""Draws runs into files; Matplotlib is imported when it is needed, which takes a second."""
 
 import pathlib
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ def draw_run(workdir: str | pathlib.Path) -> list[pathlib.Path]:
     """Draw all figures of one run into its folder `plots`.
 
     Args:
-      workdir: of a run that goes on or has ended.
+      workdir: folder of the run, which may still be running.
 
     Returns:
-      The files written; fewer if the run has not got far enough for some figures, or if the disk is
-      full, which is reported (see `outages`).
+      Paths of the files written: without figures for which the run has no rows yet, none if they
+      cannot be written, which is logged.
 
     Raises:
       ValueError: the folder holds no run.
@@ -40,30 +40,25 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
     """Draw all figures of one or several runs.
 
     Args:
-      runs: those that are equal but for their seeds become one curve with a confidence interval.
-      folder: for the files; made if it is not there and there is something to draw.
+      runs: at least one run; runs that differ only in their seeds become one curve with a
+        confidence interval.
+      folder: folder for the files, created if there is something to draw.
 
     Returns:
-      The files written.
+      Paths of the files written.
 
     Raises:
-      OSError: one cannot be written. Those before it are complete, it is as it was.
+      OSError: a file cannot be written. It is unchanged then; files before it are complete.
     """
-    from apex_agents.plotting.curve_figures import (
-        draw_learning,
-        draw_returns,
-        draw_speeds,
-    )
-    from apex_agents.plotting.exploration_figure import draw_exploration
-    from apex_agents.plotting.priority_figure import draw_priorities
+    from apex_agents.plotting import curve_figures, exploration_figure, priority_figure
     from apex_agents.plotting.run_groups import group_runs
 
     draw = {
-        "returns": draw_returns,
-        "speeds": draw_speeds,
-        "learning": draw_learning,
-        "priorities": draw_priorities,
-        "exploration": draw_exploration,
+        "returns": curve_figures.draw_returns,
+        "speeds": curve_figures.draw_speeds,
+        "learning": curve_figures.draw_learning,
+        "priorities": priority_figure.draw_priorities,
+        "exploration": exploration_figure.draw_exploration,
     }
     groups = group_runs(runs)
     figures = {name: function(groups) for name, function in draw.items()}
@@ -71,19 +66,19 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
 
 
 def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw the returns of several tasks, each in a panel of its own; see `draw_runs`."""
-    from apex_agents.plotting.curve_figures import draw_returns, draw_tasks
+    """Draw the returns of a sweep, one panel per setting; see `draw_runs`."""
+    from apex_agents.plotting import curve_figures
     from apex_agents.plotting.run_groups import group_runs
 
     if not runs:
         return []
     groups = group_runs(runs)
-    figure = draw_tasks(groups) if len(groups) > 1 else draw_returns(groups)
-    return _write(figure, folder, "returns")
+    draw = curve_figures.draw_tasks if len(groups) > 1 else curve_figures.draw_returns
+    return _write(draw(groups), folder, "returns")
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:
-    """Write one figure in all formats; nothing if there is none."""
+    """Write a figure in all formats; nothing if it is None."""
     from apex_agents.plotting import style
 
     if figure is None:

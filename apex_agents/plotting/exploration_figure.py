@@ -1,4 +1,4 @@
-"""The figure of the epsilon ladder: what each environment's exploration makes of its returns."""
+"""The figure of the epsilon ladder: the returns of environments that explore differently."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
-from apex_agents.plotting import legends, style
+from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import make_title
 from apex_agents.plotting.curves import (
     Curve,
@@ -22,24 +21,23 @@ from apex_agents.plotting.curves import (
 )
 from apex_agents.plotting.run_groups import Columns, RunGroup
 
-# Part of a run that counts as its newest.
-_NEWEST = 0.25
+_NEWEST = 0.25  # Part of a run that the figure shows.
 _MAX_TICKS = 12
 _OPAQUE_ROWS = 60
 _TIME = "wall_time_seconds"
 _COLUMNS = ("epsilon", "episodes", "episode_return", _TIME)
-# Of the CSV files of all actors together, and of each.
+# Read from the CSV files of all actors together, and from each of them.
 _MAX_BYTES = 2**22
 _MIN_BYTES_PER_FILE = 2**15
 
 
-class LaneRows(NamedTuple):
-    """Returns of single environments in the newest part of a run, `[R]` each.
+class EnvRows(NamedTuple):
+    """Newest rows of all environments of a run, `[R]` each.
 
     Attributes:
-      epsilon: of the environment.
-      episodes: that ended.
-      mean_return: of these.
+      epsilon: epsilon of the environment.
+      episodes: number of episodes that ended.
+      mean_return: mean return of these episodes.
     """
 
     epsilon: np.ndarray
@@ -49,16 +47,11 @@ class LaneRows(NamedTuple):
 
 @style.styled
 def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the returns of each environment in the newest quarter of the runs against its epsilon.
+    """Draw the return against epsilon, in the newest quarter of each run.
 
-    Args:
-      groups: of runs.
-
-    Returns:
-      The figure; None if all environments explore alike, as those of Ape-X DPG do, or without
-      episodes.
+    Returns None without episodes, or if all environments explore alike, as in Ape-X DPG.
     """
-    rows = [[found for found in _read_envs(group) if len(found.epsilon)] for group in groups]
+    rows = [[found for found in _read_rows(group) if len(found.epsilon)] for group in groups]
     if not any(np.ptp(found.epsilon) > 0 for group in rows for found in group):
         return None
     is_single = [len(runs) for runs in rows] == [1]
@@ -67,26 +60,26 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     handles = []
     for index, (group, runs) in enumerate(zip(groups, rows, strict=True)):
         if runs:
-            _draw_ladder(axes, runs, index)
+            look = {**style.line_style(index), "marker": "o"}
+            _draw_ladder(axes, runs, look)
             text = describe_mean(len(runs)) if len(runs) > 1 else "mean of each epsilon's episodes"
             text = group.describe(len(runs)) if len(groups) > 1 else text
-            handles.append(legends.line_handle(index, text, marker="o"))
+            handles.append(style.line_handle(text, **look))
     if any(len(runs) > 1 for runs in rows):
-        handles.append(legends.error_bar_handle("95 % confidence interval"))
+        handles.append(style.line_handle("95 % confidence interval", **style.ERROR_BAR))
     if is_single:
         _draw_rows(axes, rows[0][0])
-        handles.append(legends.dots_handle("an environment in 5 s"))
+        handles.append(style.line_handle("mean of one environment over 5 s", **style.DOTS))
     if len(groups) == 1:
         handles += _draw_evaluations(axes, groups[0])
     _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
-    axes.set_xlabel("epsilon of the environment")
     axes.set_ylabel("return per episode")
     style.show_as_counts(axes.yaxis)
-    legends.add_legend(figure, handles)
+    style.add_legend(figure, handles)
     return figure
 
 
-def _read_envs(group: RunGroup) -> list[LaneRows]:
+def _read_rows(group: RunGroup) -> list[EnvRows]:
     """Read the newest rows of all environments of each run."""
     names = [name for name in group.logs() if re.fullmatch(r"actor_\d+_envs", name)]
     max_bytes = max(_MAX_BYTES // max(len(names), 1), _MIN_BYTES_PER_FILE)
@@ -94,16 +87,16 @@ def _read_envs(group: RunGroup) -> list[LaneRows]:
     return [_join_newest([table[i] for table in tables]) for i in range(len(group.runs))]
 
 
-def _join_newest(tables: Sequence[Columns]) -> LaneRows:
+def _join_newest(tables: Sequence[Columns]) -> EnvRows:
     tables = [table for table in tables if has_numbers(table, *_COLUMNS)]
     if not tables:
-        return LaneRows(*np.empty([3, 0]))
+        return EnvRows(*np.empty([3, 0]))
     epsilon, episodes, mean_return, time = (
         np.concatenate([table[name] for table in tables]) for name in _COLUMNS
     )
     is_shown = _is_newest(time) & is_drawable(mean_return) & is_drawable(episodes)
     is_shown &= (epsilon > 0) & (epsilon <= 1) & (episodes > 0)
-    return LaneRows(epsilon[is_shown], episodes[is_shown], mean_return[is_shown])
+    return EnvRows(epsilon[is_shown], episodes[is_shown], mean_return[is_shown])
 
 
 def _is_newest(time: np.ndarray) -> np.ndarray:
@@ -112,65 +105,54 @@ def _is_newest(time: np.ndarray) -> np.ndarray:
     return time >= end - _NEWEST * (end - times.min(initial=end))
 
 
-def _draw_ladder(axes: Axes, runs: Sequence[LaneRows], index: int) -> None:
-    """Draw the environments of one group."""
-    look = {**style.line_style(index), "marker": "o", "markersize": 5}
-    curve = average_envs(runs)
-    if len(runs) == 1:
-        axes.plot(curve.x, curve.y, **look)
-    else:
-        ends = [curve.y - curve.lower, curve.upper - curve.y]
-        axes.errorbar(curve.x, curve.y, ends, **look, capsize=2.5, elinewidth=1.0)
+def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], look: dict) -> None:
+    """Draw the mean return of each epsilon in one group, with error bars over several seeds."""
+    curve = _average_runs(runs)
+    ends = [curve.y - curve.lower, curve.upper - curve.y] if len(runs) > 1 else None
+    axes.errorbar(curve.x, curve.y, ends, **look, markersize=5, capsize=2.5, elinewidth=1.0)
 
 
-def _draw_rows(axes: Axes, rows: LaneRows) -> None:
-    """Draw a dot for each row, the fainter the more there are."""
-    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.epsilon), 0.05, style.DOTS["alpha"]))
-    look = {**style.DOTS, "alpha": alpha, "rasterized": True}  # Thousands of dots in an .svg.
-    axes.plot(rows.epsilon, rows.mean_return, **look)
-
-
-def _label_epsilons(axes: Axes, epsilons: np.ndarray) -> None:
-    """Make the axis of epsilons logarithmic; label each of them, or powers of 10 if too many."""
-    axes.set_xscale("log")
-    if len(epsilons) <= _MAX_TICKS:
-        axes.set_xticks(epsilons, [f"{epsilon:.2g}" for epsilon in epsilons])
-        axes.set_xticks([], minor=True)
-    else:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
-
-
-def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
-    """Draw what the evaluator got meanwhile, and return what explains it."""
-    tables = group.read_columns("evaluator")
-    tables = [table for table in tables if has_numbers(table, "mean_return", _TIME)]
-    newest = [table["mean_return"][_is_newest(table[_TIME])] for table in tables]
-    returns = [values[is_drawable(values)].mean() for values in newest if is_drawable(values).any()]
-    if not returns:
-        return []
-    if not style.draw_reference(axes, float(interquartile_mean(np.array(returns)))):
-        return []
-    epsilon = group.field("agent.exploration.evaluation_epsilon")
-    return [legends.reference_handle(f"evaluator (epsilon {epsilon:g})")]
-
-
-def average_envs(runs: Sequence[LaneRows]) -> Curve:
-    """Return the mean return against epsilon: the interquartile mean of several seeds.
-
-    Args:
-      runs: of one setting; epsilons that one of them has no episode for are left out.
-
-    Returns:
-      Points in the order of the epsilons, with their confidence intervals.
-    """
+def _average_runs(runs: Sequence[EnvRows]) -> Curve:
+    """Average each epsilon that all runs of a group have; see `interquartile_mean`."""
     means = [_average_by_epsilon(rows) for rows in runs]
     shared = sorted(set.intersection(*[set(mean) for mean in means]))
     values = np.array([[mean[epsilon] for epsilon in shared] for mean in means])
     return Curve(np.array(shared), interquartile_mean(values), *bootstrap_interval(values))
 
 
-def _average_by_epsilon(rows: LaneRows) -> dict[float, float]:
-    """Return the mean return per episode of the environments with each epsilon."""
-    epsilons, env_index = np.unique(rows.epsilon, return_inverse=True)
-    returns = np.bincount(env_index, rows.episodes * rows.mean_return)
-    return dict(zip(epsilons, returns / np.bincount(env_index, rows.episodes), strict=True))
+def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:
+    """Return the mean return per episode for each epsilon."""
+    epsilons, index = np.unique(rows.epsilon, return_inverse=True)
+    returns = np.bincount(index, rows.episodes * rows.mean_return)
+    return dict(zip(epsilons, returns / np.bincount(index, rows.episodes), strict=True))
+
+
+def _draw_rows(axes: Axes, rows: EnvRows) -> None:
+    """Draw a dot for each row; the more rows, the fainter the dots."""
+    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.epsilon), 0.05, style.DOTS["alpha"]))
+    # An .svg would hold thousands of dots.
+    look = {**style.DOTS, "alpha": alpha, "rasterized": True}
+    axes.plot(rows.epsilon, rows.mean_return, **look)
+
+
+def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
+    """Draw the evaluator's mean return in the same time; return its legend entries."""
+    tables = group.read_columns("evaluator")
+    tables = [table for table in tables if has_numbers(table, "mean_return", _TIME)]
+    newest = [table["mean_return"][_is_newest(table[_TIME])] for table in tables]
+    returns = [values[is_drawable(values)].mean() for values in newest if is_drawable(values).any()]
+    if not returns or not style.draw_reference(axes, float(interquartile_mean(np.array(returns)))):
+        return []
+    epsilon = group.field("agent.exploration.evaluation_epsilon")
+    return [style.line_handle(f"evaluator (epsilon {epsilon:g})", **style.REFERENCE)]
+
+
+def _label_epsilons(axes: Axes, epsilons: np.ndarray) -> None:
+    """Make the x axis logarithmic; label all epsilons, or powers of 10 if there are too many."""
+    axes.set_xlabel("epsilon of the environment")
+    axes.set_xscale("log")
+    if len(epsilons) <= _MAX_TICKS:
+        axes.set_xticks(epsilons, [f"{epsilon:.2g}" for epsilon in epsilons])
+        axes.set_xticks([], minor=True)
+    else:
+        axes.xaxis.set_major_formatter("{x:g}")

@@ -1,7 +1,8 @@
-"""The figure of what is in the replay, and what the learner samples of it."""
+"""The figure of priorities and ages in the replay, and of what the learner samples from it."""
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,28 +10,43 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from apex_agents.plotting import legends, style
+from apex_agents.metrics.histograms import BINS_PER_DECADE
+from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import make_title
-from apex_agents.plotting.distributions import (
-    BINS_PER_DECADE,
-    Distribution,
-    read_distribution,
-)
-from apex_agents.plotting.run_groups import RunGroup
+from apex_agents.plotting.curves import has_numbers, is_drawable, is_kept
+from apex_agents.plotting.run_groups import Columns, RunGroup
 
 _QUANTITIES = {"priority": "priority", "age_steps": "age (learner steps)"}
 _MAX_TICKS = 6
 
+# The shares of a histogram add up to 1, unless some of its rows are missing.
+_LEAST_SUM = 0.99
+_MAX_HISTOGRAMS = 300
+
+
+class Distribution(NamedTuple):
+    """Histograms of one quantity at H times with B bins each.
+
+    Attributes:
+      learner_steps: `[H]`, increasing.
+      first_bin: the first bin begins at `10 ** (first_bin / BINS_PER_DECADE)`, the others follow.
+      has_zero: whether the first bin begins at 0 instead.
+      sampled: `[H, B]`, share of the sampled transitions.
+      replay: `[H, B]`, share of the transitions in the replay.
+    """
+
+    learner_steps: np.ndarray
+    first_bin: int
+    has_zero: bool
+    sampled: np.ndarray
+    replay: np.ndarray
+
 
 @style.styled
 def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw how priorities and ages are distributed, at the end and over time; of one run only.
+    """Draw the newest distributions of priority and age, and their history, of a single run.
 
-    Args:
-      groups: of runs.
-
-    Returns:
-      The figure; None if there are several runs, or no histograms.
+    Returns None for several runs, or without histograms.
     """
     if [len(group.runs) for group in groups] != [1]:
         return None
@@ -46,14 +62,63 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
         newest.set_xlabel(label)
         history.set_ylabel(label)
     replay = Patch(**style.AREA, label="transitions in the replay")
-    legends.add_legend(
-        figure, [replay, Patch(**style.OUTLINE, label="transitions sampled from it")]
-    )
+    sampled = Patch(**style.OUTLINE, label="transitions sampled from it")
+    style.add_legend(figure, [replay, sampled])
     return figure
 
 
+def read_distribution(columns: Columns, quantity: str) -> Distribution | None:
+    """Read the histograms of one quantity.
+
+    Left out are incomplete histograms, those that a resumed learner overwrote, and, if there are
+    very many, some of the others, never the newest.
+
+    Args:
+      columns: columns of `logs/learner_histograms.csv`.
+      quantity: 'priority' or 'age_steps'.
+
+    Returns:
+      The histograms; None if there are none.
+    """
+    numbers = ("learner_steps", "lower", "sampled_share", "replay_share")
+    if "quantity" not in columns or not has_numbers(columns, *numbers):
+        return None
+    rows = columns["quantity"] == quantity
+    for name in numbers:
+        rows &= is_drawable(columns[name])
+    if not rows.any():
+        return None
+    steps, lower = columns["learner_steps"][rows], columns["lower"][rows]
+    begins = np.diff(steps, prepend=np.nan) != 0
+    bins = _number_bins(lower)
+    shares = np.zeros([2, begins.sum(), np.ptp(bins) + 1])
+    place = (np.cumsum(begins) - 1, bins - bins.min())
+    for share, name in zip(shares, ("sampled_share", "replay_share"), strict=True):
+        np.add.at(share, place, columns[name][rows])
+    sampled, replay = shares
+    steps = steps[begins]
+
+    shown = np.flatnonzero(sampled.sum(axis=1) >= _LEAST_SUM)
+    shown = shown[is_kept(steps[shown])]
+    if not len(shown):
+        return None
+    count = min(len(shown), _MAX_HISTOGRAMS)
+    shown = shown[np.linspace(0, len(shown) - 1, count).round().astype(int)]
+    has_zero = not (lower > 0).all()
+    return Distribution(steps[shown], int(bins.min()), has_zero, sampled[shown], replay[shown])
+
+
+def _number_bins(lower: np.ndarray) -> np.ndarray:
+    """Number bins by their lower ends, `[R]`; a bin from 0 gets the number below all others."""
+    is_power = lower > 0
+    exponents = np.log10(lower, out=np.zeros_like(lower), where=is_power)
+    bins = (BINS_PER_DECADE * exponents).round().astype(int)
+    bins[~is_power] = bins[is_power].min() - 1 if is_power.any() else 0
+    return bins
+
+
 def _draw_newest(axes: Axes, distribution: Distribution) -> None:
-    """Draw the newest histogram, of the replay and of what was sampled from it."""
+    """Draw the newest histograms of the replay and of the sampled transitions."""
     edges = np.arange(distribution.replay.shape[1] + 1)
     for shares, look in ((distribution.replay, style.AREA), (distribution.sampled, style.OUTLINE)):
         axes.stairs(100 * shares[-1], edges, **look)
@@ -69,7 +134,8 @@ def _draw_history(axes: Axes, distribution: Distribution) -> None:
     ends = (steps[0], steps[-1]) if len(steps) > 1 else (steps[0], steps[0] + 1)
     middles = (steps[:-1] + steps[1:]) / 2
     shares = 100 * distribution.replay.T
-    darkest = shares[:, len(steps) // 2 :].max()  # In the beginning all may be in one bin.
+    # The first half does not count: all transitions may be in one bin at the beginning.
+    darkest = shares[:, len(steps) // 2 :].max()
     mesh = axes.pcolormesh(
         np.concatenate([ends[:1], middles, ends[1:]]),
         np.arange(distribution.replay.shape[1] + 1),
@@ -77,7 +143,7 @@ def _draw_history(axes: Axes, distribution: Distribution) -> None:
         cmap="Blues",
         vmin=0,
         vmax=darkest,
-        rasterized=True,  # Thousands of squares in an .svg.
+        rasterized=True,  # An .svg would hold thousands of squares.
     )
     axes.grid(False)
     axes.set_xlim(left=0)
@@ -85,18 +151,18 @@ def _draw_history(axes: Axes, distribution: Distribution) -> None:
     style.show_as_counts(axes.xaxis)
     _label_bins(axes.yaxis, distribution)
     extend = "max" if shares.max() > darkest else "neither"
-    label = "share of the replay (%)"
-    axes.figure.colorbar(mesh, ax=axes, label=label, extend=extend)
+    axes.figure.colorbar(mesh, ax=axes, label="share of the replay (%)", extend=extend)
 
 
 def _label_bins(axis: Axis, distribution: Distribution) -> None:
-    """Label an axis on which every bin has the width 1 with the powers of 10, and 0."""
+    """Label an axis whose bins have width 1 with powers of 10, and 0."""
     num_bins, first = distribution.replay.shape[1], distribution.first_bin
     lowest = math.ceil((first + distribution.has_zero) / BINS_PER_DECADE)
     highest = (first + num_bins) // BINS_PER_DECADE
     step = max(math.ceil((highest + 1 - lowest) / _MAX_TICKS), 1)
+    count = style.CountFormatter(sep="").format_data
     ticks: dict[float, str] = {
-        BINS_PER_DECADE * exponent - first: style.format_count(10.0**exponent)
+        BINS_PER_DECADE * exponent - first: count(10.0**exponent)
         for exponent in range(lowest, highest + 1, step)
     }
     if distribution.has_zero:

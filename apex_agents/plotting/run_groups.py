@@ -1,5 +1,6 @@
-"""Which runs are seeds of the same setting, and what to call those that are not."""
+"""Groups runs that differ only in their seeds, and labels the groups."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,30 +9,28 @@ import numpy as np
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import AGENT_TYPE
 
-# What may differ between seeds: the seed, and where a run ends.
+# Fields in which the seeds of a setting may differ, beside the seed: limits of the run.
 LIMITS = ("run.max_learner_steps", "run.max_actor_steps", "run.target_return")
-# The agent's type can be told from its fields; runs of earlier versions do not name it.
-_FREE_FIELDS = ("run.seed", *LIMITS, AGENT_TYPE)
+_FREE_FIELDS = ("run.seed", *LIMITS)
 _TASK = "environment.task"
 
-# A label with more fields than this would not be read.
 _MAX_FIELDS_OF_LABEL = 3
-# Of one CSV file: half a day of the learner's rows. Of a longer one, pieces from all over it.
+# Read per CSV file: half a day of the learner's rows. Longer files are read in pieces.
 _MAX_BYTES = 2 * 2**20
 
 Columns = dict[str, np.ndarray]
 
 
 class RunGroup:
-    """Runs that differ in nothing but their seed and where they end.
+    """Runs that differ only in their seeds and limits.
 
     Attributes:
-      runs: at least one.
-      label: what sets them apart from other groups.
+      runs: at least one run.
+      label: what distinguishes the group from other groups.
     """
 
     def __init__(self, runs: Sequence[RunFolder], label: str):
-        """Take runs together."""
+        """Group runs; their files are read when they are needed."""
         self.runs = list(runs)
         self.label = label
         self._fields = [flatten(run.config) for run in self.runs]
@@ -39,43 +38,43 @@ class RunGroup:
 
     @property
     def agent(self) -> str:
-        """The agent's name."""
-        return "Ape-X DPG" if "agent.noise_scale" in self._fields[0] else "Ape-X DQN"
+        """Name of the agent, such as 'Ape-X DQN' for an `ApexDQNConfig`."""
+        return re.sub(r"^Apex(\w+)Config$", r"Ape-X \1", str(self.field(AGENT_TYPE) or "?"))
 
     @property
     def task(self) -> str:
-        """The task's name."""
+        """Name of the task."""
         return str(self.field(_TASK) or "?")
 
     def field(self, path: str) -> Any:
-        """Return a field of the config; None if the runs differ in it or do not have it."""
+        """Return a field of the config; None if the runs differ in it or lack it."""
         values = [fields.get(path) for fields in self._fields]
         return values[0] if all(value == values[0] for value in values) else None
 
     def describe(self, num_runs: int) -> str:
-        """Return the label and, if there are several, the number of the runs that are shown."""
+        """Return the label with the number of runs that are shown, if there are several."""
         return f"{self.label} ({num_runs} seeds)" if num_runs > 1 else self.label
 
     def logs(self) -> list[str]:
-        """Return the names of the CSV files of all runs."""
+        """Return the names of all CSV files of the runs."""
         return sorted({name for run in self.runs for name in run.logs()})
 
     def read_columns(self, name: str, max_bytes: int = _MAX_BYTES) -> list[Columns]:
-        """Read `logs/<name>.csv` of every run once; see `RunFolder.read_columns`."""
+        """Return `RunFolder.read_columns` of every run; each file is read once."""
         if name not in self._columns:
             self._columns[name] = [run.read_columns(name, max_bytes) for run in self.runs]
         return self._columns[name]
 
 
 def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
-    """Find the runs that are seeds of the same setting.
+    """Group the runs that are seeds of the same setting.
 
     Args:
-      runs: at least one.
+      runs: at least one run.
 
     Returns:
-      Groups in the order of their first runs. They are called by their tasks, those of one task by
-      the fields in which they differ, and by the folder of their first run if these are many.
+      Groups in the order of their first runs. A label is the task, for several settings of one task
+      the fields in which they differ, or the folder of the first run if these are many.
     """
     members: dict[tuple, list[RunFolder]] = {}
     for run in runs:
@@ -102,10 +101,9 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _label(
     setting: dict[str, Any], settings: Sequence[dict[str, Any]], first_run: RunFolder
 ) -> str:
-    """Say in a few words what sets one setting apart from the others."""
+    """Return the label of one setting."""
     task = str(setting.get(_TASK, "?"))
     rivals = [other for other in settings if other.get(_TASK) == setting.get(_TASK)]
-    others_have_other_tasks = len(rivals) < len(settings)
     names = list(dict.fromkeys(name for rival in rivals for name in rival))
     differing = [n for n in names if any(r.get(n) != setting.get(n) for r in rivals)]
     if not differing:
@@ -117,4 +115,4 @@ def _label(
         f"{short if short_names.count(short) == 1 else name}={setting.get(name)}"
         for short, name in zip(short_names, differing, strict=True)
     )
-    return f"{task}, {fields}" if others_have_other_tasks else fields
+    return fields if len(rivals) == len(settings) else f"{task}, {fields}"

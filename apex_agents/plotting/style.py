@@ -1,116 +1,79 @@
-"""How our figures look: colours, axes, bands and legends."""
+"""Colours, lines, axes and legends of all figures; `figures.mplstyle` has fonts and sizes."""
 
-import functools
 import io
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+import textwrap
+from collections.abc import Sequence
+from typing import Any
 
-import matplotlib
+import matplotlib.style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from apex_agents.plotting.curves import Curve, aggregate, thin
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow that nobody
-# sees on white; the line styles tell them apart in grey.
+# Decorates functions that draw; the caller's settings of Matplotlib are neither read nor changed.
+styled = matplotlib.style.context("apex_agents.plotting.figures", after_reset=True)
+
+# The palette of Okabe and Ito for colour-blind readers, without its yellow, which is invisible on
+# white. Line styles differ too, for prints in grey.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1, 1)))
-GREY = "#666666"
+_GREY = "#666666"
 
-# Of histograms: one behind the other.
+# Looks of histograms, the outline in front of the area.
 AREA: dict[str, Any] = {"fill": True, "facecolor": "#9ecae1", "edgecolor": "none"}
 OUTLINE: dict[str, Any] = {"fill": False, "edgecolor": "#D55E00", "linewidth": 1.6}
-# Of single seeds.
-_FAINT: dict[str, Any] = {"linewidth": 0.7, "alpha": 0.35}
-# Of single rows.
+# Looks of lines and markers.
+REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
+ERROR_BAR: dict[str, Any] = {"color": _GREY, "linestyle": "", "marker": "|", "markersize": 11}
+SINGLE_SEED: dict[str, Any] = {"color": _GREY, "linewidth": 0.7, "alpha": 0.6}
 DOTS: dict[str, Any] = {
     "color": _COLORS[0],
     "linestyle": "",
     "marker": "o",
     "alpha": 0.4,
     "markeredgewidth": 0,
-    "zorder": 1.5,  # Below lines.
+    "zorder": 1.5,  # Behind lines.
 }
-REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 
-WIDTH_INCHES = 8.0
-_PIXELS_PER_INCH = 200  # Twice what a page of 800 pixels shows.
-
-# Where they would not run into each other.
+_WIDTH_INCHES = 8.0
+# Markers of more points than this would touch each other.
 _MAX_MARKED_POINTS = 40
-# By which a reference line may extend an axis, relative to what the curves take.
+# A reference line may extend the y axis by this part of the range of the curves.
 _REFERENCE_MARGIN = 0.5
-# From here on a linear axis would show the largest values only.
+# From this ratio on, a linear axis would show only the largest values.
 _LOG_FROM_RATIO = 20.0
-
-_SIZES = ((1e9, "B"), (1e6, "M"), (1e3, "K"))
-
-_STYLE: dict[str, Any] = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": GREY,
-    "axes.grid": True,
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 9.5,
-    "figure.titlesize": 11,
-    "font.family": "DejaVu Sans",  # Comes with Matplotlib.
-    "font.size": 9,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.7,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 3.0,
-    "savefig.dpi": _PIXELS_PER_INCH,
-    "svg.hashsalt": "apex_agents",  # The same figure is the same file.
-    "xtick.color": GREY,
-    "xtick.labelcolor": "black",
-    "xtick.labelsize": 8.5,
-    "ytick.color": GREY,
-    "ytick.labelcolor": "black",
-    "ytick.labelsize": 8.5,
-}
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def styled(function: Function) -> Function:
-    """Make a function draw in our style, whatever Matplotlib is set to, and leave that as it is."""
-
-    @functools.wraps(function)
-    def draw(*args: Any, **kwargs: Any) -> Any:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(_STYLE)
-            return function(*args, **kwargs)
-
-    return draw  # type: ignore[return-value]
+# Characters that fit beside each other at the font size of legends.
+_CHARACTERS_OF_FIGURE = 112
+_CHARACTERS_OF_PANEL = 30
+_CHARACTERS_OF_HANDLE = 8
 
 
 def new_figure(title: str, rows: int, columns: int, height: float, **axes: Any) -> Any:
-    """Make a figure that is as wide as a page.
+    """Make a figure as wide as a page.
 
     Args:
-      title: above all panels.
-      rows: of panels.
-      columns: of panels.
-      height: inches.
-      **axes: for `Figure.subplots`, such as `sharey`.
+      title: title above all panels.
+      rows: number of rows of panels.
+      columns: number of columns of panels.
+      height: height in inches.
+      **axes: further arguments of `Figure.subplots`, such as `sharey`.
 
     Returns:
-      The figure and its panels, row by row.
+      The figure and a list of its panels, row by row.
     """
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
     figure.suptitle(title)
     return figure, figure.subplots(rows, columns, squeeze=False, **axes).flatten().tolist()
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return colour and dashes of the line of a group; 28 of them differ."""
+    """Return colour and dashes for the line of a group; 28 combinations differ."""
     return {
         "color": _COLORS[index % len(_COLORS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -118,40 +81,40 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> None:
-    """Draw the runs of one group: a line with a band, and a faint line for each of several seeds.
+    """Draw a line with a band for one group of runs, and a faint line for each of several runs.
 
     Args:
-      axes: where.
-      curves: one per run.
-      index: of the group, which gives its style.
-      label: of the line.
+      axes: panel to draw in.
+      curves: one curve per run.
+      index: index of the group, which determines its style.
+      label: label of the line.
     """
-    style = line_style(index)
+    look = line_style(index)
     curves = [thin(curve) for curve in curves if len(curve.x)]
     if len(curves) > 1:
         for curve in curves:
-            marker = "o" if len(curve.x) == 1 else ""  # Which has no line.
-            axes.plot(curve.x, curve.y, marker=marker, color=style["color"], **_FAINT)
+            marker = "o" if len(curve.x) == 1 else ""  # A line needs two points.
+            faint = {**SINGLE_SEED, "color": look["color"], "alpha": 0.35}
+            axes.plot(curve.x, curve.y, marker=marker, **faint)
     curve = aggregate(curves)
     if not len(curve.x):
         return
     if (curve.upper > curve.lower).any():
-        axes.fill_between(
-            curve.x, curve.lower, curve.upper, color=style["color"], alpha=0.2, linewidth=0
-        )
+        band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(curve.x, curve.lower, curve.upper, **band)
     marker = "o" if len(curve.x) <= _MAX_MARKED_POINTS else ""
-    axes.plot(curve.x, curve.y, **style, marker=marker, label=label)
+    axes.plot(curve.x, curve.y, **look, marker=marker, label=label)
 
 
 def draw_reference(axes: Axes, value: float) -> bool:
-    """Draw a horizontal line that is no curve, unless it is so far off that the curves shrink.
+    """Draw a horizontal reference line, unless it is so far away that the curves would shrink.
 
     Args:
-      axes: after the curves were drawn.
-      value: where the line is.
+      axes: panel in which the curves are drawn already.
+      value: height of the line.
 
     Returns:
-      Whether it was drawn.
+      Whether the line was drawn.
     """
     low, high = axes.get_ylim()
     margin = _REFERENCE_MARGIN * (high - low)
@@ -161,74 +124,75 @@ def draw_reference(axes: Axes, value: float) -> bool:
     return is_near
 
 
-def note(axes: Axes, text: str) -> None:
-    """Write in the middle of a panel why it is empty."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
-
-
-class TimeUnit(NamedTuple):
-    """In what a time is shown.
-
-    Attributes:
-      seconds: that it has.
-      name: with which it goes on an axis.
-    """
-
-    seconds: float
-    name: str
-
-
-def time_unit(seconds: float) -> TimeUnit:
-    """Return the unit in which times up to this one are small numbers above 1."""
+def time_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit, with its seconds, in which a time is a small number above 1."""
     if seconds < 180:
-        return TimeUnit(1.0, "s")
-    if seconds < 3 * 3600:
-        return TimeUnit(60.0, "min")
-    return TimeUnit(3600.0, "h")
+        return "s", 1.0
+    return ("min", 60.0) if seconds < 3 * 3600 else ("h", 3600.0)
 
 
 def scale_axes(axes: Axes, y_axis: str) -> None:
-    """Begin the x axis at 0, scale the y axis, and label ticks as 10K or 1.5M.
+    """Let the x axis begin at 0, scale the y axis, and label ticks as 10K or 1.5M.
 
     Args:
-      axes: after everything was drawn.
-      y_axis: 'zero' for one that begins at 0, 'log' for one that is logarithmic where values are of
-        very different sizes and begins at 0 otherwise, 'any' for one that fits the values.
+      axes: panel in which everything is drawn already.
+      y_axis: 'zero' to begin at 0; 'log' for a logarithmic axis if magnitudes differ much, else as
+        'zero'; 'any' to fit the values.
     """
     axes.set_xlim(left=0)
+    show_as_counts(axes.xaxis)
     low, high = axes.dataLim.intervaly
     if y_axis == "log" and high > _LOG_FROM_RATIO * low > 0:
         axes.set_yscale("log")
-        show_as_counts(axes.xaxis)
         return
     if y_axis != "any":
         axes.set_ylim(bottom=0)
-    show_as_counts(axes.xaxis, axes.yaxis)
+    show_as_counts(axes.yaxis)
 
 
-def show_as_counts(*all_axis: Axis) -> None:
+class CountFormatter(EngFormatter):
+    """Labels ticks as 0.5, 10K, 1.5M or 2B."""
+
+    ENG_PREFIXES = {0: "", 3: "K", 6: "M", 9: "B"}  # noqa: RUF012
+
+
+def show_as_counts(axis: Axis) -> None:
     """Give an axis few ticks, labelled as 10K or 1.5M."""
-    for axis in all_axis:
-        axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda value, position: format_count(value)))
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(CountFormatter(sep=""))
 
 
-def format_count(value: float) -> str:
-    """Return a number as 0.5, 10K, 1.5M or 2B."""
-    size, letter = next((pair for pair in _SIZES if abs(value) >= pair[0]), (1.0, ""))
-    return f"{value / size:.4g}{letter}".replace("-", "\N{MINUS SIGN}")
+def line_handle(label: str, **look: Any) -> Artist:
+    """Return a legend entry with a line or a marker."""
+    return Line2D([], [], label=label, **look)
+
+
+def band_handle(label: str) -> Artist:
+    """Return a legend entry with a band."""
+    return Patch(facecolor=_GREY, alpha=0.3, label=label)
+
+
+def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Put a legend below all panels, where it hides nothing."""
+    if handles:
+        widths = [len(str(handle.get_label())) + _CHARACTERS_OF_HANDLE for handle in handles]
+        is_one_row = sum(widths) <= _CHARACTERS_OF_FIGURE
+        columns = len(handles) if is_one_row else _CHARACTERS_OF_FIGURE // max(widths)
+        figure.legend(handles=handles, loc="outside lower center", ncols=max(columns, 1))
+
+
+def fill_with_legend(axes: Axes, handles: Sequence[Artist]) -> None:
+    """Put a legend in place of a panel."""
+    axes.axis("off")
+    labels = [textwrap.fill(str(handle.get_label()), _CHARACTERS_OF_PANEL) for handle in handles]
+    axes.legend(handles, labels, loc="center")
 
 
 @styled
 def encode(figure: Figure, suffix: str) -> bytes:
-    """Return the content of a figure's file.
-
-    Args:
-      figure: what to draw.
-      suffix: 'png' or 'svg'.
-    """
+    """Return the content of a figure's file, for the suffix 'png' or 'svg'."""
     engine = figure.get_layout_engine()
-    if engine is not None:  # Takes longest; what it found is the same for all files.
+    if engine is not None:  # The layout takes longest and is the same for all files.
         engine.execute(figure)
         figure.set_layout_engine(None)
     content = io.BytesIO()

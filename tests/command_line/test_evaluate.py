@@ -18,10 +18,9 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, make_vector_environment
-from apex_agents.experiment import Progress
+from apex_agents.evaluation.parameters import PARAMETERS
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs import workdir
-from apex_agents.runs.checkpoints import save_checkpoint
 from apex_agents.runs.workdir import open_workdir, save_parameters
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -60,7 +59,9 @@ def runs(tmp_path_factory) -> pathlib.Path:
         environment.close()
         checkpoints = folder / name / "checkpoints"
         save_parameters(checkpoints / "best.npz", to_arrays(policy.variables), 1234)
-        save_checkpoint(checkpoints, policy.networks, Progress(5678), keep=1)
+        checkpoint = checkpoints / "learner-000000005678"
+        checkpoint.mkdir()
+        save_parameters(checkpoint / PARAMETERS, to_arrays(policy.variables), 5678)
     return folder
 
 
@@ -220,7 +221,7 @@ MISTAKES = {
     "no_parameters": (["--workdir={tmp}/new"], ["has no parameters yet"]),
     "no_such_checkpoint": (
         ["--workdir={runs}/catch", "--checkpoint=newest"],
-        ["--checkpoint=newest is not there; there are best, learner-000000005678."],
+        ["--checkpoint=newest", "best, learner-000000005678"],
     ),
     "no_such_file": (
         ["--workdir={runs}/catch", "--checkpoint={tmp}/gone.npz"],

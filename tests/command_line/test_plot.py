@@ -19,7 +19,8 @@ EVALUATIONS = (
 def make_run(tmp_path):
     def make(name: str, seed: int = 0, rows: str = EVALUATIONS) -> pathlib.Path:
         (tmp_path / name / "logs").mkdir(parents=True)
-        config = {"environment": {"task": "pong"}, "run": {"seed": seed}}
+        config = {"agent_type": "ApexDQNConfig", "environment": {"task": "pong"}}
+        config |= {"run": {"seed": seed}}
         (tmp_path / name / "config.json").write_text(json.dumps(config))
         (tmp_path / name / "logs" / "evaluator.csv").write_text(rows)
         return tmp_path / name

@@ -1,4 +1,4 @@
-"""Tests of which episodes count, and by which return."""
+"""Tests of which episodes an evaluation counts, and of their returns."""
 
 import dm_env
 import numpy as np
@@ -9,8 +9,8 @@ from apex_agents.environments import EnvironmentSpec, Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 
 
-class ScriptedLanes:
-    """Finishes the given episodes, one list per lock-step, and none afterwards."""
+class ScriptedEnvironment:
+    """A vector environment that finishes the given episodes, one list per lock-step."""
 
     def __init__(self, num_envs: int, script: list[list[Episode]]):
         self.num_envs = num_envs
@@ -46,7 +46,7 @@ class ScriptedLanes:
 
 
 class EchoActor:
-    """Acts what it sees, and counts what it is told."""
+    """Returns the observation as the action, and records its calls."""
 
     def __init__(self):
         self.calls: list[str] = []
@@ -68,11 +68,11 @@ def episode(env_index: int, episode_return: float, clipped_return: float = 0.0) 
     return Episode(env_index, episode_return, clipped_return, length=1)
 
 
-def returns_of(environment: ScriptedLanes) -> list[float]:
+def returns_of(environment: ScriptedEnvironment) -> list[float]:
     return [episode.episode_return for episode in play_episodes(environment, EchoActor())]
 
 
-def test_the_first_episode_of_each_env_counts_whenever_it_ends():
+def test_the_first_episode_of_each_environment_counts_whenever_it_ends():
     script = [
         [],
         [episode(env_index=1, episode_return=5.0)],
@@ -81,40 +81,40 @@ def test_the_first_episode_of_each_env_counts_whenever_it_ends():
         [episode(env_index=0, episode_return=7.0), episode(env_index=2, episode_return=300.0)],
         [episode(env_index=0, episode_return=400.0)],
     ]
-    environment = ScriptedLanes(3, script)
+    environment = ScriptedEnvironment(3, script)
     new: list[list[Episode]] = []
     episodes = play_episodes(environment, EchoActor(), on_lock_step=new.append)
     assert episodes == [episode(0, 7.0), episode(1, 5.0), episode(2, -3.0)]
     assert new == [[], [episode(1, 5.0)], [episode(2, -3.0)], [], [episode(0, 7.0)]]
-    assert len(environment.actions) == 5  # Not one step more than needed.
+    assert len(environment.actions) == 5
     assert environment.num_resets == 1
 
 
-def test_two_episodes_of_a_env_in_one_list_count_once():
-    environment = ScriptedLanes(1, [[episode(0, 1.0), episode(0, 2.0)]])
+def test_two_episodes_of_an_environment_in_one_lock_step_count_once():
+    environment = ScriptedEnvironment(1, [[episode(0, 1.0), episode(0, 2.0)]])
     assert returns_of(environment) == [1.0]
 
 
 def test_returns_are_unclipped():
-    environment = ScriptedLanes(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
+    environment = ScriptedEnvironment(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
     assert returns_of(environment) == [400.0, -21.0]
 
 
 def test_a_return_of_zero_counts():
-    environment = ScriptedLanes(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
+    environment = ScriptedEnvironment(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
     assert returns_of(environment) == [0.0]
 
 
-def test_actions_are_the_actors():
-    environment = ScriptedLanes(2, [[], [], [episode(0, 1.0), episode(1, 1.0)]])
+def test_the_actor_chooses_the_actions():
+    environment = ScriptedEnvironment(2, [[], [], [episode(0, 1.0), episode(1, 1.0)]])
     actor = EchoActor()
     play_episodes(environment, actor)
     np.testing.assert_array_equal(environment.actions, [[0, 0], [1, 1], [2, 2]])
     assert actor.calls == ["first"] + ["observe", "update"] * 3
 
 
-def test_stops_when_told_to_though_episodes_are_missing():
-    environment = ScriptedLanes(2, [[episode(0, 1.0)]])
+def test_stops_before_all_episodes_have_ended():
+    environment = ScriptedEnvironment(2, [[episode(0, 1.0)]])
     episodes = play_episodes(
         environment, EchoActor(), should_stop=lambda: len(environment.actions) == 4
     )
@@ -123,7 +123,7 @@ def test_stops_when_told_to_though_episodes_are_missing():
 
 
 def test_stops_before_the_first_step():
-    environment = ScriptedLanes(1, [])
+    environment = ScriptedEnvironment(1, [])
     assert play_episodes(environment, EchoActor(), should_stop=lambda: True) is None
     assert environment.actions == []
 

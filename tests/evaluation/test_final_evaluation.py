@@ -1,4 +1,4 @@
-"""Tests of what many episodes of trained parameters come to."""
+"""Tests of evaluations of saved parameters: episodes, videos, and the report."""
 
 import functools
 import pathlib
@@ -18,9 +18,14 @@ from apex_agents.environments import (
     Episode,
     make_vector_environment,
 )
-from apex_agents.evaluation import final_evaluation
-from apex_agents.evaluation.final_evaluation import Request, Result, evaluate
-from apex_agents.evaluation.report import describe, summarise, to_csv
+from apex_agents.evaluation.final_evaluation import (
+    Request,
+    Result,
+    describe,
+    evaluate,
+    summarise,
+    to_csv,
+)
 from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs.workdir import save_parameters
@@ -30,7 +35,7 @@ MLP = ApexDQNConfig("mlp", (8,), 8, frame_stack=0, exploration=EXPLORATION)
 ATARI = ApexDQNConfig(stream_hidden_size=8, exploration=EXPLORATION)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
 
-# Games of up to 150 steps.
+# Games of at most 150 agent steps.
 SHORT = AtariConfig(evaluation_max_frames=600, sticky_action_probability=0.25)
 
 TASKS = {
@@ -64,28 +69,23 @@ def test_equal_seeds_give_equal_episodes(task, tmp_path):
     assert (first.videos, again.videos) == ([], [tmp_path / "0.mp4"])
 
 
-def test_more_episodes_than_envs(tmp_path, monkeypatch):
-    monkeypatch.setattr(final_evaluation, "MAX_ENVS", 20)
+def test_more_episodes_than_environments(tmp_path):
     experiment, path = make_experiment("cartpole", tmp_path)
     seen: list[Episode] = []
     videos = [tmp_path / "0.mp4"]
-    result = evaluate(experiment, Request(path, 50, seed=0, videos=videos), seen.extend)
-    assert [episode.env_index for episode in result.episodes] == [
-        *range(20),
-        *range(20),
-        *range(10),
-    ]
+    request = Request(path, 50, seed=0, videos=videos)
+    result = evaluate(experiment, request, seen.extend, max_envs=20)
+    indices = [episode.env_index for episode in result.episodes]
+    assert indices == [*range(20), *range(20), *range(10)]
     assert sorted(seen) == sorted(result.episodes)
-    assert result.videos == videos  # Of the first group.
+    assert result.videos == videos  # Only the first group is filmed.
     groups = [result.episodes[start : start + 10] for start in (0, 20, 40)]
-    assert len({tuple(group) for group in groups}) == 3  # Seeds of their own.
+    assert len({tuple(group) for group in groups}) == 3
 
 
 def make_result(*returns: float) -> Result:
-    episodes = [
-        Episode(env_index, r, min(r, 1.0), 3 + env_index) for env_index, r in enumerate(returns)
-    ]
-    return Result(episodes, None, [])
+    episodes = [Episode(i, r, min(r, 1.0), 3 + i) for i, r in enumerate(returns)]
+    return Result(episodes, 1234, [])
 
 
 def make_config(task: str) -> ExperimentConfig:
@@ -101,7 +101,7 @@ def test_a_summary_by_hand():
         "suite": "atari",
         "task": "Breakout",
         "checkpoint": "last",
-        "learner_steps": None,
+        "learner_steps": 1234,
         "seed": 1,
         "epsilon": 0.5,
         "episodes": 4,
@@ -127,7 +127,7 @@ def test_a_summary_by_hand():
         "reference_scores": {"random": 1.7, "human": 30.5, "paper": 800.9},
     }
     lines = dict(describe(summary))
-    assert lines["parameters"] == "last"
+    assert lines["parameters"] == "last, learner step 1,234"
     assert lines["mean return"] == "26.90 ± 12.30"
     assert lines["human-normalized"] == "mean 87.5%, median 75.0%"
     assert lines["in the paper"] == "800.9 (2775.0%)"
@@ -142,11 +142,11 @@ def test_a_table_by_hand():
     )
 
 
-def test_games_without_a_human_s_score():
+def test_games_without_reference_scores():
     config = make_config("adventure")
     summary = summarise(config, REQUEST, make_result(-1.0, 0.0))
     assert not {"human_normalized", "reference_scores"} & set(summary)
-    assert dict(describe(summary))["human-normalized"].startswith("none: ")
+    assert dict(describe(summary))["human-normalized"].startswith("none")
     assert "human" not in to_csv(config.environment, make_result(0.0).episodes)
 
 

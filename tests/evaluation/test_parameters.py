@@ -1,4 +1,4 @@
-"""Tests of what a run leaves behind: found by name, and the same in a policy as in the learner."""
+"""Tests of saved parameters: found by name, and in a policy equal to those of the learner."""
 
 import os
 import pathlib
@@ -9,115 +9,102 @@ import pytest
 
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.learning import DQNUpdate
-from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_vector_environment
-from apex_agents.evaluation.parameters import find_parameters, load_into
-from apex_agents.experiment import Progress
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.evaluation.parameters import PARAMETERS, find_parameters, load_into
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.runs.checkpoints import save_checkpoint
-from apex_agents.runs.workdir import save_parameters, save_variables
+from apex_agents.runs.workdir import save_parameters
 
 STEPS = 1234
 NAME = "learner-000000001234"
 
 DQN = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8, 4), stream_hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 4), critic_hidden_sizes=(8, 4))
+AGENTS = {"dqn": (ApexDQNBuilder(DQN), "catch"), "dpg": (ApexDPGBuilder(DPG), "point_mass")}
 
 
-def make_spec(task: str) -> EnvironmentSpec:
-    return make_vector_environment(EnvironmentConfig("toy", task), 1, 0).spec
+def make_policy(agent: str):
+    builder, task = AGENTS[agent]
+    environment = make_vector_environment(EnvironmentConfig("toy", task), 1, 0)
+    return builder.make_evaluation_policy(environment.spec, num_envs=2, seed=5)
 
 
-class Agent:
-    """An agent whose variables all differ, and what it has saved in a folder."""
-
-    def __init__(self, name: str):
-        if name == "dqn":
-            self.builder, self.spec = ApexDQNBuilder(DQN), make_spec("catch")
-            networks = [self.builder._make_network(self.spec, seed) for seed in (1, 2)]
-            self.update = DQNUpdate(*networks, DQN)
-        else:
-            self.builder, self.spec = ApexDPGBuilder(DPG), make_spec("point_mass")
-            networks = [self.builder._make_networks(self.spec, seed) for seed in (1, 2)]
-            self.update = DPGUpdate(*networks, DPG)
-        random = np.random.default_rng(0)
-        for key, part in self.update.state.items():
-            if "optimizer" not in key and key != "num_updates":  # Targets, too.
-                for variable in part.variables:
-                    variable.assign(random.normal(size=variable.shape))
-
-    def save(self, workdir: pathlib.Path) -> None:
-        folder = workdir / "checkpoints"
-        folder.mkdir()
-        assert save_checkpoint(folder, self.update.state, Progress(STEPS), keep=1)
-        assert save_parameters(folder / "best.npz", to_arrays(self.update.variables), STEPS)
-
-    def make_policy(self):
-        return self.builder.make_evaluation_policy(self.spec, num_envs=2, seed=5)
+def make_arrays(agent: str) -> dict[str, list[np.ndarray]]:
+    """Return parameters of which all numbers differ."""
+    random = np.random.default_rng(0)
+    arrays = to_arrays(make_policy(agent).variables)
+    return {
+        name: [random.normal(size=array.shape).astype(np.float32) for array in group]
+        for name, group in arrays.items()
+    }
 
 
-@pytest.fixture(scope="module", params=["dqn", "dpg"])
-def agent(request) -> Agent:
-    return Agent(request.param)
+def save(folder: pathlib.Path, arrays: dict[str, list[np.ndarray]]) -> None:
+    (folder / "checkpoints" / NAME).mkdir(parents=True)
+    for path in ("best.npz", f"{NAME}/{PARAMETERS}"):
+        assert save_parameters(folder / "checkpoints" / path, arrays, STEPS)
+
+
+@pytest.fixture(params=AGENTS)
+def agent(request) -> str:
+    return request.param
 
 
 @pytest.mark.parametrize("name", ["best", NAME])
 def test_a_policy_gets_what_the_learner_had(tmp_path, agent, name):
-    agent.save(tmp_path)
-    policy = agent.make_policy()
+    arrays = make_arrays(agent)
+    save(tmp_path, arrays)
+    policy = make_policy(agent)
     assert load_into(policy, find_parameters(tmp_path, name)) == STEPS
-    for key, variables in agent.update.variables.items():
-        for loaded, learned in zip(policy.variables[key], variables, strict=True):
-            np.testing.assert_array_equal(loaded.numpy(), learned.numpy())
-
-
-def test_a_file_of_an_earlier_version_does_not_tell_its_step(tmp_path, agent):
-    save_variables(tmp_path / "old.npz", to_arrays(agent.update.variables))
-    assert load_into(agent.make_policy(), tmp_path / "old.npz") is None
+    assert list(policy.variables) == list(arrays)
+    for key, variables in policy.variables.items():
+        for variable, array in zip(variables, arrays[key], strict=True):
+            np.testing.assert_array_equal(variable.numpy(), array)
 
 
 @pytest.mark.parametrize("name", ["best", NAME])
-def test_parameters_of_other_networks_are_refused(tmp_path, agent, name):
-    other = Agent("dpg" if isinstance(agent.builder, ApexDQNBuilder) else "dqn")
-    other.save(tmp_path)
-    with pytest.raises(ValueError, match="does not fit the networks of the run: ") as caught:
-        load_into(agent.make_policy(), find_parameters(tmp_path, name))
-    assert "\n" not in str(caught.value)
+def test_parameters_of_another_agent_are_refused(tmp_path, agent, name):
+    save(tmp_path, make_arrays("dpg" if agent == "dqn" else "dqn"))
+    with pytest.raises(ValueError, match="does not fit"):
+        load_into(make_policy(agent), find_parameters(tmp_path, name))
 
 
-def test_parameters_of_another_shape_are_refused(tmp_path, agent):
-    arrays = to_arrays(agent.update.variables)
-    name = next(iter(arrays))
-    arrays[name][0] = arrays[name][0][..., :-1]
-    save_parameters(tmp_path / "best.npz", arrays, 1)
-    with pytest.raises(ValueError, match=f"run: the shapes of '{name}' differ"):
-        load_into(agent.make_policy(), tmp_path / "best.npz")
+@pytest.mark.parametrize("change", ["shape", "number"])
+def test_parameters_of_other_networks_change_nothing(tmp_path, agent, change):
+    arrays = make_arrays(agent)
+    group = arrays[list(arrays)[-1]]  # The last one: those before it would be assigned.
+    if change == "shape":
+        group[-1] = group[-1][..., :-1]
+    else:
+        group.pop()
+    save(tmp_path, arrays)
+    policy = make_policy(agent)
+    before = to_arrays(policy.variables)
+    with pytest.raises(ValueError, match="does not fit"):
+        load_into(policy, find_parameters(tmp_path, "best"))
+    for key, variables in policy.variables.items():
+        for variable, array in zip(variables, before[key], strict=True):
+            np.testing.assert_array_equal(variable.numpy(), array)
 
 
-def test_damaged_parameters(tmp_path, agent):
-    agent.save(tmp_path)
-    policy, folder = agent.make_policy(), tmp_path / "checkpoints"
-    for content in (b"PK\3\4" + bytes(100), b"", b"text"):
-        (folder / "best.npz").write_bytes(content)
-        with pytest.raises(ValueError, match=r"best\.npz cannot be read: "):
-            load_into(policy, folder / "best.npz")
-    with pytest.raises(ValueError, match=r"gone\.npz cannot be read: "):
-        load_into(policy, folder / "gone.npz")
-    state = folder / NAME / "state.data-00000-of-00001"
-    state.write_bytes(state.read_bytes()[:-9] + b"\1" * 9)
-    with pytest.raises(ValueError, match=f"{NAME} cannot be read: "):
-        load_into(policy, folder / NAME)
-    (folder / NAME / "progress.json").unlink()
-    with pytest.raises(ValueError, match=f"{NAME} cannot be read: .*No such file"):
-        load_into(policy, folder / NAME)
+@pytest.mark.parametrize("name", ["best", NAME])
+@pytest.mark.parametrize("content", [b"PK\3\4" + bytes(100), b"", b"text", None])
+def test_corrupted_parameters(tmp_path, name, content):
+    save(tmp_path, make_arrays("dqn"))
+    path = find_parameters(tmp_path, name)
+    file = path / PARAMETERS if name == NAME else path
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{path.name} cannot be read"):
+        load_into(make_policy("dqn"), path)
 
 
 @pytest.fixture
 def workdir(tmp_path) -> pathlib.Path:
-    """A folder with parameters of all kinds, whose content does not matter here."""
+    """A folder with parameters of all kinds, whose content does not matter."""
     folder = tmp_path / "run" / "checkpoints"
     for age, name in enumerate([NAME, "learner-000000001300"]):
         (folder / name).mkdir(parents=True)
@@ -144,9 +131,9 @@ def test_parameters_are_found_by_name(workdir, checkpoint, found):
     assert find_parameters(workdir, checkpoint) == workdir / "checkpoints" / found
 
 
-def test_the_last_parameters_of_a_run_that_goes_on(workdir):
+def test_the_last_parameters_of_a_resumed_run_are_those_of_its_newest_checkpoint(workdir):
     folder = workdir / "checkpoints"
-    os.utime(folder / "learner-000000001300", (3000, 3000))  # After the end before.
+    os.utime(folder / "learner-000000001300", (3000, 3000))  # Newer than last.npz.
     assert find_parameters(workdir, "last") == folder / "learner-000000001300"
     (folder / "last.npz").unlink()
     os.utime(folder / NAME, (4000, 4000))
@@ -164,20 +151,18 @@ def test_parameters_are_found_by_path(workdir, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "checkpoint", ["learner-7", "newest", "learner-000000001400", "replay", ""]
 )
-def test_unknown_names_say_what_there_is(workdir, checkpoint):
-    with pytest.raises(ValueError) as caught:
+def test_an_unknown_name_lists_those_that_exist(workdir, checkpoint):
+    with pytest.raises(ValueError, match=f"best, last, {NAME}, learner-000000001300"):
         find_parameters(workdir, checkpoint)
-    there = f"best, last, {NAME}, learner-000000001300"
-    assert str(caught.value) == f"--checkpoint={checkpoint} is not there; there are {there}."
 
 
 @pytest.mark.parametrize("checkpoint", ["gone.npz", "./best"])
 def test_unknown_paths(workdir, checkpoint):
-    with pytest.raises(ValueError, match=f"^--checkpoint={checkpoint}: there is no such file or"):
+    with pytest.raises(ValueError, match=f"--checkpoint={checkpoint}"):
         find_parameters(workdir, checkpoint)
 
 
 @pytest.mark.parametrize("checkpoint", ["best", "last", "learner-7"])
 def test_a_run_without_parameters(tmp_path, checkpoint):
-    with pytest.raises(ValueError, match=f"^--workdir={tmp_path} has no parameters yet: check"):
+    with pytest.raises(ValueError, match="has no parameters yet"):
         find_parameters(tmp_path, checkpoint)

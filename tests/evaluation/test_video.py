@@ -7,6 +7,7 @@ import stat
 import imageio
 import imageio_ffmpeg
 import numpy as np
+import psutil
 import pytest
 
 from apex_agents.evaluation.video import VideoWriter
@@ -18,6 +19,12 @@ def frame(brightness: int, height: int = 64, width: int = 96) -> np.ndarray:
     picture[:, : width // 2] = brightness
     picture[:, width // 2 :] = (120, 0, 0)
     return picture
+
+
+def find_ffmpeg(path: pathlib.Path) -> psutil.Process:
+    """Return the process that writes a video."""
+    processes = psutil.Process().children()
+    return next(process for process in processes if str(path) in " ".join(process.cmdline()))
 
 
 def read(path: pathlib.Path) -> tuple[np.ndarray, dict]:
@@ -43,7 +50,7 @@ def test_frames_come_back_in_order(tmp_path):
     assert meta["duration"] == pytest.approx(20 / 12.5, abs=0.01)
 
 
-def test_what_browsers_play(tmp_path):
+def test_browsers_play_the_file(tmp_path):
     writer = VideoWriter(tmp_path / "a.mp4", 15.0)
     for _ in range(3):
         writer.write(frame(100))
@@ -52,17 +59,17 @@ def test_what_browsers_play(tmp_path):
     assert (meta["codec"], meta["pix_fmt"].partition("(")[0]) == ("h264", "yuv420p")
     content = (tmp_path / "a.mp4").read_bytes()
     assert content[4:8] == b"ftyp"
-    assert content.index(b"moov") < content.index(b"mdat")  # Plays before all of it is there.
+    assert content.index(b"moov") < content.index(b"mdat")  # The index is at the front.
 
 
-def test_what_is_discarded_leaves_nothing(tmp_path):
+def test_a_discarded_file_leaves_nothing(tmp_path):
     writer = VideoWriter(tmp_path / "a.mp4", 15.0)
     writer.write(frame(0))
-    process = writer._process
+    process = find_ffmpeg(tmp_path / "a.mp4")
     assert [file.name for file in tmp_path.iterdir()] in ([], ["a.mp4.partial"])
     writer.discard()
     writer.discard()
-    assert process.poll() is not None
+    assert not process.is_running()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,24 +79,24 @@ def test_no_frames_are_no_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("picture", "message"),
+    "picture",
     [
-        (frame(0, height=63), r"uint8 \[even, even, 3\], got \(63, 96, 3\)"),
-        (frame(0, width=95), r"got \(64, 95, 3\)"),
-        (frame(0).astype(np.float32), "have to be uint8"),
-        (frame(0)[..., :2], r"got \(64, 96, 2\)"),
+        frame(0, height=63),
+        frame(0, width=95),
+        frame(0).astype(np.float32),
+        frame(0)[..., :2],
     ],
 )
-def test_pictures_that_make_no_video(tmp_path, picture, message):
-    with pytest.raises(ValueError, match=message):
+def test_frames_of_a_wrong_shape_or_dtype(tmp_path, picture):
+    with pytest.raises(ValueError):
         VideoWriter(tmp_path / "a.mp4", 15.0).write(picture)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_picture_of_another_size(tmp_path):
+def test_a_frame_of_another_size(tmp_path):
     writer = VideoWriter(tmp_path / "a.mp4", 15.0)
     writer.write(frame(0))
-    with pytest.raises(ValueError, match=r"shape \(64, 98, 3\), those before had \(64, 96, 3\)"):
+    with pytest.raises(ValueError):
         writer.write(frame(0, width=98))
     writer.discard()
 
@@ -107,8 +114,8 @@ def test_ffmpeg_that_fails_says_why(tmp_path, monkeypatch):
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: str(script))
     writer = VideoWriter(tmp_path / "videos" / "a.mp4", 15.0)
-    with pytest.raises(OSError, match=r"^ffmpeg ended with exit code 228: No space left$"):
-        for _ in range(100):  # A pipe holds some.
+    with pytest.raises(OSError, match=r"228: No space left$"):
+        for _ in range(100):  # The pipe holds some of them.
             writer.write(frame(0))
     assert list((tmp_path / "videos").iterdir()) == []
 
@@ -118,12 +125,12 @@ def test_without_ffmpeg(tmp_path, monkeypatch):
         raise RuntimeError("No ffmpeg exe could be found.")
 
     monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", fail)
-    with pytest.raises(OSError, match="there is no ffmpeg: No ffmpeg exe"):
+    with pytest.raises(OSError, match="No ffmpeg exe"):
         VideoWriter(tmp_path / "a.mp4", 15.0).write(frame(0))
 
 
-def test_ctrl_c_is_not_for_ffmpeg(tmp_path):
+def test_ctrl_c_does_not_reach_ffmpeg(tmp_path):
     writer = VideoWriter(tmp_path / "a.mp4", 15.0)
     writer.write(frame(0))
-    assert os.getsid(writer._process.pid) != os.getsid(0)
+    assert os.getsid(find_ffmpeg(tmp_path / "a.mp4").pid) != os.getsid(0)
     writer.discard()

@@ -1,4 +1,4 @@
-"""Folders of runs, written row by row."""
+"""Folders of runs with given rows."""
 
 import csv
 import json
@@ -15,24 +15,24 @@ DQN = {
     "exploration": {"evaluation_epsilon": 0.01},
     "replay": {"max_size": 1000, "samples_per_insert": 8.0},
 }
-DPG = {"batch_size": 32, "noise_scale": 0.3, "replay": {"max_size": 1000}}
-
-# `(folder, logs, **fields)`: rows of `logs/<name>.csv` by name, and fields that are not as usual.
-MakeRun = Callable[..., RunFolder]
 
 
 @pytest.fixture
-def make_run(tmp_path) -> MakeRun:
+def make_run(tmp_path) -> Callable[..., RunFolder]:
+    """Make the folder of a run: rows of `logs/<name>.csv` by name, and fields of its config."""
+
     def make(
         folder: str,
         logs: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
         agent: Mapping[str, Any] = DQN,
         task: str = "catch",
+        agent_type: str = "ApexDQNConfig",
         **run: Any,
     ) -> RunFolder:
         workdir = tmp_path / folder
         (workdir / "logs").mkdir(parents=True)
         config = {
+            "agent_type": agent_type,
             "agent": agent,
             "environment": {"suite": "toy", "task": task},
             "run": {"seed": 0, "num_actors": 1, "target_return": None, **run},

@@ -1,4 +1,4 @@
-"""Tests of curves: which rows count, how points are thinned, and the numbers of several seeds."""
+"""Tests of curves: rows left out, thinning, and statistics over seeds."""
 
 import numpy as np
 import pytest
@@ -27,17 +27,17 @@ def curve(x, y) -> Curve:
         ([], []),
         ([3], [3]),
         ([1, 2, 3], [1, 2, 3]),
-        ([1, 2, 3, 4, 2.5, 5], [1, 2, 2.5, 5]),  # The learner went on from 2.
+        ([1, 2, 3, 4, 2.5, 5], [1, 2, 2.5, 5]),  # The learner was resumed from 2.
         ([1, 2, 3, 3, 4], [1, 2, 3, 4]),
         ([5, 6, 1], [1]),
         ([1, NAN, 3, INF, 4], [1, 3, 4]),
     ],
 )
-def test_rows_that_later_ones_take_back_are_left_out(x, kept):
+def test_rows_that_a_resumed_run_overwrote_are_left_out(x, kept):
     assert curve(x, range(len(x))).x.tolist() == kept
 
 
-def test_of_two_rows_of_one_step_the_later_counts():
+def test_the_later_one_of_two_rows_of_a_step_counts():
     assert curve([1, 2, 2, 3], [10, 20, 21, 30]).y.tolist() == [10, 21, 30]
 
 
@@ -91,7 +91,7 @@ def test_interquartile_mean(values, expected):
     ("values", "lower", "upper"),
     [
         ([4], 4, 4),
-        # Drawn twice: both 0, or both 10, with probability 1/4 each.
+        # Two draws: both are 0, or both are 10, with probability 1/4 each.
         ([0, 10], 0, 10),
         # The mean of the middle two is 8 if 3 or 4 of the 4 drawn are 8: 4 * 3/256 + 1/256 = 5 %.
         ([0, 0, 0, 8], 0, 8),
@@ -115,7 +115,7 @@ def test_the_confidence_interval_is_the_same_every_time():
     np.testing.assert_array_equal(bootstrap_interval(values), bootstrap_interval(values))
 
 
-def test_seeds_are_brought_together_on_the_range_that_all_cover():
+def test_seeds_are_aggregated_on_the_range_that_all_cover():
     # The first rises by 1 per step, the second by 3: their mean by 2.
     first, second = curve([0, 10], [0, 10]), curve([4, 8, 20], [12, 24, 60])
     found = aggregate([first, second])
@@ -137,7 +137,7 @@ def test_seeds_that_share_no_range_give_no_curve():
     assert [values.tolist() for values in touching] == [[2], [2], [1], [3]]
 
 
-def test_what_the_mean_is_called():
+def test_the_statistic_is_named_by_the_number_of_seeds():
     assert describe_mean(3) == "mean of 3 seeds"
     assert describe_mean(4) == "interquartile mean of 4 seeds"
 

@@ -1,4 +1,4 @@
-"""Tests of the figures: how many curves they have, with which values, and when there is none."""
+"""Tests of the figures: their curves and values, and when there is no figure."""
 
 import logging
 import warnings
@@ -22,7 +22,7 @@ FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_explo
 
 
 def evaluation(step, mean_return, standard_error=0.5) -> dict[str, float]:
-    """A row of the evaluator: 10 actor steps per learner step, 2 learner steps per second."""
+    """Return a row of the evaluator, with 10 actor steps and 0.5 s per learner step."""
     return {
         "learner_steps": step,
         "actor_steps": 10 * step,
@@ -50,7 +50,7 @@ def env_row(seconds, epsilon, episodes, mean_return) -> dict[str, float]:
 
 
 def histogram_rows(step, *shares) -> list[dict]:
-    """A histogram of priorities from 1 on and one of ages from 0 on."""
+    """Return rows of a histogram of priorities from 1 on and of one of ages from 0 on."""
     return [
         {
             "learner_steps": step,
@@ -65,7 +65,7 @@ def histogram_rows(step, *shares) -> list[dict]:
 
 
 def curves(axes) -> dict[str, list]:
-    """The lines of a panel by their labels; those without one, single seeds', are called ''."""
+    """Return the lines of a panel by their labels; lines without one have the label ''."""
     found: dict[str, list] = {}
     for line in axes.get_lines():
         label = line.get_label()
@@ -193,6 +193,10 @@ def test_learning(make_run):
     assert legend_texts(figure) == []
 
 
+def test_returns_alone_make_no_figure_of_learning(make_run):
+    assert draw_learning(group_runs([make_run("a", {"evaluator": [evaluation(2, 7)]})])) is None
+
+
 def test_many_rows_become_some_points_with_their_range(make_run):
     rows = [learner_row(step, loss=1 + step % 2) for step in range(1, 1201)]
     figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
@@ -200,7 +204,7 @@ def test_many_rows_become_some_points_with_their_range(make_run):
     np.testing.assert_allclose(curve.get_ydata(), [1.5] * 120)
     (band,) = figure.axes[0].collections
     assert band.get_paths()[0].get_extents().intervaly.tolist() == [1, 2]
-    assert legend_texts(figure) == ["mean of neighbouring rows", "range of what is averaged"]
+    assert legend_texts(figure) == ["mean of neighbouring rows", "range of averaged rows"]
     assert [text.get_text() for text in figure.axes[5].texts] == ["no rows yet"]
 
 
@@ -237,6 +241,7 @@ def test_exploration_shows_the_newest_quarter(make_run):
     figure = draw_exploration(group_runs([make_run("a", logs)]))
     (axes,) = figure.axes
     mean, dots, evaluator = axes.get_lines()
+    assert not axes.containers[0].has_yerr
     assert sorted(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == [
         (0.1, 8),
         (0.4, 2),
@@ -263,6 +268,7 @@ def test_exploration_of_seeds(make_run):
     figure = draw_exploration(group_runs(runs))
     (mean,) = (line for line in figure.axes[0].get_lines() if line.get_linestyle() == "-")
     assert mean.get_ydata().tolist() == [4, 2]  # (1 + 3) / 2 of 0.4, twice that of 0.1.
+    assert figure.axes[0].containers[0].has_yerr
     assert legend_texts(figure) == ["interquartile mean of 4 seeds", "95 % confidence interval"]
 
 
@@ -325,30 +331,3 @@ def test_one_row_is_enough_and_nothing_is_left_behind(draw, suffix, make_run, ca
     assert content.startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
     assert caplog.messages == []
     assert dict(matplotlib.rcParams) == before
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (0.25, "0.25"),
-        (950, "950"),
-        (10_000, "10K"),
-        (-2500, "\N{MINUS SIGN}2.5K"),
-        (1_500_000, "1.5M"),
-        (2e9, "2B"),
-    ],
-)
-def test_counts_are_short(value, text):
-    assert style.format_count(value) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "unit"), [(0, "s"), (179, "s"), (180, "min"), (10_799, "min"), (10_800, "h")]
-)
-def test_times_are_shown_in_a_fitting_unit(seconds, unit):
-    assert style.time_unit(seconds).name == unit
-
-
-def test_no_two_of_28_groups_look_alike():
-    assert len({str(style.line_style(index)) for index in range(28)}) == 28

@@ -1,4 +1,4 @@
-"""Tests of which runs are seeds of each other, and of what settings are called."""
+"""Tests of which runs are seeds of one setting, and of the labels of settings."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def labels(runs) -> list[str]:
     return [group.label for group in group_runs(runs)]
 
 
-def test_seeds_and_limits_make_no_other_setting(make_run):
+def test_runs_of_other_seeds_and_limits_are_one_group(make_run):
     runs = [
         make_run("a", seed=1),
         make_run("b", seed=2, target_return=5.0),
@@ -21,7 +21,7 @@ def test_seeds_and_limits_make_no_other_setting(make_run):
     assert group.runs == runs
     assert (group.label, group.task, group.agent) == ("catch", "catch", "Ape-X DQN")
     assert group.field("agent.batch_size") == 32
-    assert group.field("run.seed") is None  # They differ.
+    assert group.field("run.seed") is None  # The runs differ in it.
     assert group.field("missing") is None
 
 
@@ -33,7 +33,7 @@ def test_groups_come_in_the_order_of_their_first_runs(make_run):
     assert [group.label for group in groups] == ["pong", "catch"]
 
 
-def test_settings_of_one_task_are_called_by_what_differs(make_run):
+def test_settings_of_one_task_are_labelled_by_what_differs(make_run):
     runs = [
         make_run("a", agent=AGENT),
         make_run("b", agent={**AGENT, "batch_size": 64}),
@@ -51,23 +51,29 @@ def test_settings_of_one_task_are_called_by_what_differs(make_run):
     ]
 
 
-def test_fields_of_one_name_are_called_by_their_whole_path(make_run):
+def test_fields_of_one_name_are_labelled_by_their_whole_path(make_run):
     agents = [{"size": 1, "replay": {"size": 2}}, {"size": 3, "replay": {"size": 4}}]
     runs = [make_run(f"run{i}", agent=agent) for i, agent in enumerate(agents)]
     assert labels(runs)[0] == "agent.replay.size=2, agent.size=1"
 
 
-def test_a_setting_that_differs_in_much_is_called_by_its_folder(make_run):
+def test_settings_that_differ_in_much_are_labelled_by_their_folders(make_run):
     other = {"batch_size": 1, "n_step": 1, "replay": {"max_size": 1, "min_size": 1}}
     runs = [make_run("small", agent=other), make_run("large", agent=AGENT)]
     assert labels(runs) == ["small", "large"]
 
 
-def test_a_config_with_hardly_anything(make_run):
+def test_a_config_without_fields(make_run):
     run = make_run("a")
     run.config.clear()
     (group,) = group_runs([run])
-    assert (group.task, group.field("run.seed")) == ("?", None)
+    assert (group.task, group.agent, group.field("run.seed")) == ("?", "?", None)
+
+
+def test_the_agent_is_named_by_the_class_of_its_config(make_run):
+    types = {"ApexDPGConfig": "Ape-X DPG", "ApexR2D2Config": "Ape-X R2D2", "MyConfig": "MyConfig"}
+    runs = [make_run(agent_type, agent_type=agent_type) for agent_type in types]
+    assert [group.agent for group in group_runs(runs)] == list(types.values())
 
 
 def test_files_are_read_once(make_run):

@@ -1,12 +1,12 @@
-"""Tests of reading histograms: bins in their places, incomplete ones left out."""
+"""Tests of reading histograms: bins in their places, incomplete histograms left out."""
 
 import numpy as np
 
-from apex_agents.plotting.distributions import read_distribution
+from apex_agents.plotting.priority_figure import read_distribution
 
 
 def columns(rows) -> dict[str, np.ndarray]:
-    """Makes the columns of rows of learner step, quantity, lower end, sampled and replay share."""
+    """Return columns of rows (learner steps, quantity, lower end, sampled share, replay share)."""
     names = ("learner_steps", "quantity", "lower", "sampled_share", "replay_share")
     table = dict(zip(names, zip(*rows, strict=True), strict=True))
     return {
@@ -20,9 +20,9 @@ def test_bins_are_put_in_their_places():
         columns(
             [
                 (1, "priority", 0.1, 0.25, 0.5),
-                (1, "priority", 10**0.25, 0.75, 0.5),  # The fifth one after 0.1.
+                (1, "priority", 10**0.25, 0.75, 0.5),  # The fifth bin after that of 0.1.
                 (1, "age_steps", 1.0, 1.0, 1.0),
-                (9, "priority", 10**-0.75, 1.0, 1.0),  # The one after 0.1.
+                (9, "priority", 10**-0.75, 1.0, 1.0),  # The bin after that of 0.1.
             ]
         ),
         "priority",
@@ -43,14 +43,14 @@ def test_the_bin_from_zero_on_is_next_to_the_others():
     assert only_zero.has_zero
 
 
-def test_histograms_that_lack_rows_or_are_taken_back_are_left_out():
+def test_incomplete_and_overwritten_histograms_are_left_out():
     found = read_distribution(
         columns(
             [
-                (5, "priority", 1.0, 0.5, 0.5),  # The other half was not read.
+                (5, "priority", 1.0, 0.5, 0.5),  # The other half is missing.
                 (7, "priority", 1.0, 1.0, 1.0),
                 (8, "priority", 1.0, 1.0, 1.0),
-                (6, "priority", 1.0, 1.0, 1.0),  # The learner went on from a checkpoint.
+                (6, "priority", 1.0, 1.0, 1.0),  # The learner was resumed from a checkpoint.
                 (9, "priority", 1.0, 0.4, 0.4),
                 (9, "priority", 10.0, 0.6, 0.6),
                 (10, "priority", 1.0, 0.5, 0.5),
@@ -61,7 +61,7 @@ def test_histograms_that_lack_rows_or_are_taken_back_are_left_out():
     assert found.learner_steps.tolist() == [6, 9]
 
 
-def test_of_very_many_histograms_some_are_read_and_the_newest():
+def test_very_many_histograms_are_thinned_and_the_newest_stays():
     steps = range(1, 1002)
     found = read_distribution(columns([(s, "priority", 1.0, 1.0, 1.0) for s in steps]), "priority")
     assert len(found.learner_steps) == 300

@@ -1,0 +1,225 @@
+"""Films episodes while an actor plays them, with the score above the picture."""
+
+import contextlib
+import functools
+import logging
+import math
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import dm_env
+import numpy as np
+from acme import core
+from PIL import Image, ImageDraw, ImageFont
+
+from apex_agents.environments import Episode, VectorEnvironment
+from apex_agents.evaluation.video import PARTIAL, VideoWriter
+from apex_agents.experiment import Experiment
+from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.workdir import VIDEOS
+
+# Faster environments are filmed at every second agent step, or third, ..., and at the last one.
+_MAX_FRAMES_PER_SECOND = 60.0
+
+# In pixels. Small pictures are enlarged by a whole number, up to this side.
+_LONGER_SIDE = 640
+_MIN_WIDTH = 320
+_STRIP_HEIGHT = 56
+_MARGIN = 12
+_BLACK, _WHITE, _GREY, _YELLOW = (16, 17, 20), (245, 245, 245), (160, 164, 172), (255, 214, 90)
+
+
+class EvaluationVideos:
+    """Films the first environment of an evaluation whenever a video is due."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        num_restarts: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Remove the incomplete videos of a process that was killed.
+
+        Args:
+          experiment: experiment that is evaluated.
+          num_restarts: how often the evaluator was restarted. After a restart the first video waits
+            for a whole period: an evaluator that dies of a video then dies no more often than that.
+          clock: returns the time in seconds.
+        """
+        self._experiment = experiment
+        self._clock = clock
+        self._period = experiment.run.evaluation.video_period_seconds
+        self._folder = pathlib.Path(experiment.workdir, VIDEOS)
+        self._next = clock() + (self._period or 0.0) if num_restarts else -np.inf
+        for partial in self._folder.glob(f"*{PARTIAL}"):
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+    def make_vector_environment(self, num_envs: int, seed: int) -> VectorEnvironment:
+        """Make the environments of the evaluator; the first one can be filmed."""
+        make = self._experiment.make_vector_environment
+        if self._period is not None:
+            try:
+                return make(num_envs, seed, evaluation=True, num_rendered=1)
+            except ValueError as error:
+                self._give_up(error)
+        return make(num_envs, seed, evaluation=True)
+
+    @contextlib.contextmanager
+    def film(
+        self, actor: core.Actor, environment: VectorEnvironment, learner_steps: int
+    ) -> Iterator[core.Actor]:
+        """Film one evaluation if a video is due.
+
+        Args:
+          actor: actor that is evaluated.
+          environment: environments that `make_vector_environment` returned.
+          learner_steps: learner steps that led to the actor's parameters.
+
+        Yields:
+          The actor to evaluate: the given one, or one that films it.
+        """
+        if self._period is None or self._clock() < self._next:
+            yield actor
+            return
+        self._next = self._clock() + self._period
+        path = self._folder / f"learner-{learner_steps:012d}.mp4"
+        captions = (self._experiment.task, f"learner step {learner_steps:,}")
+        with contextlib.closing(
+            FilmedActor(actor, environment, [path], captions, self._on_failure)
+        ) as filmed:
+            yield filmed
+        if filmed.finished:
+            report_success(self._folder)
+
+    def _on_failure(self, error: Exception) -> None:
+        if isinstance(error, OSError):  # The disk may be full now and have room for the next one.
+            report_failure(self._folder, error)
+        else:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._period = None
+        logging.warning("The run continues without videos: %s", error)
+
+
+class FilmedActor(core.Actor):
+    """Forwards to another actor and films the first episode of some environments.
+
+    Filming does not change what is played. When a video cannot be made, all of them are discarded
+    and the actor continues without.
+
+    Attributes:
+      finished: paths of the videos that are complete.
+    """
+
+    def __init__(
+        self,
+        actor: core.Actor,
+        environment: VectorEnvironment,
+        paths: Sequence[pathlib.Path],
+        captions: tuple[str, str],
+        on_failure: Callable[[Exception], None],
+    ):
+        """Prepare the videos, which begin with the first time step observed.
+
+        Args:
+          actor: actor that chooses the actions.
+          environment: environments in which it acts; those with a path can be rendered.
+          paths: path i is the video of environment i, which appears when the episode has ended.
+          captions: two lines of text on the left above the picture.
+          on_failure: called once with the `ValueError` of an environment that cannot be rendered,
+            or with the `OSError` of a file that cannot be written.
+        """
+        self._actor = actor
+        self._environment = environment
+        self._captions = captions
+        self._on_failure = on_failure
+        self._stride = math.ceil(environment.frames_per_second / _MAX_FRAMES_PER_SECOND)
+        rate = environment.frames_per_second / self._stride
+        self._writers = {i: VideoWriter(path, rate) for i, path in enumerate(paths)}
+        self.finished: list[pathlib.Path] = []
+
+    def select_action(self, observation: np.ndarray) -> np.ndarray:
+        return self._actor.select_action(observation)
+
+    def observe_first(self, timestep: dm_env.TimeStep) -> None:
+        self._actor.observe_first(timestep)
+        self._film(timestep)
+
+    def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
+        self._actor.observe(action, next_timestep)
+        self._film(next_timestep)
+
+    def update(self, wait: bool = False) -> None:
+        self._actor.update(wait)
+
+    def close(self) -> None:
+        """Discard the videos whose episodes have not ended."""
+        for writer in self._writers.values():
+            writer.discard()
+        self._writers = {}
+
+    def _film(self, timestep: dm_env.TimeStep) -> None:
+        try:
+            for i, writer in list(self._writers.items()):
+                episode = self._environment.current_episode(i)
+                is_last = timestep.step_type[i] == dm_env.StepType.LAST
+                if is_last or episode.length % self._stride == 0:
+                    writer.write(draw_frame(self._environment.render(i), self._captions, episode))
+                if is_last:
+                    writer.close()
+                    self.finished.append(writer.path)
+                    del self._writers[i]
+        except (ValueError, OSError) as error:
+            self.close()
+            self._on_failure(error)
+
+
+def draw_frame(picture: np.ndarray, captions: tuple[str, str], episode: Episode) -> np.ndarray:
+    """Draw captions, score and step above a picture, which is enlarged if it is small.
+
+    Args:
+      picture: uint8 `[H, W, 3]`, RGB.
+      captions: two lines of text on the left.
+      episode: episode so far, whose return and length are on the right.
+
+    Returns:
+      uint8 `[H', W', 3]`, RGB, H' and W' even.
+    """
+    scale = max(1, _LONGER_SIDE // max(picture.shape[:2]))
+    picture = picture.repeat(scale, axis=0).repeat(scale, axis=1)
+    height, width = picture.shape[:2]
+    height, width = height + height % 2, max(width + width % 2, _MIN_WIDTH)
+    image = Image.new("RGB", (width, _STRIP_HEIGHT + height), _BLACK)
+    image.paste(Image.fromarray(picture), ((width - picture.shape[1]) // 2, _STRIP_HEIGHT))
+    draw = ImageDraw.Draw(image)
+    title, subtitle = captions
+    total = episode.episode_return
+    score = f"score {total:,.0f}" if total == int(total) else f"score {total:,.2f}"
+    _draw_line(draw, 18, (title, _WHITE), (score, _YELLOW), _font(20))
+    _draw_line(draw, 41, (subtitle, _GREY), (f"step {episode.length:,}", _GREY), _font(14))
+    return np.asarray(image)
+
+
+_Text = tuple[str, tuple[int, int, int]]  # With its colour.
+
+
+def _draw_line(
+    draw: ImageDraw.ImageDraw, middle: int, left: _Text, right: _Text, font: ImageFont.FreeTypeFont
+) -> None:
+    """Write two texts on one line, and shorten the left one if there is no room for both."""
+    width, _ = draw.im.size
+    text, colour = left
+    room = width - 3 * _MARGIN - font.getlength(right[0])
+    while text and font.getlength(text) > room:
+        text = f"{text[:-2]}…" if len(text) > 1 else ""
+    draw.text((_MARGIN, middle), text, colour, font, anchor="lm")
+    draw.text((width - _MARGIN, middle), *right, font, anchor="rm")
+
+
+@functools.cache
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size))

@@ -1,0 +1,203 @@
+"""Tests of the evaluator with a real replay server: what it evaluates, reports and keeps."""
+
+import csv
+import pathlib
+import types
+
+import dm_env
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from dm_env import specs
+
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.config import EvaluationConfig, RunConfig
+from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.evaluation.evaluator import Evaluator
+from apex_agents.experiment import Experiment
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import (
+    Evaluation,
+    make_evaluation_table,
+    make_initial_actor_steps_table,
+    make_parameter_table,
+)
+from apex_agents.replay.parameters import publish_parameters
+from apex_agents.replay.statistics import read_statistics
+from apex_agents.replay.tables import make_transition_table
+from apex_agents.runs.workdir import load_parameters, make_folders
+
+
+class Bandit(dm_env.Environment):
+    """Rewards an action with its own value, minus the environment's handicap; ends after a step."""
+
+    def __init__(self, handicap: float):
+        self._handicap = handicap
+
+    def reset(self) -> dm_env.TimeStep:
+        return dm_env.restart(np.zeros(1, np.float32))
+
+    def step(self, action: float) -> dm_env.TimeStep:
+        return dm_env.termination(float(action[0]) - self._handicap, np.zeros(1, np.float32))
+
+    def observation_spec(self) -> specs.Array:
+        return specs.Array((1,), np.float32)
+
+    def action_spec(self) -> specs.BoundedArray:
+        return specs.BoundedArray((1,), np.float32, -100, 100)
+
+
+class ConstantPolicy:
+    """Acts by its only variable."""
+
+    def __init__(self):
+        self.variables = {"network": [tf.Variable(0.0)]}
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        action = np.full([len(observation), 1], self.variables["network"][0].numpy())
+        return PolicyOutput(action, action[:, 0], action[:, 0])
+
+
+BUILDER = types.SimpleNamespace(
+    config=types.SimpleNamespace(replay=ReplayConfig()),
+    make_evaluation_policy=lambda spec, num_envs, seed: ConstantPolicy(),
+)
+
+
+def make_environment(num_envs: int, seed: int, evaluation: bool) -> LockStepEnvironment:
+    assert evaluation
+    return LockStepEnvironment([Bandit(handicap=2.0 * i) for i in range(num_envs)])
+
+
+@pytest.fixture
+def experiment(tmp_path) -> Experiment:
+    make_folders(tmp_path)
+    run = RunConfig(evaluation=EvaluationConfig(num_episodes=3))
+    return Experiment(BUILDER, make_environment, run, str(tmp_path), task="bandit")
+
+
+@pytest.fixture
+def serve():
+    """Starts replay servers and returns clients of them."""
+    servers = []
+
+    def start() -> reverb.Client:
+        tables = [
+            make_transition_table(ReplayConfig(), tf.TensorSpec([], tf.int64)),
+            make_parameter_table(ConstantPolicy().variables),
+            make_evaluation_table(),
+            make_initial_actor_steps_table(),
+        ]
+        servers.append(reverb.Server(tables))
+        return reverb.Client(f"localhost:{servers[-1].port}")
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def make_evaluator(experiment):
+    evaluators = []
+
+    def make(client: reverb.Client, should_stop=lambda: False) -> Evaluator:
+        evaluators.append(Evaluator(experiment, client, should_stop))
+        return evaluators[-1]
+
+    yield make
+    for evaluator in evaluators:
+        evaluator.close()
+
+
+def publish(client: reverb.Client, learner_steps: int, action: float) -> None:
+    publish_parameters(client, {"network": [np.float32(action)]}, learner_steps)
+
+
+def read_rows(workdir: pathlib.Path) -> list[dict[str, float]]:
+    with (workdir / "logs" / "evaluator.csv").open() as file:
+        return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def read_best(workdir: pathlib.Path) -> tuple[float, int]:
+    variables, learner_steps = load_parameters(workdir / "checkpoints" / "best.npz")
+    return float(variables["network"][0]), learner_steps
+
+
+# An action of 9 gives returns of 9, 7 and 5, whose standard deviation is 2.
+EXPECTED = {
+    "mean_return": 7.0,
+    "standard_error": pytest.approx(2 / 3**0.5),
+    "num_episodes": 3.0,
+    "learner_steps": 5.0,
+    "actor_steps": 0.0,
+}
+
+
+def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
+    serve, make_evaluator, tmp_path
+):
+    client = serve()
+    publish(client, 5, 9.0)
+    assert make_evaluator(client).evaluate()
+    (row,) = read_rows(tmp_path)
+    assert row.pop("wall_time_seconds") > 0
+    assert row == EXPECTED
+    assert read_statistics(client).evaluation._asdict() == EXPECTED
+    assert read_best(tmp_path) == (9.0, 5)
+
+
+def test_parameters_are_evaluated_once_and_never_before_the_first_learner_step(
+    serve, make_evaluator, tmp_path
+):
+    client = serve()
+    evaluator = make_evaluator(client)
+    found = []
+    for learner_steps in (0, 5, 5, 6):
+        publish(client, learner_steps, 9.0)
+        found.append(evaluator.evaluate())
+    assert found == [False, True, False, True]
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 6]
+
+
+def test_the_best_parameters_are_the_latest_of_equals(serve, make_evaluator, tmp_path):
+    client = serve()
+    evaluator = make_evaluator(client)
+    best = []
+    for learner_steps, action in ((1, 4.0), (2, 3.0), (3, 4.0), (4, 8.0)):
+        publish(client, learner_steps, action)
+        assert evaluator.evaluate()
+        best.append(read_best(tmp_path))
+    assert best == [(4.0, 1), (4.0, 1), (4.0, 3), (8.0, 4)]
+
+
+def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
+    first = serve()
+    publish(first, 5, 9.0)
+    assert make_evaluator(first).evaluate()
+    with (tmp_path / "logs" / "evaluator.csv").open("a") as file:
+        file.write("x" + 5 * ",1.0" + "\n")  # A corrupted row.
+    second = serve()
+    publish(second, 5, 9.0)
+    evaluator = make_evaluator(second)
+    assert not evaluator.evaluate()
+    # The new server is told the evaluation before.
+    assert read_statistics(second).evaluation == Evaluation(
+        7.0, EXPECTED["standard_error"], 3, 5, 0
+    )
+    publish(second, 6, 8.0)
+    assert evaluator.evaluate()
+    assert read_best(tmp_path) == (9.0, 5)
+
+
+def test_an_evaluation_that_is_stopped_leaves_nothing(serve, make_evaluator, tmp_path):
+    client = serve()
+    publish(client, 5, 9.0)
+    evaluator = make_evaluator(client, should_stop=lambda: True)
+    with pytest.raises(RuntimeError):  # No parameters are read any more.
+        evaluator.evaluate()
+    calls = iter([False, True])  # Parameters are read, no episode is played.
+    assert not make_evaluator(client, should_stop=lambda: next(calls)).evaluate()
+    assert read_rows(tmp_path) == []
+    assert read_statistics(client).evaluation is None
+    assert not (tmp_path / "checkpoints" / "best.npz").exists()

@@ -1,0 +1,340 @@
+"""Tests of videos: what is on each frame, when one is due, and that a run continues without."""
+
+import dataclasses
+import functools
+import logging
+import pathlib
+
+import dm_env
+import imageio
+import numpy as np
+import pytest
+
+from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.policy import PolicyOutput
+from apex_agents.config import EvaluationConfig, RunConfig
+from apex_agents.environments import (
+    EnvironmentConfig,
+    Episode,
+    VectorEnvironment,
+    make_vector_environment,
+)
+from apex_agents.environments.toy import Catch
+from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.evaluation.episodes import play_episodes
+from apex_agents.evaluation.videos import EvaluationVideos, FilmedActor, draw_frame
+from apex_agents.experiment import Experiment
+
+STRIP = 56
+
+make_catch = functools.partial(make_vector_environment, EnvironmentConfig("toy", "catch"))
+
+
+class RandomPolicy:
+    """Acts at random, from a state of its own that filming must not change."""
+
+    def __init__(self):
+        self.variables = {}
+        self.networks = {}
+        self._random = np.random.default_rng(0)
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+        zeros = np.zeros(len(observation))
+        return PolicyOutput(self._random.integers(3, size=len(observation)), zeros, zeros)
+
+
+class Undrawn(Catch):
+    """Can be drawn three times."""
+
+    num_pictures = 0
+
+    def render(self) -> np.ndarray:
+        self.num_pictures += 1
+        if self.num_pictures > 3:
+            raise RuntimeError("the screen is gone")
+        return super().render()
+
+
+@dataclasses.dataclass
+class Clock:
+    """A clock that the test sets, in seconds."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def read(path: pathlib.Path) -> np.ndarray:
+    return np.stack(list(imageio.get_reader(path).iter_data()))
+
+
+def film(
+    environment: VectorEnvironment, paths: list[pathlib.Path], actor: ApexActor | None = None
+) -> tuple[FilmedActor, list[Exception]]:
+    """Return an actor that films an environment, and the failures that it reports."""
+    failures: list[Exception] = []
+    actor = actor or ApexActor(RandomPolicy())
+    filmed = FilmedActor(actor, environment, paths, ("catch", "x"), failures.append)
+    return filmed, failures
+
+
+def play(num_envs: int, paths: list[pathlib.Path]) -> list[Episode]:
+    environment = make_catch(num_envs, seed=3)
+    actor, failures = film(environment, paths)
+    episodes = play_episodes(environment, actor)
+    assert (actor.finished, failures) == (paths, [])
+    return episodes
+
+
+def stop_after(num_steps: int):
+    steps = iter(range(num_steps))
+    return lambda: next(steps, None) is None
+
+
+def test_films_of_the_first_environments(tmp_path):
+    paths = [tmp_path / "0.mp4", tmp_path / "1.mp4"]
+    play(3, paths)
+    assert sorted(tmp_path.iterdir()) == paths
+    for path in paths:
+        frames = read(path)
+        assert frames.shape == (10, STRIP + 2 * 320, 2 * 160, 3)  # The start and nine steps.
+    # The ball falls by a cell of 2 * 32 pixels per frame.
+    rows = [np.flatnonzero((frame[STRIP:, :, 0] > 200).any(axis=1)) for frame in read(paths[0])]
+    assert [(r[0] + 2) // 64 for r in rows] == list(range(10))
+
+
+def test_filming_changes_no_episode(tmp_path):
+    unfilmed = play_episodes(make_catch(4, seed=3), ApexActor(RandomPolicy()))
+    assert play(4, [tmp_path / "0.mp4"]) == play(4, []) == unfilmed
+
+
+def test_score_and_step_are_on_the_frame():
+    picture = np.full([210, 160, 3], 77, np.uint8)
+    captions = ("pong", "learner step 12")
+    first = draw_frame(picture, captions, Episode(0, 0.0, 0.0, 0))
+    assert first.shape == (STRIP + 630, 480, 3) and first.dtype == np.uint8
+    np.testing.assert_array_equal(first[STRIP:], 77)  # Three times as large, otherwise unchanged.
+    others = [
+        draw_frame(picture, captions, Episode(0, -21.0, -21.0, 0)),
+        draw_frame(picture, captions, Episode(0, 0.0, 0.0, 7)),
+        draw_frame(picture, ("breakout", "learner step 12"), Episode(0, 0.0, 0.0, 0)),
+        draw_frame(picture, ("pong", "learner step 99"), Episode(0, 0.0, 0.0, 0)),
+    ]
+    # Score and step are on the right, captions on the left; score and task are the upper line.
+    for other, right, top in zip(others, [1, 1, 0, 0], [1, 0, 1, 0], strict=True):
+        changed = np.argwhere((other != first).any(axis=-1))
+        assert len(changed) > 20
+        assert (changed[:, 0] < STRIP).all()
+        assert ((changed[:, 1] > 240) == bool(right)).all()
+        assert ((changed[:, 0] < 30) == bool(top)).all()
+
+
+def test_the_unclipped_score_is_drawn():
+    picture = np.zeros([64, 64, 3], np.uint8)
+    one = draw_frame(picture, ("", ""), Episode(0, 400.0, 4.0, 1))
+    other = draw_frame(picture, ("", ""), Episode(0, 400.0, 9.0, 1))
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((210, 160), (630, 480)),
+        ((400, 600), (400, 600)),
+        ((321, 641), (322, 642)),  # Even sizes.
+        ((1000, 2000), (1000, 2000)),
+        ((8, 8), (640, 640)),
+        ((640, 10), (640, 320)),  # Wide enough for the score.
+    ],
+)
+def test_sizes(size, expected):
+    episode = Episode(0, 1234567.25, 0.0, 1_000_000)
+    drawn = draw_frame(np.zeros([*size, 3], np.uint8), ("a" * 100, "b" * 100), episode)
+    assert drawn.shape == (STRIP + expected[0], expected[1], 3)
+
+
+class Fast(Catch):
+    frames_per_second = 125.0
+
+
+def test_fast_environments_are_filmed_at_every_third_step(tmp_path):
+    # Eight agent steps, of which 0, 3, 6 and the last one are filmed.
+    environment = LockStepEnvironment([Fast(rows=9, seed=0)])
+    actor, _ = film(environment, [tmp_path / "a.mp4"])
+    play_episodes(environment, actor)
+    assert len(read(tmp_path / "a.mp4")) == 4
+    meta = imageio.get_reader(tmp_path / "a.mp4").get_meta_data()
+    assert meta["fps"] == pytest.approx(125 / 3, abs=0.01)
+
+
+def test_an_episode_that_does_not_end_leaves_no_file(tmp_path):
+    environment = make_catch(1, seed=3)
+    actor, _ = film(environment, [tmp_path / "a.mp4"])
+    assert play_episodes(environment, actor, stop_after(5)) is None
+    actor.close()
+    assert actor.finished == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_cannot_be_drawn_is_played_to_its_end(tmp_path):
+    environment = LockStepEnvironment([Catch(seed=0), Undrawn(seed=1)])
+    actor, failures = film(environment, [tmp_path / "0.mp4", tmp_path / "1.mp4"])
+    assert [episode.length for episode in play_episodes(environment, actor)] == [9, 9]
+    assert [type(error) for error in failures] == [ValueError]
+    assert "the screen is gone" in str(failures[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    environment = make_catch(1, seed=3)
+    actor, failures = film(environment, [tmp_path / "file" / "a.mp4"])
+    assert len(play_episodes(environment, actor)) == 1
+    assert [isinstance(error, OSError) for error in failures] == [True]
+
+
+def test_every_call_is_forwarded_to_the_actor(tmp_path):
+    calls: list = []
+
+    class Recorder(ApexActor):
+        def observe_first(self, timestep: dm_env.TimeStep) -> None:
+            calls.append("first")
+            super().observe_first(timestep)
+
+        def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
+            calls.append(action.tolist())
+            super().observe(action, next_timestep)
+
+        def update(self, wait: bool = False) -> None:
+            calls.append(wait)
+
+    environment = make_catch(1, seed=3)
+    actor, _ = film(environment, [tmp_path / "a.mp4"], Recorder(RandomPolicy()))
+    play_episodes(environment, actor)
+    random = np.random.default_rng(0)
+    actions = [random.integers(3, size=1).tolist() for _ in range(9)]
+    assert calls == ["first", *[call for a in actions for call in (a, False)]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make_videos(tmp_path, clock):
+    def make(make=make_catch, period: float | None = 60.0, num_restarts=0) -> EvaluationVideos:
+        run = RunConfig(evaluation=EvaluationConfig(video_period_seconds=period))
+        experiment = Experiment(None, make, run, str(tmp_path), task="catch")
+        return EvaluationVideos(experiment, num_restarts, clock)
+
+    return make
+
+
+def evaluate(videos: EvaluationVideos, environment: VectorEnvironment, learner_steps: int) -> None:
+    with videos.film(ApexActor(RandomPolicy()), environment, learner_steps) as actor:
+        assert len(play_episodes(environment, actor)) == environment.num_envs
+
+
+def names(folder: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in (folder / "videos").glob("*"))
+
+
+def warnings(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def test_a_video_when_one_is_due(tmp_path, make_videos, clock, caplog):
+    videos = make_videos()
+    environment = videos.make_vector_environment(3, seed=0)
+    for minutes, learner_steps in ((0.0, 0), (0.9, 10), (1.1, 20), (1.9, 30), (5.0, 40)):
+        clock.now = 1000.0 + 60 * minutes
+        evaluate(videos, environment, learner_steps)
+    assert names(tmp_path) == [f"learner-0000000000{steps}.mp4" for steps in ("00", "20", "40")]
+    assert warnings(caplog) == []
+
+
+def test_a_restarted_evaluator_waits_for_a_period(tmp_path, make_videos, clock):
+    videos = make_videos(num_restarts=1)
+    environment = videos.make_vector_environment(1, seed=0)
+    for seconds in (0, 59, 61):
+        clock.now = 1000.0 + seconds
+        evaluate(videos, environment, learner_steps=seconds)
+    assert names(tmp_path) == ["learner-000000000061.mp4"]
+
+
+def test_no_videos_by_default(tmp_path, make_videos):
+    calls = []
+
+    def make(num_envs: int, seed: int, **arguments: bool) -> VectorEnvironment:
+        calls.append((num_envs, seed, arguments))
+        return make_catch(num_envs, seed, **arguments)
+
+    videos = make_videos(make, period=None)
+    actor = ApexActor(RandomPolicy())
+    environment = videos.make_vector_environment(2, seed=7)
+    with videos.film(actor, environment, 1) as filmed:
+        assert filmed is actor
+    assert calls == [(2, 7, {"evaluation": True})]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_without_pictures_is_one_warning(tmp_path, make_videos, clock, caplog):
+    def make(num_envs: int, seed: int, evaluation: bool, num_rendered: int = 0):
+        if num_rendered:
+            raise ValueError("Blind-v0 cannot be drawn")
+        return make_catch(num_envs, seed, evaluation=evaluation)
+
+    videos = make_videos(make)
+    environment = videos.make_vector_environment(2, seed=0)
+    for learner_steps in (1, 2):
+        clock.now += 100
+        evaluate(videos, environment, learner_steps)
+    (warning,) = warnings(caplog)
+    assert "Blind-v0 cannot be drawn" in warning
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_that_fails_is_one_warning(tmp_path, make_videos, clock, caplog):
+    def make(num_envs: int, seed: int, **_: int) -> VectorEnvironment:
+        return LockStepEnvironment([Undrawn(seed=seed + i) for i in range(num_envs)])
+
+    videos = make_videos(make)
+    environment = videos.make_vector_environment(2, seed=0)
+    for learner_steps in (1, 2):
+        clock.now += 100
+        evaluate(videos, environment, learner_steps)
+    (warning,) = warnings(caplog)
+    assert "the screen is gone" in warning
+    assert names(tmp_path) == []
+
+
+def test_a_video_that_cannot_be_written_is_tried_again(tmp_path, make_videos, clock, caplog):
+    videos = make_videos()
+    environment = videos.make_vector_environment(1, seed=0)
+    (tmp_path / "videos").write_text("in the way")
+    for learner_steps in (1, 2):
+        clock.now += 100
+        evaluate(videos, environment, learner_steps)
+    assert len(warnings(caplog)) == 1
+    (tmp_path / "videos").unlink()
+    clock.now += 100
+    evaluate(videos, environment, 3)
+    assert names(tmp_path) == ["learner-000000000003.mp4"]
+
+
+def test_an_evaluation_that_is_stopped_leaves_no_video(tmp_path, make_videos):
+    videos = make_videos()
+    environment = videos.make_vector_environment(1, seed=0)
+    with videos.film(ApexActor(RandomPolicy()), environment, 1) as actor:
+        assert play_episodes(environment, actor, stop_after(5)) is None
+    assert names(tmp_path) == []
+
+
+def test_incomplete_videos_of_a_killed_process_are_removed(tmp_path, make_videos):
+    (tmp_path / "videos").mkdir()
+    for name in ("learner-000000000001.mp4", "learner-000000000002.mp4.partial"):
+        (tmp_path / "videos" / name).write_text("")
+    make_videos()
+    assert names(tmp_path) == ["learner-000000000001.mp4"]
