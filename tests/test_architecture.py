@@ -15,6 +15,7 @@ FOLDERS = (PACKAGE, "launch", "configs")
 # layer, so that none of them imports another. A unit is a folder or a single file of the package.
 LAYERS = (
     ("launch",),
+    ("command_line",),
     ("configs",),
     ("launcher",),
     ("program",),
@@ -57,7 +58,7 @@ ALLOWED_IMPORTERS = {
         "apex_agents/nodes/",
         "apex_agents/evaluation/",
     ),
-    "absl.flags": ("launch/",),
+    "absl.flags": ("apex_agents/command_line/", "launch/"),
     "ml_collections": ("launch/",),
     "ale_py": ("apex_agents/environments/",),
     "gymnasium": ("apex_agents/environments/",),

@@ -21,7 +21,7 @@ sys.path.insert(0, str(LAUNCH))
 import absl.flags  # noqa: E402
 import command  # noqa: E402
 
-from apex_agents.running import fork_server  # noqa: E402
+from apex_agents.nodes import fork_server  # noqa: E402
 
 fork_server.open_server = lambda: None  # Here everything is imported already.
 
