@@ -89,7 +89,7 @@ def make_fetching(
 
 
 def make_share_rows(rounds: Sequence[Traffic]) -> list[Row]:
-    """Make rows of what pulling costs an actor and, with the paper's number of actors, the server."""
+    """Make the rows on what pulling costs one actor, and the server with the paper's actors."""
     reader_cpu, server_cpu = [
         [1e3 * traffic.cores[group] / traffic.samples for traffic in rounds]
         for group in ("readers", "server")

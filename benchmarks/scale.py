@@ -1,10 +1,11 @@
 """Measures how far a run grows on this machine: environments, and transitions in the replay.
 
 Environments: they only wait, as if each had a core elsewhere, for as long as a step takes one of
-the paper's actors (Horgan et al. 2018, figure 11). What is measured is the least that an environment
-costs beside its own work: actors with a network of two small layers, adders, and a replay server,
-with observations of eight numbers and without a learner. `acting.py` has frames and the network for
-them. Transitions in the replay: a table of that size, in which 20 transitions share their content.
+the paper's actors (Horgan et al. 2018, figure 11). What is measured is the least that an
+environment costs beside its own work: actors with a network of two small layers, adders, and a
+replay server, with observations of eight numbers and without a learner. `acting.py` has frames and
+the network for them. Transitions in the replay: a table of that size, in which 20 transitions share
+their content.
 
 Example:
   python benchmarks/scale.py --actors 1 2 4 8 --sizes 10000 100000 1000000
@@ -110,21 +111,27 @@ class WaitingEnvironments:
     frames_per_second = 1 / PAPER_STEP_SECONDS
     spec = SPEC
 
-    def __init__(self, num_envs: int):
-        """Make environments whose observation never changes."""
+    def __init__(self, num_envs: int, clock: Any = time):
+        """Make environments whose observation never changes.
+
+        Args:
+          num_envs: number of environments.
+          clock: has `perf_counter` and `sleep`.
+        """
         self.num_envs = num_envs
+        self._clock = clock
         self._observation = np.ones((num_envs, *SPEC.observations.shape), np.float32)
         self._due = 0.0
 
     def reset(self) -> dm_env.TimeStep:
         """Start episodes that never end."""
-        self._due = time.perf_counter()
+        self._due = self._clock.perf_counter()
         return self._make_timestep(dm_env.StepType.FIRST)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Wait for the end of the step."""
-        self._due = max(self._due + PAPER_STEP_SECONDS, time.perf_counter())
-        time.sleep(max(self._due - time.perf_counter(), 0.0))
+        self._due = max(self._due + PAPER_STEP_SECONDS, self._clock.perf_counter())
+        self._clock.sleep(max(self._due - self._clock.perf_counter(), 0.0))
         return self._make_timestep(dm_env.StepType.MID)
 
     def finished_episodes(self) -> list[Episode]:
@@ -161,13 +168,15 @@ def make_acting(address: str, index: int, num_actors: int) -> Callable[[], Any]:
     return Actor(make_builder(MAX_SIZE), environment, address, indices, num_envs).step
 
 
-def make_env_rows(traffic: Mapping[int, Sequence[Traffic]]) -> list[Row]:
+def make_env_rows(
+    traffic: Mapping[int, Sequence[Traffic]], full_cores: float = FULL_CORES
+) -> list[Row]:
     """Make the rows on the number of environments."""
     rows = []
     for num_envs, rounds in traffic.items():
         inserts = spread([t.inserts for t in rounds])
         rows.append(Row(f"transitions/s, {num_envs} environments", inserts))
-    num_envs = most_envs_with_free_cores(traffic)
+    num_envs = most_envs_with_free_cores(traffic, full_cores)
     growth = [t.inserts * PAPER_STEP_SECONDS / num_envs for t in traffic[num_envs]]
     what = f"transitions/s, {num_envs} environments, the most with a free core, of linear"
     rows.append(at_least(what, spread(growth), 0.95))
@@ -190,13 +199,13 @@ def make_size_rows(costs: Mapping[int, Sequence[Costs]]) -> list[Row]:
     return rows
 
 
-def most_envs_with_free_cores(traffic: Mapping[int, Sequence[Traffic]]) -> int:
+def most_envs_with_free_cores(traffic: Mapping[int, Sequence[Traffic]], full_cores: float) -> int:
     """Return the largest number of environments with cores to spare, or the smallest number."""
     taken = {
         num_envs: statistics.median(sum(t.cores.values()) for t in rounds)
         for num_envs, rounds in traffic.items()
     }
-    free = [num_envs for num_envs, cores in taken.items() if cores < FULL_CORES]
+    free = [num_envs for num_envs, cores in taken.items() if cores < full_cores]
     return max(free, default=min(traffic))
 
 

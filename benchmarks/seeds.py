@@ -60,7 +60,8 @@ def train(seed: int, arguments: argparse.Namespace, flags: Sequence[str]) -> tup
       the evaluator's rows.
     """
     fields = [f"--config.run.seed={seed}", "--config.run.target_return=1e9", *flags]
-    first_step, rows = float("nan"), []
+    first_step: Any = float("nan")
+    rows: Rows = []
     with tempfile.TemporaryDirectory() as folder:
         logs = pathlib.Path(folder, "run", "logs")
         learner, evaluator = [RowReader(logs / f"{name}.csv") for name in ("learner", "evaluator")]
