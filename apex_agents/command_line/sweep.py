@@ -1,6 +1,5 @@
 """The command that trains with several seeds and on several tasks, and compares the results."""
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -16,10 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # Read when TensorFlow is im
 
 from absl import app, flags
 from errors import EXIT_FAILURE, fail, refuse_arguments, warn  # In launch/.
-from rich.console import Console, Group
-from rich.live import Live
-from rich.markdown import Markdown
-from rich.text import Text
+from rich.console import Console
 from settings import make_experiment, parse_config_flags  # In launch/.
 
 from apex_agents.config import ExperimentConfig
@@ -33,6 +29,7 @@ from apex_agents.runs.workdir import replace_file
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
 from apex_agents.sweep.runner import FINISHED, Runner
+from apex_agents.sweep.screen import Screen
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _DEFAULT_CONFIG = str(_ROOT / "configs" / "apex_dqn_cartpole.py")
@@ -42,8 +39,6 @@ _AGENTS: dict[type, tuple[Any, str]] = {
 }
 _SHOWN_FLAGS = ("seeds", "games", "parallel", "workdir")
 _PERIOD_SECONDS = 0.2
-# What Rich raises when the reader of a pipe has exited; the sweep continues.
-_PIPE_ERRORS = (OSError, SystemExit)
 
 _SEEDS = flags.DEFINE_integer(
     "seeds", 5, "Runs of each task; their seeds count up from that of the config.", 1, 10_000
@@ -72,7 +67,7 @@ def main() -> None:
 def _main(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     folder, runs = _plan()
-    screen = Screen()
+    screen = Screen(Console())
     screen.print(f"Sweep folder: {folder}")
     for run in runs:
         if run.is_finished:
@@ -84,7 +79,9 @@ def _main(argv: Sequence[str]) -> None:
         if ending != FINISHED:
             screen.print(f"{run.name}: {ending}, see {run.log}")
     is_complete = is_written and set(runner.endings.values()) == {FINISHED}
-    exit_code = 128 + runner.signals[0] if runner.signals else 0 if is_complete else EXIT_FAILURE
+    exit_code = 0 if is_complete else EXIT_FAILURE
+    if runner.signals:
+        exit_code = 128 + runner.signals[0]
     try:
         sys.stdout.flush()
     except OSError:  # Python would end with a code of its own.
@@ -131,7 +128,7 @@ def _check(config: ExperimentConfig) -> str:
     return script
 
 
-def _train(runner: Runner, screen: "Screen") -> None:
+def _train(runner: Runner, screen: Screen) -> None:
     """Train until all runs have ended; Ctrl-C and SIGTERM stop them."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: runner.stop(signum))
@@ -146,7 +143,7 @@ def _train(runner: Runner, screen: "Screen") -> None:
         time.sleep(_PERIOD_SECONDS)
 
 
-def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: "Screen") -> bool:
+def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Screen) -> bool:
     """Print and write tables and figures; return whether they could be written."""
     rows, begun = [], []
     for task, group in itertools.groupby(endings, lambda run: run.task):
@@ -167,33 +164,3 @@ def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: "Sc
     for file in files:
         screen.print(str(file))
     return True
-
-
-class Screen:
-    """The terminal: lines that stay, and below them the newest output of each active run.
-
-    Where the output is no terminal there are only the lines that stay.
-    """
-
-    def __init__(self) -> None:
-        """Find out what the output is."""
-        self._console = Console(highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)
-
-    def print(self, text: str | Markdown) -> None:
-        """Print what stays."""
-        with contextlib.suppress(*_PIPE_ERRORS):
-            self._console.print(text, markup=False, soft_wrap=isinstance(text, str))
-
-    def show(self, lines: Sequence[str]) -> None:
-        """Replace the lines below those that stay."""
-        texts = [Text(line, style="cyan", no_wrap=True, overflow="ellipsis") for line in lines]
-        with contextlib.suppress(*_PIPE_ERRORS):
-            self._live.start()
-            self._live.update(Group(*texts), refresh=True)
-
-    def print_table(self, markdown: str) -> None:
-        """Print a table in place of what `show` has shown."""
-        with contextlib.suppress(*_PIPE_ERRORS):
-            self._live.stop()
-        self.print(Markdown(markdown) if self._console.is_terminal else f"\n{markdown}")
