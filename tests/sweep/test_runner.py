@@ -96,16 +96,22 @@ def test_a_stopped_run_may_end_in_its_own_way(make_run):
     assert runner.signals == [signal.SIGINT]
 
 
-def test_a_second_signal_reaches_a_run_that_ignores_the_first(make_run):
-    code = f"import signal; signal.signal(2, lambda *_: print('told', flush=True)); {WAIT}"
-    run = make_run(0, code)
+def test_every_signal_reaches_a_run_once(make_run):
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('told', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+    )
+    run = make_run(0, code + WAIT)
     runner = start_waiting([run], 1)
     runner.stop(signal.SIGINT)
     runner.step()
     wait_for(lambda: last_words(run.log) == "told")
+    runner.step()
     assert not runner.is_done()
     runner.stop(signal.SIGTERM)
     assert finish(runner) == [STOPPED]
+    assert run.log.read_text().split() == ["waits", "told"]
 
 
 def test_a_run_that_was_stopped_by_somebody_else_has_not_failed(make_run):
