@@ -114,7 +114,7 @@ def test_every_signal_reaches_a_run_once(make_run):
     assert run.log.read_text().split() == ["waits", "told"]
 
 
-def test_a_run_that_was_stopped_by_somebody_else_has_not_failed(make_run):
+def test_a_run_that_another_process_stops_has_not_failed(make_run):
     assert finish(Runner([make_run(0, "raise SystemExit(143)")], 1)) == [STOPPED]
     assert finish(Runner([make_run(0, "import os; os.kill(os.getpid(), 15)")], 1)) == [STOPPED]
     assert finish(Runner([make_run(0, "import os; os.kill(os.getpid(), 9)")], 1)) == [FAILED]
