@@ -1,4 +1,4 @@
-"""Actors and their parameters, put together as in a run, for benchmarks that have no run."""
+"""Actors and publishers of parameters, for benchmarks without a run."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from apex_agents.replay.parameters import ParameterSource, publish_parameters, t
 
 
 class Actor:
-    """An actor, put together as in `program._act`."""
+    """An actor with the parts that it has in a run."""
 
     def __init__(
         self,
@@ -22,14 +22,14 @@ class Actor:
         indices: Sequence[int],
         num_envs: int,
     ):
-        """Begin to act; parameters have to be published by then.
+        """Put an actor together; parameters have to be published by then.
 
         Args:
-          builder: of the agent.
-          environment: what it acts in.
-          address: of the replay server.
-          indices: of its environments among those of all actors.
-          num_envs: of all actors.
+          builder: builder of the agent.
+          environment: environments that it steps.
+          address: address of the replay server.
+          indices: indices of its environments among those of all actors.
+          num_envs: number of environments of all actors.
         """
         client = reverb.Client(address)
         policy = builder.make_policy(environment.spec, indices, num_envs, seed=indices[0])
@@ -53,7 +53,11 @@ class Actor:
 
 
 class Publisher:
-    """Publishes the parameters of a network, which have so many `megabytes`."""
+    """Publishes the parameters of an untrained network.
+
+    Attributes:
+      megabytes: size of the parameters.
+    """
 
     def __init__(self, builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str):
         """Publish for the first time."""
@@ -64,7 +68,7 @@ class Publisher:
         self.publish()
 
     def publish(self) -> float:
-        """Publish, and return the milliseconds that it took."""
+        """Publish the parameters, and return the milliseconds that it took."""
         self._learner_steps += 1
         started = time.perf_counter()
         publish_parameters(self._client, self._arrays, self._learner_steps)

@@ -1,8 +1,8 @@
 """Runs the benchmarks one after the other, and sums them up in one table and one figure.
 
 Writes a JSON file per part, `table.md` and `figure.png`. Parts that were measured before stay in
-the table: after a change, the parts it touches are enough. What compares with other libraries needs
-their environment (`make bench` makes it).
+the table: after a change it is enough to run the parts that it touches. The parts that compare with
+other libraries need `.venv-peers` (`make bench` makes it).
 
 Example:
   python benchmarks/bench.py --parts acting learner
@@ -25,15 +25,11 @@ from measuring import (
     exit_on_sigterm,
     read_reports,
 )
-from rich.console import Console
-from rich.table import Table
 
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = (
     "acting",
     "learner",
-    "prefetch",
-    "cpu_split",
     "parameters",
     "replay_load",
     "replay_peers",
@@ -53,11 +49,11 @@ def main() -> None:
     arguments = parser.parse_args()
     failed = [part for part in arguments.parts if not run(part, arguments.out)]
     reports = read_reports(arguments.out)
-    cells = [line for report in reports for line in to_cells(report.part, report.rows)]
-    show(cells)
+    table = to_markdown([line for report in reports for line in to_cells(report.part, report.rows)])
+    print(table)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "table.md").write_text(to_markdown(cells))
+    (folder / "table.md").write_text(table)
     figure.draw(arguments.out, folder / "figure.png")
     for report in reports:
         print(f"{report.part}: measured {report.measured}")
@@ -69,16 +65,16 @@ def main() -> None:
 
 
 def run(part: str, out: str) -> bool:
-    """Run one part, and return whether it came to its end."""
+    """Run one part, and return whether it succeeded."""
     print(f"== {part}", flush=True)
     started = time.monotonic()
     command = [sys.executable, str(HERE / f"{part}.py"), "--out", out]
-    # On standard error there are mostly the messages of Reverb's servers.
+    # Standard error holds mostly the messages of Reverb's servers.
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             _, errors = process.communicate()
-        except BaseException:  # Whoever ends this ends the part, which ends what it started.
-            process.terminate()
+        except BaseException:
+            process.terminate()  # The part then ends the processes that it has started.
             raise
     if process.returncode:
         print(errors[-2000:], file=sys.stderr)
@@ -86,8 +82,8 @@ def run(part: str, out: str) -> bool:
     return process.returncode == 0
 
 
-def to_cells(part: str, rows: list[Row]) -> list[tuple[str, ...]]:
-    """Turn the rows of a part into lines of the table."""
+def to_cells(part: str, rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Return the rows of a part as lines of the table."""
     verdict = {None: "", True: "yes", False: "no"}
     return [
         (part, row.what, f"{row.value} {row.unit}".strip(), row.aim, verdict[row.holds])
@@ -95,30 +91,28 @@ def to_cells(part: str, rows: list[Row]) -> list[tuple[str, ...]]:
     ]
 
 
-def to_markdown(cells: list[tuple[str, ...]]) -> str:
-    """Write the table for a README."""
-    lines = [HEAD, ("---",) * len(HEAD), *cells]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def show(cells: list[tuple[str, ...]]) -> None:
-    """Print the table."""
-    table = Table(*HEAD)
-    for line in cells:
-        table.add_row(*line)
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+def to_markdown(cells: Sequence[tuple[str, ...]]) -> str:
+    """Return the table as Markdown with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(HEAD, *cells, strict=True)]
+    lines = [HEAD, tuple("-" * width for width in widths), *cells]
+    return "".join(
+        "| "
+        + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        + " |\n"
+        for line in lines
+    )
 
 
 def estimate_larger_machine(reports: Sequence[Report]) -> str | None:
-    """Say what the costs measured here make of a machine with more cores and a GPU.
+    """Estimate from the costs measured here what a machine with more cores and a GPU does.
 
     The GPU is taken to do the paper's updates per second, and all costs to stay as they are.
 
     Args:
-      reports: those of `acting` and of `replay_load`, with Pong, are read.
+      reports: the reports of `acting` and of `replay_load` with Pong are used.
 
     Returns:
-      A few sentences; None if one of them is missing.
+      A few sentences; None if one of these reports is missing.
     """
     medians = {row.what: row.value.median for report in reports for row in report.rows}
     rates = [rate for what, rate in medians.items() if what.startswith("agent steps/s")]

@@ -16,25 +16,26 @@ Example:
   python benchmarks/end_to_end.py --seeds 5
 """
 
+import contextlib
 import json
 import os
 import pathlib
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
-from our_runs import COMMAND, ROOT
+from our_runs import ROOT, our_run
 from peer_processes import peer_command
-from seeds import reached_at, read_rows
+from seeds import reached_at
+
+from apex_agents.runs.folder import RowReader
 
 TARGET = 475.0
 OURS = "ours"
 OTHERS = {"Stable-Baselines3": "sb3", "TorchRL": "torchrl"}
-# A run notices the end of its time when an evaluation is over.
+# The others notice that their time is up when an evaluation ends.
 GRACE_SECONDS = 30
 
 
@@ -44,106 +45,65 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for each run")
     parser.add_argument("--others", nargs="+", choices=OTHERS, default=list(OTHERS))
     arguments = parser.parse_args()
-    peer_command("cartpole.py")  # Says now if they are missing.
+    peer_command("cartpole.py")  # Fails now if they are missing.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    seconds: dict[str, list[float | None]] = {name: [] for name in (OURS, *arguments.others)}
+    seconds: dict[str, list[float]] = {name: [] for name in (OURS, *arguments.others)}
     for seed in range(arguments.seeds):
         for name, so_far in seconds.items():
-            if name == OURS:
-                so_far.append(run_ours(seed, arguments.limit))
-            else:
-                so_far.append(run_other(OTHERS[name], seed, arguments.limit))
-            print(f"seed {seed}, {name}: {_show(so_far[-1])}", flush=True)
-    counted = count(seconds, arguments.limit)
-    series = {"seconds": counted, "limit": arguments.limit}
-    report("end_to_end", arguments.out, make_rows(seconds, counted), series)
+            run = run_ours if name == OURS else run_other
+            so_far.append(min(run(name, seed, arguments.limit), arguments.limit))
+            print(f"seed {seed}, {name}: {so_far[-1]:.1f} s", flush=True)
+    series = {"seconds": seconds, "limit": arguments.limit}
+    report("end_to_end", arguments.out, make_rows(seconds, arguments.limit), series)
 
 
-def count(seconds: Mapping[str, Sequence[float | None]], limit: float) -> dict[str, list[float]]:
-    """Let seeds that were not solved in time count as the limit."""
-    return {
-        name: [limit if one is None else one for one in seeds] for name, seeds in seconds.items()
-    }
-
-
-def make_rows(
-    seconds: Mapping[str, Sequence[float | None]], counted: Mapping[str, Sequence[float]]
-) -> list[Row]:
+def make_rows(seconds: Mapping[str, Sequence[float]], limit: float) -> list[Row]:
     """Make the table.
 
     Args:
-      seconds: of each seed, ours and others by name; None where it was not solved in time.
-      counted: the same as `count` returns them.
+      seconds: seconds of each seed by name, the limit where it was not solved in time.
+      limit: seconds that each run had.
     """
     others = [name for name in seconds if name != OURS]
-    best = min(others, key=lambda name: statistics.median(counted[name]))
-    ratio = ratios(counted[OURS], counted[best])
+    best = min(others, key=lambda name: statistics.median(seconds[name]))
+    ratio = ratios(seconds[OURS], seconds[best])
     rows = [at_most(f"time to 475, ours / {best}, the best other, by seed", ratio, 0.5)]
     for name, seeds in seconds.items():
-        num_solved = sum(one is not None for one in seeds)
+        num_solved = sum(one < limit for one in seeds)
         what = f"time to 475, {name} (solved {num_solved} of {len(seeds)})"
-        rows.append(Row(what, spread(counted[name]), "s"))
+        rows.append(Row(what, spread(seeds), "s"))
     return rows
 
 
-def run_ours(seed: int, limit: float) -> float | None:
-    """Run our command; return the seconds after which it had solved the task, or None."""
+def run_ours(name: str, seed: int, limit: float) -> float:
+    """Run our command; return the seconds until it had solved the task, infinity if it did not."""
+    config = ROOT / "configs" / "apex_dqn_cartpole.py"
+    fields = [f"--config.run.seed={seed}", f"--config.run.target_return={TARGET}"]
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            str(COMMAND),
-            "--lp_launch_type=local_mp",
-            f"--config={ROOT / 'configs' / 'apex_dqn_cartpole.py'}",
-            f"--workdir={folder}/run",
-            f"--config.run.seed={seed}",
-            f"--config.run.target_return={TARGET}",
-        ]
-        run_until(command, limit)
-        return read_ours(pathlib.Path(folder, "run"), limit)
+        workdir = pathlib.Path(folder, "run")
+        training = our_run(workdir, f"--config={config}", *fields)
+        with training as run, contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(limit)
+        rows = RowReader(workdir / "logs" / "evaluator.csv").read()
+    if run.returncode not in (0, 130):
+        raise SystemExit(f"our command failed with exit code {run.returncode}")
+    return reached_at(rows, TARGET) or float("inf")
 
 
-def read_ours(workdir: pathlib.Path, limit: float) -> float | None:
-    """Return when the evaluator of a run folder first reached the target, if it did in time."""
-    return _in_time(reached_at(read_rows(workdir / "logs/evaluator.csv"), TARGET), limit)
-
-
-def run_other(library: str, seed: int, limit: float) -> float | None:
+def run_other(name: str, seed: int, limit: float) -> float:
     """Run the DQN of another library; return as `run_ours` does."""
     options = ["--seed", str(seed), "--limit", str(limit), "--target", str(TARGET)]
-    command = peer_command("cartpole.py", library, *options)
-    return read_other(run_until(command, limit + GRACE_SECONDS), limit)
-
-
-def read_other(output: str, limit: float) -> float | None:
-    """Return when `peers/cartpole.py`, which printed this, reached the target; or None."""
-    evaluations = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    command = peer_command("cartpole.py", OTHERS[name], *options)
+    timeout = limit + GRACE_SECONDS
+    try:
+        run = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=timeout, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return float("inf")
+    evaluations = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     solved = (one["seconds"] for one in evaluations if one["mean_return"] >= TARGET)
-    return _in_time(next(solved, None), limit)
-
-
-def run_until(command: Sequence[str], limit: float) -> str:
-    """Run a command, end it as Ctrl-C does when its time is up, and return its output."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            output, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            try:
-                output, _ = process.communicate(timeout=GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-    if process.returncode not in (0, 128 + signal.SIGINT, -signal.SIGINT):
-        raise SystemExit(f"{' '.join(command)} failed with exit code {process.returncode}")
-    return output
-
-
-def _in_time(seconds: float | None, limit: float) -> float | None:
-    return seconds if seconds is not None and seconds <= limit else None
-
-
-def _show(seconds: float | None) -> str:
-    return "not solved in time" if seconds is None else f"{seconds:.1f} s"
+    return next(solved, float("inf"))
 
 
 if __name__ == "__main__":

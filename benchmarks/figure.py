@@ -17,7 +17,7 @@ OURS, OTHERS = "#0072b2", "#bbbbbb"
 
 
 def draw(results: str, file: pathlib.Path) -> None:
-    """Draw what is in the folder of results."""
+    """Draw the results in a folder; nothing if there are none."""
     panels = [
         (panel, report.series)
         for report in read_reports(results)
@@ -40,15 +40,13 @@ def draw(results: str, file: pathlib.Path) -> None:
 
 
 def draw_acting(axis: Axes, series: Mapping[str, Any]) -> None:
-    environment = series["environment"]
-    shares = [series["share"][str(count)] for count in environment]
-    axis.fill_between(
-        environment, [s[1] for s in shares], [s[2] for s in shares], color=OURS, alpha=0.2
-    )
-    axis.plot(environment, [s[0] for s in shares], "o-", color=OURS)
+    num_envs = series["num_envs"]
+    median, low, high = zip(*(series["share"][str(count)] for count in num_envs), strict=True)
+    axis.fill_between(num_envs, low, high, color=OURS, alpha=0.2)
+    axis.plot(num_envs, median, "o-", color=OURS)
     axis.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
     axis.set_xscale("log", base=2)
-    axis.set_xticks(environment, environment)
+    axis.set_xticks(num_envs, num_envs)
     axis.set_ylim(0)
     axis.set_xlabel("environments of one actor")
     axis.set_ylabel("share of the emulator alone")
@@ -96,25 +94,24 @@ def draw_replay_load(axis: Axes, series: Mapping[str, Any]) -> None:
 
 
 def draw_envs(axis: Axes, series: Mapping[str, Any]) -> None:
-    environment, rate = read_medians(series["environment"], lambda traffic: traffic["inserts"])
-    linear = [rate[0] / environment[0] * count for count in environment]
-    axis.plot(environment, linear, color="black", linewidth=0.8, linestyle=":", label="linear")
-    axis.plot(environment, rate, "o-", color=OURS, label="measured")
+    num_envs, rate = read_medians(series["num_envs"], lambda traffic: traffic["inserts"])
+    linear = [rate[0] / num_envs[0] * count for count in num_envs]
+    axis.plot(num_envs, linear, color="black", linewidth=0.8, linestyle=":", label="linear")
+    axis.plot(num_envs, rate, "o-", color=OURS, label="measured")
     axis.set_ylim(0)
-    axis.set_xlabel("environments whose environment only waits")
+    axis.set_xlabel("environments that only wait")
     axis.set_ylabel("transitions/s")
     axis.set_title("Scale: environments")
     axis.legend(frameon=False)
 
 
 def draw_cores(axis: Axes, series: Mapping[str, Any]) -> None:
-    environment, actors = read_medians(
-        series["environment"], lambda traffic: traffic["cores"]["actors"]
-    )
-    _, replay = read_medians(series["environment"], lambda traffic: traffic["cores"]["replay"])
-    axis.stackplot(environment, actors, replay, colors=[OURS, OTHERS], labels=["actors", "replay"])
+    rounds = series["num_envs"]
+    num_envs, actors = read_medians(rounds, lambda traffic: traffic["cores"]["actors"])
+    _, replay = read_medians(rounds, lambda traffic: traffic["cores"]["replay"])
+    axis.stackplot(num_envs, actors, replay, colors=[OURS, OTHERS], labels=["actors", "replay"])
     axis.set_ylim(0)
-    axis.set_xlabel("environments whose environment only waits")
+    axis.set_xlabel("environments that only wait")
     axis.set_ylabel("cores taken")
     axis.set_title("Scale: which core is full first")
     axis.legend(frameon=False, loc="upper left")
@@ -135,7 +132,7 @@ def draw_sizes(axis: Axes, series: Mapping[str, Any]) -> None:
 def read_medians(
     rounds_by_number: Mapping[str, Any], select: Callable[[Mapping[str, Any]], float]
 ) -> tuple[list[int], list[float]]:
-    """Return numbers, and of each the median of something over its rounds."""
+    """Return the numbers that were measured with, and for each the median over its rounds."""
     medians = {
         int(number): statistics.median(select(one) for one in rounds)
         for number, rounds in rounds_by_number.items()

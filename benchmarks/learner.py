@@ -1,12 +1,12 @@
 """Measures the learner: updates per second with data flowing against a bare loop.
 
-The learner is a run's: it samples a real replay server (in another process, filled by a real actor
-beforehand), writes priorities back and publishes parameters. Only, it reads fewer batches ahead, so
-that what was read before the clock starts is soon used up. The bare loop calls a compiled update on
-one batch in memory and does nothing else. Where the learner's calls have several updates each,
-there are two such loops: of calls with one update, as people write them, and of the learner's own
-calls. For Atari, the floating-point rate of the loop is compared with the machine's rate of matrix
-products of the same type, too.
+The learner is that of a run: it samples a real replay server (in another process, filled by a real
+actor beforehand), writes priorities back and publishes parameters. It reads fewer batches ahead
+than a run's, so that those read before the measurement are soon used up. The bare loop calls a
+compiled update on one batch in memory and does nothing else. Where each of the learner's calls does
+several updates, there are two such loops: of calls with one update, as people write them, and of
+the learner's own calls. For Atari, the floating-point rate of the loop is also compared with the
+machine's rate of matrix products of the same type.
 
 Example:
   python benchmarks/learner.py --agents atari cartpole
@@ -45,21 +45,14 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype, cpu_has_bfloat16
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from configs import (
-    apex_dpg_pendulum,
-    apex_dqn_atari,
-    apex_dqn_atari_single_host,
-    apex_dqn_cartpole,
-)
+from configs import apex_dpg_pendulum, apex_dqn_atari, apex_dqn_cartpole
 
 CONFIGS = {
     "atari": apex_dqn_atari,
     "atari_bfloat16": apex_dqn_atari,
-    "atari_single_host": apex_dqn_atari_single_host,
     "cartpole": apex_dqn_cartpole,
     "pendulum": apex_dpg_pendulum,
 }
-AGENTS = ("atari", "atari_bfloat16", "cartpole", "pendulum")
 NUM_ENVS = 8
 NUM_TRANSITIONS = 2_000
 MAX_IN_FLIGHT = 40 * NUM_ENVS
@@ -70,7 +63,7 @@ MATMUL_SIZE = 2048
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=AGENTS)
+    parser.add_argument("--agents", nargs="+", choices=CONFIGS, default=list(CONFIGS))
     parser.add_argument("--one", action="store_true", help="measure here, and print JSON")
     arguments = parser.parse_args()
     if arguments.one:
@@ -130,28 +123,28 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
 
 
 def get_config(agent: str) -> ExperimentConfig:
-    """Return the settings of an agent, in bfloat16 if its name says so and the CPU has it."""
+    """Return the settings of an agent."""
     config = CONFIGS[agent].get_config()
     if agent == "atari_bfloat16":
         config.agent.bfloat16 = True
     return config
 
 
-def make_builder(agent: str, prefetch_batches: int = PREFETCH_BATCHES, **changes: Any) -> Builder:
-    """Make the builder of a config, with other values of some of its fields."""
+def make_builder(agent: str, **changes: Any) -> Builder:
+    """Make the builder of a config, with some fields of the agent replaced."""
     config = get_config(agent).agent
     replay = dataclasses.replace(
         config.replay,
         min_size=NUM_TRANSITIONS,
         samples_per_insert=None,
-        prefetch_batches=prefetch_batches,
+        prefetch_batches=PREFETCH_BATCHES,
     )
     kind = ApexDPGBuilder if isinstance(config, ApexDPGConfig) else ApexDQNBuilder
     return kind(dataclasses.replace(config, replay=replay, **changes))
 
 
 def fill(builder: Builder, environment: VectorEnvironment, client: reverb.Client) -> None:
-    """Put transitions of an untrained policy into the replay."""
+    """Fill the replay with transitions of an untrained policy."""
     policy = builder.make_policy(environment.spec, range(NUM_ENVS), NUM_ENVS, seed=0)
     adders = [builder.make_adder(client) for _ in range(NUM_ENVS)]
     for _ in run_in_lock_step(environment, builder.make_actor(policy, adders)):
@@ -160,7 +153,7 @@ def fill(builder: Builder, environment: VectorEnvironment, client: reverb.Client
 
 
 class BareStep(NamedTuple):
-    """A compiled update, and one batch that stays the same."""
+    """A compiled update and the one batch that it is called on."""
 
     function: Any
     batch: reverb.ReplaySample
@@ -172,18 +165,16 @@ class BareStep(NamedTuple):
 def make_bare_step(
     agent: str, num_updates: int, spec: EnvironmentSpec, client: reverb.Client
 ) -> BareStep:
-    """Compile calls with so many updates."""
+    """Compile a function that does a number of updates."""
     builder = make_builder(agent, num_sgd_steps_per_step=num_updates)
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(spec, dataset, client)
     return BareStep(learner._update_on_sample, next(iter(dataset)))
 
 
-def count_updates(
-    learner: ApexLearner, seconds: float, prefetch_batches: int = PREFETCH_BATCHES
-) -> float:
+def count_updates(learner: ApexLearner, seconds: float) -> float:
     """Return the updates per second of a learner, once it has used up what was read ahead."""
-    end = learner.num_steps + 2 * prefetch_batches
+    end = learner.num_steps + 2 * PREFETCH_BATCHES
     while learner.num_steps < end:
         learner.step()
     before, started = learner.num_steps, time.perf_counter()
@@ -202,8 +193,8 @@ def make_matmul(dtype: tf.DType) -> Callable[[], Any]:
 def count_flops(builder: Builder, spec: EnvironmentSpec) -> int:
     """Return the floating-point operations of the products and convolutions of one DQN update.
 
-    The network is evaluated three times forwards and once backwards, which is two products for each
-    of forwards. Nobody needs gradients of the pixels.
+    An update has three forward passes and one backward pass, which costs two forward passes, less
+    the gradients of the pixels.
     """
     (network,) = builder.make_evaluation_policy(spec, 1, seed=0).networks.values()
     observation = spec.observations

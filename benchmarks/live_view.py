@@ -1,7 +1,7 @@
-"""Measures what the live view costs: the share of one core that a process that shows a run takes.
+"""Measures what the live view of a run costs: its share of one core.
 
-It shows a run that goes on, in a terminal of its own (`launch/monitor.py`), which is what the
-command that trains does in a thread.
+The view is a process in a terminal of its own (`launch/monitor.py`); the command that trains does
+the same in a thread.
 
 Example:
   python benchmarks/live_view.py --workdir=runs/apex_dqn_cartpole-20260101-120000
@@ -25,12 +25,12 @@ START_SECONDS = 5.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--workdir", required=True, help="folder of a run that goes on")
+    parser.add_argument("--workdir", required=True, help="folder of a run that is active")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--repetitions", type=int, default=6, help="measurements")
     arguments = parser.parse_args()
     leader, follower = pty.openpty()
-    # As somebody who looks would: what nobody reads would hold it up.
+    # The view would block if its terminal were not read.
     threading.Thread(target=_drain, args=(leader,), daemon=True).start()
     command = [sys.executable, str(MONITOR), f"--workdir={arguments.workdir}"]
     env = {**os.environ, "COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
@@ -42,7 +42,7 @@ def main() -> None:
         started, used = time.monotonic(), sum(process.cpu_times()[:2])
         time.sleep(arguments.seconds)
         if monitor.poll() is not None:
-            parser.error(f"{arguments.workdir} is not the folder of a run that goes on.")
+            parser.error(f"{arguments.workdir} is not the folder of an active run.")
         elapsed = time.monotonic() - started
         shares.append(100 * (sum(process.cpu_times()[:2]) - used) / elapsed)
     monitor.kill()

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -26,7 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 RESULTS = pathlib.Path("runs/bench")
 # Transitions added and sampled per second (Horgan et al. 2018, section 4.1).
 PAPER_INSERTS, PAPER_SAMPLES = 12_500.0, 9_700.0
-# The learner takes 19 steps per second, and publishes, here, every 20.
+# The paper's learner takes 19 steps per second; ours publishes every 20.
 PAPER_PUBLISH_SECONDS = 20 / 19
 
 Measured = TypeVar("Measured")
@@ -48,11 +49,11 @@ class Row:
     """One line of a part's table.
 
     Attributes:
-      what: that was measured.
+      what: name of what was measured.
       value: median and spread.
-      unit: of the value.
-      aim: what it should be, as a person would write it; '' where nothing is aimed at.
-      holds: whether it is so; None where nothing is aimed at.
+      unit: unit of the value.
+      aim: the value that is aimed at, as a person would write it; '' if there is none.
+      holds: whether the aim is reached; None if there is none.
     """
 
     what: str
@@ -63,12 +64,12 @@ class Row:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Sum up measurements."""
+    """Summarise measurements."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
-    """Sum up the ratio of two things that were measured in the same rounds."""
+    """Summarise the ratio of two things that were measured in the same rounds."""
     return spread([a / b for a, b in zip(numerators, denominators, strict=True)])
 
 
@@ -85,11 +86,11 @@ def at_most(what: str, value: Spread, limit: float, unit: str = "") -> Row:
 def measure_in_turn(
     measurements: Mapping[str, Callable[[], Measured]], rounds: int
 ) -> dict[str, list[Measured]]:
-    """Take all measurements, then all of them again, `rounds` times, after one that is forgotten.
+    """Take all measurements in every round, after a first round that is discarded.
 
     Args:
-      measurements: what returns one number, or several, each, by name.
-      rounds: that count.
+      measurements: functions that return a number, or several, by name.
+      rounds: number of rounds that count.
 
     Returns:
       The numbers of every round, by name.
@@ -104,7 +105,7 @@ def measure_in_turn(
 
 
 def calls_per_second(function: Callable[[], Any], seconds: float) -> float:
-    """Call a function for so long."""
+    """Call a function again and again for some seconds, and return how often per second."""
     count, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
         function()
@@ -112,25 +113,25 @@ def calls_per_second(function: Callable[[], Any], seconds: float) -> float:
     return count / elapsed
 
 
-def cpu_seconds(pid: int | None = None) -> float:
-    """Return the CPU time that a process, this one by default, has used."""
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process has used."""
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory that a process has."""
+    """Return the resident memory of a process."""
     return psutil.Process(pid).memory_info().rss
 
 
-def pin_to_core(core: int) -> None:
+def pin_to_core(index: int) -> None:
     """Keep this process, with all threads that it starts from now on, on one of its cores.
 
     Args:
-      core: the how manieth; beginning with 0 again where there are fewer.
+      index: index of the core among those of this process, modulo their number.
     """
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[core % len(cores)]})
+    os.sched_setaffinity(0, {cores[index % len(cores)]})
 
 
 def num_cores() -> int:
@@ -142,17 +143,12 @@ def run_self(script: str, arguments: Sequence[str]) -> Any:
     """Run a benchmark's script in another process, and return the JSON of its last line.
 
     Args:
-      script: its `__file__`.
-      arguments: of its command line.
+      script: `__file__` of the benchmark.
+      arguments: arguments of its command line.
     """
     command = [sys.executable, script, *arguments]
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(finished.stdout.splitlines()[-1])
-
-
-def exit_on_sigterm() -> None:
-    """Let SIGTERM end this process as an exit does, so that it ends what it has started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def make_parser(doc: str) -> argparse.ArgumentParser:
@@ -164,16 +160,21 @@ def make_parser(doc: str) -> argparse.ArgumentParser:
     return parser
 
 
+def exit_on_sigterm() -> None:
+    """Let SIGTERM end this process as an exit does, so that it ends what it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def report(
     part: str, out: str, rows: Sequence[Row], series: Mapping[str, Any] | None = None
 ) -> None:
-    """Print a part's rows, and write them down for the table and the figure of all parts.
+    """Print the rows of a part, and write them for the table and the figure of all parts.
 
     Args:
-      part: its name, and that of its file.
+      part: name of the part, and of its file.
       out: folder of the results.
       rows: lines of the table.
-      series: what the figure shows besides.
+      series: further numbers for the figure.
     """
     for row in rows:
         verdict = {None: "", True: "  holds", False: "  MISSED"}[row.holds]
@@ -182,7 +183,7 @@ def report(
     folder = pathlib.Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     content = {
-        "measured": f"{time.strftime('%Y-%m-%d %H:%M')} on {describe_machine()}",
+        "measured": f"{time.strftime('%Y-%m-%d %H:%M')} on {_describe_machine()}",
         "rows": [dataclasses.asdict(row) for row in rows],
         "series": dict(series or {}),
     }
@@ -193,10 +194,10 @@ class Report(NamedTuple):
     """What a part wrote with `report`.
 
     Attributes:
-      part: its name.
-      measured: when and on what machine.
-      rows: of the table.
-      series: for the figure.
+      part: name of the part.
+      measured: when and on what machine it was measured.
+      rows: lines of the table.
+      series: further numbers for the figure.
     """
 
     part: str
@@ -211,36 +212,32 @@ def read_reports(out: str) -> list[Report]:
     for file in sorted(pathlib.Path(out).glob("*.json")):
         content = json.loads(file.read_text())
         rows = [Row(**{**row, "value": Spread(*row["value"])}) for row in content["rows"]]
-        reports.append(Report(file.stem, content.get("measured", "?"), rows, content["series"]))
+        reports.append(Report(file.stem, content["measured"], rows, content["series"]))
     return reports
 
 
-def describe_machine() -> str:
-    """Say what machine this is."""
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # Not Linux.
-        lines = []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    model = models[0] if models else platform.machine()
-    return f"{num_cores()} cores, {model}, Python {platform.python_version()}"
-
-
 def run_and_leave(main: Callable[[], None]) -> None:
-    """Run a script's main function and leave: clients of a server that is gone hold up an exit."""
-    exit_code = 0
+    """Run a script's main function and exit at once: clients of a stopped server delay an exit."""
+    exit_code: Any = 0
     try:
         main()
     except SystemExit as leaving:
-        if isinstance(leaving.code, str):
-            print(leaving.code, file=sys.stderr)
-        exit_code = leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
+        exit_code = leaving.code
     except BaseException:
         traceback.print_exc()
         exit_code = 1
+    if isinstance(exit_code, str):
+        print(exit_code, file=sys.stderr)
+        exit_code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(exit_code)
+    os._exit(exit_code or 0)
+
+
+def _describe_machine() -> str:
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    name = model[1] if model else platform.machine()
+    return f"{num_cores()} cores, {name}, Python {platform.python_version()}"
 
 
 def _short(value: float) -> str:

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def read_curve(file: pathlib.Path) -> Curve:
-    """Read mean returns by minutes."""
+    """Read mean returns against minutes."""
     rows = RowReader(file).read()
     if not rows:
         raise SystemExit(f"{file} has no evaluations")
@@ -42,7 +42,7 @@ def read_curve(file: pathlib.Path) -> Curve:
 
 
 def describe(curve: Curve) -> str:
-    """Say how far it came."""
+    """Return the best and the last return, and when Pong was solved."""
     solved = curve.x[curve.y >= SOLVED]
     reached = f"{SOLVED:g} after {solved[0]:.0f} min" if len(solved) else f"never {SOLVED:g}"
     return (
@@ -52,7 +52,7 @@ def describe(curve: Curve) -> str:
 
 @style.styled
 def draw(curves: dict[str, Curve]) -> Figure:
-    """Draw one line each."""
+    """Draw one line for each curve."""
     figure, (axes,) = style.new_figure("Pong on two cores", 1, 1, 3.2)
     for index, (name, curve) in enumerate(curves.items()):
         style.draw_group(axes, [curve], index, name)

@@ -1,4 +1,4 @@
-"""Steps of an environment, recorded once and added to replay memories again and again."""
+"""Steps of an environment that are recorded once and added to replay memories repeatedly."""
 
 import dm_env
 import numpy as np
@@ -11,15 +11,15 @@ RecordedSteps = list[tuple[dm_env.TimeStep, PolicyOutput]]
 
 
 def record(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> RecordedSteps:
-    """Act at random in the only environment; TD errors are log-normal."""
+    """Record random actions in a vector of one environment, with log-normal TD errors."""
     random = np.random.default_rng(seed)
     timestep = environment.reset()
     steps = []
     for _ in range(num_steps):
         action = _random_action(environment.spec.actions, random)
         td_error = np.asarray(random.lognormal(sigma=1.5))
-        first_env = dm_env.TimeStep(*[np.copy(field[0]) for field in timestep])
-        steps.append((first_env, PolicyOutput(action, td_error, np.zeros(()))))
+        first = dm_env.TimeStep(*[np.copy(field[0]) for field in timestep])
+        steps.append((first, PolicyOutput(action, td_error, np.zeros(()))))
         timestep = environment.step(action[np.newaxis])
     return steps
 

@@ -24,7 +24,6 @@ from measuring import (
     at_most,
     make_parser,
     measure_in_turn,
-    num_cores,
     report,
     resident_bytes,
     run_and_leave,
@@ -41,7 +40,7 @@ from apex_agents.replay.config import ReplayConfig
 # Adding is held at these shares of the paper's rate while sampling is not held.
 SHARES = (0.4, 0.6, 0.8, 0.9, 1.0)
 NUM_WRITERS = 4
-STEPS = 2000  # Of the game, recorded by each writer.
+STEPS = 2000  # Steps of the game, recorded by each writer.
 SETTLE_SECONDS, SECONDS, REST_SECONDS = 0.5, 2.0, 0.5
 
 # Kinds of load besides those with a share.
@@ -58,29 +57,26 @@ def main() -> None:
     series = {}
     for game in arguments.games:
         loads, bytes_each = measure(game, arguments.max_size, arguments.rounds)
-        tell(game, loads)
         rows += make_rows(game, loads)
         what = f"{game}: memory of the server per transition"
-        memory = spread([bytes_each])
-        rows.append(
-            at_most(what, memory, 2000, "bytes") if game == "pong" else Row(what, memory, "bytes")
-        )
+        memory = at_most(what, spread([bytes_each]), 2000, "bytes")
+        rows.append(memory if game == "pong" else Row(what, memory.value, "bytes"))
         series[game] = {name: [t._asdict() for t in rounds] for name, rounds in loads.items()}
     report("replay_load", arguments.out, rows, series)
 
 
-class Site(NamedTuple):
-    """A server, and who keeps it busy."""
+class Load(NamedTuple):
+    """A replay server and the processes that load it."""
 
     address: str
     pids: dict[str, list[int]]
     writers: list[Worker]
     learner: Worker
 
-    def load(self, num_writers: int, inserts: float, batches: float = 0.0) -> Traffic:
-        """Let writers and learner work, at such rates per second at most."""
-        for writer in self.writers[:num_writers]:
-            writer.set_rate(inserts / num_writers)
+    def measure(self, inserts: float, batches: float) -> Traffic:
+        """Let writers and learner work, at such rates per second at most, and measure them."""
+        for writer in self.writers:
+            writer.set_rate(inserts / len(self.writers))
         self.learner.set_rate(batches)
         time.sleep(SETTLE_SECONDS)
         traffic = watch(self.address, self.pids, SECONDS)
@@ -88,14 +84,14 @@ class Site(NamedTuple):
         return traffic
 
     def rest(self) -> None:
-        """Stop everybody, and wait until what is read ahead is complete."""
+        """Pause all workers, and wait until the batches that are read ahead are complete."""
         for worker in (*self.writers, self.learner):
             worker.set_rate(0.0)
         while any(watch(self.address, {}, REST_SECONDS)[:2]):
             pass
 
     def fill(self, size: int) -> None:
-        """Let the writers add transitions until there are so many."""
+        """Let the writers add transitions until the server holds that many."""
         for writer in self.writers:
             writer.set_rate(UNLIMITED)
         while replay_size(self.address) < size:
@@ -124,25 +120,18 @@ def measure(game: str, max_size: int, rounds: int) -> tuple[dict[str, list[Traff
                 "writers": [writer.pid for writer in writers],
                 "learner": [learner.pid],
             }
-            site = Site(server.address, pids, writers, learner)
-            site.fill(max_size)
-            loads = measure_in_turn(make_loads(site), rounds)
+            load = Load(server.address, pids, writers, learner)
+            load.fill(max_size)
+            rates = {INSERTING: (UNLIMITED, 0.0), SAMPLING: (0.0, UNLIMITED)}
+            rates[BOTH] = (UNLIMITED, UNLIMITED)
+            for share in SHARES:
+                inserts = share * PAPER_INSERTS
+                rates[f"{inserts:,.0f}/s and learner"] = (inserts, UNLIMITED)
+            loads = measure_in_turn(
+                {name: functools.partial(load.measure, *pair) for name, pair in rates.items()},
+                rounds,
+            )
         return loads, (resident_bytes(server.pid) - empty) / replay_size(server.address)
-
-
-def make_loads(site: Site) -> dict[str, Callable[[], Traffic]]:
-    loads: dict[str, Callable[[], Traffic]] = {
-        "1 writer": lambda: site.load(1, UNLIMITED),
-        "2 writers": lambda: site.load(2, UNLIMITED),
-        INSERTING: lambda: site.load(NUM_WRITERS, UNLIMITED),
-        SAMPLING: lambda: site.load(0, 0.0, UNLIMITED),
-        BOTH: lambda: site.load(NUM_WRITERS, UNLIMITED, UNLIMITED),
-    }
-    for share in SHARES:
-        inserts = share * PAPER_INSERTS
-        load = functools.partial(site.load, NUM_WRITERS, inserts, UNLIMITED)
-        loads[f"{inserts:,.0f}/s and learner"] = load
-    return loads
 
 
 def make_inserting(
@@ -158,27 +147,27 @@ def make_inserting(
 
 def make_rows(game: str, loads: Rounds) -> list[Row]:
     """Make the rows of one game."""
-    alone = {
-        name: [t.inserts for t in loads[name]] for name in ("1 writer", "2 writers", INSERTING)
-    }
     both = loads[best_of_both(loads)]
     inserts = spread([t.inserts / PAPER_INSERTS for t in both])
     samples = spread([t.samples / PAPER_SAMPLES for t in both])
-    return [
-        *[Row(f"{game}: added/s, {name} alone", spread(rates)) for name, rates in alone.items()],
-        Row(f"{game}: sampled/s, learner alone", spread([t.samples for t in loads[SAMPLING]])),
+    adding, sampling = loads[INSERTING], loads[SAMPLING]
+    network = {
+        "added": [t.network_bytes / t.inserts for t in adding],
+        "sampled": [t.network_bytes / t.samples for t in sampling],
+    }
+    rows = [
+        Row(f"{game}: added/s, writers alone", spread([t.inserts for t in adding])),
+        Row(f"{game}: sampled/s, learner alone", spread([t.samples for t in sampling])),
         at_least(f"{game}: added/s while sampling, share of the paper's", inserts, 1.0),
         at_least(f"{game}: sampled/s while adding, share of the paper's", samples, 1.0),
-        *[Row(f"{game}: CPU per {what}", spread(us), "us") for what, us in costs(loads).items()],
-        *[
-            Row(f"{game}: network per transition {what}", spread(amounts), "bytes")
-            for what, amounts in network_bytes(loads).items()
-        ],
-        *[
-            Row(f"{game}: the paper's load, {group}", spread(cores), "cores")
-            for group, cores in cores_for_paper(loads).items()
-        ],
     ]
+    for what, microseconds in costs(loads).items():
+        rows.append(Row(f"{game}: CPU per {what}", spread(microseconds), "us"))
+    for what, amounts in network.items():
+        rows.append(Row(f"{game}: network per transition {what}", spread(amounts), "bytes"))
+    for group, cores in cores_for_paper(loads).items():
+        rows.append(Row(f"{game}: the paper's load, {group}", spread(cores), "cores"))
+    return rows
 
 
 def best_of_both(loads: Rounds) -> str:
@@ -193,21 +182,13 @@ def best_of_both(loads: Rounds) -> str:
 
 
 def costs(loads: Rounds) -> dict[str, list[float]]:
-    """Return CPU microseconds per transition, each from the load that is nothing else."""
+    """Return CPU microseconds per transition, from loads that only add or only sample."""
     adding, sampling = loads[INSERTING], loads[SAMPLING]
     return {
         "transition added, server": [1e6 * t.cores["server"] / t.inserts for t in adding],
         "transition added, writer": [1e6 * t.cores["writers"] / t.inserts for t in adding],
         "transition sampled, server": [1e6 * t.cores["server"] / t.samples for t in sampling],
         "transition sampled, learner": [1e6 * t.cores["learner"] / t.samples for t in sampling],
-    }
-
-
-def network_bytes(loads: Rounds) -> dict[str, list[float]]:
-    """Return what goes over the network per transition, each from the load that is nothing else."""
-    return {
-        "added": [t.network_bytes / t.inserts for t in loads[INSERTING]],
-        "sampled": [t.network_bytes / t.samples for t in loads[SAMPLING]],
     }
 
 
@@ -222,23 +203,6 @@ def cores_for_paper(loads: Rounds) -> dict[str, list[float]]:
         "learner": PAPER_SAMPLES * learner,
     }
     return {group: list(values) for group, values in cores.items()}
-
-
-def tell(game: str, loads: Rounds) -> None:
-    """Print what every process took, and what the paper's load would take."""
-    print(f"{game:<24} {'added/s':>8} {'sampled/s':>10}   cores of {num_cores()} taken")
-    for name, rounds in loads.items():
-        inserts, samples = [np.median([t[i] for t in rounds]) for i in (0, 1)]
-        cores = {group: np.median([t.cores[group] for t in rounds]) for group in rounds[0].cores}
-        taken = "  ".join(f"{group} {value:.2f}" for group, value in cores.items())
-        print(f"  {name:<22} {inserts:>8,.0f} {samples:>10,.0f}   {taken}")
-    needed = {group: np.median(cores) for group, cores in cores_for_paper(loads).items()}
-    listed = ", ".join(f"{group} {value:.1f}" for group, value in needed.items())
-    print(
-        f"  The paper's load would take {sum(needed.values()):.1f} cores: {listed}. On a machine "
-        f"of its own, one core of the server would do {1 / needed['server']:.1f} times that load.",
-        flush=True,
-    )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import time
 
 import reverb
 from measuring import resident_bytes, run_and_leave
-from recording import RecordedSteps, record
-from serving import ReplayServer, replay_server
+from recording import record
+from serving import replay_server
 
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, EnvironmentConfig, make_vector_environment
 
@@ -29,49 +29,32 @@ def main() -> None:
     parser.add_argument("--fillings", type=int, default=4, help="times that many are added")
     parser.add_argument("--eviction_policy", default="prioritized", choices=("prioritized", "fifo"))
     arguments = parser.parse_args()
-
-    config = ApexDPGConfig()
-    config.replay = dataclasses.replace(
-        config.replay,
-        max_size=arguments.max_size,
+    max_size = arguments.max_size
+    replay = dataclasses.replace(
+        ApexDPGConfig().replay,
+        max_size=max_size,
         min_size=1,
         eviction_policy=arguments.eviction_policy,
     )
-    builder = ApexDPGBuilder(config)
-    try:
-        environment = make_vector_environment(
-            EnvironmentConfig("control", arguments.task), 1, seed=0
-        )
-    except ValueError as error:
-        parser.error(str(error))
-    estimate = builder.estimate_replay_bytes(environment.spec) / arguments.max_size
-    print(
-        f"{arguments.task}, {arguments.max_size} transitions, "
-        f"eviction policy {arguments.eviction_policy}"
-    )
+    builder = ApexDPGBuilder(ApexDPGConfig(replay=replay))
+    environment = make_vector_environment(EnvironmentConfig("control", arguments.task), 1, seed=0)
+    estimate = builder.estimate_replay_bytes(environment.spec) / max_size
+    print(f"{arguments.task}, {max_size} transitions, {arguments.eviction_policy}")
     print(f"estimated: {estimate:.0f} bytes/transition")
-    with replay_server(builder.make_replay_tables, environment.spec) as server:
-        fill(builder, record(environment, num_steps=4000), server, arguments.fillings)
-
-
-def fill(
-    builder: ApexDPGBuilder, steps: RecordedSteps, server: ReplayServer, fillings: int
-) -> None:
-    """Fill the replay several times over, and print what it takes each time."""
-    max_size, empty = builder.config.replay.max_size, resident_bytes(server.pid)
-    adder = builder.make_adder(reverb.Client(server.address))
     print(f"{'added':>9} {'MB':>7} {'bytes/transition':>17} {'added/s':>8}")
-    for filling in range(1, fillings + 1):
-        started = time.monotonic()
-        while adder.num_transitions < filling * max_size:
-            for timestep, output in steps:
-                adder.add(timestep, output)
-        rate = max_size / (time.monotonic() - started)
-        used = resident_bytes(server.pid) - empty
-        print(
-            f"{adder.num_transitions:>9} {used / 1e6:>7.0f} {used / max_size:>17.0f} {rate:>8.0f}",
-            flush=True,
-        )
+    steps = record(environment, num_steps=4000)
+    with replay_server(builder.make_replay_tables, environment.spec) as server:
+        empty = resident_bytes(server.pid)
+        adder = builder.make_adder(reverb.Client(server.address))
+        for filling in range(1, arguments.fillings + 1):
+            started = time.monotonic()
+            while adder.num_transitions < filling * max_size:
+                for timestep, output in steps:
+                    adder.add(timestep, output)
+            rate = max_size / (time.monotonic() - started)
+            used = resident_bytes(server.pid) - empty
+            numbers = f"{used / 1e6:>7.0f} {used / max_size:>17.0f} {rate:>8.0f}"
+            print(f"{adder.num_transitions:>9} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Replay memories compared: bytes for each transition, and how fast transitions go in and out.
+"""Compares replay memories: bytes per transition, transitions added and sampled per second.
 
 The same real transitions of Pong go into our replay and into the buffers of other libraries, each
-in a process of its own. What is compared is not the same in every respect. To our advantage:
+in a process of its own. What is compared is not equal in every respect. To our advantage:
 
 - Our samples are read ahead, by threads and by the server, which have a core of their own; theirs
   are taken when they are asked for.
 - Our bytes are those of the server; theirs are those of the process that uses the buffer.
 
-To that of the others:
+To the advantage of the others:
 
 - Ours is a server that any number of processes on any machine reach over gRPC. Theirs are arrays in
   the memory of the process that uses them (cpprb's first one: of processes on the same machine).
@@ -101,7 +101,7 @@ def main() -> None:
 def start_contenders(
     stack: contextlib.ExitStack, max_size: int, num_steps: int
 ) -> dict[str, Callable[[str], float]]:
-    """Start every memory, in a process of its own; what asks it for a measurement, by name."""
+    """Start every memory in a process of its own; return functions that measure, by name."""
     environment = make_vector_environment(EnvironmentConfig(task="pong"), 1, seed=0)
     steps = record(environment, num_steps)
     file = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()), "recording.npz")
@@ -115,14 +115,14 @@ def start_contenders(
     }
     for name, buffer in PEERS.items():
         process = peer_process("buffers.py", buffer, str(file), str(max_size))
-        contenders[name] = stack.enter_context(process).ask
+        contenders[name] = stack.enter_context(process)
     return contenders
 
 
 def to_arrays(
     timesteps: Sequence[dm_env.TimeStep], actions: Sequence[np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return all observations, and which transitions of 1 and of `N_STEP` steps they make."""
+    """Return all observations, and the transitions of 1 and of `N_STEP` steps between them."""
     arrays = {"observation": np.stack([timestep.observation for timestep in timesteps])}
     for n_step in (1, N_STEP):
         first, last, reward, discount = zip(*make_transitions(timesteps, n_step), strict=True)
@@ -177,14 +177,14 @@ class OurReplay:
         self._empty = resident_bytes(self._pid)
         self._add(self._replay.max_size)
 
+    def ask(self, request: str) -> float:
+        """Measure something."""
+        return {"insert": self._insert, "sample": self._sample, "bytes": self._bytes}[request]()
+
     def _add(self, count: int) -> None:
         end = self._adder.num_transitions + count
         while self._adder.num_transitions < end:
             self._adder.add(*next(self._steps))
-
-    def ask(self, request: str) -> float:
-        """Measure something."""
-        return {"insert": self._insert, "sample": self._sample, "bytes": self._bytes}[request]()
 
     def _insert(self) -> float:
         before, started = self._adder.num_transitions, time.perf_counter()

@@ -1,12 +1,10 @@
 """Measures how far a run grows on this machine: environments, and transitions in the replay.
 
-Environments: their environment only waits, as if each had a core elsewhere, for the time that a
-  step took
-one of the paper's actors (Horgan et al. 2018, figure 11). What is left is what an environment
-takes besides
-its environment, at the least: actors with a network of two small layers, adders, and a replay
-server, with observations of eight numbers and nobody who learns. `acting.py` has frames and the
-network for them. Transitions in the replay: a table with so many of them, twenty of which share
+Environments: they only wait, as if each had a core elsewhere, for as long as a step takes one of
+the paper's actors (Horgan et al. 2018, figure 11). What is measured is the least that an
+environment costs beside its own work: actors with a network of two small layers, adders, and a
+replay server, with observations of eight numbers and without a learner. `acting.py` has frames and
+the network for them. Transitions in the replay: a table of that size, in which 20 transitions share
 their content.
 
 Example:
@@ -15,6 +13,7 @@ Example:
 
 import functools
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,8 +42,8 @@ from traffic import UNLIMITED, Traffic, watch, workers
 from apex_agents.environments import Episode
 
 ACTORS = (1, 2, 4, 6, 8)
-ENVS_PER_ACTOR = 45  # Of 8 actors: the paper's 360.
-MAX_SIZE = 100_000  # Of the replay for them.
+ENVS_PER_ACTOR = 45  # Eight actors have the paper's 360 environments.
+MAX_SIZE = 100_000  # Transitions in the replay of these actors.
 SIZES = (10_000, 100_000, 1_000_000)
 # Horgan et al. 2018, section 4.1: 139 frames per second, 4 of them per step.
 PAPER_STEP_SECONDS = 4 / 139
@@ -55,8 +54,7 @@ COSTS = {
     "update": "time per new priority",
     "update_cpu": "CPU of the server per new priority",
 }
-NUM_CORES = num_cores()
-FULL_CORES = NUM_CORES - 0.5  # From there on processes wait for each other.
+FULL_CORES = num_cores() - 0.5  # With more load than this, processes wait for each other.
 
 
 def main() -> None:
@@ -65,12 +63,9 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the replay")
     arguments = parser.parse_args()
     traffic = measure_actors(arguments.actors, arguments.rounds)
-    tell(traffic)
     costs = table_sizes.measure(arguments.sizes, arguments.rounds)
     series = {
-        "environment": {
-            environment: [t._asdict() for t in rounds] for environment, rounds in traffic.items()
-        },
+        "num_envs": {count: [t._asdict() for t in rounds] for count, rounds in traffic.items()},
         "sizes": {size: [c._asdict() for c in rounds] for size, rounds in costs.items()},
     }
     rows = [*make_env_rows(traffic), *make_size_rows(costs)]
@@ -78,7 +73,11 @@ def main() -> None:
 
 
 def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic]]:
-    """Measure several numbers of actors in turn; return each round's results by environments."""
+    """Measure several numbers of actors in turn.
+
+    Returns:
+      What happened in every round, by the number of environments of all actors.
+    """
     builder = make_builder(MAX_SIZE)
     with replay_server(builder.make_replay_tables, SPEC) as server:
         Publisher(builder, SPEC, server.address)
@@ -102,31 +101,37 @@ def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic
 
 
 class WaitingEnvironments:
-    """Environments that only wait, all at once; see `environments.VectorEnvironment`.
+    """A vector of environments that only wait; see `environments.VectorEnvironment`.
 
-    A step is over so long after the one before, whatever the actor did meanwhile: that is a part of
-    the time, unless it took longer.
+    A step ends a fixed time after the previous one: what the actor does in between is part of that
+    time, unless it takes longer.
     """
 
     num_failures = 0
     frames_per_second = 1 / PAPER_STEP_SECONDS
     spec = SPEC
 
-    def __init__(self, num_envs: int):
-        """Initialize the environments, which all show the same all the time."""
+    def __init__(self, num_envs: int, clock: Any = time):
+        """Make environments whose observation never changes.
+
+        Args:
+          num_envs: number of environments.
+          clock: has `perf_counter` and `sleep`.
+        """
         self.num_envs = num_envs
+        self._clock = clock
         self._observation = np.ones((num_envs, *SPEC.observations.shape), np.float32)
         self._due = 0.0
 
     def reset(self) -> dm_env.TimeStep:
-        """Begin episodes that never end."""
-        self._due = time.perf_counter()
+        """Start episodes that never end."""
+        self._due = self._clock.perf_counter()
         return self._make_timestep(dm_env.StepType.FIRST)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Wait for the end of the step."""
-        self._due = max(self._due + PAPER_STEP_SECONDS, time.perf_counter())
-        time.sleep(max(self._due - time.perf_counter(), 0.0))
+        self._due = max(self._due + PAPER_STEP_SECONDS, self._clock.perf_counter())
+        self._clock.sleep(max(self._due - self._clock.perf_counter(), 0.0))
         return self._make_timestep(dm_env.StepType.MID)
 
     def finished_episodes(self) -> list[Episode]:
@@ -138,8 +143,8 @@ class WaitingEnvironments:
         return Episode(env_index, 0.0, 0.0, 0)
 
     def render(self, env_index: int) -> np.ndarray:
-        """Refuse."""
-        raise ValueError("there is nothing to be seen")
+        """Raise: there is nothing to see."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Do nothing."""
@@ -154,7 +159,7 @@ class WaitingEnvironments:
 
 
 def make_acting(address: str, index: int, num_actors: int) -> Callable[[], Any]:
-    """Make what takes one lock-step of an actor, put together as in a run."""
+    """Make what takes one lock-step of an actor."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     indices = range(index * ENVS_PER_ACTOR, (index + 1) * ENVS_PER_ACTOR)
@@ -163,26 +168,22 @@ def make_acting(address: str, index: int, num_actors: int) -> Callable[[], Any]:
     return Actor(make_builder(MAX_SIZE), environment, address, indices, num_envs).step
 
 
-def make_env_rows(traffic: Mapping[int, Sequence[Traffic]]) -> list[Row]:
+def make_env_rows(
+    traffic: Mapping[int, Sequence[Traffic]], full_cores: float = FULL_CORES
+) -> list[Row]:
     """Make the rows on the number of environments."""
-    environment = most_envs_with_free_cores(traffic)
-    per_step = {
-        group: [1e6 * t.cores[group] / t.inserts for t in traffic[environment]]
-        for group in ("actors", "replay")
-    }
-    growth = [t.inserts * PAPER_STEP_SECONDS / environment for t in traffic[environment]]
-    what = f"transitions/s, {environment} environments, the most with a free core, of linear"
-    return [
-        *[
-            Row(f"transitions/s, {environment} environments", spread([t.inserts for t in rounds]))
-            for environment, rounds in traffic.items()
-        ],
-        at_least(what, spread(growth), 0.95),
-        *[
-            Row(f"CPU of the {group} per environment and step", spread(microseconds), "us")
-            for group, microseconds in per_step.items()
-        ],
-    ]
+    rows = []
+    for num_envs, rounds in traffic.items():
+        inserts = spread([t.inserts for t in rounds])
+        rows.append(Row(f"transitions/s, {num_envs} environments", inserts))
+    num_envs = most_envs_with_free_cores(traffic, full_cores)
+    growth = [t.inserts * PAPER_STEP_SECONDS / num_envs for t in traffic[num_envs]]
+    what = f"transitions/s, {num_envs} environments, the most with a free core, of linear"
+    rows.append(at_least(what, spread(growth), 0.95))
+    for group in ("actors", "replay"):
+        microseconds = spread([1e6 * t.cores[group] / t.inserts for t in traffic[num_envs]])
+        rows.append(Row(f"CPU of the {group} per environment and step", microseconds, "us"))
+    return rows
 
 
 def make_size_rows(costs: Mapping[int, Sequence[Costs]]) -> list[Row]:
@@ -198,46 +199,14 @@ def make_size_rows(costs: Mapping[int, Sequence[Costs]]) -> list[Row]:
     return rows
 
 
-def most_envs_with_free_cores(traffic: Mapping[int, Sequence[Traffic]]) -> int:
+def most_envs_with_free_cores(traffic: Mapping[int, Sequence[Traffic]], full_cores: float) -> int:
     """Return the largest number of environments with cores to spare, or the smallest number."""
-    free = [
-        environment
-        for environment, rounds in traffic.items()
-        if cores_taken(rounds).sum() < FULL_CORES
-    ]
-    return max(free, default=min(traffic))
-
-
-def cores_taken(rounds: Sequence[Traffic]) -> np.ndarray:
-    """Return the cores that actors and replay took, `[2]`."""
-    return np.median([[t.cores["actors"], t.cores["replay"]] for t in rounds], axis=0)
-
-
-def tell(traffic: Mapping[int, Sequence[Traffic]]) -> None:
-    """Print what every number of environments takes, what is short first, and what would help."""
-    print(f"{'envs':>6} {'transitions/s':>14} {'actors':>8} {'replay':>8}   cores of {NUM_CORES}")
-    rates = {
-        environment: np.median([t.inserts for t in rounds])
-        for environment, rounds in traffic.items()
+    taken = {
+        num_envs: statistics.median(sum(t.cores.values()) for t in rounds)
+        for num_envs, rounds in traffic.items()
     }
-    taken = {environment: cores_taken(rounds) for environment, rounds in traffic.items()}
-    for environment, rate in rates.items():
-        actors, replay = taken[environment]
-        print(f"{environment:>6} {rate:>14,.0f} {actors:>8.2f} {replay:>8.2f}")
-    if sum(taken[environment]) < FULL_CORES:
-        print(f"With {environment} environments there is still a part of a core free.")
-    else:
-        most = "actors" if actors > replay else "replay"
-        print(f"With {environment} environments all cores are taken, most of them by the {most}.")
-    best = max(rates, key=lambda environment: rates[environment])
-    actors, replay = taken[best] / rates[best]
-    print(
-        f"A transition takes {1e6 * actors:.0f} us of the actors and {1e6 * replay:.0f} us of the "
-        f"replay: these cores do {NUM_CORES / (actors + replay):,.0f} transitions/s, with a second "
-        f"machine for the actors {NUM_CORES / max(actors, replay):,.0f}, with as many as it takes "
-        f"{NUM_CORES / replay:,.0f}.",
-        flush=True,
-    )
+    free = [num_envs for num_envs, cores in taken.items() if cores < full_cores]
+    return max(free, default=min(traffic))
 
 
 if __name__ == "__main__":

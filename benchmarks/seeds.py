@@ -1,6 +1,6 @@
 """How fast, and how surely, a setting reaches a return, and how well it holds it.
 
-Runs a training command once per seed, without a target of its own, so that it goes on after the
+Runs a training command once per seed, without a target of its own, so that it continues after the
 evaluator's mean return has reached the one given here. Times count from the first learner step.
 
   python benchmarks/seeds.py apex_dqn --target 475 --seeds 10 --hold_seconds 60
@@ -8,16 +8,19 @@ evaluator's mean return has reached the one given here. Times count from the fir
 """
 
 import argparse
-import csv
+import contextlib
 import pathlib
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Sequence
+from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from our_runs import our_run, wait_for
+
+from apex_agents.runs.folder import RowReader
+
+Rows = list[dict[str, Any]]
 
 
 def main() -> None:
@@ -34,93 +37,69 @@ def main() -> None:
     argv = sys.argv[1:]
     end = argv.index("--") if "--" in argv else len(argv)
     arguments = parser.parse_args(argv[:end])
-    arguments.flags = argv[end + 1 :]
-    seconds_to_target = []
     print(f"{'seed':>4} {'first step':>10} {'reached':>8} {'steps':>7} {'held':>12} {'lowest':>8}")
+    reached = []
     for seed in range(arguments.seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            workdir = pathlib.Path(folder, "run")
-            _run(workdir, seed, arguments)
-            seconds_to_target.append(_report(workdir, seed, arguments))
-    reached = sorted(seconds for seconds in seconds_to_target if seconds is not None)
+        first_step, rows = train(seed, arguments, argv[end + 1 :])
+        print(f"{seed:>4} {describe(first_step, rows, arguments)}", flush=True)
+        if (seconds := reached_at(rows, arguments.target)) is not None:
+            reached.append(seconds - first_step)
     within = sum(seconds <= 60 for seconds in reached)
-    print(
-        f"reached {arguments.target:g} within 60 s of the first learner step: "
-        f"{within} of {arguments.seeds}"
-    )
+    print(f"reached within 60 s of the first learner step: {within} of {arguments.seeds}")
     if reached:
-        median, slowest = statistics.median(reached), reached[-1]
+        median, slowest = statistics.median(reached), max(reached)
         print(f"seconds to reach it: median {median:.0f}, slowest {slowest:.0f}")
-    missed = arguments.seeds - len(reached)
-    print(f"not reached within {arguments.give_up_seconds:.0f} s, or failed: {missed}")
+    print(f"not reached, or failed: {arguments.seeds - len(reached)}")
 
 
-def _run(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> None:
-    """Run until the seed has been watched long enough, then stop it as Ctrl-C does."""
-    script = str(ROOT / "launch" / f"{arguments.agent}.py")
-    command = [sys.executable, script, "--lp_launch_type=local_mp", f"--workdir={workdir}"]
-    command += [f"--config.run.seed={seed}", "--config.run.target_return=1e9", *arguments.flags]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    started = time.monotonic()
-    try:
-        while process.poll() is None and not _is_over(workdir, started, arguments):
-            time.sleep(0.5)
-    finally:
-        process.send_signal(signal.SIGINT)
-        exit_code = process.wait()
-    if exit_code not in (0, 128 + signal.SIGINT):
-        print(f"seed {seed}: the run failed with exit code {exit_code}", flush=True)
+def train(seed: int, arguments: argparse.Namespace, flags: Sequence[str]) -> tuple[float, Rows]:
+    """Train until the target was held for long enough, or is given up.
+
+    Returns:
+      When the learner's first row was written, in seconds since the start (NaN if none was), and
+      the evaluator's rows.
+    """
+    fields = [f"--config.run.seed={seed}", "--config.run.target_return=1e9", *flags]
+    first_step: Any = float("nan")
+    rows: Rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        logs = pathlib.Path(folder, "run", "logs")
+        learner, evaluator = [RowReader(logs / f"{name}.csv") for name in ("learner", "evaluator")]
+
+        def watch() -> float | None:
+            rows.extend(evaluator.read())
+            return reached_at(rows, arguments.target)
+
+        def has_held() -> bool:
+            return rows[-1]["wall_time_seconds"] >= watch() + arguments.hold_seconds
+
+        training = our_run(logs.parent, *fields, agent=arguments.agent)
+        with training as run, contextlib.suppress(TimeoutError):
+            first_step = wait_for(learner.read, run)[0]["wall_time_seconds"]
+            wait_for(watch, run, arguments.give_up_seconds)
+            wait_for(has_held, run, arguments.hold_seconds + 60)
+        rows.extend(evaluator.read())
+    return first_step, rows
 
 
-def _is_over(workdir: pathlib.Path, started: float, arguments: argparse.Namespace) -> bool:
-    """Say whether the seed has been watched for long enough; starting may take 60 s."""
-    rows = read_rows(workdir / "logs/evaluator.csv")
+def describe(first_step: float, rows: Rows, arguments: argparse.Namespace) -> str:
+    """Return a line of the table."""
     reached = reached_at(rows, arguments.target)
-    if reached is not None:
-        return _seconds(rows[-1]) >= reached + arguments.hold_seconds
-    learner = read_rows(workdir / "logs/learner.csv")
-    if learner:
-        return _seconds(learner[-1]) >= _seconds(learner[0]) + arguments.give_up_seconds
-    return time.monotonic() >= started + 60 + arguments.give_up_seconds
-
-
-def _report(workdir: pathlib.Path, seed: int, arguments: argparse.Namespace) -> float | None:
-    rows = read_rows(workdir / "logs/evaluator.csv")
-    learner = read_rows(workdir / "logs/learner.csv")
-    if not learner:
-        print(f"{seed:>4} ended before the first learner step")
-        return None
-    first, reached = _seconds(learner[0]), reached_at(rows, arguments.target)
     if reached is None:
-        best = max((float(row["mean_return"]) for row in rows), default=float("nan"))
-        print(f"{seed:>4} {first:>8.1f} s not reached; best evaluation {best:.1f}", flush=True)
-        return None
+        best = max((row["mean_return"] for row in rows), default=float("nan"))
+        return f"{first_step:>8.1f} s not reached; best evaluation {best:.1f}"
     end = reached + arguments.hold_seconds
-    after = [float(row["mean_return"]) for row in rows if reached < _seconds(row) <= end]
+    after = [row["mean_return"] for row in rows if reached < row["wall_time_seconds"] <= end]
     held = f"{sum(value >= arguments.target for value in after)} of {len(after)}" if after else "-"
-    steps = next(row["learner_steps"] for row in rows if _seconds(row) == reached)
+    steps = next(row["learner_steps"] for row in rows if row["wall_time_seconds"] == reached)
     lowest = min(after, default=float("nan"))
-    print(
-        f"{seed:>4} {first:>8.1f} s {reached - first:>6.1f} s {float(steps):>7.0f} {held:>12} "
-        f"{lowest:>8.1f}",
-        flush=True,
-    )
-    return reached - first
+    seconds = f"{first_step:>8.1f} s {reached - first_step:>6.1f} s"
+    return f"{seconds} {steps:>7.0f} {held:>12} {lowest:>8.1f}"
 
 
-def reached_at(rows: list[dict[str, str]], target: float) -> float | None:
-    return next((_seconds(row) for row in rows if float(row["mean_return"]) >= target), None)
-
-
-def _seconds(row: dict[str, str]) -> float:
-    return float(row["wall_time_seconds"])
-
-
-def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open() as file:
-        return [row for row in csv.DictReader(file) if None not in row.values()]
+def reached_at(rows: Rows, target: float) -> float | None:
+    """Return when an evaluation first reached a return, in seconds since the start."""
+    return next((row["wall_time_seconds"] for row in rows if row["mean_return"] >= target), None)
 
 
 if __name__ == "__main__":

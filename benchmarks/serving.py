@@ -13,11 +13,11 @@ from measuring import pin_to_core
 
 
 class ReplayServer(NamedTuple):
-    """A server that runs.
+    """A replay server in another process.
 
     Attributes:
-      address: for clients.
-      pid: of its process.
+      address: address for clients.
+      pid: id of the process.
     """
 
     address: str
@@ -31,15 +31,15 @@ def replay_server(
     """Serve tables for as long as the context lasts.
 
     Args:
-      make_tables: a function of a module: it is called in the server's process.
-      *args: its arguments.
-      core: to keep the server on.
+      make_tables: function of a module, called in the server's process.
+      *args: arguments of `make_tables`.
+      core: index of the core on which the server is kept; None for all cores.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, core, make_tables, args), daemon=True)
     process.start()
-    there.close()  # If the server dies, nobody else holds the other end.
+    there.close()  # If the server dies, the pipe then ends and `recv` raises.
     try:
         yield ReplayServer(f"localhost:{here.recv()}", process.pid or 0)
     finally:
@@ -48,7 +48,7 @@ def replay_server(
 
 
 def leave_with_parent() -> None:
-    """End this process when the one that started it ends, however that happens."""
+    """End this process when its parent ends, even by SIGKILL."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,4 +1,4 @@
-r"""Lets CartPole train for long, kills nodes at random if asked to, and watches what that does.
+r"""Lets CartPole train for long, kills nodes at random if asked to, and checks what that does.
 
 Examples:
   python benchmarks/soak.py --minutes 30              # open files, threads and memory of every node
@@ -11,7 +11,6 @@ import argparse
 import collections
 import contextlib
 import csv
-import json
 import pathlib
 import random
 import signal
@@ -21,57 +20,122 @@ import tempfile
 import time
 
 import psutil
+from our_runs import ROOT
 
-from apex_agents.runs.workdir import NODES_FILE
+from apex_agents.runs.folder import RunFolder
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 NODES = ("replay", "learner", "evaluator", "actor_0")
+FLAGS = (
+    "--lp_launch_type=local_mp",
+    "--config.run.target_return=1000",
+    "--config.run.max_actor_steps=1000000000",
+    "--config.run.checkpoint_period_seconds=5",
+    "--config.run.max_restarts=1000",
+    "--config.run.restart_window_seconds=20",
+)
 TARGET_RETURN = 475.0
 SAMPLE_PERIOD_SECONDS = 60.0
 
 
-class Run:
-    """A training of CartPole that does not end by itself."""
+class Soak:
+    """A training of CartPole that does not end by itself, and what has been seen of it.
 
-    def __init__(self, workdir: pathlib.Path):
-        self.workdir = workdir
-        self.nodes_file = workdir / NODES_FILE
-        self.evaluator_csv = workdir / "logs" / "evaluator.csv"
-        self.command = subprocess.Popen(
-            [
-                sys.executable,
-                str(ROOT / "launch" / "apex_dqn.py"),
-                "--lp_launch_type=local_mp",
-                f"--workdir={workdir}",
-                "--config.run.target_return=1000",
-                "--config.run.max_actor_steps=1000000000",
-                "--config.run.checkpoint_period_seconds=5",
-                "--config.run.max_restarts=1000",
-                "--config.run.restart_window_seconds=20",
-            ],
-            start_new_session=True,
-        )
+    Attributes:
+      problems: promises that did not hold.
+      kills: number of kills by node.
+      kills_before_target: number of kills before the target was first reached; None if it was not.
+      rows: rows of the evaluator.
+      usage: open files, threads and megabytes of every process, one sample per minute.
+    """
 
-    def nodes(self) -> dict[str, psutil.Process]:
-        """Find the processes of the nodes that live."""
-        with contextlib.suppress(FileNotFoundError):
-            nodes = json.loads(self.nodes_file.read_text())
-            children = {p.pid: p for p in psutil.Process(self.command.pid).children()}
-            return {
-                name: children[node["pid"]]
-                for name, node in nodes.items()
-                if node["pid"] in children
-            }
+    def __init__(self, workdir: pathlib.Path, seed: int):
+        """Start the training."""
+        self.problems: list[str] = []
+        self.kills: collections.Counter[str] = collections.Counter()
+        self.kills_before_target: int | None = None
+        self.rows: list[dict[str, str]] = []
+        self.usage: dict[str, list[tuple[int, int, int]]] = {}
+        self._workdir = workdir
+        self._random = random.Random(seed)
+        command = [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), f"--workdir={workdir}"]
+        self._command = subprocess.Popen([*command, *FLAGS], start_new_session=True)
+
+    def watch(self, minutes: float, num_kills: int) -> None:
+        """Kill nodes and take samples for some minutes."""
+        started = time.monotonic()
+        kill_period = 60 * minutes / (num_kills + 1)
+        next_kill, next_sample = started + kill_period, started + SAMPLE_PERIOD_SECONDS
+        while time.monotonic() < started + 60 * minutes or self.kills.total() < num_kills:
+            time.sleep(0.5)
+            if self._command.poll() is not None:
+                self.problems.append("the run ended by itself")
+                return
+            if time.monotonic() >= next_kill and self.kills.total() < num_kills:
+                self._kill_one()
+                next_kill = time.monotonic() + kill_period
+            if time.monotonic() >= next_sample:
+                self._sample()
+                next_sample += SAMPLE_PERIOD_SECONDS
+            self._read_rows()
+
+    def stop(self) -> None:
+        """Stop the training, and check what it leaves behind."""
+        nodes = self._nodes()
+        self._command.send_signal(signal.SIGTERM)
+        exit_code = self._command.wait(120)
+        if exit_code != 143:
+            self.problems.append(f"exit code {exit_code} instead of 143")
+        if orphans := [process for process in nodes.values() if process.is_running()]:
+            self.problems.append(f"still alive: {orphans}")
+        steps = [float(row["learner_steps"]) for row in self.rows]
+        if steps != sorted(set(steps)):
+            self.problems.append("a row of the evaluator was doubled")
+        if self.kills_before_target is None:
+            self.problems.append(f"no evaluation reached {TARGET_RETURN:g}")
+
+    def close(self) -> None:
+        """Kill the command if it is still there."""
+        self._command.kill()
+
+    def _nodes(self) -> dict[str, psutil.Process]:
+        """Return the living processes of the nodes by name."""
+        # The folder holds no run yet, or the command has exited.
+        with contextlib.suppress(ValueError, psutil.NoSuchProcess):
+            nodes = RunFolder(self._workdir).nodes()
+            children = {p.pid: p for p in psutil.Process(self._command.pid).children()}
+            pids = {name: node["pid"] for name, node in nodes.items()}
+            return {name: children[pid] for name, pid in pids.items() if pid in children}
         return {}
 
-    def evaluations(self) -> list[dict[str, str]]:
-        """Read the evaluator's rows."""
-        with contextlib.suppress(FileNotFoundError), self.evaluator_csv.open() as file:
-            return list(csv.DictReader(file))
-        return []
+    def _kill_one(self) -> None:
+        """Kill a random node, unless it waits for its restart."""
+        name = self._random.choice(NODES)
+        if process := self._nodes().get(name):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+            self.kills[name] += 1
+
+    def _sample(self) -> None:
+        processes = {"launcher": psutil.Process(self._command.pid), **self._nodes()}
+        for name, process in processes.items():
+            with contextlib.suppress(psutil.Error):
+                files, threads = process.num_fds(), process.num_threads()
+                sample = (files, threads, process.memory_info().rss >> 20)
+                self.usage.setdefault(name, []).append(sample)
+
+    def _read_rows(self) -> None:
+        rows_before, self.rows = self.rows, []
+        path = self._workdir / "logs" / "evaluator.csv"
+        with contextlib.suppress(FileNotFoundError), path.open() as file:
+            self.rows = list(csv.DictReader(file))
+        if self.rows[: len(rows_before)] != rows_before:
+            self.problems.append(f"evaluator's rows {rows_before} became {self.rows}")
+        reached = any(float(row["mean_return"]) >= TARGET_RETURN for row in self.rows)
+        if reached and self.kills_before_target is None:
+            self.kills_before_target = self.kills.total()
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -79,111 +143,36 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=0, help="kill -9 of a random node, so often")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of nodes")
     parser.add_argument("--workdir", help="folder of the run; a temporary one by default")
-    args = parser.parse_args()
-    workdir = pathlib.Path(args.workdir or tempfile.mkdtemp(prefix="soak-"))
-    run = Run(workdir)
-    try:
-        return watch(run, args)
-    finally:
-        if run.command.poll() is None:
-            run.command.kill()
-
-
-def watch(run: Run, args: argparse.Namespace) -> int:
-    rng = random.Random(args.seed)
+    arguments = parser.parse_args()
+    workdir = pathlib.Path(arguments.workdir or tempfile.mkdtemp(prefix="soak-"))
+    soak = Soak(workdir, arguments.seed)
     started = time.monotonic()
-    end = started + 60 * args.minutes
-    kill_period = 60 * args.minutes / (args.kills + 1) if args.kills else float("inf")
-    next_kill = started + kill_period
-    next_sample = started + SAMPLE_PERIOD_SECONDS
-    kills: collections.Counter[str] = collections.Counter()
-    kills_before_target = None
-    usage: dict[str, list[tuple[int, int, int]]] = {}
-    rows: list[dict[str, str]] = []
-    problems = []
-    while time.monotonic() < end or sum(kills.values()) < args.kills:
-        time.sleep(0.5)
-        if run.command.poll() is not None:
-            problems.append(f"the run ended by itself with exit code {run.command.returncode}")
-            break
-        if time.monotonic() >= next_kill and sum(kills.values()) < args.kills:
-            kills.update(kill_one(run, rng))
-            next_kill = time.monotonic() + kill_period
-        if time.monotonic() >= next_sample:
-            measure(run, usage)
-            next_sample += SAMPLE_PERIOD_SECONDS
-        rows_before, rows = rows, run.evaluations()
-        if rows[: len(rows_before)] != rows_before:
-            problems.append(f"evaluator's rows {rows_before} became {rows}")
-        reached = any(float(row["mean_return"]) >= TARGET_RETURN for row in rows)
-        if reached and kills_before_target is None:
-            kills_before_target = sum(kills.values())
-    seconds = time.monotonic() - started
-    nodes = run.nodes()
-    exit_code = run.command.poll()
-    if exit_code is None:
-        run.command.send_signal(signal.SIGTERM)
-        exit_code = run.command.wait(120)
-    orphans = [process for process in nodes.values() if process.is_running()]
-
-    steps = [float(row["learner_steps"]) for row in rows]
-    best = max((float(row["mean_return"]) for row in rows), default=float("nan"))
-    if exit_code != 143:
-        problems.append(f"exit code {exit_code} instead of 143")
-    if orphans:
-        problems.append(f"still alive: {orphans}")
-    if steps != sorted(set(steps)):
-        problems.append("a row of the evaluator was doubled")
-    if not best >= TARGET_RETURN:
-        problems.append(f"the best evaluation is {best}, not {TARGET_RETURN}")
-    report(seconds, kills, kills_before_target, rows, usage)
-    for problem in problems:
+    with contextlib.closing(soak):
+        soak.watch(arguments.minutes, arguments.kills)
+        seconds = time.monotonic() - started
+        soak.stop()
+    print(f"\n{seconds / 60:.1f} minutes, {soak.kills.total()} kills: {dict(soak.kills)}")
+    report(soak)
+    for problem in soak.problems:
         print(f"PROBLEM: {problem}")
-    return 1 if problems else 0
+    sys.exit(1 if soak.problems else 0)
 
 
-def kill_one(run: Run, rng: random.Random) -> list[str]:
-    """Kill a node that lives; return its kind."""
-    name = rng.choice(NODES)
-    process = run.nodes().get(name)
-    if process is None:  # It waits for its restart.
-        return []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.kill()
-    return [name]
-
-
-def measure(run: Run, usage: dict[str, list[tuple[int, int, int]]]) -> None:
-    processes = {"launcher": psutil.Process(run.command.pid), **run.nodes()}
-    for name, process in processes.items():
-        with contextlib.suppress(psutil.Error):
-            files, threads = process.num_fds(), process.num_threads()
-            usage.setdefault(name, []).append((files, threads, process.memory_info().rss >> 20))
-
-
-def report(
-    seconds: float,
-    kills: collections.Counter[str],
-    kills_before_target: int | None,
-    rows: list[dict[str, str]],
-    usage: dict[str, list[tuple[int, int, int]]],
-) -> None:
-    print(f"\n{seconds / 60:.1f} minutes, {sum(kills.values())} kills: {dict(kills)}")
-    returns = [float(row["mean_return"]) for row in rows]
+def report(soak: Soak) -> None:
+    """Print evaluations, and how open files, threads and memory have grown."""
+    returns = [float(row["mean_return"]) for row in soak.rows]
     solved = sum(value >= TARGET_RETURN for value in returns)
-    best = max(returns, default=0)
-    print(f"{len(rows)} evaluations, {solved} of them >= {TARGET_RETURN:g}, best {best}")
-    if rows:
-        print(f"learner steps {rows[-1]['learner_steps']}, actor steps {rows[-1]['actor_steps']}")
-    if kills_before_target is not None:
-        print(f"target first reached after {kills_before_target} kills")
+    print(f"{len(returns)} evaluations, {solved} of them >= {TARGET_RETURN:g}")
+    if soak.rows:
+        print(f"learner steps {soak.rows[-1]['learner_steps']}, best {max(returns)}")
+    if soak.kills_before_target is not None:
+        print(f"target first reached after {soak.kills_before_target} kills")
     print(f"{'':10} {'open files':>24} {'threads':>24} {'memory in MB':>24}")
-    for name, samples in usage.items():
-        cells = []
-        for values in zip(*samples, strict=True):
-            cells.append(f"{values[0]} -> {values[-1]} (max {max(values)})")
+    for name, samples in soak.usage.items():
+        numbers = zip(*samples, strict=True)
+        cells = [f"{values[0]} -> {values[-1]} (max {max(values)})" for values in numbers]
         print(f"{name:10} " + " ".join(f"{cell:>24}" for cell in cells))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,8 +1,8 @@
-"""Measures how long a run takes to begin, against importing TensorFlow once.
+"""Measures how long a run takes to start, against importing TensorFlow once.
 
-The command trains Ape-X DQN on CartPole in processes of its own. An environment step counts once
-the replay server has a transition, a few steps later; the first learner step counts when the
-learner says that it was.
+The command trains Ape-X DQN on CartPole in processes of its own. The first environment step is seen
+when the replay server has a transition, a few steps later; the first learner step when the learner
+writes its first row.
 
 Example:
   python benchmarks/start_up.py --rounds 3
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def import_tensorflow() -> tuple[float]:
-    """Return the seconds that it takes a new process."""
+    """Return the seconds that a new process takes to import TensorFlow."""
     started = time.monotonic()
     command = [sys.executable, "-c", "import tensorflow"]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""What a sample and a new priority cost with tables of different sizes."""
+"""Measures what a sample and a new priority cost with tables of different sizes."""
 
 import contextlib
 import itertools
@@ -21,8 +21,7 @@ from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
 
-# A million is there soon when every transition is added several times: the table has as many items
-# as otherwise, but they share their content.
+# A million items are there soon if every transition is added several times; they share content.
 REPLICAS = 20
 NUM_WRITERS = 2
 BATCH_SIZE, NUM_BATCHES = 512, 64
@@ -40,10 +39,10 @@ class Costs(NamedTuple):
     """Microseconds per transition.
 
     Attributes:
-      sample: from one that is sampled to the next.
-      sample_cpu: of the server's CPU, for a sample.
-      update: for a new priority.
-      update_cpu: of the server's CPU, for a new priority.
+      sample: time between two samples.
+      sample_cpu: CPU time of the server for a sample.
+      update: time for a new priority.
+      update_cpu: CPU time of the server for a new priority.
     """
 
     sample: float
@@ -61,7 +60,7 @@ def measure(sizes: Sequence[int], rounds: int) -> dict[int, list[Costs]]:
 
 
 class FullTable(NamedTuple):
-    """A table, a process that can sample it, and priorities by the keys of transitions."""
+    """A table, a process that samples it, and new priorities by the keys of transitions."""
 
     server: ReplayServer
     sampler: Worker
@@ -131,7 +130,7 @@ def make_sampling(builder: ApexDQNBuilder, address: str) -> Callable[[], Any]:
 
 
 def make_updates(address: str) -> list[dict[int, float]]:
-    """Sample some batches, and give each of their transitions a priority."""
+    """Sample some batches, and draw a new priority for each of their transitions."""
     client = reverb.Client(address)
     rng = np.random.default_rng(0)
     samples = client.sample(TRANSITIONS, BATCH_SIZE * NUM_BATCHES, emit_timesteps=False)

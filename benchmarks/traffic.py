@@ -1,4 +1,4 @@
-"""Processes that keep a replay server busy, and what they and the server take for it."""
+"""Processes that keep a replay server busy, and what they and the server consume."""
 
 import contextlib
 import math
@@ -23,23 +23,22 @@ _CONTEXT = multiprocessing.get_context("spawn")
 _SERVER_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.05
 _SHORTEST_SLEEP_SECONDS = 0.005
-# As fast as it can.
 UNLIMITED = math.inf
 
 
 class Worker:
-    """A process that does the same again and again, as often as it is told to.
+    """A process that repeats one call, as often as it is told to.
 
     Attributes:
-      pid: of the process.
+      pid: id of the process.
     """
 
     def __init__(self, make_work: Callable[..., Callable[[], Any]], *args: Any):
         """Start the process, at rest.
 
         Args:
-          make_work: a function of a module, called in the process; it returns what is repeated.
-          *args: its arguments.
+          make_work: function of a module, called in the process; it returns what is repeated.
+          *args: arguments of `make_work`.
         """
         self._rate = _CONTEXT.Value("d", 0.0)
         self._ready = _CONTEXT.Event()
@@ -49,12 +48,12 @@ class Worker:
         self.pid = self._process.pid or 0
 
     def wait_until_ready(self) -> None:
-        """Block until the work could begin."""
+        """Block until the process is ready to work."""
         while not self._ready.wait(_POLL_SECONDS):
             self._check()
 
     def set_rate(self, calls_per_second: float) -> None:
-        """Let the work be done so often at most; 0 stops it."""
+        """Set how often per second the call is repeated at most; 0 pauses it."""
         self._check()
         self._rate.value = calls_per_second
 
@@ -70,7 +69,11 @@ class Worker:
 
 @contextlib.contextmanager
 def workers(*tasks: Sequence[Any]) -> Iterator[list[Worker]]:
-    """Start workers, each with the arguments of `Worker`, for as long as the context lasts."""
+    """Run workers for as long as the context lasts.
+
+    Args:
+      *tasks: arguments of each `Worker`.
+    """
     started = [Worker(*task) for task in tasks]
     try:
         for worker in started:
@@ -94,7 +97,7 @@ def _work(
             time.sleep(_POLL_SECONDS)
             continue
         work()
-        # Who has been late for long does not catch up with all of it.
+        # A worker that has been late for long does not catch up with all of it.
         due = max(due + 1 / calls_per_second, time.perf_counter() - _POLL_SECONDS)
         # A sleep for every call would take more of the core than the calls.
         if (ahead := due - time.perf_counter()) > _SHORTEST_SLEEP_SECONDS:
@@ -104,7 +107,7 @@ def _work(
 def make_learning(
     builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str
 ) -> Callable[[], None]:
-    """Make what a learner does besides learning: take a batch, write other priorities back."""
+    """Make what a learner does besides learning: take a batch, write new priorities back."""
     client = reverb.Client(address)
     reader = BatchReader(builder.make_dataset(client, spec))
     writer = PriorityWriter(client)
@@ -121,13 +124,13 @@ def make_learning(
 
 
 class Traffic(NamedTuple):
-    """What happened within some seconds.
+    """What passed through a table within some seconds, and what that took.
 
     Attributes:
-      inserts: transitions per second that the server took in.
-      samples: transitions per second that the server gave out.
+      inserts: items that were inserted per second.
+      samples: items that were sampled per second.
       cores: CPU seconds per second of each group of processes, by its name.
-      network_bytes: per second, over this machine's loopback; by whomever.
+      network_bytes: bytes per second over this machine's loopback, by all processes.
     """
 
     inserts: float
@@ -136,41 +139,38 @@ class Traffic(NamedTuple):
     network_bytes: float = 0.0
 
 
-def watch(address: str, pids: Mapping[str, Sequence[int]], seconds: float) -> Traffic:
-    """Look for some seconds at what passes through a replay server, and what that takes.
+def watch(
+    address: str, pids: Mapping[str, Sequence[int]], seconds: float, table: str = TRANSITIONS
+) -> Traffic:
+    """Measure for some seconds what passes through a table.
 
     Args:
-      address: of the server.
+      address: address of the replay server.
       pids: processes of each group, by its name.
-      seconds: that long.
+      seconds: length of the measurement.
+      table: name of the table.
     """
     client = reverb.Client(address)
-    before = _count(client, pids)
+
+    def count() -> list[float]:
+        """Return the time; inserts, samples and bytes sent so far; CPU seconds of each group."""
+        limiter = _read_table(client, table).rate_limiter_info
+        counts = (limiter.insert_stats.completed, limiter.sample_stats.completed)
+        cpu = [sum(cpu_seconds(pid) for pid in group) for group in pids.values()]
+        sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+        return [time.perf_counter(), *counts, sent, *cpu]
+
+    before = count()
     time.sleep(seconds)
-    after = _count(client, pids)
-    elapsed, inserted, sampled, sent, *used = [b - a for a, b in zip(before, after, strict=True)]
+    elapsed, inserted, sampled, sent, *used = [b - a for a, b in zip(before, count(), strict=True)]
     cores = {name: cpu / elapsed for name, cpu in zip(pids, used, strict=True)}
     return Traffic(inserted / elapsed, sampled / elapsed, cores, sent / elapsed)
 
 
 def replay_size(address: str) -> int:
-    """Return how many transitions there are in a server."""
-    return _transition_table(reverb.Client(address)).current_size
+    """Return how many transitions a replay server holds."""
+    return _read_table(reverb.Client(address), TRANSITIONS).current_size
 
 
-def count_sampled(address: str) -> int:
-    """Return how many transitions a server has given out so far."""
-    return _transition_table(reverb.Client(address)).rate_limiter_info.sample_stats.completed
-
-
-def _count(client: reverb.Client, pids: Mapping[str, Sequence[int]]) -> list[float]:
-    """Return the time; inserted, sampled and bytes sent until then; the groups' CPU seconds."""
-    table = _transition_table(client).rate_limiter_info
-    counts = (table.insert_stats.completed, table.sample_stats.completed)
-    cpu = [sum(cpu_seconds(pid) for pid in group) for group in pids.values()]
-    sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-    return [time.perf_counter(), *counts, sent, *cpu]
-
-
-def _transition_table(client: reverb.Client) -> Any:
-    return client.server_info(_SERVER_TIMEOUT_SECONDS)[TRANSITIONS]
+def _read_table(client: reverb.Client, table: str) -> Any:
+    return client.server_info(_SERVER_TIMEOUT_SECONDS)[table]

@@ -15,6 +15,7 @@ FOLDERS = (PACKAGE, "launch", "configs")
 # layer, so that none of them imports another. A unit is a folder or a single file of the package.
 LAYERS = (
     ("launch",),
+    ("command_line",),
     ("configs",),
     ("command_line",),
     ("launcher",),

@@ -48,6 +48,11 @@ def sweep() -> None:
     _run("sweep")
 
 
+def train_argv(agent: str) -> list[str]:
+    """Return the command that trains an agent, without flags, in this environment."""
+    return [sys.executable, "-m", __name__, agent]
+
+
 def _train(agent: str) -> None:
     open_server()  # It imports TensorFlow while this process does the same.
     _run("train", agent)
@@ -57,3 +62,7 @@ def _run(command: str, *args: str) -> None:
     module = importlib.import_module(f"apex_agents.command_line.{command}")
     sys.modules["__main__"].__doc__ = module.__doc__  # Printed by --help.
     module.main(*args)
+
+
+if __name__ == "__main__":
+    _train(sys.argv.pop(1))

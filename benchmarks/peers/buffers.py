@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-# TorchRL's own messages would stand between the answers.
+# TorchRL's own messages would be read as answers.
 os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")
 BATCH_SIZE = 512
 INSERT_BATCH = 50
@@ -33,9 +33,9 @@ class Buffer(NamedTuple):
     """What is measured.
 
     Attributes:
-      insert: adds a batch of consecutive transitions of one episode.
-      end_episode: says that the next batch is of another episode.
-      sample: samples a batch, and gives its transitions new priorities.
+      insert: function that adds a batch of consecutive transitions of one episode.
+      end_episode: function that is called between the batches of two episodes.
+      sample: function that samples a batch and gives its transitions new priorities.
     """
 
     insert: Callable[[Batch], Any]
@@ -70,12 +70,12 @@ def read_batches(path: pathlib.Path, n_step: int, layout: str) -> list[tuple[Bat
     """Prepare all that is inserted, so that only the buffer's own work is measured.
 
     Args:
-      path: of the recording.
-      n_step: of its transitions.
+      path: path of the recording.
+      n_step: number of steps of each transition.
       layout: 'stack first' for observations `[4, 84, 84]`, 'stack last' for `[84, 84, 4]`.
 
     Returns:
-      Batches, each with whether an episode ends behind it.
+      Batches, each with whether it ends an episode.
     """
     with np.load(path) as arrays:
         observations = arrays["observation"]
@@ -125,14 +125,14 @@ def sample(buffer: Buffer, is_on: Callable[[int], bool]) -> int:
 
 
 def per_second(work: Callable[[Callable[[int], bool]], int]) -> float:
-    """Let work go on for some time, and return how much of it was done per second."""
+    """Work for some time, and return how many transitions per second that made."""
     started = time.perf_counter()
     count = work(lambda _: time.perf_counter() - started < SECONDS)
     return count / (time.perf_counter() - started)
 
 
 def used_bytes() -> int:
-    """Return the resident memory of this process, without what is only kept for later use."""
+    """Return the resident memory of this process, after returning free memory to the system."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     return psutil.Process().memory_info().rss
@@ -237,7 +237,7 @@ def make_sb3(size: int, folder: pathlib.Path) -> Buffer:
     return Buffer(insert_batch, lambda: None, lambda: buffer.sample(BATCH_SIZE))
 
 
-# By name: what makes it, the n of its transitions, and where it wants the stack of frames.
+# By name: function that makes the buffer, n of its transitions, layout of the stack of frames.
 BUFFERS: dict[str, tuple[Callable[[int, pathlib.Path], Buffer], int, str]] = {
     "cpprb_shared": (make_cpprb_shared, 3, "stack first"),
     "cpprb_compressed": (make_cpprb_compressed, 1, "stack last"),

@@ -1,4 +1,4 @@
-"""DQN of another library on CartPole-v1, until a greedy evaluation reaches a mean return.
+"""Trains DQN of another library on CartPole-v1 until a greedy evaluation reaches a mean return.
 
 The hyperparameters are those that the library's own project publishes for this task. Prints a line
 of JSON for every evaluation: seconds from the start of this process to the evaluation's end, mean
@@ -21,10 +21,10 @@ TASK = "CartPole-v1"
 
 
 class Judge:
-    """Evaluates, and says when a run is over.
+    """Evaluates, and decides when a run is over.
 
     Attributes:
-      is_over: whether the target is reached, or the time is up.
+      is_over: whether the target is reached or the time is up.
     """
 
     def __init__(self, target: float, limit: float, num_episodes: int, seed: int):
@@ -32,9 +32,9 @@ class Judge:
 
         Args:
           target: mean return to reach.
-          limit: seconds since the process was started after which the run ends anyway.
-          num_episodes: of an evaluation, played side by side.
-          seed: of the environments.
+          limit: seconds since the start of the process after which the run ends anyway.
+          num_episodes: episodes of an evaluation, played side by side.
+          seed: seed of the environments.
         """
         self._target = target
         self._limit = limit
@@ -44,11 +44,11 @@ class Judge:
         self.is_over = False
 
     def evaluate(self, act: Callable[[np.ndarray], np.ndarray], agent_steps: int) -> None:
-        """Play episodes, and print what came of them.
+        """Play episodes, and print their mean return.
 
         Args:
-          act: gives the greedy actions `[E]` for observations `[E, 4]`.
-          agent_steps: taken in training so far.
+          act: function that returns the greedy actions `[E]` for observations `[E, 4]`.
+          agent_steps: agent steps of training so far.
         """
         mean_return = self._play(act)
         seconds = time.time() - self._started_at
@@ -105,12 +105,12 @@ def train_sb3(judge: Judge, seed: int) -> None:
         device="cpu",
     )
 
-    def go_on(*_: object) -> bool:
+    def should_continue(*_: object) -> bool:
         if model.num_timesteps % 2_048 == 0:  # Every 8 times that it trains.
             judge.evaluate(lambda o: model.predict(o, deterministic=True)[0], model.num_timesteps)
         return not judge.is_over
 
-    model.learn(steps, callback=go_on)
+    model.learn(steps, callback=should_continue)
 
 
 def train_torchrl(judge: Judge, seed: int) -> None:

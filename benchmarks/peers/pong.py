@@ -1,8 +1,8 @@
-"""Stable-Baselines3's DQN on Pong, with the hyperparameters of RL Baselines3 Zoo, for some minutes.
+"""Trains Stable-Baselines3's DQN on Pong with the hyperparameters of RL Baselines3 Zoo.
 
-Plays without sticky actions, as ours does, and evaluates from time to time: whole games, their real
-score, always the greedy action. Every evaluation is a row of a CSV file; its time is part of the
-run's, which begins with the process.
+There are no sticky actions, as with ours. Evaluations are whole games with their real score and
+greedy actions. Every evaluation is a row of a CSV file; its time is part of the time of the run,
+which starts with the process.
 
 The Zoo's schedules are made for 10 million agent steps, of which an hour on a small machine sees
 few: it learns nothing for 100,000 steps, and explores less and less for a million. Two options give
@@ -75,9 +75,9 @@ def make_environments(count: int, seed: int, **options: bool) -> VecFrameStack:
     """Make environments that repeat actions and preprocess frames as DQN's do.
 
     Args:
-      count: of them.
-      seed: of the first.
-      **options: of the preprocessing.
+      count: number of environments.
+      seed: seed of the first one.
+      **options: options of the preprocessing.
     """
     environments = make_atari_env(
         "ALE/Pong-v5",
@@ -90,7 +90,7 @@ def make_environments(count: int, seed: int, **options: bool) -> VecFrameStack:
 
 
 class Evaluations(BaseCallback):
-    """Evaluates when it is time to, and ends the run after the last evaluation."""
+    """Evaluates periodically, and ends the run after the last evaluation."""
 
     def __init__(self, arguments: argparse.Namespace, write_row: Callable[[Iterable[Any]], object]):
         """Make the environments, which are not those of training."""

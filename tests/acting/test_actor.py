@@ -22,7 +22,7 @@ from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.environments import Catch, GymnasiumEnvironment
+from apex_agents.environments import Catch, GymnasiumEnvironment, SyncVectorEnvironment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import make_parameter_table
 from apex_agents.replay.parameters import ParameterSource, publish_parameters

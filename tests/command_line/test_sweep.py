@@ -98,13 +98,7 @@ def test_a_run_that_fails_stops_no_other(start):
     (failing / "logs").touch()  # In the way of a folder.
     sweep.finish()
     assert sweep.exit_code == 1
-    output = sweep.stdout()
-    assert "[1/2] catch, seed 5 starts" in output
-    assert "[1/2] catch, seed 5 failed after" in output
-    assert f"(exit code 2: error: --workdir={failing} cannot be written: File exists.)" in output
-    assert "[2/2] catch, seed 6 finished after" in output
-    assert "(target return -1 reached)" in output
-    assert output.splitlines()[-1] == f"catch, seed 5: failed, see {failing / 'output.log'}"
+    assert str(failing / "output.log") in sweep.stdout().splitlines()[-1]
     assert sweep.left_behind() == []
 
     (row,) = csv.DictReader((sweep.workdir / "results.csv").open())
@@ -119,28 +113,35 @@ def test_a_run_that_fails_stops_no_other(start):
     assert config["run"]["seed"] == 6
 
 
+def read_learner_steps(run) -> list[float]:
+    return [
+        float(row["learner_steps"]) for row in csv.DictReader((run / "logs/learner.csv").open())
+    ]
+
+
 @pytest.mark.slow
-def test_a_sweep_that_is_stopped_goes_on(start, tmp_path):
+def test_a_sweep_that_is_stopped_resumes(start, tmp_path):
     flags = (*SWEEP, f"--workdir={tmp_path}/sweep", "--seeds=1")
     run = tmp_path / "sweep" / "catch" / "seed_0"
     sweep = start(*flags, *ENDLESS)
     sweep.wait_for((run / "logs" / "learner.csv").exists)
     sweep.press_ctrl_c()
-    sweep.finish(LEAVE_WITHIN_SECONDS + 10)  # It draws a figure.
+    sweep.finish()
     assert sweep.exit_code == 130
-    assert "[1/1] catch, seed 0 stopped after" in sweep.stdout()
     assert sweep.left_behind() == []
-    assert "| 1 stopped |" in (tmp_path / "sweep" / "results.md").read_text()
+    (row,) = csv.DictReader((tmp_path / "sweep" / "results.csv").open())
+    assert row["runs"] == "1 stopped"
+    before = read_learner_steps(run)
 
     sweep = start(*flags, *ENDLESS, ENDS_WITH_THE_FIRST_EVALUATION).finish()
     assert sweep.exit_code == 0
-    assert "[1/1] catch, seed 0 finished after" in sweep.stdout()
-    assert "Going on from learner step" in (run / "output.log").read_text()
+    steps = read_learner_steps(run)
+    assert steps[: len(before)] == before
+    assert steps == sorted(steps)
     files = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
     sweep = start(*flags, *ENDLESS, ENDS_WITH_THE_FIRST_EVALUATION).finish()
     assert sweep.exit_code == 0
-    assert "[1/1] catch, seed 0 was finished before." in sweep.stdout()
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == files
 
 

@@ -1,0 +1,95 @@
+"""Which runs a sweep consists of, and which of them have reached their end already."""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from apex_agents.config import ExperimentConfig
+from apex_agents.plotting.run_groups import LIMITS, flatten
+from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import CONFIG_FILE, check_same_run
+
+
+class Run(NamedTuple):
+    """One run of a sweep.
+
+    Attributes:
+      task: name of the task.
+      seed: seed of the run.
+      folder: work directory of the run.
+      argv: command that starts the run, or resumes it.
+      is_finished: whether the run has reached its end before the sweep starts.
+    """
+
+    task: str
+    seed: int
+    folder: pathlib.Path
+    argv: Sequence[str]
+    is_finished: bool = False
+
+    @property
+    def name(self) -> str:
+        """The run as messages name it."""
+        return f"{self.task}, seed {self.seed}"
+
+    @property
+    def log(self) -> pathlib.Path:
+        """The file that the output of the run is appended to."""
+        return self.folder / "output.log"
+
+    def open_folder(self) -> RunFolder | None:
+        """Return the folder for reading; None before the run has written its config."""
+        try:
+            return RunFolder(self.folder)
+        except ValueError:
+            return None
+
+    def read_end_reason(self) -> str:
+        """Return why the run says that it has ended."""
+        folder = self.open_folder()
+        summary = folder.summary() if folder else None
+        return str((summary or {}).get("reason", "it does not say why"))
+
+
+def plan_runs(
+    config: ExperimentConfig, num_seeds: int, folder: pathlib.Path, command: Sequence[str]
+) -> list[Run]:
+    """Plan the runs of one task.
+
+    Args:
+      config: settings of the run with the first seed.
+      num_seeds: number of runs; their seeds count up.
+      folder: folder of the sweep.
+      command: command that trains with these settings, but for task, seed and work directory.
+
+    Raises:
+      ValueError: the runs would never end, or a work directory holds a run of another setting.
+    """
+    limits = _limits(dataclasses.asdict(config))
+    if not any(limit is not None for limit in limits):
+        raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
+    task = config.environment.task
+    runs = []
+    for seed in range(config.run.seed, config.run.seed + num_seeds):
+        workdir = folder / re.sub(r"[^\w.-]", "_", task) / f"seed_{seed}"
+        fields = [f"--config.environment.task={task}", f"--config.run.seed={seed}"]
+        argv = (*command, *fields, f"--workdir={workdir}")
+        runs.append(Run(task, seed, workdir, argv, _is_finished(workdir, config)))
+    return runs
+
+
+def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
+    """Return whether a run has ended where it would end with this config."""
+    if not (workdir / CONFIG_FILE).exists():
+        return False
+    check_same_run(workdir, config)
+    run = RunFolder(workdir)
+    has_ended = (run.summary() or {}).get("finished", False)
+    return has_ended and _limits(run.config) == _limits(dataclasses.asdict(config))
+
+
+def _limits(config: dict) -> list:
+    """Return where a run ends."""
+    return [flatten(config).get(limit) for limit in LIMITS]

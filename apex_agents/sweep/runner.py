@@ -1,0 +1,122 @@
+"""Runs the commands of a sweep, a few at once, and stops them in order when told to."""
+
+import collections
+import contextlib
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+
+from apex_agents.sweep.plan import Run
+
+FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not started"
+
+_EXIT_CODES_WHEN_STOPPED = (130, 143)  # 128 + SIGINT, 128 + SIGTERM.
+_MAX_TAIL_BYTES = 8192
+_PR_SET_PDEATHSIG = 1  # From <linux/prctl.h>.
+_libc = ctypes.CDLL(None)
+
+
+class Runner:
+    """The runs of a sweep while they are trained.
+
+    Attributes:
+      endings: how each run has ended so far, NOT_STARTED if it has not.
+      signals: the signals that `stop` was called with.
+    """
+
+    def __init__(self, runs: Sequence[Run], num_parallel: int):
+        """Queue the runs that are not finished; `step` starts them.
+
+        Args:
+          runs: all runs of the sweep.
+          num_parallel: how many run at once.
+        """
+        self.endings = {run: FINISHED if run.is_finished else NOT_STARTED for run in runs}
+        self.signals: list[int] = []
+        self._num_parallel = num_parallel
+        self._waiting = collections.deque(run for run in runs if not run.is_finished)
+        self._running: dict[Run, tuple[subprocess.Popen, float]] = {}
+        self._num_sent = 0
+
+    def is_done(self) -> bool:
+        """Return whether no run is active and none will be started."""
+        return not (self._running or self._waiting)
+
+    def stop(self, signum: int) -> None:
+        """Have the next step send a signal to the active runs; no other run will be started.
+
+        Safe to call from a signal handler.
+        """
+        self.signals.append(signum)
+
+    def step(self) -> list[str]:
+        """Start as many runs as may be active; return a line for each that has started or ended."""
+        for signum in self.signals[self._num_sent :]:
+            self._num_sent += 1
+            self._waiting.clear()
+            for process, _ in self._running.values():
+                process.send_signal(signum)
+        exited = [run for run, (process, _) in self._running.items() if process.poll() is not None]
+        lines = [self._end(run) for run in exited]
+        while self._waiting and len(self._running) < self._num_parallel:
+            lines.append(self._start(self._waiting.popleft()))
+        return lines
+
+    def newest_output(self) -> list[str]:
+        """Return a line for each active run: its name and what it printed last."""
+        return [f"{run.name}: {last_words(run.log)}" for run in self._running]
+
+    def _start(self, run: Run) -> str:
+        """Start a run in a session of its own, so that Ctrl-C reaches it through `stop` only."""
+        try:
+            run.folder.mkdir(parents=True, exist_ok=True)
+            with run.log.open("ab") as log:
+                process = subprocess.Popen(
+                    run.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=_end_with_parent,
+                )
+        except OSError as error:
+            self.endings[run] = FAILED
+            return f"{self._label(run)} failed: {error}"
+        self._running[run] = (process, time.monotonic())
+        return f"{self._label(run)} starts; its output goes to {run.log}"
+
+    def _end(self, run: Run) -> str:
+        """Record how a run has ended."""
+        process, started_at = self._running.pop(run)
+        exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        if exit_code == 0:
+            ending, reason = FINISHED, run.read_end_reason()
+        elif self.signals or exit_code in _EXIT_CODES_WHEN_STOPPED:
+            ending, reason = STOPPED, "it can be resumed"
+        else:
+            ending, reason = FAILED, f"exit code {exit_code}: {last_words(run.log)}"
+        self.endings[run] = ending
+        return f"{self._label(run)} {ending} after {time.monotonic() - started_at:.0f} s ({reason})"
+
+    def _label(self, run: Run) -> str:
+        return f"[{list(self.endings).index(run) + 1}/{len(self.endings)}] {run.name}"
+
+
+def _end_with_parent() -> None:
+    """Have this process terminated when its parent dies, even by SIGKILL."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def last_words(log: pathlib.Path) -> str:
+    """Return the line of a log that says why its command failed, or else its last line."""
+    text = ""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(-min(_MAX_TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        text = file.read().decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reasons = [line for line in lines if line.startswith(("error: ", "Node "))]
+    return (reasons or lines or ["(no output)"])[-1]

@@ -1,0 +1,70 @@
+"""Tests of which runs a sweep consists of."""
+
+import dataclasses
+import json
+
+import pytest
+
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.runs.workdir import open_workdir
+from apex_agents.sweep.plan import plan_runs
+
+CONFIG = ExperimentConfig(
+    ApexDQNConfig(),
+    EnvironmentConfig(suite="atari", task="ALE/Pong-v5"),
+    RunConfig(seed=3, max_actor_steps=100),
+)
+
+
+def test_seeds_count_up_from_the_config(tmp_path):
+    first, second = plan_runs(CONFIG, 2, tmp_path, ("train", "--config=x.py"))
+    assert [(run.task, run.seed) for run in (first, second)] == [
+        ("ALE/Pong-v5", 3),
+        ("ALE/Pong-v5", 4),
+    ]
+    assert second.folder == tmp_path / "ALE_Pong-v5" / "seed_4"
+    assert second.argv == (
+        "train",
+        "--config=x.py",
+        "--config.environment.task=ALE/Pong-v5",
+        "--config.run.seed=4",
+        f"--workdir={second.folder}",
+    )
+    assert not second.is_finished
+
+
+def test_runs_without_an_end_are_refused(tmp_path):
+    config = dataclasses.replace(CONFIG, run=RunConfig())
+    with pytest.raises(ValueError, match="max_actor_steps"):
+        plan_runs(config, 1, tmp_path, ())
+
+
+@pytest.mark.parametrize(
+    ("summary", "limits", "is_finished"),
+    [
+        ({"finished": True}, {}, True),
+        ({"finished": False}, {}, False),
+        (None, {}, False),
+        ({"finished": True}, {"max_actor_steps": 200}, False),
+        ({"finished": True}, {"target_return": 18.0}, False),
+    ],
+)
+def test_a_run_is_finished_if_it_ended_where_it_would_end_now(
+    summary, limits, is_finished, tmp_path
+):
+    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
+    open_workdir(str(workdir), "pong", CONFIG)
+    if summary is not None:
+        (workdir / "summary.json").write_text(json.dumps(summary))
+    config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
+    (run,) = plan_runs(config, 1, tmp_path, ())
+    assert run.is_finished is is_finished
+
+
+def test_a_folder_with_another_agent_is_refused(tmp_path):
+    open_workdir(str(tmp_path / "ALE_Pong-v5" / "seed_4"), "pong", CONFIG)
+    config = dataclasses.replace(CONFIG, agent=ApexDQNConfig(batch_size=64))
+    with pytest.raises(ValueError, match="batch_size"):
+        plan_runs(config, 2, tmp_path, ())

@@ -1,0 +1,179 @@
+"""Tests of running commands one after the other and a few at once, with real processes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, STOPPED, Runner, last_words
+
+WAIT = "import time; print('waits', flush=True); time.sleep(600)"
+WAIT_FOR_CTRL_C = f"import signal, sys; signal.signal(2, lambda *_: sys.exit(130)); {WAIT}"
+DEADLINE_SECONDS = 120
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(seed: int, code: str) -> Run:
+        return Run("catch", seed, tmp_path / str(seed), (sys.executable, "-c", code))
+
+    return make
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def finish(runner: Runner) -> list[str]:
+    """Step to the end; return how the runs have ended."""
+
+    def is_done() -> bool:
+        runner.step()
+        return runner.is_done()
+
+    wait_for(is_done)
+    return list(runner.endings.values())
+
+
+def start_waiting(runs: list[Run], num_parallel: int) -> Runner:
+    """Start runs that print 'waits', and return when they have done so."""
+    runner = Runner(runs, num_parallel)
+    runner.step()
+    wait_for(lambda: all(last_words(run.log) == "waits" for run in runs[:num_parallel]))
+    return runner
+
+
+def test_runs_one_after_the_other(make_run, tmp_path):
+    file = tmp_path / "order"
+    runs = [make_run(seed, f"open({str(file)!r}, 'a').write('{seed} ')") for seed in range(3)]
+    runner, num_active = Runner(runs, 1), []
+
+    def is_done() -> bool:
+        runner.step()
+        num_active.append(len(runner.newest_output()))
+        return runner.is_done()
+
+    wait_for(is_done)
+    assert set(runner.endings.values()) == {FINISHED}
+    assert max(num_active) == 1
+    assert file.read_text() == "0 1 2 "
+
+
+def test_a_failure_stops_no_other_run(make_run, tmp_path):
+    runs = [make_run(seed, "") for seed in range(5)]
+    runs[1] = make_run(1, "raise SystemExit(1)")
+    runs[2] = runs[2]._replace(argv=("/nothing",))
+    (tmp_path / "3").touch()  # In the way of a folder.
+    assert finish(Runner(runs, 1)) == [FINISHED, FAILED, FAILED, FAILED, FINISHED]
+
+
+def test_some_runs_at_once(make_run):
+    runs = [make_run(seed, WAIT) for seed in range(3)]
+    runner = start_waiting(runs, 2)
+    assert runner.step() == []
+    assert [line.rpartition(": ")[0] for line in runner.newest_output()] == [
+        "catch, seed 0",
+        "catch, seed 1",
+    ]
+    runner.stop(signal.SIGKILL)
+    assert finish(runner) == [STOPPED, STOPPED, NOT_STARTED]
+    assert not runs[2].log.exists()
+
+
+def test_a_stopped_run_may_end_in_its_own_way(make_run):
+    run = make_run(0, WAIT_FOR_CTRL_C)
+    runner = start_waiting([run], 1)
+    runner.stop(signal.SIGINT)
+    assert finish(runner) == [STOPPED]
+    assert runner.signals == [signal.SIGINT]
+
+
+def test_every_signal_reaches_a_run_once(make_run):
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('told', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+    )
+    run = make_run(0, code + WAIT)
+    runner = start_waiting([run], 1)
+    runner.stop(signal.SIGINT)
+    runner.step()
+    wait_for(lambda: last_words(run.log) == "told")
+    runner.step()
+    assert not runner.is_done()
+    runner.stop(signal.SIGTERM)
+    assert finish(runner) == [STOPPED]
+    assert run.log.read_text().split() == ["waits", "told"]
+
+
+def test_a_run_that_another_process_stops_has_not_failed(make_run):
+    assert finish(Runner([make_run(0, "raise SystemExit(143)")], 1)) == [STOPPED]
+    assert finish(Runner([make_run(0, "import os; os.kill(os.getpid(), 15)")], 1)) == [STOPPED]
+    assert finish(Runner([make_run(0, "import os; os.kill(os.getpid(), 9)")], 1)) == [FAILED]
+
+
+def test_a_finished_run_is_not_started(make_run):
+    run = make_run(0, "")._replace(is_finished=True)
+    assert finish(Runner([run], 1)) == [FINISHED]
+    assert not run.folder.exists()
+
+
+def test_output_of_a_resumed_run_is_appended(make_run):
+    run = make_run(0, "import sys; print('out'); print('err', file=sys.stderr)")
+    for _ in range(2):
+        finish(Runner([run], 1))
+    assert sorted(run.log.read_text().split()) == ["err", "err", "out", "out"]
+
+
+def test_the_end_of_a_run_is_told_with_its_reason(make_run):
+    run = make_run(0, "")
+    run.folder.mkdir()
+    (run.folder / "config.json").write_text("{}")
+    (run.folder / "summary.json").write_text(json.dumps({"reason": "target reached"}))
+    lines = []
+    runner = Runner([run], 1)
+    wait_for(lambda: lines.extend(runner.step()) or runner.is_done())
+    assert len(lines) == 2
+    assert "target reached" in lines[1]
+
+
+def test_runs_end_with_a_parent_that_is_killed(make_run):
+    run = make_run(0, WAIT)
+    code = (
+        "import pathlib, sys, time\n"
+        "from apex_agents.sweep.plan import Run\n"
+        "from apex_agents.sweep.runner import Runner\n"
+        f"Runner([Run('catch', 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})], 1).step()\n"
+        "time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        wait_for(lambda: last_words(run.log) == "waits")
+        (child,) = psutil.Process(parent.pid).children()
+        parent.kill()
+    child.wait(DEADLINE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "(no output)"),
+        ("", "(no output)"),
+        ("starts\n[10 s] learns\n\n", "[10 s] learns"),
+        ("starts\nerror: no such field\n", "error: no such field"),
+        ("Node learner failed. learner.log ends with:\n  | Traceback\n", "Node learner failed."),
+        ("x" * 100_000 + "\nlast\n", "last"),
+    ],
+)
+def test_last_words(text, words, tmp_path):
+    log = tmp_path / "log"
+    if text is not None:
+        log.write_text(text)
+    assert last_words(log).startswith(words)
