@@ -20,7 +20,7 @@ def _make_replay() -> ReplayConfig:
 class ApexDPGConfig:
     """Ape-X DPG (Horgan et al. 2018, sections 3.2 and 4.2, appendix D).
 
-    "As per DQN" marks what appendix D leaves at the values of `ApexDQNConfig`.
+    "As per DQN" marks the values that appendix D shares with appendix C, see `ApexDQNConfig`.
 
     Attributes:
       policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200).
@@ -29,7 +29,7 @@ class ApexDPGConfig:
       n_step: steps per transition (as per DQN: 3).
       discount: gamma per agent step (as per DQN: 0.99).
       batch_size: transitions per learner step (section 4.2: 256).
-      learning_rate: of Adam, for both networks (appendix D: 1e-4).
+      learning_rate: step size of Adam, for both networks (appendix D: 1e-4).
       max_action_gradient: each element of dq/da is clipped to plus or minus this before it moves
         the policy (appendix D: 1).
       max_gradient_norm: global norm to which the critic's gradients are clipped (as per DQN: 40).
@@ -43,7 +43,7 @@ class ApexDPGConfig:
       num_sgd_steps_per_step: learner steps per call of the compiled function. More than 1 saves
         time with small networks; all of its batches are sampled, and their priorities written,
         together.
-      replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
+      replay: settings of the replay memory (appendix D: 1 million transitions, evicted by priority).
     """
 
     policy_hidden_sizes: tuple[int, ...] = (300, 200)
@@ -62,7 +62,14 @@ class ApexDPGConfig:
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
 
     def validate(self, prefix: str = "agent.") -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
+        """Check all fields.
+
+        Args:
+          prefix: path of this config in that of the experiment, for messages.
+
+        Raises:
+          ValueError: a field has a value that is not allowed; the message names the first.
+        """
         require_types(self, prefix)
         for name in ("policy_hidden_sizes", "critic_hidden_sizes"):
             sizes = getattr(self, name)

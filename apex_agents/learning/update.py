@@ -5,15 +5,16 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from apex_agents.learning.shapes import check_shapes
 from apex_agents.replay.transitions import Transition
 
 
 class UpdateOutput(NamedTuple):
-    """What an update leaves behind.
+    """Results of one update.
 
     Attributes:
       priorities: `[B]`, |td error|, the transitions' new priorities.
-      metrics: scalars to log.
+      metrics: scalars to log, by name.
     """
 
     priorities: tf.Tensor
@@ -21,11 +22,12 @@ class UpdateOutput(NamedTuple):
 
 
 class Update(Protocol):
-    """One step of learning; callable inside a `tf.function`, also without AutoGraph.
+    """One learner step; callable inside a `tf.function`, also without AutoGraph.
 
     Attributes:
-      variables: what actors need, by the names under which it is published.
-      state: everything a checkpoint has to hold.
+      variables: variables that actors need, by the names under which they are published.
+      state: everything that a checkpoint has to hold, by name; `num_updates` is part of it.
+      num_updates: int64 scalar, updates done so far.
     """
 
     @property
@@ -34,9 +36,72 @@ class Update(Protocol):
     @property
     def state(self) -> Mapping[str, Any]: ...
 
+    @property
+    def num_updates(self) -> tf.Variable: ...
+
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        """Update the networks; `weights` are importance weights, `[B]`."""
+        """Update the networks on one batch.
+
+        Args:
+          transitions: batch of B transitions.
+          weights: `[B]`, importance weights.
+
+        Raises:
+          ValueError: the parts of the batch do not have the shapes of `Transition`.
+        """
         ...
+
+
+class TargetCopies:
+    """Copies of variables that are renewed every so many updates (Mnih et al. 2015).
+
+    Attributes:
+      num_updates: int64 scalar, updates counted so far.
+    """
+
+    def __init__(
+        self, online: Sequence[tf.Variable], target: Sequence[tf.Variable], update_period: int
+    ):
+        """Make the copies equal to the originals.
+
+        Args:
+          online: variables of the online networks.
+          target: variables of the target networks, in the same order.
+          update_period: updates between two renewals.
+        """
+        self._pairs = list(zip(online, target, strict=True))
+        self._update_period = update_period
+        self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._renew()
+
+    def count_update(self) -> None:
+        """Count an update of the online networks, and renew the copies if that is due."""
+        self.num_updates.assign_add(1)
+        is_due = self.num_updates % self._update_period == 0
+        tf.cond(is_due, self._renew, lambda: None)
+
+    def _renew(self) -> None:
+        for online, target in self._pairs:
+            target.assign(online)
+
+
+def check_batch(transitions: Transition, weights: tf.Tensor) -> None:
+    """Check statically that all parts of a batch have a row for each of its transitions.
+
+    Args:
+      transitions: batch of B transitions.
+      weights: `[B]`, importance weights.
+
+    Raises:
+      ValueError: a part has another shape.
+    """
+    check_shapes([None], weights=weights)
+    scalars = ("n_step_return", "n_step_discount", "learner_steps")
+    check_shapes(weights.shape, **{name: getattr(transitions, name) for name in scalars})
+    observation, action = transitions.observation, transitions.action
+    check_shapes(weights.shape.concatenate(action.shape[1:]), action=action)
+    check_shapes(weights.shape.concatenate(observation.shape[1:]), observation=observation)
+    check_shapes(observation.shape, next_observation=transitions.next_observation)
 
 
 def update_in_turn(
@@ -75,9 +140,3 @@ def update_in_turn(
     )
     last = tf.unstack(metrics.read(num_updates - 1), num=len(names))
     return UpdateOutput(priorities.concat(), dict(zip(names, last, strict=True)))
-
-
-def copy_variables(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
-    """Give the variables of a target network the values of the online network's."""
-    for online, copy in zip(source, target, strict=True):
-        copy.assign(online)
