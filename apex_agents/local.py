@@ -36,7 +36,9 @@ def run_local(
     builder, run = experiment.builder, experiment.run
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
-    environment = experiment.make_vector_environment(run.num_envs, run.node_seed("actor"), False)
+    environment = experiment.make_vector_environment(
+        run.num_envs, run.node_seed("actor"), evaluation=False
+    )
     spec = environment.spec
     builder.check_environment(spec)
 
@@ -83,15 +85,10 @@ class _Schedule:
         self._first_transition: int | None = None
 
     def is_due(self, learner_steps: int, num_transitions: int) -> bool:
-        """Return whether the next call of the learner's `step` is due.
-
-        Args:
-          learner_steps: learner steps done so far.
-          num_transitions: transitions that all actors have added so far.
-        """
+        """Return whether the next call of `learner.step` is due, after so many transitions."""
         if self._first_transition is None:
             statistics = read_statistics(self._client, self._replay.replicas)
-            if statistics.replay_size < self._replay.min_size:
+            if statistics.replay_size * self._replay.replicas < self._replay.min_size:
                 return False
             self._first_transition = num_transitions
         due = (num_transitions - self._first_transition) * self._steps_per_transition

@@ -25,7 +25,7 @@ from apex_agents.validation import require
 
 
 class ApexDPGBuilder:
-    """Builder of Ape-X DPG; `apex_agents.builder.Builder` documents the methods.
+    """Builder of Ape-X DPG; its methods are documented in `apex_agents.builder.Builder`.
 
     Attributes:
       config: settings of the agent.
@@ -66,17 +66,14 @@ class ApexDPGBuilder:
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        """Build the tables of the replay server."""
         networks = self._make_networks(spec, seed=0)
         variables = {name: net.variables for name, net in networks._asdict().items()}
         return make_tables(self.config.replay, item_signature(spec), variables, rate_limiter)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        """Estimate the memory that a full replay takes."""
         return estimate_replay_bytes(self.config.replay, item_signature(spec), self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        """Build the learner's source of batches."""
         config = self.config
         return make_dataset(
             client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
@@ -88,7 +85,6 @@ class ApexDPGBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one environment."""
         return PrioritizedNStepAdder(
             client=client,
             replay=self.config.replay,
@@ -114,7 +110,6 @@ class ApexDPGBuilder:
         adders: Sequence[PrioritizedNStepAdder] = (),
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
-        """Build an actor; given a source of variables, it waits for the first ones."""
         return make_actor(policy, adders, variable_source, self.config.variable_update_period)
 
     def make_learner(
@@ -126,7 +121,6 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; actors that read published parameters wait for its `publish`."""
         online, target = [self._make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
             update=DPGUpdate(online, target, self.config),

@@ -43,7 +43,7 @@ class ApexDPGConfig:
       num_sgd_steps_per_step: learner steps per call of the compiled function. More than 1 saves
         time with small networks; all of its batches are sampled, and their priorities written,
         together.
-      replay: settings of the replay memory (appendix D: 1 million transitions, evicted by priority).
+      replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
     """
 
     policy_hidden_sizes: tuple[int, ...] = (300, 200)
@@ -62,14 +62,7 @@ class ApexDPGConfig:
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
 
     def validate(self, prefix: str = "agent.") -> None:
-        """Check all fields.
-
-        Args:
-          prefix: path of this config in that of the experiment, for messages.
-
-        Raises:
-          ValueError: a field has a value that is not allowed; the message names the first.
-        """
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_types(self, prefix)
         for name in ("policy_hidden_sizes", "critic_hidden_sizes"):
             sizes = getattr(self, name)

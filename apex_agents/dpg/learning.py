@@ -7,7 +7,7 @@ from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.learning.losses import dpg_loss, td_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
 from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import TargetCopies, UpdateOutput, check_batch
+from apex_agents.learning.update import TargetCopies, UpdateOutput
 from apex_agents.replay.transitions import Transition
 
 
@@ -52,7 +52,6 @@ class DPGUpdate:
 
         Both gradients are taken at the parameters as they are before this update.
         """
-        check_batch(transitions, weights)
         td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
         policy_gradients, policy_metrics = self._ascend_q(transitions.observation)
         self._optimizer.apply(
@@ -81,6 +80,7 @@ class DPGUpdate:
             loss, td_error = td_loss(
                 q_taken, transitions.n_step_return, transitions.n_step_discount, next_value
             )
+            check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
         gradients = tape.gradient(mean_loss, self._online.critic.trainable_variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)

@@ -69,14 +69,7 @@ class ApexDQNConfig:
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
 
     def validate(self, prefix: str = "agent.") -> None:
-        """Check all fields.
-
-        Args:
-          prefix: path of this config in that of the experiment, for messages.
-
-        Raises:
-          ValueError: a field has a value that is not allowed; the message names the first.
-        """
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_types(self, prefix)
         require(self.network in NETWORKS, f"{prefix}network", self.network, f"one of {NETWORKS}")
         sizes = self.mlp_hidden_sizes

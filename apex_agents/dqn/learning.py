@@ -7,7 +7,8 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.learning.losses import double_q_loss
 from apex_agents.learning.optimizers import CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.precision import compute_dtype
-from apex_agents.learning.update import TargetCopies, UpdateOutput, check_batch
+from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.update import TargetCopies, UpdateOutput
 from apex_agents.replay.transitions import Transition
 
 
@@ -44,7 +45,6 @@ class DQNUpdate:
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Descend the weighted loss on one batch; see `learning.update.Update`."""
-        check_batch(transitions, weights)
         with tf.GradientTape() as tape, snt.mixed_precision.scope(self._compute_dtype):
             q_tm1 = self._network(transitions.observation)
             loss, td_error = double_q_loss(
@@ -55,6 +55,7 @@ class DQNUpdate:
                 q_t_value=self._target_network(transitions.next_observation),
                 q_t_selector=self._network(transitions.next_observation),
             )
+            check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
         gradients = tape.gradient(mean_loss, self._network.trainable_variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)

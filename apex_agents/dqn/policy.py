@@ -17,14 +17,7 @@ class EpsilonGreedyPolicy:
     """
 
     def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
-        """Wrap a network.
-
-        Args:
-          network: network from observations `[E, ...]` to action values `[E, A]`, whose variables
-            exist.
-          epsilons: `[E]`, probability of a uniformly random action in each environment.
-          seed: seed of the random actions.
-        """
+        """Wrap a network whose variables exist; `epsilons` are one per environment, `[E]`."""
         self.variables = {"network": network.variables}
         self._epsilons = np.asarray(epsilons)
         self.exploration = {"epsilon": self._epsilons}

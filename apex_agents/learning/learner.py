@@ -81,7 +81,9 @@ class ApexLearner(core.Learner):
 
     def step(self) -> None:
         """Wait for a sample and learn from it; return without one only when told to stop."""
-        sample = self._next_sample()
+        started = time.monotonic()
+        sample = self._reader.next(self._should_stop)
+        self._waiting_seconds += time.monotonic() - started
         if sample is None:
             return
         output = self._update_on_sample(sample)
@@ -131,12 +133,6 @@ class ApexLearner(core.Learner):
         self._publisher.close()
         self._priority_writer.close()
         self._logger.close()
-
-    def _next_sample(self) -> reverb.ReplaySample | None:
-        started = time.monotonic()
-        sample = self._reader.next(self._should_stop)
-        self._waiting_seconds += time.monotonic() - started
-        return sample
 
     def _update_in_turn(self, sample: reverb.ReplaySample) -> UpdateOutput:
         return update_in_turn(self._update_on_batch, sample, self._config.num_sgd_steps_per_step)

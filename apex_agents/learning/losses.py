@@ -68,8 +68,6 @@ def td_loss(q_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, v_t: tf.Tensor) ->
       G_t = r_t + d_t * v_t
       loss = 0.5 * (G_t - q_tm1)^2
 
-    Source: Horgan et al. 2018, sections 3.1 and 3.2.
-
     Args:
       q_tm1: `[B]`, estimates for the actions taken.
       r_t: `[B]`, n-step return R.

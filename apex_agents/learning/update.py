@@ -5,7 +5,6 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from apex_agents.learning.shapes import check_shapes
 from apex_agents.replay.transitions import Transition
 
 
@@ -40,20 +39,16 @@ class Update(Protocol):
     def num_updates(self) -> tf.Variable: ...
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        """Update the networks on one batch.
-
-        Args:
-          transitions: batch of B transitions.
-          weights: `[B]`, importance weights.
+        """Update the networks on one batch; `weights` are importance weights, `[B]`.
 
         Raises:
-          ValueError: the parts of the batch do not have the shapes of `Transition`.
+          ValueError: a part of the batch has another shape than `Transition` says.
         """
         ...
 
 
 class TargetCopies:
-    """Copies of variables that are renewed every so many updates (Mnih et al. 2015).
+    """Variables of target networks, copied from the online networks every so many updates.
 
     Attributes:
       num_updates: int64 scalar, updates counted so far.
@@ -62,46 +57,21 @@ class TargetCopies:
     def __init__(
         self, online: Sequence[tf.Variable], target: Sequence[tf.Variable], update_period: int
     ):
-        """Make the copies equal to the originals.
-
-        Args:
-          online: variables of the online networks.
-          target: variables of the target networks, in the same order.
-          update_period: updates between two renewals.
-        """
+        """Make the target variables equal to the online ones, which are in the same order."""
         self._pairs = list(zip(online, target, strict=True))
         self._update_period = update_period
         self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._renew()
+        self._copy()
 
     def count_update(self) -> None:
-        """Count an update of the online networks, and renew the copies if that is due."""
+        """Count an update of the online networks; copy them if `update_period` updates are done."""
         self.num_updates.assign_add(1)
         is_due = self.num_updates % self._update_period == 0
-        tf.cond(is_due, self._renew, lambda: None)
+        tf.cond(is_due, self._copy, lambda: None)
 
-    def _renew(self) -> None:
+    def _copy(self) -> None:
         for online, target in self._pairs:
             target.assign(online)
-
-
-def check_batch(transitions: Transition, weights: tf.Tensor) -> None:
-    """Check statically that all parts of a batch have a row for each of its transitions.
-
-    Args:
-      transitions: batch of B transitions.
-      weights: `[B]`, importance weights.
-
-    Raises:
-      ValueError: a part has another shape.
-    """
-    check_shapes([None], weights=weights)
-    scalars = ("n_step_return", "n_step_discount", "learner_steps")
-    check_shapes(weights.shape, **{name: getattr(transitions, name) for name in scalars})
-    observation, action = transitions.observation, transitions.action
-    check_shapes(weights.shape.concatenate(action.shape[1:]), action=action)
-    check_shapes(weights.shape.concatenate(observation.shape[1:]), observation=observation)
-    check_shapes(observation.shape, next_observation=transitions.next_observation)
 
 
 def update_in_turn(
