@@ -99,8 +99,10 @@ class DPGUpdate:
         """
         with tf.GradientTape() as policy_tape:
             action = self._online.policy(observation)
-            with policy_tape.stop_recording():
-                q_value, action_gradient = self._evaluate(observation, action)
+            with tf.GradientTape(watch_accessed_variables=False) as action_tape:
+                action_tape.watch(action)
+                q_value = self._online.critic(observation, action)
+            action_gradient = action_tape.gradient(q_value, action)
             mean_loss = tf.reduce_mean(dpg_loss(action, action_gradient, self._max_action_gradient))
         gradients = policy_tape.gradient(mean_loss, self._online.policy.trainable_variables)
         metrics = {
@@ -109,10 +111,3 @@ class DPGUpdate:
             "policy_gradient_norm": tf.linalg.global_norm(gradients),
         }
         return gradients, metrics
-
-    def _evaluate(self, observation: tf.Tensor, action: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return q(s, a) `[B]` and its gradients with respect to the actions, `[B, D]`."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(action)
-            q_value = self._online.critic(observation, action)
-        return q_value, tape.gradient(q_value, action)

@@ -121,11 +121,19 @@ def make_column(tensor: tf.Tensor) -> tf.Tensor:
 
 
 @EAGER_AND_GRAPH
-@pytest.mark.parametrize("name", ["action", "n_step_return", "n_step_discount"])
-def test_transitions_with_one_more_axis_are_refused(name, run):
-    batch = TRANSITIONS._replace(**{name: make_column(getattr(TRANSITIONS, name))})
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_step_return": make_column(TRANSITIONS.n_step_return)},
+        {"n_step_discount": make_column(TRANSITIONS.n_step_discount)},
+        {"action": make_column(TRANSITIONS.action)},
+        {"action": TRANSITIONS.action[:, :1]},
+        {"action": TRANSITIONS.action[:1]},
+    ],
+)
+def test_transitions_of_another_shape_are_refused(changes, run):
     with pytest.raises(ValueError, match="shape"):
-        run(Parts().update)(batch, WEIGHTS)
+        run(Parts().update)(TRANSITIONS._replace(**changes), WEIGHTS)
 
 
 @EAGER_AND_GRAPH

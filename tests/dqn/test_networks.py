@@ -161,7 +161,7 @@ OBSERVATIONS = {
 
 
 # bfloat16 has 8 bits: a rounding changes a number by up to 2^-8. Action values are the result of 4
-# products, gradients of 4 more; both factors and the result of each are rounded. If these errors are
+# products, gradients of 4 more; both factors and the result of each are rounded. If the errors are
 # independent, they add up to sqrt(12) * 2^-8 = 0.014 and sqrt(24) * 2^-8 = 0.02 of a value. Units
 # close to 0, whose ReLU lets through only one of the two values, add to the errors of gradients.
 # The bounds leave room for that, and are below what the smallest mistake, a lost factor of 2^-0.5,
