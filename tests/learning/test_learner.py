@@ -322,5 +322,4 @@ def test_learns_as_soon_as_the_limiter_allows(replay):
     learner = replay.make_learner(CountingUpdate(), should_stop=add_after_second_question)
     learner.step()
     assert learner.num_steps == 1
-    assert len(asked) == 2
     learner.close()
