@@ -73,7 +73,7 @@ class Chain(dm_env.Environment):
 
 
 class Choice(dm_env.Environment):
-    """One state for ever: action 1 gives 1, action 0 gives 0; truncated every 5 steps.
+    """One state forever: action 1 gives 1, action 0 gives 0; truncated every 5 steps.
 
     With a discount of 1/2, q(1) = 1 / (1 - 0.5) = 2 and q(0) = 0 + 0.5 * 2 = 1.
     """
@@ -284,7 +284,7 @@ def test_learner_steps_per_transition_are_fixed(num_sgd_steps_per_step):
 
     run(builder, RecordingChoice, max_learner_steps=200)
 
-    # 8 samples per insert in batches of 16: a learner step for every 2 transitions since learning
+    # 8 samples per insert in batches of 16: a learner step forevery 2 transitions since learning
     # could begin, as far as these make whole calls.
     def expected_steps(transitions: int, first: int) -> int:
         due = max(transitions - first, 0) // 2

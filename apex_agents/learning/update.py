@@ -64,7 +64,7 @@ class TargetCopies:
         self._copy()
 
     def count_update(self) -> None:
-        """Count an update of the online networks; copy them if `update_period` updates are done."""
+        """Count an update of the online networks; copy them every `update_period` updates."""
         self.num_updates.assign_add(1)
         is_due = self.num_updates % self._update_period == 0
         tf.cond(is_due, self._copy, lambda: None)

@@ -166,7 +166,7 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     learner = replay.make_learner(CountingUpdate(), Config(publish_period=2))
     learner.publish()
     learner.flush()
-    assert replay.num_publications() == 1  # Without one, the source below would wait for ever.
+    assert replay.num_publications() == 1  # Without one, the source below would wait forever.
     published = []
     for _ in range(6):
         ((count,),) = source.get_variables(["network"])
