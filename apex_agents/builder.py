@@ -1,4 +1,4 @@
-"""What a program needs from an algorithm: the parts, and nothing about what is in them."""
+"""The seam between a program and an algorithm: which parts an agent has."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import reverb
 import tensorflow as tf
 from acme import core
-from acme.utils import counting, loggers
+from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.adder import PrioritizedNStepAdder
@@ -19,14 +19,19 @@ class Builder(Protocol):
     """Makes the parts of an Ape-X agent; `program` and `run_local` put them together.
 
     Attributes:
-      config: the agent's settings; programs read `config.replay` and `config.batch_size`.
+      config: settings of the agent; programs read `config.replay`, `config.batch_size` and
+        `config.num_sgd_steps_per_step`.
     """
 
     @property
     def config(self) -> Any: ...
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Raise a ValueError if this agent, with its config, cannot learn in an environment."""
+        """Check that this agent, with its config, can learn in an environment.
+
+        Raises:
+          ValueError: it cannot; the message says why.
+        """
         ...
 
     def make_replay_tables(
@@ -37,13 +42,13 @@ class Builder(Protocol):
         """Build the tables of the replay server.
 
         Args:
-          spec: of one environment.
-          rate_limiter: for the transitions, instead of the config's.
+          spec: specification of one environment.
+          rate_limiter: limiter of the table of transitions; None for the config's.
         """
         ...
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        """Estimate the memory that a full replay takes; `spec` is that of one environment."""
+        """Estimate the memory that a full replay takes."""
         ...
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
@@ -59,23 +64,23 @@ class Builder(Protocol):
         """Build the adder of one environment.
 
         Args:
-          client: connected to the replay server.
-          should_stop: asked while waiting for a replay that accepts no more.
-          learner_steps_fn: gives the learner steps of the parameters that act, which go into the
-            transitions.
+          client: client of the replay server.
+          should_stop: asked while waiting for a replay that accepts no more transitions.
+          learner_steps_fn: returns the learner steps of the parameters that act; they become part
+            of each transition.
         """
         ...
 
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of some environments.
+        """Build the exploring policy of one actor.
 
         Args:
-          spec: of one environment.
-          env_indices: indices of these environments among all environments of all actors.
-          num_envs: environments of all actors together.
-          seed: of initial parameters and exploration.
+          spec: specification of one environment.
+          env_indices: indices of the actor's environments among those of all actors.
+          num_envs: number of environments of all actors together.
+          seed: seed of initial parameters and exploration.
         """
         ...
 
@@ -92,15 +97,23 @@ class Builder(Protocol):
         """Build an actor; given a source of variables, it waits for the first ones."""
         ...
 
-    def make_learner(  # noqa: PLR0913
+    def make_learner(
         self,
         spec: EnvironmentSpec,
         dataset: tf.data.Dataset,
         client: reverb.Client,
         seed: int = 0,
-        counter: counting.Counter | None = None,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; actors elsewhere wait for its first `publish`."""
+        """Build the learner; actors that read published parameters wait for its `publish`.
+
+        Args:
+          spec: specification of one environment.
+          dataset: source of batches, made by `make_dataset`.
+          client: client of the replay server.
+          seed: seed of the initial parameters.
+          logger: receives learner steps, speeds and metrics.
+          should_stop: asked while waiting for data.
+        """
         ...

@@ -149,7 +149,7 @@ class ExperimentConfig:
     run: RunConfig
 
     def validate(self) -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
+        """Raise a ValueError that names the first field whose value is not allowed."""
         is_config = hasattr(self.agent, "validate") and not isinstance(self.agent, type)
         require(is_config, "agent", self.agent, "an agent's config")
         require_fields(self, "")

@@ -22,7 +22,8 @@ def run_local(
     not, so that runs are alike but not equal.
 
     Args:
-      experiment: `target_return` is not looked at, since nobody evaluates; give another limit.
+      experiment: agent, environments and limits; `target_return` is ignored, since there is no
+        evaluator, so another limit has to be set.
       on_episode: called with every finished `Episode` of the acting environments.
 
     Returns:
@@ -35,49 +36,60 @@ def run_local(
     builder, run = experiment.builder, experiment.run
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
-    replay = builder.config.replay
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False
     )
-    builder.check_environment(environment.spec)
-    limiter = reverb.rate_limiters.MinSize(replay.min_size)
-    server = reverb.Server(builder.make_replay_tables(environment.spec, limiter))
+    spec = environment.spec
+    builder.check_environment(spec)
+
+    limiter = reverb.rate_limiters.MinSize(builder.config.replay.min_size)
+    server = reverb.Server(builder.make_replay_tables(spec, limiter))
     client = reverb.Client(f"localhost:{server.port}")
-    dataset = builder.make_dataset(client, environment.spec)
-    learner = builder.make_learner(environment.spec, dataset, client, run.node_seed("learner"))
-    policy = builder.make_policy(
-        environment.spec, range(run.num_envs), run.num_envs, run.node_seed("policy")
-    )
+    dataset = builder.make_dataset(client, spec)
+    learner = builder.make_learner(spec, dataset, client, run.node_seed("learner"))
     adders = [
         builder.make_adder(client, learner_steps_fn=lambda: learner.num_steps)
         for _ in range(run.num_envs)
     ]
+    env_indices = range(run.num_envs)
+    policy = builder.make_policy(spec, env_indices, run.num_envs, run.node_seed("policy"))
     actor = builder.make_actor(policy, adders, variable_source=learner)
 
-    steps_per_transition = (replay.samples_per_insert or 1.0) / builder.config.batch_size
+    schedule = _Schedule(client, builder.config)
     statistics = ReplayStatistics()
-    transitions_before_learning = 0
 
     def is_over() -> bool:
         return end_reason(run, learner.num_steps, statistics) is not None
 
-    for episodes in run_in_lock_step(environment, actor):
+    for episodes in run_in_lock_step(environment, actor, is_over):
         for episode in episodes:
             on_episode(episode)
-        num_transitions = sum(adder.num_transitions for adder in adders)
-        if statistics.replay_size < replay.min_size // replay.replicas:
-            statistics = read_statistics(client, replay.replicas)
-            transitions_before_learning = num_transitions
-        statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)
-        steps_due = (num_transitions - transitions_before_learning) * steps_per_transition
-        while (
-            learner.num_steps + builder.config.num_sgd_steps_per_step <= steps_due and not is_over()
-        ):
+        statistics = ReplayStatistics(actor_steps=sum(adder.num_transitions for adder in adders))
+        while not is_over() and schedule.is_due(learner.num_steps, statistics.actor_steps):
             learner.step()
-        if is_over():
-            break
     actor.close()
     learner.close()
     environment.close()
     server.stop()
     return learner
+
+
+class _Schedule:
+    """Decides when the learner steps: in a fixed ratio to the transitions, once it can learn."""
+
+    def __init__(self, client: reverb.Client, config: Any):
+        self._client = client
+        self._replay = config.replay
+        self._num_updates = config.num_sgd_steps_per_step
+        self._steps_per_transition = (config.replay.samples_per_insert or 1.0) / config.batch_size
+        self._first_transition: int | None = None
+
+    def is_due(self, learner_steps: int, num_transitions: int) -> bool:
+        """Return whether the next call of `learner.step` is due, after so many transitions."""
+        if self._first_transition is None:
+            statistics = read_statistics(self._client, self._replay.replicas)
+            if statistics.replay_size * self._replay.replicas < self._replay.min_size:
+                return False
+            self._first_transition = num_transitions
+        due = (num_transitions - self._first_transition) * self._steps_per_transition
+        return learner_steps + self._num_updates <= due

@@ -40,6 +40,7 @@ from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig
+from apex_agents.dqn.networks import make_network
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype, cpu_has_bfloat16
@@ -196,7 +197,7 @@ def count_flops(builder: Builder, spec: EnvironmentSpec) -> int:
     An update has three forward passes and one backward pass, which costs two forward passes, less
     the gradients of the pixels.
     """
-    (network,) = builder.make_evaluation_policy(spec, 1, seed=0).networks.values()
+    network = make_network(builder.config, spec.actions.num_values)
     observation = spec.observations
     shape = (builder.config.batch_size, *observation.shape)
     evaluate = tf.function(network).get_concrete_function(tf.TensorSpec(shape, observation.dtype))

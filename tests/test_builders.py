@@ -1,4 +1,4 @@
-"""What both builders hand on to the parts they make: all that the config says, and the caller."""
+"""What both builders pass on to the parts that they make, from the config and from the caller."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 
-REPLAY = ReplayConfig(max_size=100, min_size=1, importance_sampling_exponent=0.25)
+REPLAY = ReplayConfig(max_size=100, min_size=1)
 SETTINGS = {
     "n_step": 5,
     "discount": 0.75,
@@ -31,7 +31,7 @@ class Recorder:
 
 
 class Parts:
-    """A builder of one of the agents, whose parts are recorders."""
+    """A builder of one agent, whose parts are replaced by recorders."""
 
     def __init__(self, name: str, monkeypatch):
         vector = specs.Array((4,), np.float32)
@@ -58,15 +58,13 @@ def parts(request, monkeypatch) -> Parts:
 
 def test_learner(parts):
     recorder = parts.record("ApexLearner")
-    given = {name: object() for name in ("counter", "logger", "should_stop")}
+    given = {name: object() for name in ("logger", "should_stop")}
     parts.builder.make_learner(parts.spec, "dataset", "client", seed=1, **given)
     update = recorder.kwargs.pop("update")
     assert recorder.kwargs == {
         "dataset": "dataset",
         "client": "client",
-        "importance_sampling_exponent": 0.25,
-        "publish_period": 3,
-        "num_sgd_steps_per_step": 4,
+        "config": parts.builder.config,
         **given,
     }
     assert update.variables

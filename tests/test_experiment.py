@@ -1,7 +1,8 @@
 """Tests of whole runs in one process: values worked out by hand, and what breaks them.
 
 The broken variants replace one part through the builder. Each must miss the values that the healthy
-agent reaches: a check that cannot fail would show nothing.
+agent reaches: a check that cannot fail would show nothing. Sampling in the replay is not seeded:
+values differ by some hundredths from run to run, and by 0.3 or more from variant to variant.
 """
 
 import collections
@@ -18,26 +19,23 @@ import pytest
 import reverb
 import tensorflow as tf
 from dm_env import specs
+from experiments import NUM_ENVS, assign_learned, learn, make_dqn_config
 
 from apex_agents.acting.actor import ApexActor
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import Episode, make_vector_environment
-from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
-from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NUM_ENVS = 8
 
 
 class Chain(dm_env.Environment):
@@ -75,7 +73,7 @@ class Chain(dm_env.Environment):
 
 
 class Choice(dm_env.Environment):
-    """One state for ever: action 1 gives 1, action 0 gives 0; truncated every 5 steps.
+    """One state forever: action 1 gives 1, action 0 gives 0; truncated every 5 steps.
 
     With a discount of 1/2, q(1) = 1 / (1 - 0.5) = 2 and q(0) = 0 + 0.5 * 2 = 1.
     """
@@ -104,29 +102,7 @@ class Choice(dm_env.Environment):
         return specs.DiscreteArray(2, dtype=np.int32)
 
 
-CONFIG = ApexDQNConfig(
-    network="mlp",
-    mlp_hidden_sizes=(32,),
-    stream_hidden_size=32,
-    frame_stack=0,
-    discount=0.5,
-    batch_size=16,
-    learning_rate=0.005,
-    # Large: the steps get smaller with the gradients, and the values come to rest.
-    rmsprop_epsilon=0.01,
-    target_update_period=20,
-    variable_update_period=5,
-    publish_period=5,
-    exploration=ExplorationConfig(epsilon=0.5, alpha=6.0),
-    replay=ReplayConfig(
-        max_size=1000,
-        min_size=80,
-        samples_per_insert=8.0,
-        insert_batch=5,
-        max_in_flight=10,
-        prefetch_batches=2,
-    ),
-)
+CONFIG = make_dqn_config()
 
 
 @dataclasses.dataclass
@@ -141,9 +117,7 @@ class Result:
         """Evaluate the learned network, `[B, ...]` to `[B, 2]`."""
         network = make_network(self.config, 2)
         network(tf.constant(observations, tf.float32))
-        (arrays,) = self.learner.get_variables(["network"])
-        for variable, array in zip(network.variables, arrays, strict=True):
-            variable.assign(array)
+        assign_learned({"network": network.variables}, self.learner)
         return network(tf.constant(observations, tf.float32)).numpy()
 
 
@@ -152,18 +126,8 @@ def run(
     environment: Callable[[], dm_env.Environment],
     max_learner_steps: int = 500,
 ) -> Result:
-    def make_vector_environment(
-        num_envs: int, seed: int, evaluation: bool
-    ) -> SyncVectorEnvironment:
-        return SyncVectorEnvironment([environment() for _ in range(num_envs)])
-
-    limits = RunConfig(
-        num_actors=2, num_envs_per_actor=NUM_ENVS // 2, max_learner_steps=max_learner_steps
-    )
     episodes: list[Episode] = []
-    learner = run_local(
-        Experiment(builder, make_vector_environment, limits, workdir=""), episodes.append
-    )
+    learner = learn(builder, environment, max_learner_steps, episodes.append)
     return Result(learner, episodes, builder.config)
 
 
@@ -213,8 +177,8 @@ class TruncationTerminatesBuilder(ApexDQNBuilder):
 class OneEpsilonBuilder(ApexDQNBuilder):
     """Lets all environments explore alike."""
 
-    def make_policy(self, spec, environment, num_envs, seed):
-        policy = super().make_policy(spec, environment, num_envs, seed)
+    def make_policy(self, spec, env_indices, num_envs, seed):
+        policy = super().make_policy(spec, env_indices, num_envs, seed)
         policy.exploration["epsilon"][:] = self.config.exploration.epsilon
         return policy
 
@@ -234,8 +198,7 @@ def test_values_of_the_chain():
 
 
 def test_without_copies_to_the_target_network_nothing_is_bootstrapped():
-    config = dataclasses.replace(CONFIG, target_update_period=10**9)
-    values = chain_values(ApexDQNBuilder(config))
+    values = chain_values(ApexDQNBuilder(make_dqn_config(target_update_period=10**9)))
     # The initial target network says about 0 of the last state instead of 8.
     np.testing.assert_allclose(values[1:], both_actions(Chain.VALUES[1:]), atol=0.15)
     assert np.abs(values[0]).max() < 0.5
@@ -251,7 +214,7 @@ def test_a_discount_that_is_off_by_one_step_shows(factor, first_value):
     np.testing.assert_allclose(values, both_actions((first_value, 2.0, 4.0, 8.0)), atol=0.15)
 
 
-ONE_STEP_CONFIG = dataclasses.replace(CONFIG, n_step=1)
+ONE_STEP_CONFIG = make_dqn_config(n_step=1)
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +246,8 @@ def returns_per_env(result: Result) -> list[float]:
 # the ladder with 0.5 / 2. Mean returns of 5 steps are thus 4.98 and 3.75; over 10 episodes the
 # latter has a standard deviation of sqrt(5 * 0.25 * 0.75 / 10) = 0.31, and 4.6 is more than two of
 # them away from it and fifteen from the former. Averages over 4 environments are twice as sharp.
+# The seed of the exploration is fixed, and action 1 is the greedy one after the first few episodes:
+# these returns do not change from run to run.
 def test_every_env_explores_with_its_own_epsilon(choice_result):
     returns = returns_per_env(choice_result)
     assert np.mean(returns[4:]) > 4.6 > returns[0]
@@ -305,36 +270,36 @@ class RecordingBuilder(ApexDQNBuilder):
         return self.learner
 
 
-def test_learner_steps_per_transition_are_fixed():
-    builder = RecordingBuilder(ONE_STEP_CONFIG)
-    moments = []
-
-    def record() -> None:
-        transitions = sum(adder.num_transitions for adder in builder.adders)
-        moments.append((transitions, builder.learner.num_steps))
+@pytest.mark.parametrize("num_sgd_steps_per_step", [1, 3])
+def test_learner_steps_per_transition_are_fixed(num_sgd_steps_per_step):
+    config = make_dqn_config(n_step=1, num_sgd_steps_per_step=num_sgd_steps_per_step)
+    builder = RecordingBuilder(config)
+    moments = set()
 
     class RecordingChoice(Choice):
-        def reset(self) -> dm_env.TimeStep:
-            if getattr(builder, "learner", None):
-                record()
-            return super().reset()
+        def step(self, action: int) -> dm_env.TimeStep:
+            transitions = sum(adder.num_transitions for adder in builder.adders)
+            moments.add((transitions, builder.learner.num_steps))
+            return super().step(action)
 
     run(builder, RecordingChoice, max_learner_steps=200)
-    # All environments begin their episodes at the same time: one moment per episode, when all is
-    # quiet.
-    moments = sorted(set(moments))
-    late = [moment for moment in moments if moment[1] > 0]
-    assert len(late) >= 5
-    # 8 samples per insert in batches of 16: a learner step for every 2 transitions.
-    steps = np.diff([num_steps for _, num_steps in late])
-    transitions = np.diff([num_transitions for num_transitions, _ in late])
-    assert transitions.tolist() == [NUM_ENVS * Choice.LENGTH] * len(transitions)
-    assert steps.tolist() == [NUM_ENVS * Choice.LENGTH / 2] * len(steps)
+
+    # 8 samples per insert in batches of 16: a learner step forevery 2 transitions since learning
+    # could begin, as far as these make whole calls.
+    def expected_steps(transitions: int, first: int) -> int:
+        due = max(transitions - first, 0) // 2
+        return due - due % num_sgd_steps_per_step
+
+    assert len({num_steps for _, num_steps in moments}) > 40
+    assert any(
+        all(steps == expected_steps(transitions, first) for transitions, steps in moments)
+        for first, _ in moments
+    )
 
 
 def test_no_step_beyond_max_learner_steps():
     result = run(ApexDQNBuilder(ONE_STEP_CONFIG), Choice, max_learner_steps=10)
-    assert result.learner.num_steps == 10  # Four would be due after every lock-step.
+    assert result.learner.num_steps == 10  # Four are due after every lock-step.
 
 
 class SourceRecordingBuilder(ApexDQNBuilder):
@@ -368,11 +333,9 @@ def test_learns_catch():
     learner = run_local(Experiment(builder, make, config.run, workdir=""))
 
     # Every column of the board once or more; a random policy gets -0.6.
-    environment = make(50, 1, evaluation=True)
+    environment = make(50, seed=1, evaluation=True)
     policy = builder.make_evaluation_policy(environment.spec, 50, seed=0)
-    (arrays,) = learner.get_variables(["network"])
-    for variable, array in zip(policy.variables["network"], arrays, strict=True):
-        variable.assign(array)
+    assign_learned(policy.variables, learner)
     episodes = play_episodes(environment, ApexActor(policy))
     assert np.mean([episode.episode_return for episode in episodes]) >= 0.8
 
@@ -381,7 +344,7 @@ def test_a_run_without_a_limit_is_refused():
     experiment = Experiment(
         ApexDQNBuilder(CONFIG), make_vector_environment, RunConfig(target_return=1.0), workdir=""
     )
-    with pytest.raises(ValueError, match=r"run\.max_learner_steps or run\.max_actor_steps"):
+    with pytest.raises(ValueError, match=r"run\.max_learner_steps"):
         run_local(experiment)
 
 
@@ -393,7 +356,7 @@ def test_an_agent_that_does_not_fit_the_environment_is_refused():
         run=config.run,
         workdir="",
     )
-    with pytest.raises(ValueError, match=r"agent\.frame_stack is 4, but observations are \(50,\)"):
+    with pytest.raises(ValueError, match=r"agent\.frame_stack"):
         run_local(experiment)
 
 
@@ -404,7 +367,7 @@ def test_every_node_has_a_seed_of_its_own():
         return nodes + [config.node_seed("actor", index) for index in range(360)]
 
     seeds = make_seeds(0) + make_seeds(1)
-    # A node that is started again does not play the same episodes again.
+    # A node that is restarted does not play the same episodes again.
     restarts = [RunConfig().node_seed("actor", 0, num_restarts) for num_restarts in range(4)]
     assert len({*seeds, *restarts[1:]}) == 2 * 363 + 3
     assert make_seeds(0) == seeds[:363]

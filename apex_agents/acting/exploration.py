@@ -28,7 +28,7 @@ class ExplorationConfig:
     evaluation_epsilon: float = bounded(0.00164, 0, 1)
 
     def validate(self, prefix: str = "exploration.") -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
 
 

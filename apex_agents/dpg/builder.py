@@ -6,7 +6,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 from acme import core
-from acme.utils import counting, loggers
+from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
@@ -25,17 +25,17 @@ from apex_agents.validation import require
 
 
 class ApexDPGBuilder:
-    """See `apex_agents.builder.Builder` for what each method promises.
+    """Builder of Ape-X DPG; its methods are documented in `apex_agents.builder.Builder`.
 
     Attributes:
-      config: the agent's settings.
+      config: settings of the agent.
     """
 
     def __init__(self, config: ApexDPGConfig):
-        """Remember the config; nothing is built yet.
+        """Check the config; nothing is built yet.
 
         Raises:
-          ValueError: the config is another agent's, or a field holds a value that cannot work.
+          ValueError: the config is another agent's, or a field has a value that is not allowed.
         """
         kind = type(config).__name__
         require(isinstance(config, ApexDPGConfig), "agent", kind, "an ApexDPGConfig")
@@ -43,37 +43,37 @@ class ApexDPGBuilder:
         self.config = config
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Raise a ValueError unless actions are vectors in [-1, 1] and observations no images."""
+        """Check that actions are float vectors in [-1, 1] and that observations are no images.
+
+        Raises:
+          ValueError: one of them does not hold.
+        """
         actions, observations = spec.actions, spec.observations
         if not np.issubdtype(actions.dtype, np.floating) or len(actions.shape) != 1:
             raise ValueError(
                 f"Ape-X DPG needs actions that are float vectors; the environment has {actions}."
             )
-        if observations.dtype == np.uint8 and len(observations.shape) > 1:
-            raise ValueError(f"Ape-X DPG learns from vectors, not from images: {observations}.")
         bounds = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
-        if not (np.all(bounds[0] == -1) and np.all(bounds[1] == 1)):
+        if np.any(bounds[0] != -1) or np.any(bounds[1] != 1):
             raise ValueError(
                 f"Ape-X DPG needs actions in [-1, 1]; the environment's are in {bounds}."
             )
+        if observations.dtype == np.uint8 and len(observations.shape) > 1:
+            raise ValueError(f"Ape-X DPG learns from vectors, not from images: {observations}.")
 
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        """Build the tables of the replay server."""
         networks = self._make_networks(spec, seed=0)
         variables = {name: net.variables for name, net in networks._asdict().items()}
         return make_tables(self.config.replay, item_signature(spec), variables, rate_limiter)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        """Estimate the memory that a full replay takes."""
-        signature = item_signature(spec)
-        return estimate_replay_bytes(self.config.replay, signature, self.config.n_step)
+        return estimate_replay_bytes(self.config.replay, item_signature(spec), self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        """Build the learner's source of batches."""
         config = self.config
         return make_dataset(
             client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
@@ -85,7 +85,6 @@ class ApexDPGBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one environment."""
         return PrioritizedNStepAdder(
             client=client,
             replay=self.config.replay,
@@ -98,14 +97,12 @@ class ApexDPGBuilder:
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of some environments; all have the same noise."""
-        networks = self._make_networks(spec, seed)
-        return GaussianNoisePolicy(*networks, noise_scale=self.config.noise_scale, seed=seed)
+        """Build the exploring policy of one actor: all environments have the same noise."""
+        return GaussianNoisePolicy(self._make_networks(spec, seed), self.config.noise_scale, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: without noise."""
-        networks = self._make_networks(spec, seed)
-        return GaussianNoisePolicy(*networks, noise_scale=0.0, seed=seed)
+        return GaussianNoisePolicy(self._make_networks(spec, seed), noise_scale=0.0, seed=seed)
 
     def make_actor(
         self,
@@ -113,30 +110,23 @@ class ApexDPGBuilder:
         adders: Sequence[PrioritizedNStepAdder] = (),
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
-        """Build an actor; with a source of variables it begins with the newest ones."""
-        period = self.config.variable_update_period
-        return make_actor(policy, adders, variable_source, period)
+        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
 
-    def make_learner(  # noqa: PLR0913
+    def make_learner(
         self,
         spec: EnvironmentSpec,
         dataset: tf.data.Dataset,
         client: reverb.Client,
         seed: int = 0,
-        counter: counting.Counter | None = None,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; actors elsewhere wait for its first `publish`."""
-        online, target = self._make_networks(spec, seed), self._make_networks(spec, seed)
+        online, target = [self._make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
             update=DPGUpdate(online, target, self.config),
             dataset=dataset,
             client=client,
-            importance_sampling_exponent=self.config.replay.importance_sampling_exponent,
-            publish_period=self.config.publish_period,
-            num_sgd_steps_per_step=self.config.num_sgd_steps_per_step,
-            counter=counter,
+            config=self.config,
             logger=logger,
             should_stop=should_stop,
         )

@@ -24,7 +24,7 @@ def _layers(sizes: tuple[int, ...]) -> Any:
 class ApexDPGConfig:
     """Ape-X DPG (Horgan et al. 2018, sections 3.2 and 4.2, appendix D).
 
-    "As per DQN" marks what appendix D leaves at the values of `ApexDQNConfig`.
+    "As per DQN" marks the values that appendix D shares with appendix C, see `ApexDQNConfig`.
 
     Attributes:
       policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200).
@@ -33,7 +33,7 @@ class ApexDPGConfig:
       n_step: steps per transition (as per DQN: 3).
       discount: gamma per agent step (as per DQN: 0.99).
       batch_size: transitions per learner step (section 4.2: 256).
-      learning_rate: of Adam, for both networks (appendix D: 1e-4).
+      learning_rate: step size of Adam, for both networks (appendix D: 1e-4).
       max_action_gradient: each element of dq/da is clipped to plus or minus this before it moves
         the policy (appendix D: 1).
       max_gradient_norm: global norm to which the critic's gradients are clipped (as per DQN: 40).
@@ -66,5 +66,5 @@ class ApexDPGConfig:
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
 
     def validate(self, prefix: str = "agent.") -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)

@@ -4,9 +4,10 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks
-from apex_agents.learning.losses import td_loss
+from apex_agents.learning.losses import dpg_loss, td_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
-from apex_agents.learning.update import UpdateOutput, copy_variables
+from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.update import TargetCopies, UpdateOutput
 from apex_agents.replay.transitions import Transition
 
 
@@ -14,8 +15,9 @@ class DPGUpdate:
     """TD learning of a critic, ascent of a policy on it, and periodically copied targets of both.
 
     Attributes:
-      variables: `{'policy': ..., 'critic': ...}`, the online networks, for actors.
-      state: networks, optimisers and step count, for checkpoints.
+      variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
+      state: networks, optimisers and number of updates, for checkpoints.
+      num_updates: int64 scalar, updates done so far.
     """
 
     def __init__(self, online: DPGNetworks, target: DPGNetworks, config: ApexDPGConfig):
@@ -24,22 +26,25 @@ class DPGUpdate:
         self._target = target
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
-        self._target_update_period = config.target_update_period
         policy_optimizer = Adam(config.learning_rate)
         critic_optimizer = Adam(config.learning_rate)
         self._optimizer = GuardedOptimizer(
             (policy_optimizer, online.policy.trainable_variables),
             (critic_optimizer, online.critic.trainable_variables),
         )
-        self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._copy_to_target()
+        self._target_copies = TargetCopies(
+            [*online.policy.variables, *online.critic.variables],
+            [*target.policy.variables, *target.critic.variables],
+            config.target_update_period,
+        )
+        self.num_updates = self._target_copies.num_updates
         self.variables = {name: net.variables for name, net in online._asdict().items()}
         self.state = {
             **online._asdict(),
             **{f"target_{name}": net for name, net in target._asdict().items()},
             "policy_optimizer": policy_optimizer,
             "critic_optimizer": critic_optimizer,
-            "num_updates": self._num_updates,
+            "num_updates": self.num_updates,
         }
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
@@ -53,13 +58,11 @@ class DPGUpdate:
             [policy_gradients, critic_gradients],
             [policy_metrics["policy_gradient_norm"], critic_metrics["gradient_norm"]],
         )
+        self._target_copies.count_update()
 
-        self._num_updates.assign_add(1)
-        is_due = self._num_updates % self._target_update_period == 0
-        tf.cond(is_due, self._copy_to_target, lambda: None)
         steps_skipped = self._optimizer.num_skipped.read_value()
         metrics = {**critic_metrics, **policy_metrics, "steps_skipped": steps_skipped}
-        return UpdateOutput(priorities=tf.abs(td_error), metrics=metrics)
+        return UpdateOutput(tf.abs(td_error), metrics)
 
     def _descend_td_error(
         self, transitions: Transition, weights: tf.Tensor
@@ -70,12 +73,14 @@ class DPGUpdate:
         loss = mean(w * 0.5 * (G - q(S_t, A_t))^2)
         """
         next_action = self._target.policy(transitions.next_observation)
+        check_shapes(next_action.shape, action=transitions.action)
         next_value = self._target.critic(transitions.next_observation, next_action)
         with tf.GradientTape() as tape:
             q_taken = self._online.critic(transitions.observation, transitions.action)
             loss, td_error = td_loss(
                 q_taken, transitions.n_step_return, transitions.n_step_discount, next_value
             )
+            check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
         gradients = tape.gradient(mean_loss, self._online.critic.trainable_variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
@@ -90,28 +95,19 @@ class DPGUpdate:
     def _ascend_q(self, observation: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
         """Return the policy's gradients, to be descended, and metrics.
 
-          gradient = -mean(clip(dq/da, -c, c) * da/dphi)  at a = pi(S_t)
-
-        Differs from the critic's: no importance weights, as in D4PG (Barth-Maron et al. 2018).
+        loss = mean(dpg_loss), without importance weights, as in D4PG (Barth-Maron et al. 2018).
         """
-        variables = self._online.policy.trainable_variables
         with tf.GradientTape() as policy_tape:
             action = self._online.policy(observation)
-        with tf.GradientTape(watch_accessed_variables=False) as action_tape:
-            action_tape.watch(action)
-            q_value = self._online.critic(observation, action)
-        action_gradient = action_tape.gradient(q_value, action)
-        limit = self._max_action_gradient
-        direction = -tf.clip_by_value(action_gradient, -limit, limit)
-        batch_size = tf.cast(tf.shape(action)[0], tf.float32)
-        gradients = policy_tape.gradient(action, variables, direction / batch_size)
+            with tf.GradientTape(watch_accessed_variables=False) as action_tape:
+                action_tape.watch(action)
+                q_value = self._online.critic(observation, action)
+            action_gradient = action_tape.gradient(q_value, action)
+            mean_loss = tf.reduce_mean(dpg_loss(action, action_gradient, self._max_action_gradient))
+        gradients = policy_tape.gradient(mean_loss, self._online.policy.trainable_variables)
         metrics = {
             "policy_q_value": tf.reduce_mean(q_value),
             "action_gradient": tf.reduce_mean(tf.abs(action_gradient)),
             "policy_gradient_norm": tf.linalg.global_norm(gradients),
         }
         return gradients, metrics
-
-    def _copy_to_target(self) -> None:
-        for online, target in zip(self._online, self._target, strict=True):
-            copy_variables(online.variables, target.variables)

@@ -15,7 +15,7 @@ _OUTPUT_INITIALIZER = snt.initializers.RandomUniform(-3e-3, 3e-3)
 
 
 class DPGNetworks(NamedTuple):
-    """The two networks of an agent.
+    """Policy and critic of an agent.
 
     Attributes:
       policy: pi, from observations `[B, ...]` to actions `[B, D]` in [-1, 1].
@@ -54,6 +54,7 @@ class CriticNetwork(snt.Module):
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` and actions `[B, D]` to action values `[B]`."""
         features = tf.tanh(self._first(_flatten(observation)))
+        action = tf.cast(action, tf.float32)
         features = tf.nn.relu(self._second(tf.concat([features, action], axis=-1)))
         return tf.squeeze(self._output(features), axis=-1)
 
@@ -62,8 +63,8 @@ def make_networks(config: ApexDPGConfig, spec: EnvironmentSpec) -> DPGNetworks:
     """Build the networks of a config.
 
     Args:
-      config: their sizes.
-      spec: of one environment; `observations` and `actions` are read.
+      config: sizes of the layers.
+      spec: specification of one environment; `observations` and `actions` are read.
 
     Returns:
       Networks whose variables exist.

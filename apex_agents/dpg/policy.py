@@ -1,10 +1,10 @@
 """The policy of Ape-X DPG: the policy network's action with normal noise on it."""
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.acting.policy import CompiledFunction, PolicyOutput
+from apex_agents.dpg.networks import DPGNetworks
 
 
 class GaussianNoisePolicy:
@@ -13,24 +13,22 @@ class GaussianNoisePolicy:
       a = clip(pi(s) + noise_scale * N(0, 1), -1, 1)
 
     Attributes:
-      variables: `{'policy': ..., 'critic': ...}`, the networks' variables.
-      networks: the networks themselves, under the same names.
+      variables: `{'policy': ..., 'critic': ...}`, variables of the networks.
       exploration: `{'noise_scale': ...}`, standard deviation of the noise on each element of the
         action, in every environment.
     """
 
-    def __init__(self, policy: snt.Module, critic: snt.Module, noise_scale: float, seed: int):
-        """Wrap two networks whose variables exist.
+    def __init__(self, networks: DPGNetworks, noise_scale: float, seed: int):
+        """Wrap networks whose variables exist.
 
         Args:
-          policy: pi, from observations `[E, ...]` to actions `[E, D]` in [-1, 1].
-          critic: q, from observations `[E, ...]` and actions `[E, D]` to `[E]`.
-          noise_scale: 0 for no noise.
-          seed: of the noise.
+          networks: policy and critic.
+          noise_scale: standard deviation of the noise; 0 for no noise.
+          seed: seed of the noise.
         """
-        self.variables = {"policy": policy.variables, "critic": critic.variables}
-        self.networks = {"policy": policy, "critic": critic}
+        self.variables = {name: net.variables for name, net in networks._asdict().items()}
         self.exploration = {"noise_scale": noise_scale}
+        policy, critic = networks
         random = tf.random.Generator.from_seed(seed)
 
         def evaluate(observation: tf.Tensor) -> PolicyOutput:

@@ -7,7 +7,7 @@ import reverb
 import sonnet as snt
 import tensorflow as tf
 from acme import core, specs
-from acme.utils import counting, loggers
+from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
@@ -28,17 +28,17 @@ from apex_agents.validation import require
 
 
 class ApexDQNBuilder:
-    """See `apex_agents.builder.Builder` for what each method promises.
+    """Builder of Ape-X DQN; its methods are documented in `apex_agents.builder.Builder`.
 
     Attributes:
-      config: the agent's settings.
+      config: settings of the agent.
     """
 
     def __init__(self, config: ApexDQNConfig):
-        """Remember the config; nothing is built yet.
+        """Check the config; nothing is built yet.
 
         Raises:
-          ValueError: the config is another agent's, or a field holds a value that cannot work.
+          ValueError: the config is another agent's, or a field has a value that is not allowed.
         """
         kind = type(config).__name__
         require(isinstance(config, ApexDQNConfig), "agent", kind, "an ApexDQNConfig")
@@ -46,22 +46,27 @@ class ApexDQNBuilder:
         self.config = config
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Raise a ValueError unless actions are discrete and observations fit the network."""
+        """Check that actions are discrete and that observations fit the network.
+
+        Raises:
+          ValueError: one of them does not hold.
+        """
         if not isinstance(spec.actions, specs.DiscreteArray):
             raise ValueError(
                 f"Ape-X DQN needs discrete actions; the environment has {spec.actions}."
             )
-        shape, stack = spec.observations.shape, self.config.frame_stack
-        if self.config.network == "atari" and shape[1:] != (84, 84):
+        shape, dtype = spec.observations.shape, spec.observations.dtype
+        if self.config.network == "atari" and (shape[1:] != (84, 84) or dtype != np.uint8):
             raise ValueError(
-                f"agent.network is 'atari', for frames [stack, 84, 84], but observations are "
-                f"{shape}; use 'mlp'."
+                "agent.network is 'atari', for uint8 frames [stack, 84, 84], but observations are "
+                f"{dtype} {shape}; use 'mlp'."
             )
-        is_image = spec.observations.dtype == np.uint8 and len(shape) > 1
+        stack = self.config.frame_stack
+        is_image = dtype == np.uint8 and len(shape) > 1
         if (stack or is_image) and (len(shape) < 2 or shape[0] != stack):
             raise ValueError(
                 f"agent.frame_stack is {stack}, but observations are {shape}; it has to be their "
-                "first dimension, or 0 when they are no images."
+                "first dimension, or 0 if they are no images."
             )
 
     def make_replay_tables(
@@ -69,18 +74,13 @@ class ApexDQNBuilder:
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        """Build the tables of the replay server."""
-        signature = item_signature(spec, self.config.n_step, self.config.frame_stack)
         variables = {"network": self._make_network(spec, seed=0).variables}
-        return make_tables(self.config.replay, signature, variables, rate_limiter)
+        return make_tables(self.config.replay, self._signature(spec), variables, rate_limiter)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        """Estimate the memory that a full replay takes."""
-        signature = item_signature(spec, self.config.n_step, self.config.frame_stack)
-        return estimate_replay_bytes(self.config.replay, signature, self.config.n_step)
+        return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        """Build the learner's source of batches."""
         config = self.config
         return make_dataset(
             client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
@@ -92,7 +92,6 @@ class ApexDQNBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> PrioritizedNStepAdder:
-        """Build the adder of one environment."""
         return PrioritizedNStepAdder(
             client=client,
             replay=self.config.replay,
@@ -106,13 +105,13 @@ class ApexDQNBuilder:
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of some of all environments."""
+        """Build the exploring policy of one actor: each environment has its own epsilon."""
         epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
         network = self._make_network(spec, seed, compute_dtype(self.config.bfloat16))
         return EpsilonGreedyPolicy(network, epsilons, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
-        """Build the policy that is evaluated."""
+        """Build the policy that is evaluated: with the config's evaluation epsilon."""
         epsilons = np.full(num_envs, self.config.exploration.evaluation_epsilon)
         return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
 
@@ -122,40 +121,35 @@ class ApexDQNBuilder:
         adders: Sequence[PrioritizedNStepAdder] = (),
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
-        """Build an actor; with a source of variables it begins with the newest ones."""
-        period = self.config.variable_update_period
-        return make_actor(policy, adders, variable_source, period)
+        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
 
-    def make_learner(  # noqa: PLR0913
+    def make_learner(
         self,
         spec: EnvironmentSpec,
         dataset: tf.data.Dataset,
         client: reverb.Client,
         seed: int = 0,
-        counter: counting.Counter | None = None,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        """Build the learner; actors elsewhere wait for its first `publish`."""
-        network = self._make_network(spec, seed)
-        target_network = self._make_network(spec, seed)
+        network, target_network = [self._make_network(spec, seed) for _ in range(2)]
         return ApexLearner(
             update=DQNUpdate(network, target_network, self.config),
             dataset=dataset,
             client=client,
-            importance_sampling_exponent=self.config.replay.importance_sampling_exponent,
-            publish_period=self.config.publish_period,
-            num_sgd_steps_per_step=self.config.num_sgd_steps_per_step,
-            counter=counter,
+            config=self.config,
             logger=logger,
             should_stop=should_stop,
         )
+
+    def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
+        return item_signature(spec, self.config.n_step, self.config.frame_stack)
 
     def _make_network(
         self, spec: EnvironmentSpec, seed: int, dtype: tf.DType = tf.float32
     ) -> snt.Module:
         tf.random.set_seed(seed)
         network = make_network(self.config, spec.actions.num_values, dtype)
-        with snt.mixed_precision.scope(tf.float32):  # Makes the variables, which stay as they are.
+        with snt.mixed_precision.scope(tf.float32):  # See `make_network`.
             network(tf.zeros([1, *spec.observations.shape], spec.observations.dtype))
         return network

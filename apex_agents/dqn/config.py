@@ -20,18 +20,19 @@ class ApexDQNConfig:
     """Ape-X DQN (Horgan et al. 2018, sections 3.1 and 4.1, appendix C).
 
     Attributes:
-      network: 'atari' for stacked 84x84 frames (Wang et al. 2016), 'mlp' for vectors.
-      mlp_hidden_sizes: units of the layers below the two streams; for 'mlp' only.
+      network: 'atari' for stacked uint8 frames of 84x84 pixels (Wang et al. 2016), 'mlp' for
+        vectors.
+      mlp_hidden_sizes: units of the layers below the two streams; read by 'mlp' only.
       stream_hidden_size: units of the hidden layer of the value and of the advantage stream
         (Wang et al. 2016: 512).
-      frame_stack: frames per observation, stored once each; 0 when observations are not stacks
-        (Mnih et al. 2015: 4).
+      frame_stack: frames per observation, each stored once; 0 if observations are not stacks of
+        frames (Mnih et al. 2015: 4).
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).
-      learning_rate: of centered RMSProp (appendix C: 0.00025 / 4).
-      rmsprop_decay: decay of its running means (appendix C: 0.95).
-      rmsprop_epsilon: its epsilon, under the root (appendix C: 1.5e-7).
+      learning_rate: step size of centered RMSProp (appendix C: 0.00025 / 4).
+      rmsprop_decay: decay of the running means of RMSProp (appendix C: 0.95).
+      rmsprop_epsilon: epsilon of RMSProp, under the root (appendix C: 1.5e-7).
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
       target_update_period: learner steps between copies to the target network (appendix C: 2500).
       variable_update_period: agent steps between two pulls of parameters by an actor (section
@@ -41,10 +42,10 @@ class ApexDQNConfig:
       num_sgd_steps_per_step: learner steps per call of the compiled function. More than 1 saves
         time with small networks; all of its batches are sampled, and their priorities written,
         together.
-      bfloat16: compute convolutions and hidden layers in bfloat16 on CPUs that can, and in float32
-        on others; variables and optimiser of the learner stay in float32.
-      exploration: epsilons of actors and evaluator.
-      replay: the replay memory.
+      bfloat16: whether convolutions and hidden layers are computed in bfloat16 on CPUs that can;
+        variables and optimiser of the learner stay in float32.
+      exploration: epsilons of the actors and of the evaluator.
+      replay: settings of the replay memory.
     """
 
     network: str = checked("atari", NETWORKS.__contains__, f"one of {NETWORKS}")
@@ -69,5 +70,5 @@ class ApexDQNConfig:
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
 
     def validate(self, prefix: str = "agent.") -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)

@@ -7,7 +7,8 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.learning.losses import double_q_loss
 from apex_agents.learning.optimizers import CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.precision import compute_dtype
-from apex_agents.learning.update import UpdateOutput, copy_variables
+from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.update import TargetCopies, UpdateOutput
 from apex_agents.replay.transitions import Transition
 
 
@@ -15,8 +16,9 @@ class DQNUpdate:
     """Double Q-learning on n-step transitions with a periodically copied target network.
 
     Attributes:
-      variables: `{'network': ...}`, the online network, for actors.
-      state: networks, optimiser and step count, for checkpoints.
+      variables: `{'network': ...}`, the online network's variables, for actors.
+      state: networks, optimiser and number of updates, for checkpoints.
+      num_updates: int64 scalar, updates done so far.
     """
 
     def __init__(self, network: snt.Module, target_network: snt.Module, config: ApexDQNConfig):
@@ -25,19 +27,20 @@ class DQNUpdate:
         self._target_network = target_network
         self._compute_dtype = compute_dtype(config.bfloat16)
         self._max_gradient_norm = config.max_gradient_norm
-        self._target_update_period = config.target_update_period
         optimizer = CenteredRMSProp(
             config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
         )
         self._optimizer = GuardedOptimizer((optimizer, network.trainable_variables))
-        self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._copy_to_target()
+        self._target_copies = TargetCopies(
+            network.variables, target_network.variables, config.target_update_period
+        )
+        self.num_updates = self._target_copies.num_updates
         self.variables = {"network": network.variables}
         self.state = {
             "network": network,
             "target_network": target_network,
             "optimizer": optimizer,
-            "num_updates": self._num_updates,
+            "num_updates": self.num_updates,
         }
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
@@ -52,15 +55,13 @@ class DQNUpdate:
                 q_t_value=self._target_network(transitions.next_observation),
                 q_t_selector=self._network(transitions.next_observation),
             )
+            check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
-        variables = self._network.trainable_variables
-        gradients = tape.gradient(mean_loss, variables)
+        gradients = tape.gradient(mean_loss, self._network.trainable_variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
         self._optimizer.apply([gradients], [gradient_norm])
+        self._target_copies.count_update()
 
-        self._num_updates.assign_add(1)
-        is_due = self._num_updates % self._target_update_period == 0
-        tf.cond(is_due, self._copy_to_target, lambda: None)
         priorities = tf.abs(td_error)
         metrics = {
             "loss": mean_loss,
@@ -69,7 +70,4 @@ class DQNUpdate:
             "gradient_norm": gradient_norm,
             "steps_skipped": self._optimizer.num_skipped.read_value(),
         }
-        return UpdateOutput(priorities=priorities, metrics=metrics)
-
-    def _copy_to_target(self) -> None:
-        copy_variables(self._network.variables, self._target_network.variables)
+        return UpdateOutput(priorities, metrics)

@@ -1,4 +1,4 @@
-"""The policy of Ape-X DQN: epsilon-greedy with an epsilon of its own in every environment."""
+"""The policy of Ape-X DQN: epsilon-greedy, with its own epsilon in each environment."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,16 @@ from apex_agents.acting.policy import CompiledFunction, PolicyOutput
 
 
 class EpsilonGreedyPolicy:
-    """Acts on action values (Horgan et al. 2018, section 4.1).
+    """Takes the action of the highest value, or a random one (Horgan et al. 2018, section 4.1).
 
     Attributes:
-      variables: `{'network': ...}`, the network's variables.
-      networks: the network itself, under the same name.
+      variables: `{'network': ...}`, variables of the network.
       exploration: `{'epsilon': [E]}`, probability of a uniformly random action in each environment.
     """
 
     def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
-        """Wrap a network whose variables exist."""
+        """Wrap a network whose variables exist; `epsilons` are one per environment, `[E]`."""
         self.variables = {"network": network.variables}
-        self.networks = {"network": network}
         self._epsilons = np.asarray(epsilons)
         self.exploration = {"epsilon": self._epsilons}
         self._evaluate = CompiledFunction(network)

@@ -12,7 +12,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 from acme import core, types
-from acme.utils import counting, loggers
+from acme.utils import loggers
 
 from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
@@ -26,7 +26,7 @@ class ApexLearner(core.Learner):
     """Learns from prioritized batches.
 
     Attributes:
-      num_steps: updates done.
+      num_steps: learner steps (updates) done so far.
       recent_samples: the newest batches.
     """
 
@@ -35,82 +35,65 @@ class ApexLearner(core.Learner):
         update: Update,
         dataset: tf.data.Dataset,
         client: reverb.Client,
-        importance_sampling_exponent: float,
-        publish_period: int,
-        num_sgd_steps_per_step: int = 1,
-        counter: counting.Counter | None = None,
+        config: Any,
         logger: loggers.Logger | None = None,
-        log_period_seconds: float = 5.0,
         should_stop: Callable[[], bool] = lambda: False,
+        log_period_seconds: float = 5.0,
     ):
-        """Get ready; actors that read published parameters wait for the first `publish`.
+        """Start without publishing: actors that read parameters wait for the first `publish`.
 
         Args:
-          update: what one step does to the networks.
+          update: one learner step of an algorithm.
           dataset: samples as `replay.dataset.make_dataset` gives them.
-          client: connected to the replay server.
-          importance_sampling_exponent: beta of the importance weights.
-          publish_period: learner steps between two publications of the parameters.
-          num_sgd_steps_per_step: K, equal batches of which a sample of the dataset consists.
-          counter: counts `steps`; prefix it to tell processes apart.
-          logger: receives counts, speeds and metrics.
-          log_period_seconds: seconds between two rows for the logger.
+          client: client of the replay server.
+          config: the agent's settings; `publish_period`, `num_sgd_steps_per_step` and
+            `replay.importance_sampling_exponent` are read.
+          logger: receives learner steps, speeds and metrics.
           should_stop: asked while waiting for data.
+          log_period_seconds: seconds between two rows for the logger.
         """
         self._update = update
         self._reader = BatchReader(dataset)
-        self._publish_period = publish_period
-        self._num_sgd_steps_per_step = num_sgd_steps_per_step
-        self._counter = counter or counting.Counter(prefix="learner")
+        self._config = config
         self._logger = logger or loggers.NoOpLogger()
-        self._log_period_seconds = log_period_seconds
         self._should_stop = should_stop
+        self._log_period_seconds = log_period_seconds
         self._priority_writer = PriorityWriter(client)
         self._publisher = ParameterPublisher(client)
-        # Python aborts if it ends while one of their threads is inside a call.
+        # Python aborts if it exits while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
         self.recent_samples = RecentSamples()
         self._waiting_seconds = 0.0
         self._last_log = (time.monotonic(), 0)
-
-        def update_on_batch(batch: reverb.ReplaySample) -> UpdateOutput:
-            info = batch.info
-            weights = importance_weights(
-                info.probability, info.table_size, importance_sampling_exponent
-            )
-            return update(batch.data, weights)
-
         # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
-        @tf.function(autograph=False)
-        def update_on_sample(sample: reverb.ReplaySample) -> UpdateOutput:
-            return update_in_turn(update_on_batch, sample, num_sgd_steps_per_step)
-
-        self._update_on_sample = update_on_sample
+        self._update_on_sample = tf.function(self._update_in_turn, autograph=False)
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What a checkpoint has to hold besides `num_steps`, by name."""
+        """Everything that a checkpoint has to hold, by name."""
         return self._update.state
 
-    def resume(self, num_steps: int) -> None:
-        """Go on after so many steps, once `state` has got its values from then."""
-        self.num_steps = num_steps
-        self._last_log = (time.monotonic(), num_steps)
-        self._counter.increment(steps=num_steps)
+    def resume(self) -> None:
+        """Continue from the number of steps in `state`, which has been restored."""
+        self.num_steps = int(self._update.num_updates)
+        self._last_log = (time.monotonic(), self.num_steps)
 
     def step(self) -> None:
         """Wait for a sample and learn from it; return without one only when told to stop."""
-        sample = self._next_sample()
+        started = time.monotonic()
+        sample = self._reader.next(self._should_stop)
+        self._waiting_seconds += time.monotonic() - started
         if sample is None:
             return
         output = self._update_on_sample(sample)
         self._priority_writer.write(sample.info.key.numpy(), output.priorities.numpy())
         self.recent_samples.add(sample, output, self.num_steps)
-        self.num_steps += self._num_sgd_steps_per_step
-        if self.num_steps % self._publish_period < self._num_sgd_steps_per_step:
+        num_updates = self._config.num_sgd_steps_per_step
+        self.num_steps += num_updates
+        if self.num_steps % self._config.publish_period < num_updates:
             self.publish()
-        self._count_and_log(output)
+        self._log_if_due(output)
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
@@ -130,7 +113,8 @@ class ApexLearner(core.Learner):
         """Return copies of all variables that actors need, by name.
 
         Raises:
-          FloatingPointError: one is NaN or infinite; nobody should act with it, or go on from it.
+          FloatingPointError: a variable is NaN or infinite: no process should act with it, or
+            continue learning from it.
         """
         arrays = to_arrays(self._update.variables)
         for name, group in arrays.items():
@@ -150,23 +134,24 @@ class ApexLearner(core.Learner):
         self._priority_writer.close()
         self._logger.close()
 
-    def _next_sample(self) -> reverb.ReplaySample | None:
-        started = time.monotonic()
-        sample = self._reader.next(self._should_stop)
-        self._waiting_seconds += time.monotonic() - started
-        return sample
+    def _update_in_turn(self, sample: reverb.ReplaySample) -> UpdateOutput:
+        return update_in_turn(self._update_on_batch, sample, self._config.num_sgd_steps_per_step)
 
-    def _count_and_log(self, output: UpdateOutput) -> None:
+    def _update_on_batch(self, batch: reverb.ReplaySample) -> UpdateOutput:
+        info, exponent = batch.info, self._config.replay.importance_sampling_exponent
+        weights = importance_weights(info.probability, info.table_size, exponent)
+        return self._update(batch.data, weights)
+
+    def _log_if_due(self, output: UpdateOutput) -> None:
         now = time.monotonic()
         last_time, last_steps = self._last_log
         elapsed = now - last_time
-        counts = self._counter.increment(steps=self._num_sgd_steps_per_step)
         if elapsed < self._log_period_seconds and last_steps:
             return
         metrics = {name: float(np.asarray(value)) for name, value in output.metrics.items()}
         self._logger.write(
             {
-                **counts,
+                "learner_steps": self.num_steps,
                 **metrics,
                 "sample_age_steps": float(self.recent_samples.collect().age_steps.mean()),
                 "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,

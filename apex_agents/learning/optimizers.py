@@ -1,7 +1,7 @@
-"""Sonnet's optimisers on TensorFlow's fused kernels, and a guard against what is not finite.
+"""Sonnet's optimisers on TensorFlow's fused kernels, and a guard against non-finite gradients.
 
-Sonnet computes a step with a dozen operations per variable, each a pass over memory. A kernel does
-it in one pass; slots, and thus checkpoints, are Sonnet's.
+Sonnet computes a step with a dozen operations per variable, each of which is a pass over memory. A
+fused kernel needs one pass. Slots, and thus checkpoints, are Sonnet's.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import sonnet as snt
 import tensorflow as tf
 
-# By how much the second moment of a gradient exceeds the square of its mean at least: several times
-# what rounding to float32 can take away from the difference.
+# The smallest relative difference between a gradient's mean square and its squared mean: several
+# times what rounding to float32 can take away from it.
 _MIN_RELATIVE_VARIANCE = 1e-5
 
 
@@ -21,12 +21,12 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
     mean <- decay * mean + (1 - decay) * gradient
     parameter <- parameter - learning_rate * gradient / sqrt(mean_square - mean^2 + epsilon)
 
-    Where a gradient hardly changes for hundreds of steps, rounding would make the root's argument
-    negative: the mean square is kept a little above the squared mean.
+    If a gradient hardly changes for hundreds of steps, rounding would make the argument of the root
+    negative; the mean square is therefore kept a little above the squared mean.
     """
 
     def __init__(self, learning_rate: float, decay: float, epsilon: float):
-        """See `apex_agents.dqn.ApexDQNConfig` for the paper's values."""
+        """Set the hyperparameters; `apex_agents.dqn.config` has the paper's values."""
         super().__init__(learning_rate, decay, momentum=0.0, epsilon=epsilon, centered=True)
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
@@ -76,28 +76,29 @@ class Adam(snt.optimizers.Adam):
 
 
 class GuardedOptimizer:
-    """Optimisers that take a step together, or none of them where a gradient is not finite.
+    """Optimisers of which all take a step, or none if any gradient is not finite.
 
     Attributes:
-      num_skipped: int64 variable, steps not taken since it was made; no part of a checkpoint.
+      num_skipped: int64 scalar, steps not taken so far; not part of a checkpoint.
     """
 
     def __init__(self, *parts: tuple[snt.Optimizer, Sequence[tf.Variable]]):
-        """Take optimisers, each with the variables that it moves, and make their slots."""
+        """Make the slots of optimisers, each given with the variables that it moves."""
         self._parts = parts
         self.num_skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         for optimizer, variables in parts:
-            # Sonnet does this at the first `apply`: no variable can be made in a branch of a graph.
+            # Sonnet would make the slots at the first `apply`, here in a branch of a graph, where
+            # no variable can be made.
             optimizer._initialize(variables)
 
     def apply(self, gradients: Sequence[Sequence[tf.Tensor]], norms: Sequence[tf.Tensor]) -> None:
         """Take one step, or leave all variables and slots as they are and count it as skipped.
 
         Args:
-          gradients: for each optimiser, in their order, what it descends.
-          norms: global norms of the gradients before any clipping. One is infinite also where only
-            the sum of squares is too large for float32: clipping would make all gradients NaN, and
-            a second moment might stay infinite for ever.
+          gradients: gradients for each optimiser, in the order of the constructor.
+          norms: scalars, global norms of these gradients before any clipping. A norm is also
+            infinite if only its sum of squares is too large for float32: clipping by it would make
+            all gradients NaN, and a second moment might stay infinite forever.
         """
         is_finite = tf.reduce_all(tf.math.is_finite(norms))
         self.num_skipped.assign_add(tf.cast(tf.logical_not(is_finite), tf.int64))

@@ -1,7 +1,7 @@
-"""What the newest batches were like: their priorities, their ages, how often they were seen.
+"""The newest batches: priorities, ages, and how often their transitions have been sampled.
 
-Sampling prefers high priorities, but the replay can still be seen through it: a transition that was
-sampled with probability P stands for 1 / P of those that are there.
+Although sampling prefers high priorities, they also show what the replay holds: a transition that
+was sampled with probability P stands for 1 / P transitions.
 """
 
 import collections
@@ -12,19 +12,19 @@ import reverb
 
 from apex_agents.learning.update import UpdateOutput
 
-# Enough for a distribution: 2 batches in a row are alike.
+# Transitions enough for a histogram; batches that follow each other are alike.
 _NUM_BATCHES = 16
 
 
 class SampledTransitions(NamedTuple):
-    """Some transitions that were learned from, `[N]` each.
+    """Transitions of the newest batches, `[N]` each.
 
     Attributes:
-      priority: in the replay, when it was sampled.
+      priority: priority in the replay when the transition was sampled.
       td_error: |td error|, the new priority.
-      age_steps: learner steps since the parameters with which its action was chosen.
-      times_sampled: how often it has been sampled by then.
-      weight: 1 / (number of transitions in the replay * probability of being sampled); the mean
+      age_steps: learner steps since the parameters with which the action was chosen.
+      times_sampled: number of times that the transition has been sampled by then.
+      weight: 1 / (number of transitions in the replay * probability of being sampled), whose mean
         over many samples is 1.
     """
 
@@ -36,24 +36,24 @@ class SampledTransitions(NamedTuple):
 
 
 class RecentSamples:
-    """Remembers the newest batches."""
+    """The newest batches of a learner."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without a batch."""
         self._batches: collections.deque = collections.deque(maxlen=_NUM_BATCHES)
 
     def add(self, sample: reverb.ReplaySample, output: UpdateOutput, learner_steps: int) -> None:
-        """Take one batch; cheap, its tensors are only kept.
+        """Keep the tensors of one batch, which costs next to nothing.
 
         Args:
           sample: the batch.
-          output: of the update on it.
-          learner_steps: updates before that one.
+          output: results of the update on it.
+          learner_steps: learner steps done before that update.
         """
         self._batches.append((sample.info, sample.data.learner_steps, output, learner_steps))
 
     def collect(self) -> SampledTransitions:
-        """Return the transitions of all batches that are remembered; at least one has to be."""
+        """Return the transitions of the newest batches, of which there has to be at least one."""
         batches = [_read(*batch) for batch in self._batches]
         return SampledTransitions(
             *[np.concatenate(column) for column in zip(*batches, strict=True)]
@@ -67,7 +67,7 @@ def _read(
     return SampledTransitions(
         priority=np.asarray(info.priority),
         td_error=np.asarray(output.priorities),
-        # A learner that went on from a checkpoint is behind parameters it published before.
+        # A learner that resumed from a checkpoint is behind the parameters it published before.
         age_steps=np.maximum(learner_steps - np.asarray(acted_with), 0),
         times_sampled=np.asarray(info.times_sampled),
         weight=1 / (np.asarray(info.table_size) * probability),

@@ -9,11 +9,11 @@ from apex_agents.replay.transitions import Transition
 
 
 class UpdateOutput(NamedTuple):
-    """What an update leaves behind.
+    """Results of one update.
 
     Attributes:
       priorities: `[B]`, |td error|, the transitions' new priorities.
-      metrics: scalars to log.
+      metrics: scalars to log, by name.
     """
 
     priorities: tf.Tensor
@@ -21,11 +21,12 @@ class UpdateOutput(NamedTuple):
 
 
 class Update(Protocol):
-    """One step of learning; callable inside a `tf.function`, also without AutoGraph.
+    """One learner step; callable inside a `tf.function`, also without AutoGraph.
 
     Attributes:
-      variables: what actors need, by the names under which it is published.
-      state: everything a checkpoint has to hold.
+      variables: variables that actors need, by the names under which they are published.
+      state: everything that a checkpoint has to hold, by name; `num_updates` is part of it.
+      num_updates: int64 scalar, updates done so far.
     """
 
     @property
@@ -34,9 +35,43 @@ class Update(Protocol):
     @property
     def state(self) -> Mapping[str, Any]: ...
 
+    @property
+    def num_updates(self) -> tf.Variable: ...
+
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        """Update the networks; `weights` are importance weights, `[B]`."""
+        """Update the networks on one batch; `weights` are importance weights, `[B]`.
+
+        Raises:
+          ValueError: a part of the batch has another shape than `Transition` says.
+        """
         ...
+
+
+class TargetCopies:
+    """Variables of target networks, copied from the online networks every so many updates.
+
+    Attributes:
+      num_updates: int64 scalar, updates counted so far.
+    """
+
+    def __init__(
+        self, online: Sequence[tf.Variable], target: Sequence[tf.Variable], update_period: int
+    ):
+        """Make the target variables equal to the online ones, which are in the same order."""
+        self._pairs = list(zip(online, target, strict=True))
+        self._update_period = update_period
+        self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._copy()
+
+    def count_update(self) -> None:
+        """Count an update of the online networks; copy them every `update_period` updates."""
+        self.num_updates.assign_add(1)
+        is_due = self.num_updates % self._update_period == 0
+        tf.cond(is_due, self._copy, lambda: None)
+
+    def _copy(self) -> None:
+        for online, target in self._pairs:
+            target.assign(online)
 
 
 def update_in_turn(
@@ -75,9 +110,3 @@ def update_in_turn(
     )
     last = tf.unstack(metrics.read(num_updates - 1), num=len(names))
     return UpdateOutput(priorities.concat(), dict(zip(names, last, strict=True)))
-
-
-def copy_variables(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
-    """Give the variables of a target network the values of the online network's."""
-    for online, copy in zip(source, target, strict=True):
-        copy.assign(online)

@@ -55,7 +55,7 @@ class ReplayConfig:
     prefetch_batches: int = bounded(16, 1, 1_000)
 
     def validate(self, prefix: str = "replay.") -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
         require(
             self.min_size <= self.max_size,

@@ -54,7 +54,7 @@ class LearnerCheckpoints:
         checkpoint = find_checkpoint(self._folder)
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
-            learner.resume(checkpoint.progress.learner_steps)
+            learner.resume()
             logging.info("Going on from %s", checkpoint.path.name)
         self._last_save = time.monotonic()
         self._last_step = -1

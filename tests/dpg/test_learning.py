@@ -116,6 +116,35 @@ def spoil(n_step_return: float) -> Transition:
     return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -4.0]))
 
 
+def make_column(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor[:, tf.newaxis]
+
+
+@EAGER_AND_GRAPH
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_step_return": make_column(TRANSITIONS.n_step_return)},
+        {"n_step_discount": make_column(TRANSITIONS.n_step_discount)},
+        {"action": make_column(TRANSITIONS.action)},
+        {"action": TRANSITIONS.action[:, :1]},
+        {"action": TRANSITIONS.action[:1]},
+    ],
+)
+def test_transitions_of_another_shape_are_refused(changes, run):
+    with pytest.raises(ValueError, match="shape"):
+        run(Parts().update)(TRANSITIONS._replace(**changes), WEIGHTS)
+
+
+@EAGER_AND_GRAPH
+@pytest.mark.parametrize("weights", [make_column(WEIGHTS), WEIGHTS[:1], tf.constant(1.0)])
+def test_weights_of_another_shape_are_refused(weights, run):
+    parts = Parts()
+    with pytest.raises(ValueError, match="weights"):
+        run(parts.update)(TRANSITIONS, weights)
+    assert parts.values(parts.online)[1:] == [U, V]
+
+
 @EAGER_AND_GRAPH
 def test_priorities_and_metrics(run):
     parts = Parts()
@@ -303,7 +332,7 @@ def test_policys_gradients_that_are_not_finite_change_nothing(run):
 
 @EAGER_AND_GRAPH
 @RETURN_THAT_SPOILS
-def test_learning_goes_on_as_if_skipped_steps_had_not_been(run, spoilt):
+def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
     parts, twin = Parts(), Parts()
     step, twin_step = run(parts.update), run(twin.update)
     skipped = []
@@ -314,8 +343,8 @@ def test_learning_goes_on_as_if_skipped_steps_had_not_been(run, spoilt):
     assert parts.learned() == twin.learned()
     assert parts.values(parts.online)[1] != U
     assert skipped == [1, 1, 2, 2]
-    num_updates = [int(each.update.state["num_updates"]) for each in (parts, twin)]
-    assert num_updates == [4, 2]
+    assert (int(parts.update.num_updates), int(twin.update.num_updates)) == (4, 2)
+    assert parts.update.state["num_updates"] is parts.update.num_updates
 
 
 @EAGER_AND_GRAPH

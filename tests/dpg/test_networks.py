@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
@@ -29,22 +30,23 @@ def test_sizes_for_the_humanoid():
     )
 
 
-def assign(network, **values: list) -> None:
-    """Set the layers of a network: `first=(w, b)` and so on."""
-    for name, (w, b) in values.items():
-        layer = getattr(network, f"_{name}")
-        layer.w.assign(w)
-        layer.b.assign(b)
+def assign(network: snt.Module, *arrays: list) -> None:
+    """Set the variables of a network, which are told apart by their shapes."""
+    values = {np.shape(array): array for array in arrays}
+    for variable in network.variables:
+        variable.assign(values.pop(tuple(variable.shape)))
+    assert not values
 
 
 def test_policy_by_hand():
-    policy = PolicyNetwork((2, 2), action_size=1)
+    policy = PolicyNetwork((2, 3), action_size=1)
     policy(tf.zeros([1, 1]))
     assign(
         policy,
-        first=([[1.0, -2.0]], [0.0, 0.5]),
-        second=([[1.0, -1.0], [1.0, 1.0]], [0.1, 0.0]),
-        output=([[2.0], [3.0]], [-0.2]),
+        # First and second hidden layer, whose last unit is not used, and output layer.
+        *([[1.0, -2.0]], [0.0, 0.5]),
+        *([[1.0, -1.0, 0.0], [1.0, 1.0, 0.0]], [0.1, 0.0, 0.0]),
+        *([[2.0], [3.0], [4.0]], [-0.2]),
     )
     # s = 0.5: h1 = tanh(0.5, -0.5), of which the first second-layer unit sees 0 + 0.1 and the
     # second one -2 * tanh(0.5), cut off by the ReLU.
@@ -55,20 +57,29 @@ def test_policy_by_hand():
     np.testing.assert_allclose(policy(tf.constant([[1.0]])), [[expected]], rtol=1e-5)
 
 
-def test_critic_by_hand():
-    critic = CriticNetwork((1, 2))
+def make_critic() -> CriticNetwork:
+    critic = CriticNetwork((2, 3))
     critic(tf.zeros([1, 1]), tf.zeros([1, 2]))
     assign(
         critic,
-        first=([[2.0]], [0.5]),
-        # Rows: the state's feature, then both elements of the action, not squashed.
-        second=([[1.0, 0.0], [3.0, 0.0], [0.0, -5.0]], [0.0, 0.25]),
-        output=([[10.0], [1.0]], [7.0]),
+        # The last unit of each hidden layer is not used.
+        *([[2.0, 0.0]], [0.5, 0.0]),
+        # Rows: the state's features, then both elements of the action, not squashed.
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, -5.0, 0.0]],
+        [0.0, 0.25, 0.0],
+        *([[10.0], [1.0], [1.0]], [7.0]),
     )
-    q_value = critic(tf.constant([[0.25], [0.25]]), tf.constant([[0.4, -1.0], [-1.0, 1.0]]))
+    return critic
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+def test_critic_by_hand(dtype):
+    action = tf.constant([[0.4, -1.0], [-1.0, 1.0]], dtype)
+    q_value = make_critic()(tf.constant([[0.25], [0.25]]), action)
     feature = np.tanh(2.0 * 0.25 + 0.5)
     expected = [10.0 * (feature + 3.0 * 0.4) + (5.0 + 0.25) + 7.0, 7.0]
     np.testing.assert_allclose(q_value, expected, rtol=1e-6)
+    assert q_value.dtype == tf.float32
 
 
 def test_actions_are_in_bounds_and_begin_close_to_zero():

@@ -1,4 +1,4 @@
-"""Tests of the policy: where it acts, how it explores, what it says of its actions."""
+"""Tests of the policy: actions, noise, and the values of its output."""
 
 import math
 
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.dpg.policy import GaussianNoisePolicy
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
@@ -37,7 +38,7 @@ class Sum(snt.Module):
 
 
 def make_policy(noise_scale: float, seed: int = 0) -> GaussianNoisePolicy:
-    return GaussianNoisePolicy(Halving(), Sum(), noise_scale, seed)
+    return GaussianNoisePolicy(DPGNetworks(Halving(), Sum()), noise_scale, seed)
 
 
 def observations(*rows: tuple[float, ...]) -> np.ndarray:
@@ -58,8 +59,8 @@ def test_without_noise_the_action_is_that_of_the_network():
 def test_noise_is_normal_in_each_element_of_each_env():
     policy = make_policy(noise_scale=0.1)
     num_draws = 10_000
-    environment = observations((0.0, 0.8), (-0.6, 0.2))
-    noise = np.array([policy(environment).action for _ in range(num_draws)]) - 0.5 * environment
+    states = observations((0.0, 0.8), (-0.6, 0.2))
+    noise = np.array([policy(states).action for _ in range(num_draws)]) - 0.5 * states
     # Nothing is clipped: the bounds are 6 standard deviations away. The seed is fixed, and so the
     # outcome; bounds are five standard errors: 0.1 / sqrt(n) of a mean, 0.1 / sqrt(2 n) of a
     # standard deviation, sqrt(24 / n) of a kurtosis, 1 / sqrt(n) of a correlation.
@@ -84,7 +85,7 @@ def test_actions_stay_in_bounds():
     np.testing.assert_allclose(at_bounds, [0.5, 0.434, 0.0009], atol=5 * 0.0112)
 
 
-def test_output_tells_of_the_noisy_action_and_of_the_noiseless_one():
+def test_output_has_the_values_of_the_noisy_action_and_of_the_noiseless_one():
     policy = make_policy(noise_scale=0.3)
     action, q_taken, value = policy(observations((0.4, -1.0), (1.0, 0.2)))
     assert np.abs(action - [[0.2, -0.5], [0.5, 0.1]]).min() > 1e-4
@@ -129,9 +130,9 @@ def test_builder_explores_with_the_noise_of_the_config(spec):
 def test_builder_evaluates_without_noise(spec):
     builder = ApexDPGBuilder(ApexDPGConfig())
     policy = builder.make_evaluation_policy(spec, num_envs=3, seed=0)
-    environment = np.array([[-1.0], [0.0], [0.5]], np.float32)
-    first = policy(environment)
+    states = np.array([[-1.0], [0.0], [0.5]], np.float32)
+    first = policy(states)
     assert first.action.shape == (3, 1)
     for _ in range(10):
-        np.testing.assert_array_equal(policy(environment).action, first.action)
+        np.testing.assert_array_equal(policy(states).action, first.action)
     np.testing.assert_array_equal(first.q_taken, first.value)

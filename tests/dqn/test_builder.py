@@ -11,6 +11,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 
 FRAMES = specs.BoundedArray((4, 84, 84), np.uint8, 0, 255)
+FLOAT_FRAMES = specs.BoundedArray((4, 84, 84), np.float32, 0.0, 1.0)
 VECTOR = specs.Array((4,), np.float32)
 DISCRETE = specs.DiscreteArray(3)
 CONTINUOUS = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
@@ -37,6 +38,7 @@ def test_environments_that_fit(config, observations):
     [
         (ApexDQNConfig(), FRAMES, CONTINUOUS, "Ape-X DQN needs discrete actions"),
         (ApexDQNConfig(), VECTOR, DISCRETE, "agent.network is 'atari'"),
+        (ApexDQNConfig(), FLOAT_FRAMES, DISCRETE, "agent.network is 'atari'"),
         (ApexDQNConfig(frame_stack=3), FRAMES, DISCRETE, "agent.frame_stack is 3"),
         (ApexDQNConfig(network="mlp"), VECTOR, DISCRETE, "observations are (4,)"),
         (ApexDQNConfig(frame_stack=0), FRAMES, DISCRETE, "agent.frame_stack is 0"),

@@ -109,7 +109,7 @@ def test_one_update(run):
     )
 
 
-def test_running_means_go_on_from_update_to_update():
+def test_running_means_continue_from_update_to_update():
     update, network, _ = make_update()
     # The second row alone; the discount is 0, so that only q = w[1, 1] matters.
     batch = Transition(*[field[1:] for field in TRANSITIONS])
@@ -134,6 +134,56 @@ def test_gradients_are_clipped_by_their_global_norm():
     ]
     np.testing.assert_allclose(network.w, expected, rtol=1e-6)
     assert float(output.metrics["gradient_norm"]) == pytest.approx(GRADIENT_NORM)
+
+
+class TwoTables(snt.Module):
+    """Action values that are the sum of two tables, whose gradients are equal."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = tf.Variable(ONLINE), tf.Variable(tf.zeros([2, 2]))
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(observation, self.first + self.second)
+
+
+def test_the_norm_is_that_of_the_gradients_of_all_variables_together():
+    network, target_network = TwoTables(), TwoTables()
+    config = ApexDQNConfig(
+        learning_rate=LEARNING_RATE,
+        rmsprop_decay=DECAY,
+        rmsprop_epsilon=EPSILON,
+        max_gradient_norm=0.5,
+    )
+    update = DQNUpdate(network, target_network, config)
+    target_network.first.assign(TARGET)
+    output = update(TRANSITIONS, WEIGHTS)
+    norm = math.sqrt(2) * GRADIENT_NORM
+    assert float(output.metrics["gradient_norm"]) == pytest.approx(norm)
+    steps = [first_rmsprop_step(0.5 / norm * gradient) for gradient in GRADIENTS]
+    np.testing.assert_allclose(np.diag(network.second), [-step for step in steps], rtol=1e-5)
+
+
+def make_column(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor[:, tf.newaxis]
+
+
+@EAGER_AND_GRAPH
+@pytest.mark.parametrize("name", ["action", "n_step_return", "n_step_discount"])
+def test_transitions_with_columns_are_refused(name, run):
+    update, _, _ = make_update()
+    batch = TRANSITIONS._replace(**{name: make_column(getattr(TRANSITIONS, name))})
+    with pytest.raises(ValueError, match="shape"):
+        run(update)(batch, WEIGHTS)
+
+
+@EAGER_AND_GRAPH
+@pytest.mark.parametrize("weights", [make_column(WEIGHTS), WEIGHTS[:1], tf.constant(1.0)])
+def test_weights_of_another_shape_are_refused(weights, run):
+    update, network, _ = make_update()
+    with pytest.raises(ValueError, match="weights"):
+        run(update)(TRANSITIONS, weights)
+    assert network.w.numpy().tolist() == ONLINE
 
 
 def test_gradients_are_not_clipped_below_the_limit():
@@ -205,7 +255,7 @@ def test_gradients_that_are_not_finite_change_nothing(run, spoilt):
 
 @EAGER_AND_GRAPH
 @RETURN_THAT_SPOILS
-def test_learning_goes_on_as_if_skipped_steps_had_not_been(run, spoilt):
+def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
     (update, network, _), (twin, _, _) = make_update(), make_update()
     step, twin_step = run(update), run(twin)
     skipped = []
@@ -216,7 +266,8 @@ def test_learning_goes_on_as_if_skipped_steps_had_not_been(run, spoilt):
     assert learned(update) == learned(twin)
     assert network.w.numpy().tolist() != ONLINE
     assert skipped == [1, 1, 2, 2]
-    assert (int(update.state["num_updates"]), int(twin.state["num_updates"])) == (4, 2)
+    assert (int(update.num_updates), int(twin.num_updates)) == (4, 2)
+    assert update.state["num_updates"] is update.num_updates
 
 
 @EAGER_AND_GRAPH
@@ -242,7 +293,7 @@ def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches):
 
 
 def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np.ndarray]:
-    """Let a learner of its own take 20 steps and return its parameters."""
+    """Let a new learner take 20 steps and return its parameters."""
     config = ApexDQNConfig(
         network="mlp",
         mlp_hidden_sizes=(16,),

@@ -14,7 +14,6 @@ from apex_agents.dqn.networks import (
     VectorTorso,
     make_network,
     scale_gradient,
-    split_into_cells,
 )
 
 NUM_ACTIONS = 6
@@ -127,18 +126,6 @@ def test_frames_are_scaled_and_frame_k_is_channel_k():
     assert not features[..., 4:].any()
 
 
-def test_first_layer_is_the_convolution_of_the_papers():
-    frames = np.random.default_rng(0).integers(0, 256, [2, 4, 84, 84]).astype(np.uint8)
-    kernel = np.random.default_rng(1).normal(size=[8, 8, 4, 32]).astype(np.float32)
-    channels_last = np.transpose(frames, [0, 2, 3, 1]).astype(np.float32)
-    expected = tf.nn.conv2d(channels_last, kernel, strides=4, padding="VALID")
-    # [cell row, row, cell column, column, frame, out] to [cell row, cell column, pixels, out].
-    over_cells = kernel.reshape(2, 4, 2, 4, 4, 32).transpose(0, 2, 4, 1, 3, 5).reshape(2, 2, 64, 32)
-    cells = tf.cast(split_into_cells(tf.constant(frames)), tf.float32)
-    output = tf.nn.conv2d(cells, over_cells, strides=1, padding="VALID")
-    np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-1)
-
-
 # Without the ReLU after the first, second or third layer, the features would not be 0.
 @pytest.mark.parametrize("signs", [(-1, -1, 1), (1, -1, -1), (1, 1, -1)])
 def test_every_convolution_ends_in_a_relu(signs):
@@ -173,6 +160,17 @@ OBSERVATIONS = {
 }
 
 
+# bfloat16 has 8 bits: a rounding changes a number by up to 2^-8. Action values are the result of 4
+# products, gradients of 4 more; both factors and the result of each are rounded. If the errors are
+# independent, they add up to sqrt(12) * 2^-8 = 0.014 and sqrt(24) * 2^-8 = 0.02 of a value. Units
+# close to 0, whose ReLU lets through only one of the two values, add to the errors of gradients.
+# The bounds leave room for that, and are below what the smallest mistake, a lost factor of 2^-0.5,
+# would change: 0.29. Seeds are fixed. Computed in float32 by mistake, errors would be below 1e-5.
+MAX_VALUE_DIFFERENCE = 0.02
+MAX_GRADIENT_DIFFERENCE = 0.2
+MIN_DIFFERENCE = 1e-5
+
+
 def relative_difference(a: tf.Tensor, b: tf.Tensor) -> float:
     return float(tf.norm(a - b) / tf.norm(b))
 
@@ -190,7 +188,7 @@ def test_variables_in_bfloat16_give_almost_the_same_values(name):
     assert all(v.dtype == tf.float32 for v in rounded.variables if v.shape[-1] in (1, NUM_ACTIONS))
     q_values = rounded(observations)
     assert q_values.dtype == tf.float32
-    assert 1e-5 < relative_difference(q_values, expected) < 0.02
+    assert MIN_DIFFERENCE < relative_difference(q_values, expected) < MAX_VALUE_DIFFERENCE
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -210,9 +208,9 @@ def test_mixed_precision_computes_almost_the_same_gradients(name):
     exact, exact_gradients = value_and_gradients(tf.float32)
     rounded, rounded_gradients = value_and_gradients(tf.bfloat16)
     assert {v.dtype for v in [*network.variables, *rounded_gradients]} == {tf.float32}
-    assert 1e-5 < relative_difference(rounded, exact) < 0.02
+    assert MIN_DIFFERENCE < relative_difference(rounded, exact) < MAX_VALUE_DIFFERENCE
     for ours, expected in zip(rounded_gradients, exact_gradients, strict=True):
-        assert relative_difference(ours, expected) < 0.2  # Other seeds gave up to 0.14.
+        assert relative_difference(ours, expected) < MAX_GRADIENT_DIFFERENCE
 
 
 def test_vector_torso_ends_in_a_relu():

@@ -42,7 +42,7 @@ def test_greedy_without_epsilon():
 def test_every_env_has_its_own_epsilon():
     policy = make_policy([0.0, 1.0, 0.4])
     actions = np.array([policy(Q_VALUES / 2).action for _ in range(2000)])
-    frequencies = [np.bincount(env_index, minlength=4) / 2000 for env_index in actions.T]
+    frequencies = [np.bincount(of_one, minlength=4) / 2000 for of_one in actions.T]
     assert frequencies[0].tolist() == [0.0, 1.0, 0.0, 0.0]
     # The seed is fixed, so that the outcome is, too. A frequency of 2000 draws has a standard
     # deviation below sqrt(0.25 / 2000) = 0.0112: 0.056 is five of them.
@@ -57,14 +57,12 @@ def test_envs_explore_independently():
     assert 52 < np.sum(actions[:, 0] == actions[:, 1]) < 123
 
 
-def test_output_tells_of_the_action_taken_even_when_it_is_random():
+def test_output_is_that_of_the_action_taken_even_if_it_is_random():
     policy = make_policy([1.0, 1.0, 1.0])
     num_not_greedy = 0
     for _ in range(50):
         action, q_taken, value = policy(Q_VALUES / 2)
-        assert q_taken.tolist() == [
-            Q_VALUES[env_index, action[env_index]] for env_index in range(3)
-        ]
+        assert q_taken.tolist() == [Q_VALUES[i, action[i]] for i in range(3)]
         assert value.tolist() == [4.0, 9.0, -1.0]
         num_not_greedy += np.sum(action != GREEDY)
     assert num_not_greedy > 0

@@ -1,6 +1,7 @@
 """Tests of the learner against a real replay server, with an update that is easy to foresee."""
 
 import collections
+import dataclasses
 import itertools
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-from acme.utils import counting, loggers
+from acme.utils import loggers
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
@@ -47,6 +48,15 @@ RARE, FREQUENT = 10.0, 20.0
 PRIORITIES = {RARE: 1.0, FREQUENT: 16.0}
 
 
+@dataclasses.dataclass
+class Config:
+    """What the learner reads of an agent's settings."""
+
+    publish_period: int = 1000
+    num_sgd_steps_per_step: int = 1
+    replay: ReplayConfig = REPLAY
+
+
 class CountingUpdate:
     """Counts its calls in its only parameter; new priorities are twice the returns.
 
@@ -57,11 +67,13 @@ class CountingUpdate:
     def __init__(self):
         self.count = tf.Variable([0.0])
         self.seen = tf.Variable(np.zeros([2, BATCH_SIZE], np.float32))
+        self.num_updates = tf.Variable(0, dtype=tf.int64)
         self.variables = {"network": [self.count]}
-        self.state = {"count": self.count}
+        self.state = {"count": self.count, "num_updates": self.num_updates}
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         self.count.assign_add([1.0])
+        self.num_updates.assign_add(1)
         self.seen.assign(tf.stack([transitions.n_step_return, weights]))
         return UpdateOutput(
             priorities=2.0 * transitions.n_step_return,
@@ -75,13 +87,12 @@ class Replay(NamedTuple):
     server: reverb.Server
     client: reverb.Client
 
-    def make_learner(self, update: CountingUpdate, **settings) -> ApexLearner:
-        per_sample = settings.get("num_sgd_steps_per_step", 1)
-        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, per_sample)
-        settings = {"publish_period": 1000, **settings}
-        return ApexLearner(
-            update, dataset, self.client, REPLAY.importance_sampling_exponent, **settings
-        )
+    def make_learner(
+        self, update: CountingUpdate, config: Config | None = None, **arguments
+    ) -> ApexLearner:
+        config = config or Config()
+        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, config.num_sgd_steps_per_step)
+        return ApexLearner(update, dataset, self.client, config, **arguments)
 
     def num_publications(self) -> int:
         table = self.client.server_info()[PARAMETERS]
@@ -150,10 +161,10 @@ def test_priorities_are_written_back(replay):
 def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     add_transitions(replay, PRIORITIES)
     source = ParameterSource(replay.client)
-    learner = replay.make_learner(CountingUpdate(), publish_period=2)
+    learner = replay.make_learner(CountingUpdate(), Config(publish_period=2))
     learner.publish()
     learner.flush()
-    assert replay.num_publications() == 1  # Without one, the source below would wait for ever.
+    assert replay.num_publications() == 1  # Without one, the source below would wait forever.
     published = []
     for _ in range(6):
         ((count,),) = source.get_variables(["network"])
@@ -177,7 +188,7 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
 def test_several_updates_per_call(replay):
     add_transitions(replay, PRIORITIES)
     update = CountingUpdate()
-    learner = replay.make_learner(update, num_sgd_steps_per_step=4, publish_period=6)
+    learner = replay.make_learner(update, Config(num_sgd_steps_per_step=4, publish_period=6))
     published = []
     for _ in range(4):
         learner.step()
@@ -200,7 +211,7 @@ def test_parameters_that_are_not_finite_go_nowhere(value, replay):
     update = CountingUpdate()
     learner = replay.make_learner(update)
     update.count.assign([value])
-    with pytest.raises(FloatingPointError, match="variable of 'network' is not finite after 0"):
+    with pytest.raises(FloatingPointError):
         learner.publish()
     learner.flush()
     assert replay.num_publications() == 0
@@ -218,13 +229,10 @@ def test_get_variables_returns_copies(replay):
     learner.close()
 
 
-def test_logs_counts_speeds_and_metrics(replay):
+def test_logs_steps_speeds_and_metrics(replay):
     add_transitions(replay, PRIORITIES)
     logger = loggers.InMemoryLogger()
-    counter = counting.Counter(prefix="learner")
-    learner = replay.make_learner(
-        CountingUpdate(), counter=counter, logger=logger, log_period_seconds=0.0
-    )
+    learner = replay.make_learner(CountingUpdate(), logger=logger, log_period_seconds=0.0)
     for _ in range(3):
         learner.step()
     learner.close()
@@ -233,18 +241,33 @@ def test_logs_counts_speeds_and_metrics(replay):
         (2, 102.0),
         (3, 103.0),
     ]
-    assert counter.get_counts()["learner_steps"] == learner.num_steps == 3
-    for row in logger.data:
-        assert row["learner_steps_per_second"] > 0
-        assert 0 <= row["data_wait_fraction"] <= 1
-        assert row["priorities_not_finite"] == 0
     assert [row["sample_age_steps"] for row in logger.data] == [0.0, 0.5, 1.0]
+    for row in logger.data:
+        assert row.pop("learner_steps_per_second") > 0
+        assert 0 <= row.pop("data_wait_fraction") <= 1
+        assert row.pop("priorities_not_finite") == row.pop("priority_batches_dropped") == 0
+        assert set(row) == {"learner_steps", "loss", "sample_age_steps"}
 
 
-def test_recent_samples_tell_priorities_and_ages(replay):
+def test_rows_continue_from_the_steps_of_a_restored_state(replay):
+    add_transitions(replay, PRIORITIES)
+    logger = loggers.InMemoryLogger()
+    update = CountingUpdate()
+    learner = replay.make_learner(update, logger=logger, log_period_seconds=0.0)
+    update.num_updates.assign(10)
+    learner.resume()
+    assert learner.num_steps == 10
+    learner.step()
+    learner.close()
+    assert [row["learner_steps"] for row in logger.data] == [11]
+
+
+def test_recent_samples_hold_priorities_and_ages(replay):
     add_transitions(replay, PRIORITIES, learner_steps=3)
-    learner = replay.make_learner(CountingUpdate())
-    learner.resume(10)
+    update = CountingUpdate()
+    learner = replay.make_learner(update)
+    update.num_updates.assign(10)
+    learner.resume()
     learner.step()
     samples = learner.recent_samples.collect()
     learner.close()
@@ -297,5 +320,4 @@ def test_learns_as_soon_as_the_limiter_allows(replay):
     learner = replay.make_learner(CountingUpdate(), should_stop=add_after_second_question)
     learner.step()
     assert learner.num_steps == 1
-    assert len(asked) == 2
     learner.close()

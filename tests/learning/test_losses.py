@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from apex_agents.learning.losses import double_q_loss, importance_weights, td_loss
+from apex_agents.learning.losses import double_q_loss, dpg_loss, importance_weights, td_loss
 
 # Rows: the selector's best action (1) is not the value network's (2); termination; the selector's
 # best action (0) has the lowest value of all.
@@ -63,6 +63,36 @@ def test_td_loss():
     assert other_gradients == [None] * 3
 
 
+# Two rows of two action elements; clipped to 1 are the first and the last element of dq/da.
+PI_TM1 = [[0.5, -0.25], [0.1, 0.2]]
+DQDA_TM1 = [[3.0, -0.5], [0.25, -4.0]]
+
+
+def test_dpg_loss():
+    a_tm1, dqda_tm1 = tf.constant(PI_TM1), tf.constant(DQDA_TM1)
+    loss = dpg_loss(a_tm1, dqda_tm1, max_dqda=1.0)
+    expected = [-(1.0 * 0.5 + 0.5 * 0.25), -(0.25 * 0.1 - 1.0 * 0.2)]
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("max_dqda", "gradient"),
+    [
+        (1.0, [[-1.0, 0.5], [-0.25, 1.0]]),
+        (0.3, [[-0.3, 0.3], [-0.25, 0.3]]),
+        (4.0, [[-3.0, 0.5], [-0.25, 4.0]]),
+    ],
+)
+def test_dpg_loss_descends_the_clipped_dqda_and_moves_nothing_but_the_actions(max_dqda, gradient):
+    a_tm1, dqda_tm1 = tf.constant(PI_TM1), tf.constant(DQDA_TM1)
+    with tf.GradientTape() as tape:
+        tape.watch([a_tm1, dqda_tm1])
+        loss = dpg_loss(a_tm1, dqda_tm1, max_dqda)
+    a_gradient, dqda_gradient = tape.gradient(loss, [a_tm1, dqda_tm1])
+    np.testing.assert_allclose(a_gradient, gradient, rtol=1e-6)
+    assert dqda_gradient is None
+
+
 @pytest.mark.parametrize(
     ("exponent", "expected"),
     [
@@ -92,3 +122,47 @@ def test_no_gradient_flows_through_importance_weights():
         tape.watch(probability)
         weights = importance_weights(probability, tf.constant([4, 4], tf.int64), 0.4)
     assert tape.gradient(weights, probability) is None
+
+
+# For each loss, arguments of the right shapes; B is 3.
+ARGUMENTS = {
+    double_q_loss: dict(
+        zip(
+            ("q_tm1", "a_tm1", "r_t", "d_t", "q_t_value", "q_t_selector"),
+            make_inputs(),
+            strict=True,
+        )
+    ),
+    td_loss: {name: tf.zeros([3]) for name in ("q_tm1", "r_t", "d_t", "v_t")},
+    dpg_loss: {"a_tm1": tf.zeros([3, 2]), "dqda_tm1": tf.zeros([3, 2]), "max_dqda": 1.0},
+    importance_weights: {
+        "probability": tf.fill([3], 0.5),
+        "table_size": tf.fill([3], np.int64(2)),
+        "exponent": 0.4,
+    },
+}
+TENSORS = [
+    (loss, name) for loss, given in ARGUMENTS.items() for name in given if tf.is_tensor(given[name])
+]
+
+
+def make_column(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor[..., tf.newaxis]
+
+
+def leave_out_a_row(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor[:2]
+
+
+def keep_one_row(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor[:1]
+
+
+@pytest.mark.parametrize("run", [lambda loss: loss, tf.function], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("change", [make_column, leave_out_a_row, keep_one_row])
+@pytest.mark.parametrize(("loss", "name"), TENSORS)
+def test_an_argument_of_another_shape_is_refused(loss, name, change, run):
+    arguments = ARGUMENTS[loss]
+    run(loss)(**arguments)
+    with pytest.raises(ValueError, match="shape"):
+        run(loss)(**{**arguments, name: change(arguments[name])})

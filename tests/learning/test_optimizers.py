@@ -122,7 +122,7 @@ def test_steady_gradients_of_any_size_leave_the_parameters_finite(decay):
     sizes = tf.constant(np.exp(rng.uniform(-5, 5, 1000)).astype(np.float32))
     parameter = tf.Variable(tf.zeros(1000))
     optimizer = CenteredRMSProp(LEARNING_RATE, decay, epsilon=1.5e-7)
-    optimizer._initialize([parameter])
+    optimizer.apply([tf.zeros(1000)], [parameter])  # Makes the slots, outside of the graph below.
 
     @tf.function
     def descend() -> None:

@@ -293,7 +293,7 @@ def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, 
     resumed = agent.make_learner(NUM_UPDATES // 2, seed=2)  # Other initial parameters.
     checkpoint = find_checkpoint(tmp_path)
     restore_checkpoint(checkpoint, resumed.state)
-    resumed.resume(checkpoint.progress.learner_steps)
+    resumed.resume()
     for _ in range(NUM_UPDATES // 2):
         resumed.step()
 
