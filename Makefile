@@ -15,7 +15,17 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg test test-faults test-cluster bench lint format pins clean
+.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench lint format pins clean
+
+# Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
+# says that ARGS leave none of them: an error only if that holds for both.
+define run_tests
+@parallel=0; serial=0; \
+$(PYTHON) -m pytest -n 2 --dist loadfile -m '$(1)' $(ARGS) || parallel=$$?; \
+test $$parallel = 0 -o $$parallel = 5 || exit $$parallel; \
+$(PYTHON) -m pytest -m '$(2)' $(ARGS) || serial=$$?; \
+test $$serial = 5 && exit $$parallel || exit $$serial
+endef
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 21
@@ -27,10 +37,16 @@ train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
 train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
 	@$(PYTHON) launch/apex_dpg.py --lp_launch_type=local_mp $(ARGS)
 
-test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
-	@$(PYTHON) -m pytest $(ARGS)
+quick: $(INSTALLED) ## Run the tests that start no process, in 2 minutes; ARGS are pytest's.
+	@$(PYTHON) -m pytest -n 2 --dist loadfile -m unit $(ARGS)
 
-test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes 90 minutes.
+test: $(INSTALLED) ## Run those, the tests with a replay server and essential programs: 8 minutes.
+	$(call run_tests,unit or reverb,process and essential)
+
+test-all: $(INSTALLED) ## Run all tests but the longest of test-faults: 35 minutes.
+	$(call run_tests,unit or reverb,process and not slow)
+
+test-faults: $(INSTALLED) ## Break runs in every way that they have to survive: 90 minutes.
 	@$(PYTHON) -m pytest -m fault $(ARGS)
 
 test-cluster: $(INSTALLED) ## Run programs on a cluster of hosts made of namespaces; needs root.
