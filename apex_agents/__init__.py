@@ -1,32 +1,64 @@
 """Ape-X: distributed prioritized experience replay (Horgan et al. 2018).
 
-What users import. The names are loaded on first use, so that importing the package, or one of its
-rooms that needs no TensorFlow, stays cheap.
+The public names. They are imported on first use, so that modules that need no TensorFlow stay fast
+to import.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_EXPORTS = {
-    "ApexDPGBuilder": "apex_agents.dpg.builder",
-    "ApexDPGConfig": "apex_agents.dpg.config",
-    "ApexDQNBuilder": "apex_agents.dqn.builder",
-    "ApexDQNConfig": "apex_agents.dqn.config",
-    "EnvironmentConfig": "apex_agents.environments",
-    "Experiment": "apex_agents.experiment",
-    "ExplorationConfig": "apex_agents.acting.exploration",
-    "ReplayConfig": "apex_agents.replay.config",
-    "RunConfig": "apex_agents.config",
-    "make_vector_environment": "apex_agents.environments",
-    "make_program": "apex_agents.program",
-    "run_local": "apex_agents.local",
+if TYPE_CHECKING:
+    from apex_agents.acting.exploration import ExplorationConfig
+    from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+    from apex_agents.dpg.builder import ApexDPGBuilder
+    from apex_agents.dpg.config import ApexDPGConfig
+    from apex_agents.dqn.builder import ApexDQNBuilder
+    from apex_agents.dqn.config import ApexDQNConfig
+    from apex_agents.environments import EnvironmentConfig, make_vector_environment
+    from apex_agents.experiment import Experiment, make_experiment
+    from apex_agents.local import run_local
+    from apex_agents.program import make_program
+    from apex_agents.replay.config import ReplayConfig
+
+_MODULES = {
+    "ApexDPGBuilder": "dpg.builder",
+    "ApexDPGConfig": "dpg.config",
+    "ApexDQNBuilder": "dqn.builder",
+    "ApexDQNConfig": "dqn.config",
+    "EnvironmentConfig": "environments",
+    "EvaluationConfig": "config",
+    "Experiment": "experiment",
+    "ExperimentConfig": "config",
+    "ExplorationConfig": "acting.exploration",
+    "ReplayConfig": "replay.config",
+    "RunConfig": "config",
+    "make_experiment": "experiment",
+    "make_program": "program",
+    "make_vector_environment": "environments",
+    "run_local": "local",
 }
 
-__all__ = list(_EXPORTS)
+__all__ = [
+    "ApexDPGBuilder",
+    "ApexDPGConfig",
+    "ApexDQNBuilder",
+    "ApexDQNConfig",
+    "EnvironmentConfig",
+    "EvaluationConfig",
+    "Experiment",
+    "ExperimentConfig",
+    "ExplorationConfig",
+    "ReplayConfig",
+    "RunConfig",
+    "make_experiment",
+    "make_program",
+    "make_vector_environment",
+    "run_local",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import an exported name from the module that defines it."""
-    if name not in _EXPORTS:
+    """Import a public name from the module that defines it."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_EXPORTS[name]), name)
+    return getattr(importlib.import_module(f"apex_agents.{_MODULES[name]}"), name)

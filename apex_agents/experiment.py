@@ -1,70 +1,101 @@
-"""An experiment: what is trained, where, and how far it is."""
+"""An experiment: what is trained, where, and how far the run has come."""
 
 import dataclasses
+import functools
 import time
+import warnings
 from collections.abc import Callable
 
 import psutil
 
 from apex_agents.builder import Builder
-from apex_agents.config import RunConfig
-from apex_agents.environments import EnvironmentSpec, VectorEnvironment
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
+from apex_agents.registry import make_builder
 from apex_agents.replay.statistics import ReplayStatistics
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a run is, or was when it was stopped.
+    """How far a run had come when a checkpoint was written.
 
     Attributes:
-      learner_steps: updates done.
-      wall_time_seconds: since the run was started, without the time for which it was stopped.
+      learner_steps: number of updates.
+      wall_time_seconds: time since the run was started, pauses between two commands excluded.
     """
 
     learner_steps: int = 0
     wall_time_seconds: float = 0.0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Experiment:
-    """All that a program needs to run.
+    """Everything that a program needs to run.
 
     Attributes:
-      builder: makes the agent's parts.
-      make_vector_environment: `(num_envs, seed, evaluation) -> Environments`; an evaluator that
-        makes videos adds `num_rendered`, see `environments.make_vector_environment`.
+      builder: maker of the agent's parts.
+      make_vector_environment: `(num_envs, seed, evaluation=False, num_rendered=0) ->
+        VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
-      workdir: folder for logs and checkpoints, which exists; the same for all processes.
-      started_at: when the command was started, seconds since the epoch.
-      resumed_at: how far the learner was before this command.
-      run_id: goes into the names of the replay's tables, '' for plain ones.
-      task: what people call the environment.
+      workdir: absolute path of the existing folder for logs and checkpoints, the same for all
+        processes; '' for a run that writes no files.
+      started_at: time at which the command was started, in seconds since the epoch.
+      resumed_at: progress of the checkpoint that the run resumes from.
+      run_id: suffix of the names of the replay's tables, '' for none.
+      task: display name of the environment.
     """
 
     builder: Builder
     make_vector_environment: Callable[..., VectorEnvironment]
     run: RunConfig
-    workdir: str
+    workdir: str = ""
     started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
-    resumed_at: Progress = dataclasses.field(default_factory=Progress)
+    resumed_at: Progress = Progress()
     run_id: str = ""
     task: str = ""
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""
-        environment = self.make_vector_environment(1, 0, False)
+        environment = self.make_vector_environment(1, seed=0)
         environment.close()
         return environment.spec
 
     def elapsed_seconds(self) -> float:
-        """Return the wall time since the run was started, less that for which it was stopped."""
+        """Return the wall time since the run was started, pauses between two commands excluded."""
         return self.resumed_at.wall_time_seconds + time.time() - self.started_at
 
 
+def make_experiment(config: ExperimentConfig) -> Experiment:
+    """Make the experiment of a config; `dataclasses.replace` gives it a folder to write into.
+
+    Raises:
+      ValueError: a field has an invalid value, or no known agent has such settings.
+    """
+    config.validate()
+    return Experiment(
+        builder=make_builder(config.agent),
+        make_vector_environment=functools.partial(make_vector_environment, config.environment),
+        run=config.run,
+        task=config.environment.task,
+    )
+
+
+def check_environment(experiment: Experiment) -> EnvironmentSpec:
+    """Return the spec of an experiment's environment.
+
+    Raises:
+      ValueError: the environment cannot be made, or the agent cannot learn in it.
+    """
+    with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
+        warnings.simplefilter("ignore")
+        spec = experiment.environment_spec()
+    experiment.builder.check_environment(spec)
+    return spec
+
+
 def end_reason(run: RunConfig, learner_steps: int, statistics: ReplayStatistics) -> str | None:
-    """Say why the run is over, or return None while it is not."""
-    evaluation = statistics.evaluation
-    target = run.target_return
+    """Return why a run is over, None while it is not."""
+    evaluation, target = statistics.evaluation, run.target_return
     if target is not None and evaluation and evaluation.mean_return >= target:
         return f"target return {target:g} reached"
     if run.max_learner_steps is not None and learner_steps >= run.max_learner_steps:

@@ -1,8 +1,9 @@
 """The distributed program: one replay server, one learner, many actors, one evaluator.
 
-Figure 1 of Horgan et al. 2018 as a Launchpad program. Nodes talk to the replay server only: actors
-add transitions and read parameters, the learner samples and publishes, the evaluator reads
-parameters and reports. Only the learner decides when the run ends.
+Figure 1 of Horgan et al. 2018 as a Launchpad program. Nodes communicate with the replay server
+only: actors add transitions and read parameters, the learner samples transitions and publishes
+parameters, the evaluator reads parameters and reports returns. The learner decides when the run
+ends.
 """
 
 from collections.abc import Callable
@@ -16,25 +17,30 @@ from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
-from apex_agents.nodes.node import ClientNode, num_restarts, report_ready, stop_program
+from apex_agents.nodes.node import (
+    ClientNode,
+    NodeRole,
+    num_restarts,
+    report_ready,
+    stop_program,
+)
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 
-# A checkpoint is written meanwhile.
-_LEARNER_STOP_SECONDS = 30.0
+_LEARNER = NodeRole(computes=True, stop_seconds=30.0)  # It writes a checkpoint when it stops.
 
 
 def make_program(experiment: Experiment) -> lp.Program:
     """Wire an experiment.
 
     Args:
-      experiment: has to survive pickling by cloudpickle, since nodes may run in other processes.
+      experiment: experiment that cloudpickle can pickle, since nodes may run in other processes.
 
     Returns:
-      A program with the groups `replay`, `learner`, `evaluator` and `actor`, for `lp.launch` or
-      `running.launcher.launch_program`.
+      Program with the groups `replay`, `learner`, `evaluator` and `actor`, for `lp.launch` or
+      `launcher.launch_program`.
     """
     program = lp.Program("apex_agents")
     replay = ReplayNode(_make_tables, experiment)
@@ -46,7 +52,7 @@ def make_program(experiment: Experiment) -> lp.Program:
     with program.group("replay"):
         program.add_node(replay)
     with program.group("learner"):
-        add_node("learner", _learn, stop_seconds=_LEARNER_STOP_SECONDS)
+        add_node("learner", _learn, role=_LEARNER)
     with program.group("evaluator"):
         add_node("evaluator", run_evaluator)
     with program.group("actor"):
@@ -64,7 +70,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     seed = run.node_seed("actor", index, num_restarts())
-    environment = experiment.make_vector_environment(run.num_envs_per_actor, seed, False)
+    environment = experiment.make_vector_environment(run.num_envs_per_actor, seed)
     first_env = index * run.num_envs_per_actor
     env_indices = range(first_env, first_env + run.num_envs_per_actor)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
@@ -83,7 +89,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
 
 
 def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
-    """Learn until the run's end, say why it ended, stop the program, and return the learner."""
+    """Learn until the run's end, save the reason, stop the program, and return the learner."""
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(client, builder.config.replay.replicas)
@@ -92,10 +98,9 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         return should_stop() or end_reason(run, 0, poller.latest) is not None
 
     spec = experiment.environment_spec()
-    dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(
         spec,
-        dataset,
+        builder.make_dataset(client, spec),
         client,
         seed=run.node_seed("learner"),
         logger=LearnerLogger(experiment, poller),
@@ -113,7 +118,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
             histograms.write_if_due(learner)
         reason = end_reason(run, learner.num_steps, poller.latest)
         checkpoints.save_if_due()
-    # First what has to survive: the replay server may be leaving, and calls to it may hang.
+    # Saving comes first: the replay server may be stopping, and calls to it may block.
     checkpoints.conclude(reason, poller.latest.actor_steps)
     learner.close()
     poller.close()

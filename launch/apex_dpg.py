@@ -1,23 +1,12 @@
-r"""Trains Ape-X DPG.
+"""Trains Ape-X DPG; the installed command is `apex-dpg`.
 
-Examples:
+Example:
   python launch/apex_dpg.py --lp_launch_type=local_mp
-  python launch/apex_dpg.py --lp_launch_type=local_mp \
-      --config=configs/apex_dpg_control.py --config.environment.task=humanoid:walk
+
+See apex_agents/command_line/train.py.
 """
 
-import pathlib
-
-from apex_agents.nodes.fork_server import open_server
+from apex_agents.command_line import commands
 
 if __name__ == "__main__":
-    open_server()  # It imports TensorFlow for all nodes while the command does so for itself.
-
-import command
-
-from apex_agents.dpg.builder import ApexDPGBuilder
-
-_CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
-
-if __name__ == "__main__":
-    command.run(ApexDPGBuilder, str(_CONFIGS / "apex_dpg_pendulum.py"))
+    commands.apex_dpg()

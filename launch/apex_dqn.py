@@ -1,23 +1,12 @@
-r"""Trains Ape-X DQN.
+"""Trains Ape-X DQN; the installed command is `apex-dqn`.
 
-Examples:
+Example:
   python launch/apex_dqn.py --lp_launch_type=local_mp
-  python launch/apex_dqn.py --lp_launch_type=local_mp \
-      --config=configs/apex_dqn_atari_single_host.py --config.environment.task=breakout
+
+See apex_agents/command_line/train.py.
 """
 
-import pathlib
-
-from apex_agents.nodes.fork_server import open_server
+from apex_agents.command_line import commands
 
 if __name__ == "__main__":
-    open_server()  # It imports TensorFlow for all nodes while the command does so for itself.
-
-import command
-
-from apex_agents.dqn.builder import ApexDQNBuilder
-
-_CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
-
-if __name__ == "__main__":
-    command.run(ApexDQNBuilder, str(_CONFIGS / "apex_dqn_cartpole.py"))
+    commands.apex_dqn()

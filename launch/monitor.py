@@ -1,58 +1,12 @@
-r"""Shows how a run stands, while it goes on or afterwards.
+"""Shows the state of a run; the installed command is `apex-monitor`.
 
-It reads the run's files and touches nothing: start and end it as you like, several at once, also
-on another machine that sees the folder (which takes the run for one that has ended, though).
+Example:
+  python launch/monitor.py --workdir=RUN
 
-Examples:
-  python launch/monitor.py --workdir=runs/apex_dqn_cartpole-20260101-120000
-  python launch/monitor.py --workdir=runs/apex_dqn_cartpole-20260101-120000 --once
+See apex_agents/command_line/monitor.py.
 """
 
-import sys
-import time
-
-from absl import app, flags
-from errors import EXIT_INTERRUPTED, fail, parse_flags, refuse_arguments
-from rich.console import Console
-
-from apex_agents.metrics.live_view import render
-from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
-from apex_agents.metrics.run_state import RunState
-from apex_agents.runs.folder import RunFolder
-
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
-_ONCE = flags.DEFINE_bool("once", False, "Show it once and leave.")
-
-
-def _main(argv: list[str]) -> None:
-    refuse_arguments(argv)
-    try:
-        state = RunState(RunFolder(_WORKDIR.value))
-    except ValueError as error:
-        fail(error)
-    state.refresh()
-    if _ONCE.value or state.is_over():
-        Console(highlight=False).print(render(state))
-        return
-    try:
-        _follow(state)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-
-
-def _follow(state: RunState) -> None:
-    """Show the run until it is over."""
-    view = make_view(True, print)
-    try:
-        while True:
-            view.show(state)
-            if state.is_over():
-                return
-            time.sleep(PERIOD_SECONDS)
-            state.refresh()
-    finally:
-        view.close()
-
+from apex_agents.command_line import commands
 
 if __name__ == "__main__":
-    app.run(_main, flags_parser=parse_flags)
+    commands.monitor()

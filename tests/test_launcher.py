@@ -10,6 +10,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
+from apex_agents.nodes.backend import Outcome, describe_failure
 from apex_agents.nodes.supervisor import NodeFailure
 
 
@@ -28,7 +29,7 @@ SUMMARY = {"finished": True, "reason": "5 learner steps done", "learner_steps": 
 
 def test_conclude_prints_the_summary_of_a_finished_run(experiment, capsys):
     write(experiment, "summary.json", SUMMARY)
-    assert launcher._conclude(experiment, None, interrupted=False) == 0
+    assert launcher.conclude(experiment, Outcome(None, 0)) == 0
     assert capsys.readouterr().out == (
         "\n"
         "          finished: True\n"
@@ -49,12 +50,12 @@ def test_conclude_prints_the_summary_of_a_finished_run(experiment, capsys):
 def test_conclude_tells_ctrl_c_from_sigterm(experiment, summary, interrupted, exit_code):
     if summary:
         write(experiment, "summary.json", summary)
-    assert launcher._conclude(experiment, None, interrupted) == exit_code
+    assert launcher.conclude(experiment, Outcome(None, int(interrupted))) == exit_code
 
 
 def test_conclude_prints_what_failed_instead_of_the_summary(experiment, capsys):
     write(experiment, "summary.json", {**SUMMARY, "finished": False})
-    assert launcher._conclude(experiment, "Node actor_3 failed.", interrupted=False) == 1
+    assert launcher.conclude(experiment, Outcome("Node actor_3 failed.", 0)) == 1
     assert capsys.readouterr().out == "\nNode actor_3 failed.\n"
 
 
@@ -73,6 +74,6 @@ def test_a_failure_shows_the_last_log_lines(content, shown, tmp_path):
     log = tmp_path / "actor_3.log"
     log.write_text(content)
     failure = NodeFailure("actor_3", "failed with exit code 1", log)
-    assert launcher._describe(failure) == (
+    assert describe_failure(failure) == (
         f"Node actor_3 failed with exit code 1. {log} ends with:\n{shown.rstrip()}"
     )

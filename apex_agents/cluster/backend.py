@@ -1,10 +1,11 @@
-"""The processes of a run's nodes on the hosts of a Ray cluster.
+"""Runs the nodes of a program as processes on the hosts of a Ray cluster.
 
-A supervisor looks after them as after those of one machine (`processes.LocalBackend`): each has a
-guard on its host, which this module asks how it is. Only the replay is bound to its host, since the
-others know its address; a node of a host that is lost begins anew wherever there is room.
+A supervisor restarts them as it does on one machine (`nodes.local.LocalBackend`). Each node has a
+host agent, which starts its process and reports on it. Only the replay is bound to its host, since
+the other nodes know its address; a node of a host that is lost is restarted wherever there is room.
 """
 
+import contextlib
 import os
 import pathlib
 import threading
@@ -16,9 +17,17 @@ import ray
 
 from apex_agents.cluster.file_sync import FileState, NodeFiles
 from apex_agents.cluster.host_agent import HostInfo, versions
-from apex_agents.cluster.placement import Placement, check_versions, last_line, living_hosts
+from apex_agents.cluster.placement import (
+    Placement,
+    check_versions,
+    connect,
+    last_line,
+    living_hosts,
+)
 from apex_agents.cluster.remote_process import RemoteNodeProcess
+from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
+from apex_agents.nodes.backend import Outcome, supervise
 from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
 from apex_agents.nodes.process import Exit, NodeCommand
 from apex_agents.runs.checkpoints import remove_old_checkpoints
@@ -32,20 +41,51 @@ _PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")
 
 
 class RayBackend:
-    """The nodes of a program, with places on a cluster that `ray_cluster.connect` has found.
+    """Runs nodes as processes on the hosts of a Ray cluster; see `nodes.backend.Backend`."""
+
+    is_local = False
+
+    def __init__(self, address: str):
+        """Take the address of the cluster's head, 'HOST:PORT', or 'auto'."""
+        self._address = address
+
+    def prepare(self, run: RunConfig) -> None:
+        """Connect to the cluster.
+
+        Raises:
+          ValueError: it cannot be reached, or `run.cpu_split` is set.
+        """
+        if run.cpu_split is not None:
+            raise ValueError("run.cpu_split and --lp_launch_type=ray exclude each other.")
+        connect(self._address)
+
+    def run(
+        self,
+        program: lp.Program,
+        experiment: Experiment,
+        report: Callable[[str], None],
+        on_interrupt: Callable[[], None],
+    ) -> Outcome:
+        """Run all nodes until the program stops."""
+        with contextlib.closing(RayNodes(program, experiment, report)) as nodes:
+            return supervise(nodes, experiment, report, on_interrupt)
+
+
+class RayNodes:
+    """The nodes of a program as commands, with places on the hosts of the cluster.
 
     Attributes:
-      commands: one per node.
+      commands: one command per node.
     """
 
     def __init__(self, program: lp.Program, experiment: Experiment, report: Callable[[str], None]):
         """Wait for room for all nodes, and bind their addresses to hosts.
 
         Args:
-          program: see `LocalBackend`.
-          experiment: what it was made from. A host that does not share the run's folder has one of
-            its own, whose files come to that of this process.
-          report: receives a sentence about what is waited for.
+          program: program whose nodes have a `name` and a `role`.
+          experiment: experiment that it was made from. A host that does not share the run's folder
+            has one of its own, whose files are copied to that of this process.
+          report: receives sentences about missing resources.
 
         Raises:
           ValueError: there is not enough room, or a host lacks something.
@@ -165,9 +205,9 @@ class RayBackend:
     def _look(self, hosts_too: bool) -> None:
         """See what is new of the processes, and of the hosts as well."""
         hosts = living_hosts() if hosts_too else None
-        for name, process in list(self._processes.items()):
+        for process in list(self._processes.values()):
             have_come = process.look()
-            if have_come and name == "learner":
+            if have_come:
                 folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
                 remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
             if hosts is not None and process.site and process.site.node_id not in hosts:

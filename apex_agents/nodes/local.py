@@ -1,13 +1,15 @@
-"""Turns a Launchpad program into the commands that run its nodes as processes on this machine.
+"""Runs the nodes of a program on this machine: as processes, or as threads of this process.
 
-Launchpad's own `local_mp` starts them without looking after them; this uses its way of serialising
-nodes and its entry script, and leaves the processes to `supervision.Supervisor`.
+Launchpad's own `local_mp` neither notices nor restarts a node that died. `LocalBackend` uses its
+way of serialising nodes and its entry script, and leaves the processes to a `Supervisor`.
 """
 
+import contextlib
 import os
 import pathlib
+import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -15,17 +17,77 @@ from launchpad import address as lp_address
 from launchpad import context
 from launchpad.launch import serialization
 
+from apex_agents.config import RunConfig
+from apex_agents.experiment import Experiment
+from apex_agents.nodes.backend import Outcome, supervise
 from apex_agents.nodes.ports import reserve_port
 from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, entry_argv
-from apex_agents.runs.workdir import lock_descriptors
+from apex_agents.runs.workdir import NODES_FILE, lock_descriptors
 
 
 class LocalBackend:
+    """Runs nodes as processes of this machine, restarted when they die; see `Backend`."""
+
+    is_local = True
+
+    def prepare(self, run: RunConfig) -> None:
+        """Accept every run."""
+
+    def run(
+        self,
+        program: lp.Program,
+        experiment: Experiment,
+        report: Callable[[str], None],
+        on_interrupt: Callable[[], None],
+    ) -> Outcome:
+        """Run all nodes until the program stops."""
+        with contextlib.closing(LocalNodes(program, experiment.workdir)) as nodes:
+            return supervise(nodes, experiment, report, on_interrupt)
+
+
+class ThreadBackend:
+    """Runs nodes as threads of this process; one that fails ends the run; see `Backend`."""
+
+    is_local = True
+
+    def prepare(self, run: RunConfig) -> None:
+        """Accept every run."""
+
+    def run(
+        self,
+        program: lp.Program,
+        experiment: Experiment,
+        report: Callable[[str], None],
+        on_interrupt: Callable[[], None],
+    ) -> Outcome:
+        """Run all nodes until the program stops."""
+        pathlib.Path(experiment.workdir, NODES_FILE).unlink(missing_ok=True)
+        manager = lp.launch(program, launch_type="local_mt")
+        num_interrupts = 0
+        stop: Any = signal.getsignal(signal.SIGINT)  # Launchpad's handler, which stops the nodes.
+
+        def interrupt(signum: int, frame: Any) -> None:
+            nonlocal num_interrupts
+            num_interrupts += 1
+            stop(signum, frame)
+
+        signal.signal(signal.SIGINT, interrupt)
+        failure = None
+        try:
+            manager.wait(return_on_first_completed=True)
+        except RuntimeError as error:  # Raised by `run_node`, which names the node.
+            failure = str(error)
+        os.kill(os.getpid(), signal.SIGTERM)  # This is how `lp.stop` stops the other nodes.
+        manager.wait(raise_error=False)
+        return Outcome(failure, min(num_interrupts, 1))
+
+
+class LocalNodes:
     """The nodes of a program as commands, with the ports that they listen on.
 
     Attributes:
-      commands: one per node.
-      start: starts the process of one; see `Supervisor`.
+      commands: one command per node.
+      start: maker of a node's process; see `Supervisor`.
     """
 
     start = LocalNodeProcess
@@ -34,7 +96,7 @@ class LocalBackend:
         """Give every address a free port and serialise the nodes.
 
         Args:
-          program: its nodes have a `name`, `stop_seconds` and `stops_last`, see `running.node`.
+          program: program whose nodes have a `name` and a `role`; see `nodes.node`.
           workdir: folder of the run.
         """
         self._ports: list[socket.socket] = []
@@ -45,7 +107,7 @@ class LocalBackend:
                 bind_address(address, f"localhost:{self._ports[-1].getsockname()[1]}")
         self._job = serialize_nodes(nodes)
         self.commands = [
-            make_command(node, workdir, sees_gpus=node.name == "learner")._replace(
+            make_command(node, workdir, sees_gpus=node.role.computes)._replace(
                 argv=entry_argv(self._job, index),
                 fds=[self._job, *lock_descriptors()],
             )
@@ -53,7 +115,7 @@ class LocalBackend:
         ]
 
     def close(self) -> None:
-        """Give the ports back."""
+        """Release the ports."""
         os.close(self._job)
         for port in self._ports:
             port.close()
@@ -62,10 +124,10 @@ class LocalBackend:
 def make_command(
     node: Any, workdir: str, sees_gpus: bool, env: Mapping[str, str] | None = None
 ) -> NodeCommand:
-    """Return what is known of a node's command wherever it runs.
+    """Return the part of a node's command that does not depend on its host.
 
     Args:
-      node: see `LocalBackend`.
+      node: node with a `name` and a `role`.
       workdir: folder of the run.
       sees_gpus: whether it may use the GPUs that its process finds.
       env: further environment variables.
@@ -75,17 +137,17 @@ def make_command(
         argv=(),
         env={**(env or {}), **({} if sees_gpus else {"CUDA_VISIBLE_DEVICES": "-1"})},
         log=pathlib.Path(workdir, "logs", f"{node.name}.log"),
-        stop_seconds=node.stop_seconds,
-        stops_last=node.stops_last,
+        stop_seconds=node.role.stop_seconds,
+        stops_last=node.role.stops_last,
     )
 
 
 def serialize_nodes(nodes: Sequence[Any]) -> int:
-    """Serialise what nodes do, once their addresses are bound.
+    """Serialise the functions of nodes whose addresses are bound.
 
     Returns:
-      Descriptor of a file in memory: whoever can write to a file that is unpickled can run code,
-      and a launcher that is killed would leave the file behind.
+      Descriptor of a file in memory. A file on disk could be exchanged before it is unpickled,
+      and a launcher that is killed would leave it behind.
     """
     for node in nodes:
         node._initialize_context(context.LaunchType.LOCAL_MULTI_PROCESSING, launch_config=None)
@@ -96,7 +158,7 @@ def serialize_nodes(nodes: Sequence[Any]) -> int:
 
 
 def bind_address(address: lp.Address, host_and_port: str) -> None:
-    """Let an address of a program be this one."""
+    """Bind an address of a program to 'HOST:PORT'."""
     address.bind(_FixedAddress(host_and_port))
 
 

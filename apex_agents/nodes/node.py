@@ -1,4 +1,4 @@
-"""What surrounds the function of a node: its process, its failure, its way out."""
+"""What surrounds the function of a node: its process, its failure, its end."""
 
 import contextlib
 import ctypes
@@ -10,13 +10,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import launchpad as lp
+import tensorflow as tf
 from launchpad import context
 
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.cores import limit_cores
 from apex_agents.nodes.process import CHANNEL, NUM_RESTARTS, STOP, WORKS
 from apex_agents.replay.client import RunClient
 
@@ -26,16 +26,28 @@ _channel: socket.socket | None = None  # To the supervisor, if this process has 
 _is_ready = False
 
 
+class NodeRole(NamedTuple):
+    """What a node may use of its machine, and how it stops.
+
+    Attributes:
+      computes: whether it may use GPUs and the learner's cores, with a thread on each of them; a
+        node that does not compute sees no GPU and uses one thread.
+      stop_seconds: time it may take to stop, in seconds.
+      stops_last: whether it runs until all other nodes have stopped.
+    """
+
+    computes: bool = False
+    stop_seconds: float = 5.0
+    stops_last: bool = False
+
+
 class ClientNode(lp.PyNode):
     """A node that works with the replay server.
 
     Attributes:
-      name: of the node, and of its files.
-      stop_seconds: how long it may take to leave.
-      stops_last: whether it waits until the others have left.
+      name: name of the node and of its files.
+      role: what it may use, and how it stops.
     """
-
-    stops_last = False
 
     def __init__(
         self,
@@ -44,20 +56,18 @@ class ClientNode(lp.PyNode):
         experiment: Experiment,
         replay_address: lp.Address,
         *args: Any,
-        stop_seconds: float = 5.0,
+        role: NodeRole = NodeRole(),  # noqa: B008  # Immutable.
     ):
         """Run `function(experiment, client, *args)`, which returns when the program stops."""
         # The address instead of Launchpad's handle, which would make an ordinary client.
-        super().__init__(
-            _run_client, name, stop_seconds, function, experiment, replay_address, *args
-        )
+        super().__init__(_run_client, name, role, function, experiment, replay_address, *args)
         self.name = name
-        self.stop_seconds = stop_seconds
+        self.role = role
 
 
 def _run_client(
     name: str,
-    stop_seconds: float,
+    role: NodeRole,
     function: Callable[..., Any],
     experiment: Experiment,
     replay_address: lp.Address,
@@ -67,43 +77,44 @@ def _run_client(
         client = RunClient(replay_address.resolve(), experiment.run_id)
         return function(experiment, client, *args)
 
-    run_node(name, connect_and_run, stop_seconds, experiment.run.cpu_split)
+    run_node(name, connect_and_run, role, experiment.run.cpu_split)
 
 
 def run_node(
-    name: str, function: Callable[[], Any], stop_seconds: float, cpu_split: float | None = None
+    name: str, function: Callable[[], Any], role: NodeRole, cpu_split: float | None = None
 ) -> None:
     """Run the function of one node.
 
-    In a process of its own, a failure ends the process with exit code 1, for the supervisor to see;
-    without one it stops the program.
+    A node in a process of its own that fails ends its process with exit code 1, which its
+    supervisor sees; without a supervisor it stops the program.
 
     Args:
-      name: of the node.
-      function: does the node's work and returns when the program stops; what it returns is never
-        destroyed in a process of its own.
-      stop_seconds: how long it may take to leave, once its supervisor is gone.
-      cpu_split: see `apex_agents.config.RunConfig`; without a process of its own, none.
+      name: name of the node.
+      function: the node's work, which returns when the program stops. What it returns is kept
+        until the process ends: destroying a Reverb sampler can take half a minute.
+      role: what the node may use, and how it stops.
+      cpu_split: see `apex_agents.config.RunConfig`; ignored by nodes that share a process.
 
     Raises:
       RuntimeError: the node failed in a thread; names the node.
     """
     own_process = _has_own_process()
     if own_process:
-        _attach_to_supervisor(stop_seconds)
+        _attach_to_supervisor(role.stop_seconds)
         _name_process(name)
-        limit_cores(name == "learner", cpu_split)
-    exit_code = 0
+        limit_cores(role.computes, cpu_split)
+    exit_code, result = 0, None
     try:
-        leftover = function()  # noqa: F841  # Kept: taking a Reverb sampler apart can take half a minute.
-    except Exception as error:  # Whatever it is, somebody has to hear of it.
-        if lp.stop_event().is_set():  # The others are leaving, too.
+        result = function()
+    except Exception as error:  # A failure of any kind has to be reported.
+        if lp.stop_event().is_set():  # The run ends regularly; other nodes have stopped already.
             _print_traceback()
         else:
             exit_code = 1
             _report_failure(name, error)
     if own_process:
-        _leave(exit_code)
+        _exit(exit_code)
+    del result
 
 
 def report_ready() -> None:
@@ -116,7 +127,7 @@ def report_ready() -> None:
 
 
 def stop_program() -> None:
-    """Let all nodes leave: through the supervisor, if there is one."""
+    """Stop all nodes, through the supervisor if there is one."""
     if _channel is None:
         lp.stop()
         return
@@ -125,13 +136,35 @@ def stop_program() -> None:
 
 
 def is_supervised() -> bool:
-    """Return whether a supervisor stops this node, in its turn."""
+    """Return whether a supervisor stops this node when its turn comes."""
     return _channel is not None
 
 
 def num_restarts() -> int:
-    """Return how often this node was started again in this run."""
+    """Return how often this node was restarted in this run."""
     return int(os.environ.get(NUM_RESTARTS, "0"))
+
+
+def limit_cores(computes: bool, cpu_split: float | None) -> None:
+    """Restrict this process to its cores, and TensorFlow to its threads.
+
+    Args:
+      computes: see `NodeRole`.
+      cpu_split: see `apex_agents.config.RunConfig`.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if cpu_split is not None:
+        cores = select_cores(cores, computes, cpu_split)
+        os.sched_setaffinity(0, cores)
+    num_threads = len(cores) if computes else 1
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+
+
+def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int]:
+    """Return the learner's share of some cores, or the other cores; at least one either way."""
+    num_learner = max(1, round(cpu_split * len(cores)))
+    return cores[:num_learner] if computes else cores[num_learner:] or cores
 
 
 def _has_own_process() -> bool:
@@ -142,13 +175,13 @@ def _has_own_process() -> bool:
 
 
 def _name_process(name: str) -> None:
-    """Let `top` and others show the node's name, as far as the system has room for it."""
+    """Let tools such as `top` show the node's name, truncated by Linux to 15 characters."""
     with contextlib.suppress(OSError, AttributeError):  # Not Linux.
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def _attach_to_supervisor(stop_seconds: float) -> None:
-    """Open the channel, and stop this node when it ends because the supervisor was killed."""
+    """Open the channel; stop this node when the channel is closed, as the supervisor has died."""
     global _channel
     descriptor = os.environ.pop(CHANNEL, None)
     if descriptor is None:
@@ -156,14 +189,14 @@ def _attach_to_supervisor(stop_seconds: float) -> None:
     channel = _channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
 
-    def leave_with_supervisor() -> None:
+    def stop_with_supervisor() -> None:
         with contextlib.suppress(ConnectionError):
             channel.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(stop_seconds)  # One that waits for a server that is gone cannot be woken up.
+        time.sleep(stop_seconds)  # Calls to a server that is gone cannot be interrupted.
         os._exit(1)
 
-    threading.Thread(target=leave_with_supervisor, daemon=True).start()
+    threading.Thread(target=stop_with_supervisor, daemon=True).start()
 
 
 def _report_failure(name: str, error: Exception) -> None:
@@ -175,11 +208,11 @@ def _report_failure(name: str, error: Exception) -> None:
 
 
 def _print_traceback() -> None:
-    with contextlib.suppress(OSError):  # The disk with the log is full.
+    with contextlib.suppress(OSError):  # The log is on a full disk.
         traceback.print_exc()
 
 
-def _leave(exit_code: int) -> None:
+def _exit(exit_code: int) -> None:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(exit_code)  # Clients of a server that is gone hold up an ordinary exit.
+    os._exit(exit_code)  # An ordinary exit waits for clients of a server that is gone.

@@ -14,7 +14,7 @@ import reverb
 
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
-from apex_agents.nodes.node import is_supervised, report_ready, run_node
+from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_node
 from apex_agents.replay.client import RunClient, run_table_name, table_name
 from apex_agents.replay.messages import EVALUATION, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
@@ -32,13 +32,11 @@ class ReplayNode(lp.ReverbNode):
     """A Reverb server that takes up counts and, if it was saved, content of the one before it.
 
     Attributes:
-      name: of the node, and of its files.
-      stop_seconds: how long it may take to leave.
-      stops_last: whether it waits until the others have left.
+      name: name of the node and of its files.
+      role: what it may use, and how it stops.
     """
 
     name = "replay"
-    stops_last = True
 
     def __init__(
         self, make_tables: Callable[[Experiment], Sequence[reverb.Table]], experiment: Experiment
@@ -48,11 +46,11 @@ class ReplayNode(lp.ReverbNode):
         self._experiment = experiment
         self._folder = pathlib.Path(experiment.workdir, REPLAY_CHECKPOINTS)
         saves = experiment.run.replay_checkpoint_period_seconds is not None
-        self.stop_seconds = _CHECKPOINT_SECONDS if saves else 5.0
+        self.role = NodeRole(stops_last=True, stop_seconds=_CHECKPOINT_SECONDS if saves else 5.0)
 
     def run(self) -> None:
         """Serve until the program stops."""
-        run_node(self.name, self._serve, self.stop_seconds, self._experiment.run.cpu_split)
+        run_node(self.name, self._serve, self.role, self._experiment.run.cpu_split)
 
     def _serve(self) -> reverb.Server:
         server = self._start_server()

@@ -153,6 +153,12 @@ def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
     return None
 
 
+def find_progress(workdir: str) -> Progress:
+    """Return the progress of a run's newest valid checkpoint; none if it has no checkpoint."""
+    checkpoint = find_checkpoint(pathlib.Path(workdir, CHECKPOINTS))
+    return Progress() if checkpoint is None else checkpoint.progress
+
+
 def open_checkpoint(path: pathlib.Path) -> Checkpoint:
     """Read all of a checkpoint.
 

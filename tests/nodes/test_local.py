@@ -16,7 +16,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.local import LocalBackend
+from apex_agents.nodes.local import LocalNodes
 from apex_agents.program import make_program
 
 
@@ -34,7 +34,7 @@ def replay_port(program) -> int:
 
 
 def test_one_command_per_node(experiment, tmp_path):
-    processes = LocalBackend(make_program(experiment), str(tmp_path))
+    processes = LocalNodes(make_program(experiment), str(tmp_path))
     names = ["replay", "learner", "evaluator", "actor_0", "actor_1"]
     assert [command.name for command in processes.commands] == names
     assert [command.log for command in processes.commands] == [
@@ -51,7 +51,7 @@ def test_one_command_per_node(experiment, tmp_path):
     holds="there is none: jobs are in memory, and go with the launcher",
 )
 def test_jobs_are_not_in_the_file_system(experiment, tmp_path):
-    processes = LocalBackend(make_program(experiment), str(tmp_path))
+    processes = LocalNodes(make_program(experiment), str(tmp_path))
     (descriptor,) = {command.fds[0] for command in processes.commands}
     assert os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:")
     assert f"--data_file=/proc/self/fd/{descriptor}" in processes.commands[0].argv
@@ -73,7 +73,7 @@ def test_ports(experiment, tmp_path):
             taken.listen()
         used = {c.laddr.port for c in _listening()}
         programs = [make_program(experiment) for _ in range(5)]
-        runs = [LocalBackend(program, str(tmp_path)) for program in programs]
+        runs = [LocalNodes(program, str(tmp_path)) for program in programs]
         ports = [replay_port(program) for program in programs]
         assert len(set(ports)) == 5
         assert not used & set(ports)
@@ -94,7 +94,7 @@ def _listening() -> list:
 
 
 def test_the_entry_script_is_launchpads_own(experiment, tmp_path):
-    processes = LocalBackend(make_program(experiment), str(tmp_path))
+    processes = LocalNodes(make_program(experiment), str(tmp_path))
     python, script = processes.commands[0].argv[:2]
     assert pathlib.Path(script).parts[-4:] == ("launchpad", "nodes", "python", "process_entry.py")
     helped = subprocess.run([python, script, "--help"], capture_output=True, text=True)

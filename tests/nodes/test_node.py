@@ -1,18 +1,18 @@
-"""Tests of who computes on which core."""
+"""Tests of the cores and threads that a node uses."""
 
 import subprocess
 import sys
 
 import pytest
 
-from apex_agents.nodes.cores import select_cores
+from apex_agents.nodes.node import select_cores
 
 SHOW = """
 import os
 import tensorflow as tf
-from apex_agents.nodes.cores import limit_cores
+from apex_agents.nodes.node import limit_cores
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-limit_cores({is_learner}, {cpu_split})
+limit_cores({computes}, {cpu_split})
 threading = tf.config.threading
 print(len(os.sched_getaffinity(0)), threading.get_intra_op_parallelism_threads())
 """
@@ -33,16 +33,16 @@ def test_learner_and_others_share_the_cores(cpu_split, learner, others):
     assert select_cores([0, 1, 2, 3], False, cpu_split) == others
 
 
-def test_one_core_is_everybodys():
+def test_one_core_is_shared():
     assert select_cores([5], True, 0.5) == select_cores([5], False, 0.5) == [5]
 
 
 @pytest.mark.parametrize(
-    ("is_learner", "cpu_split", "expected"),
+    ("computes", "cpu_split", "expected"),
     [(True, 0.5, "1 1"), (False, 0.5, "1 1"), (True, None, "2 2"), (False, None, "2 1")],
 )
-def test_a_process_keeps_to_its_cores(is_learner, cpu_split, expected):
-    script = SHOW.format(is_learner=is_learner, cpu_split=cpu_split)
+def test_a_process_keeps_to_its_cores(computes, cpu_split, expected):
+    script = SHOW.format(computes=computes, cpu_split=cpu_split)
     command = [sys.executable, "-c", script]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.split() == expected.split()

@@ -15,24 +15,18 @@ import signal
 import sys
 import traceback
 
+import apex_agents.environments.control  # noqa: F401  # Takes a second when it is needed.
+from apex_agents import launcher
+from apex_agents.command_line import commands
+
 LAUNCH = pathlib.Path(__file__).resolve().parent.parent.parent / "launch"
-sys.path.insert(0, str(LAUNCH))
-
-import absl.flags  # noqa: E402
-import command  # noqa: E402
-
-from apex_agents.running import fork_server  # noqa: E402
-
-fork_server.open_server = lambda: None  # Here everything is imported already.
-
-import apex_agents.environments.control  # noqa: E402, F401  # Takes a second when it is needed.
-
 HANGS_AFTER_SECONDS = 60
 MAX_MEMORY_BYTES = 16 * 2**30
 
 
 def main() -> None:
-    command.launch_program = lambda *args: 0
+    commands.open_server = lambda *args: None  # Everything is imported here already.
+    launcher.launch_program = lambda *args: 0
     for line in sys.stdin:
         request = json.loads(line)
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
@@ -44,7 +38,7 @@ def main() -> None:
 
 
 def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
-    """Run `script` with `flags` in `folder`, and leave."""
+    """Run `script` with `flags` in `folder`, and exit."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, output in enumerate(outputs, start=1):
         os.dup2(output, descriptor)
@@ -52,8 +46,6 @@ def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
     signal.alarm(HANGS_AFTER_SECONDS)  # Ends the process: exit code -14.
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.argv = [f"launch/{script}", *flags]
-    if script in ("evaluate.py", "sweep.py"):  # They have a flag of that name.
-        delattr(absl.flags.FLAGS, "workdir")
     exit_code = 1
     try:
         runpy.run_path(str(LAUNCH / script), run_name="__main__")

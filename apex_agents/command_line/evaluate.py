@@ -1,0 +1,168 @@
+r"""Evaluates the parameters of a run.
+
+The run may still be running, have ended or have been stopped. In its folder only `evaluations/`
+changes: `episodes.csv` gets a row for each episode, `summary.json` the statistics; videos are
+optional. Atari games follow the paper's protocol (up to 30 no-op frames at the start, at most
+108,000 frames), and scores are compared with those of a human player and of the paper.
+
+Examples:
+  python launch/evaluate.py --workdir=runs/apex_dqn_cartpole-20260101-120000
+  python launch/evaluate.py --workdir=runs/pong --episodes=100 --video=3
+  python launch/evaluate.py --workdir=runs/pong --checkpoint=last --epsilon=0.001 --seed=1
+  python launch/evaluate.py --workdir=runs/pong --checkpoint=learner-000000120000 --output=results
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from absl import app, flags
+from rich import progress
+from rich.console import Console
+
+from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments, warn
+from apex_agents.config import ExperimentConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import Episode
+from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
+from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result, evaluate
+from apex_agents.evaluation.parameters import find_parameters
+from apex_agents.evaluation.report import describe, summarise, to_csv
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
+from apex_agents.experiment import make_experiment
+from apex_agents.registry import AGENTS
+from apex_agents.runs.config_file import read_config
+from apex_agents.runs.workdir import EVALUATIONS
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    "best",
+    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
+    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
+    "an .npz file.",
+)
+_VIDEO = flags.DEFINE_integer("video", 0, "Number of episodes to film (MP4).", 0, MAX_ENVS)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Equal seeds give equal episodes on one machine.", 0, 2**63 - 1
+)
+_EPSILON = flags.DEFINE_float(
+    "epsilon",
+    None,
+    "Probability of a random action, for DQN; by default that of the run's evaluations.",
+    0.0,
+    1.0,
+)
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    None,
+    "Folder for the results; by default <workdir>/evaluations/<checkpoint>-seed<seed>.",
+)
+
+
+def _main(argv: Sequence[str]) -> None:
+    refuse_arguments(argv)
+    try:
+        if _VIDEO.value > _EPISODES.value:
+            raise ValueError(f"--video is {_VIDEO.value}; it has to be at most --episodes.")
+        workdir = _expand(_WORKDIR.value)
+        config = read_config(workdir, [agent.config_class for agent in AGENTS.values()])
+        path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
+        _apply_rules(config)
+        output = _make_output(workdir, path)
+        paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
+        request = Request(path, _EPISODES.value, _SEED.value, paths)
+        result = _play(config, request)
+    except (ValueError, OSError) as error:
+        fail(error)
+    summary = summarise(config, request, result)
+    videos = ", ".join(video.name for video in result.videos)
+    for name, text in (*describe(summary), ("videos", videos or "none"), ("results", output)):
+        print(f"{name:>18}: {text}")
+    try:
+        table = to_csv(config.environment, result.episodes)
+        (output / "episodes.csv").write_text(table)
+        (output / "summary.json").write_text(json.dumps(summary, indent=2))
+        sys.stdout.flush()
+    except OSError as error:
+        fail(f"the results cannot be written: {error}", EXIT_FAILURE)
+
+
+def _apply_rules(config: ExperimentConfig) -> None:
+    """Apply the rules of evaluation; warn if scores do not compare with the paper's."""
+    environment = config.environment
+    if _EPSILON.value is not None:
+        if not isinstance(config.agent, ApexDQNConfig):
+            raise ValueError("--epsilon is for Ape-X DQN; Ape-X DPG is evaluated without noise.")
+        config.agent.exploration.evaluation_epsilon = _EPSILON.value
+    if environment.suite == "atari":
+        environment.atari = no_op_rules(environment.atari)
+        environment.atari.num_threads = os.cpu_count() or 1
+        for deviation in protocol_deviations(environment.atari):
+            warn(f"scores do not compare with the paper's: {deviation}.")
+
+
+def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
+    """Make the folder for the results; remove the videos of a previous evaluation."""
+    name = f"{path.stem}-seed{_SEED.value}"
+    output = _expand(_OUTPUT.value) if _OUTPUT.value else workdir / EVALUATIONS / name
+    output.mkdir(parents=True, exist_ok=True)
+    for video in output.glob("episode-[0-9][0-9][0-9].mp4*"):
+        video.unlink()
+    return output
+
+
+def _expand(path: str) -> pathlib.Path:
+    return pathlib.Path(os.path.expanduser(path))  # Keeps a ~ that cannot be expanded.
+
+
+def _play(config: ExperimentConfig, request: Request) -> Result:
+    experiment = make_experiment(config)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with _show_progress(request.num_episodes) as on_lock_step:
+            return evaluate(experiment, request, on_lock_step, _on_trouble)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _show_progress(num_episodes: int) -> Iterator[Callable[[Sequence[Episode]], None]]:
+    """Show in a terminal how many episodes have ended; yield the callback of each lock-step."""
+    console = Console(stderr=True)
+    columns = (
+        progress.BarColumn(),
+        progress.TextColumn("{task.completed} of {task.total} episodes"),
+        progress.TextColumn("step {task.fields[steps]:,}"),
+        progress.TimeElapsedColumn(),
+    )
+    hidden = not console.is_terminal
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=num_episodes, steps=0)
+        steps = 0
+
+        def on_lock_step(episodes: Sequence[Episode]) -> None:
+            nonlocal steps
+            steps += 1
+            bar.update(task, advance=len(episodes), steps=steps)
+
+        yield on_lock_step
+
+
+def _on_trouble(error: Exception) -> None:
+    """Refuse environments that cannot be rendered; continue without videos if the disk is full."""
+    if not isinstance(error, OSError):
+        raise ValueError(f"--video: {error}") from error
+    warn(f"there will be no videos: {error}")
+
+
+def main() -> None:
+    """Run the command."""
+    # Until episodes are played, Ctrl-C ends the command without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    app.run(_main, flags_parser=parse_flags)

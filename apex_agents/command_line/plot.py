@@ -1,0 +1,59 @@
+r"""Draws runs, while they are running or afterwards.
+
+  python launch/plot.py RUN [RUN ...] [--output=FOLDER]
+
+Each figure is saved as .png and .svg:
+  returns      the evaluator's mean return over actor steps, learner steps and wall time
+  speeds       speeds of actors and learner, samples per insert, waiting time, size of the replay
+  learning     loss, TD error, gradient norm, Q-value, age of the samples
+  priorities   distributions of priorities and ages in the replay and in the sampled batches
+  exploration  returns of the environments over their epsilons (Ape-X DQN)
+
+Runs that differ only in their seed and in their limits become one curve: the interquartile mean
+over the seeds with its 95 % confidence interval, up to the point that all seeds have reached;
+faint lines show single seeds. Priorities are drawn for a single run only.
+
+Examples:
+  python launch/plot.py runs/apex_dqn_cartpole-20260101-120000
+  python launch/plot.py sweeps/cartpole/CartPole-v1/seed_* --output=figures
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+from absl import app, flags
+
+from apex_agents.command_line.errors import fail, parse_flags
+from apex_agents.plotting import PLOTS, draw_runs
+from apex_agents.runs.folder import RunFolder
+
+_OUTPUT = flags.DEFINE_string(
+    "output",
+    None,
+    f"Folder for the figures; by default '{PLOTS}' in the folder of a single run, or in the "
+    "current folder.",
+)
+
+
+def _main(argv: Sequence[str]) -> None:
+    try:
+        named = [RunFolder(argument) for argument in argv[1:]]
+        runs = list({run.path.resolve(): run for run in named}.values())
+        if not runs:
+            raise ValueError("RUN is missing: name the work directory of at least one.")
+        default = pathlib.Path(runs[0].path if len(runs) == 1 else ".", PLOTS)
+        folder = pathlib.Path(_OUTPUT.value or default).expanduser()
+        files = draw_runs(runs, folder)
+        if not files:
+            raise ValueError(f"{', '.join(argv[1:])}: there is nothing to draw in logs/ yet.")
+    except ValueError as error:
+        fail(error)
+    except OSError as error:
+        fail(f"{error.filename or folder}: {error.strerror}; --output names a folder for figures.")
+    for file in files:
+        print(file)
+
+
+def main() -> None:
+    """Run the command."""
+    app.run(_main, flags_parser=parse_flags)

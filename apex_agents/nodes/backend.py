@@ -1,0 +1,126 @@
+"""The seam between a program and the place where its nodes run."""
+
+import collections
+import contextlib
+import pathlib
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import launchpad as lp
+
+from apex_agents.config import RunConfig
+from apex_agents.experiment import Experiment
+from apex_agents.nodes.process import NodeCommand, NodeProcess, NodeStatus
+from apex_agents.nodes.supervisor import NodeFailure, Supervisor
+from apex_agents.runs.workdir import NODES_FILE, write_json
+
+_NUM_LOG_LINES = 15
+
+
+class Outcome(NamedTuple):
+    """How the nodes of a program ended.
+
+    Attributes:
+      failure: why the run failed, for the terminal; None if it did not.
+      num_interrupts: how often SIGINT (Ctrl-C) was received.
+    """
+
+    failure: str | None
+    num_interrupts: int
+
+
+class Backend(Protocol):
+    """A place where the nodes of a program run.
+
+    Attributes:
+      is_local: whether all nodes share this machine: its memory, its disk, its cores.
+    """
+
+    is_local: bool
+
+    def prepare(self, run: RunConfig) -> None:
+        """Check that this backend can be used, before anything is written.
+
+        Raises:
+          ValueError: a setting or the place itself does not allow it.
+        """
+
+    def run(
+        self,
+        program: lp.Program,
+        experiment: Experiment,
+        report: Callable[[str], None],
+        on_interrupt: Callable[[], None],
+    ) -> Outcome:
+        """Run all nodes until the program stops; SIGINT and SIGTERM stop it.
+
+        Args:
+          program: program made by `program.make_program`.
+          experiment: experiment that it was made from.
+          report: receives sentences for the terminal.
+          on_interrupt: called at the first SIGINT, within the signal's handler.
+
+        Raises:
+          ValueError: there is no room for the nodes.
+        """
+
+
+class NodeStarter(Protocol):
+    """Commands of nodes, and what starts a process of one; see `Supervisor`."""
+
+    @property
+    def commands(self) -> Sequence[NodeCommand]: ...
+
+    def start(self, command: NodeCommand, num_restarts: int) -> NodeProcess: ...
+
+
+def supervise(
+    nodes: NodeStarter,
+    experiment: Experiment,
+    report: Callable[[str], None],
+    on_interrupt: Callable[[], None],
+) -> Outcome:
+    """Run nodes in processes, restart those that die, and record them in `nodes.json`.
+
+    SIGINT and SIGTERM stop the nodes; a second SIGINT kills them.
+
+    Args:
+      nodes: the nodes.
+      experiment: experiment that they belong to.
+      report: receives a sentence whenever a node dies.
+      on_interrupt: called at the first SIGINT, within the signal's handler.
+    """
+    run = experiment.run
+    nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
+
+    def record(statuses: Mapping[str, NodeStatus]) -> None:
+        write_json(nodes_file, {name: status._asdict() for name, status in statuses.items()})
+
+    supervisor = Supervisor(
+        nodes.commands, run.max_restarts, run.restart_window_seconds, report, record, nodes.start
+    )
+    num_interrupts = 0
+
+    def interrupt(signum: int, frame: Any) -> None:
+        nonlocal num_interrupts
+        num_interrupts += 1
+        if num_interrupts == 1:
+            supervisor.stop()
+            on_interrupt()
+        else:
+            supervisor.kill()
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, lambda signum, frame: supervisor.stop())
+    failure = supervisor.run()
+    return Outcome(failure and describe_failure(failure), num_interrupts)
+
+
+def describe_failure(failure: NodeFailure) -> str:
+    """Return which node failed and the end of its log, as lines for the terminal."""
+    lines: Iterable[str] = ()
+    with contextlib.suppress(OSError), failure.log.open(errors="replace") as log:
+        lines = collections.deque(log, maxlen=_NUM_LOG_LINES)
+    end = "".join(f"  | {line.rstrip()}\n" for line in lines) or "  (nothing)\n"
+    return f"Node {failure.node} {failure.reason}. {failure.log} ends with:\n{end.rstrip()}"
