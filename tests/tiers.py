@@ -15,6 +15,7 @@ import inspect
 import multiprocessing.process
 import os
 import pathlib
+import pkgutil
 import re
 import subprocess
 import types
@@ -147,6 +148,9 @@ def _read(code: Any) -> tuple[list[str], list[Any]]:
     modules = [value for value in values if isinstance(value, types.ModuleType)]
     for module in modules:  # Grows by the modules that those of ours hold.
         if _is_our_file(module):
+            for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
+                if found.name in names:
+                    importlib.import_module(f"{module.__name__}.{found.name}")
             held = [vars(module)[name] for name in names & vars(module).keys()]
             values += held
             modules += [m for m in held if isinstance(m, types.ModuleType) and m not in modules]
@@ -164,7 +168,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-        elif isinstance(constant, str):  # For importlib, perhaps.
+        elif isinstance(constant, str) and _MODULE.fullmatch(constant):  # For importlib.
             yield constant
 
 
