@@ -155,8 +155,8 @@ def _read(code: Any) -> tuple[list[str], list[Any]]:
             values += held
             modules += [m for m in held if isinstance(m, types.ModuleType) and m not in modules]
     tiers = []
-    for module in modules:
-        attributes, tier = _STARTERS.get(module.__name__, ((), ""))
+    for name in {module.__name__ for module in modules} | names:  # Also what is imported locally.
+        attributes, tier = _STARTERS.get(name, ((), ""))
         if tier and (not attributes or names & set(attributes)):
             tiers.append(tier)
     return tiers, [value for value in values if _is_ours(value)]
