@@ -8,7 +8,7 @@ UV := .uv/$(UV_VERSION)/bin/uv
 PYTHON := .venv/bin/python
 INSTALLED := .venv/.installed
 PEERS_INSTALLED := .venv-peers/.installed
-CHECKED := $(wildcard apex_agents launch configs benchmarks)
+CHECKED := $(wildcard apex_agents launch configs benchmarks tests/programs tests/tiers.py)
 ARGS ?=
 # Some parts of `make bench` compare with other libraries; all of them run without --parts.
 PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
