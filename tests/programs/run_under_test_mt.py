@@ -18,8 +18,9 @@ import reverb
 from absl.testing import absltest
 
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder, ApexDQNConfig
+from apex_agents.builder import Builder
 from apex_agents.config import EvaluationConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.environments import EnvironmentConfig, VectorEnvironment, make_vector_environment
 from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
@@ -75,15 +76,18 @@ class ProgramTest(absltest.TestCase):
             with (workdir / "calls.jsonl").open("a") as file:
                 file.write(json.dumps({"call": call, **arguments}) + "\n")
 
-        def make_environment(num_envs: int, seed: int, **kwargs: Any) -> Any:
-            evaluation = kwargs.get("evaluation", False)
+        def make_environment(
+            num_envs: int, seed: int, evaluation: bool = False, num_rendered: int = 0
+        ) -> VectorEnvironment:
             record("make_environment", num_envs=num_envs, seed=seed, evaluation=evaluation)
-            return make_task(num_envs, seed, **kwargs)
+            return make_task(num_envs, seed, evaluation=evaluation, num_rendered=num_rendered)
 
         if agent == "dqn":
-            builder, task, names = ApexDQNBuilder(DQN), "catch", ["network"]
+            builder: Builder = ApexDQNBuilder(DQN)
+            task, names = "catch", ["network"]
         else:
-            builder, task, names = ApexDPGBuilder(DPG), "point_mass", ["policy", "critic"]
+            builder = ApexDPGBuilder(DPG)
+            task, names = "point_mass", ["policy", "critic"]
         make_task = functools.partial(make_vector_environment, EnvironmentConfig("toy", task))
         experiment = Experiment(
             RecordingBuilder(builder, record), make_environment, RUN, str(workdir)
