@@ -1,0 +1,49 @@
+"""Tests of the list of agents, and of the experiment that is made from a config."""
+
+import dataclasses
+
+import pytest
+
+from apex_agents.command_line.settings import find_config, load_config
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.experiment import Progress, make_experiment
+from apex_agents.registry import AGENTS, find_agent, make_builder
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_is_found_by_its_default_settings(name):
+    agent = AGENTS[name]
+    config = load_config(find_config(agent.default_config))
+    assert find_agent(config.agent) == name
+    builder = make_builder(config.agent)
+    assert type(builder) is agent.make_builder
+    assert builder.config is config.agent
+
+
+@pytest.mark.parametrize("config", [None, "apex_dqn", ApexDQNConfig])
+def test_the_config_of_no_agent_is_refused(config):
+    with pytest.raises(ValueError, match="agent is"):
+        make_builder(config)
+
+
+def test_an_experiment_has_the_parts_of_its_config_and_cannot_be_changed():
+    config = load_config(find_config("apex_dqn_catch"))
+    experiment = make_experiment(config)
+    assert (experiment.run, experiment.task, experiment.workdir) == (config.run, "catch", "")
+    assert experiment.builder.config is config.agent
+    assert experiment.environment_spec().actions.num_values == 3
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        experiment.workdir = "elsewhere"
+
+
+def test_elapsed_time_continues_from_the_checkpoint():
+    experiment = make_experiment(load_config(find_config("apex_dqn_catch")))
+    resumed = dataclasses.replace(experiment, resumed_at=Progress(5, 1000.0))
+    assert resumed.elapsed_seconds() - experiment.elapsed_seconds() == pytest.approx(1000, abs=100)
+
+
+def test_an_experiment_is_not_made_from_an_invalid_config():
+    config = load_config(find_config("apex_dqn_catch"))
+    config.run.num_actors = 0
+    with pytest.raises(ValueError, match=r"run\.num_actors"):
+        make_experiment(config)
