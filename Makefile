@@ -7,6 +7,16 @@ PYTHON3 ?= python3
 UV := .uv/$(UV_VERSION)/bin/uv
 PYTHON := .venv/bin/python
 INSTALLED := .venv/.installed
+# uv keeps its cache and the Pythons that it downloads in the home folder, or in .uv if it cannot
+# write there.
+CACHE_IS_WRITABLE := $(shell cache="$${XDG_CACHE_HOME:-$$HOME/.cache}"; \
+  for folder in "$$cache/uv" "$$cache" "$$HOME"; do \
+    test -e "$$folder" && { test -w "$$folder" && echo yes; break; }; \
+  done)
+ifeq ($(CACHE_IS_WRITABLE),)
+  export UV_CACHE_DIR ?= $(CURDIR)/.uv/cache
+  export UV_PYTHON_INSTALL_DIR ?= $(CURDIR)/.uv/python
+endif
 PEERS_INSTALLED := .venv-peers/.installed
 CHECKED := $(wildcard apex_agents launch configs benchmarks tests/programs tests/tiers.py)
 ARGS ?=
@@ -72,7 +82,7 @@ clean: ## Remove the environment and all caches; results of training stay.
 	@rm -rf .venv .venv-peers .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Made from /, where a pyenv without Python 3.10 does not stumble over our .python-version.
+# Made from /, where a pyenv without Python 3.10 does not read our .python-version.
 $(UV):
 	@cd / && $(PYTHON3) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: needs a $(PYTHON3) with venv and pip (Debian, Ubuntu: apt install python3-venv)" >&2; \
@@ -86,15 +96,15 @@ $(UV):
 $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) | $(UV)
 	@echo "Installing the packages of requirements.txt into .venv ..."
 	@test -x $(PYTHON) || $(UV) venv --quiet --python "$$(cat .python-version)" .venv || { \
-	  echo "error: found no Python $$(cat .python-version) and could not download one" >&2; \
+	  echo "error: uv made no environment with Python $$(cat .python-version); see above" >&2; \
 	  exit 1; }
 	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
 	@$(UV) pip check --quiet --python $(PYTHON)
 	@touch $@
 
-# What benchmarks compare with has an environment of its own, with a Python of its own (3.11 or
-# newer): it needs other versions of what we need.
+# The libraries that benchmarks compare with have an environment and a Python (3.11 or newer) of
+# their own: they need other versions of our dependencies.
 $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@echo "Installing the packages of $< into .venv-peers ..."
 	@cd / && $(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

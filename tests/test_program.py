@@ -116,8 +116,8 @@ def test_rows_of_the_actors(processes_run, actor):
 def test_environments_of_all_actors_share_one_ladder_of_epsilons(processes_run):
     rows = [row for actor in (0, 1) for row in processes_run.rows(f"actor_{actor}_envs")]
     epsilons = {int(row["env_index"]): float(row["epsilon"]) for row in rows}
-    ladder = [0.4, 0.4 ** (1 + 7 / 3), 0.4 ** (1 + 14 / 3), 0.4**8]
-    assert epsilons == pytest.approx(dict(enumerate(ladder)))
+    # CartPole's settings: 0.5 ** (1 + i / 3 * 3).
+    assert epsilons == pytest.approx({0: 0.5, 1: 0.25, 2: 0.125, 3: 0.0625})
 
 
 def test_rows_of_the_evaluator(processes_run):
