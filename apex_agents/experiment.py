@@ -34,7 +34,7 @@ class Experiment:
 
     Attributes:
       builder: maker of the agent's parts.
-      make_vector_environment: `(num_envs, seed, evaluation=False, num_rendered=0) ->
+      make_vector_environment: `(num_envs, seed, *, evaluation, num_rendered) ->
         VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
       workdir: absolute path of the existing folder for logs and checkpoints, the same for all
@@ -56,7 +56,7 @@ class Experiment:
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""
-        environment = self.make_vector_environment(1, seed=0)
+        environment = self.make_vector_environment(1, 0, evaluation=False)
         environment.close()
         return environment.spec
 

@@ -14,7 +14,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
-from apex_agents.nodes.backend import Backend, Outcome
+from apex_agents.nodes.backend import Backend, Launch, Outcome
 from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.runs.folder import RunFolder
@@ -85,7 +85,7 @@ def launch_program(
             os.write(1, f"\n{_STOPPING}\n".encode())
 
     try:
-        outcome = backend.run(program, experiment, _print_line, on_interrupt)
+        outcome = backend.run(Launch(program, experiment, _print_line, on_interrupt))
     except ValueError as error:
         outcome = Outcome(str(error), 0)
     finally:

@@ -36,7 +36,9 @@ def run_local(
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
     replay = builder.config.replay
-    environment = experiment.make_vector_environment(run.num_envs, run.node_seed("actor"), False)
+    environment = experiment.make_vector_environment(
+        run.num_envs, run.node_seed("actor"), evaluation=False
+    )
     builder.check_environment(environment.spec)
     limiter = reverb.rate_limiters.MinSize(replay.min_size)
     server = reverb.Server(builder.make_replay_tables(environment.spec, limiter))
@@ -63,7 +65,7 @@ def run_local(
         for episode in episodes:
             on_episode(episode)
         num_transitions = sum(adder.num_transitions for adder in adders)
-        if statistics.replay_size < replay.min_size:
+        if statistics.replay_size < replay.min_size // replay.replicas:
             statistics = read_statistics(client, replay.replicas)
             transitions_before_learning = num_transitions
         statistics = statistics._replace(actor_steps=num_transitions, evaluation=None)

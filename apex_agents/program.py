@@ -70,7 +70,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     seed = run.node_seed("actor", index, num_restarts())
-    environment = experiment.make_vector_environment(run.num_envs_per_actor, seed)
+    environment = experiment.make_vector_environment(run.num_envs_per_actor, seed, evaluation=False)
     first_env = index * run.num_envs_per_actor
     env_indices = range(first_env, first_env + run.num_envs_per_actor)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)

@@ -1,18 +1,68 @@
-"""Checks of configs: one message that names the field, what it holds and what is allowed."""
+"""Checks of configs: every message names the field, the value received and what is allowed."""
 
 import dataclasses
+import difflib
 import types
 import typing
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-# Units of a layer. Like most upper limits of the configs it is no limit of the code: beyond it a
-# number is a slip of the finger that would take all memory, or hours, before anyone sees why.
+# Units of a layer. Like most upper limits of the configs it is no limit of the code: a larger
+# number is a typing error that would take all memory, or hours, before its cause is visible.
 MAX_LAYER_SIZE = 10_000
 
 _MAX_INT = 2**63 - 1
 _FLOAT32 = np.finfo(np.float32)
+
+
+def checked(default: Any, is_allowed: Callable[[Any], bool], allowed: str) -> Any:
+    """Make a field of a config that `require_fields` checks.
+
+    Args:
+      default: value of the field unless another one is given.
+      is_allowed: tells for a value of the declared type, but not for None, whether it is allowed.
+      allowed: description of the values that are allowed.
+    """
+    return dataclasses.field(default=default, metadata={_CHECK: (is_allowed, allowed)})
+
+
+def bounded(default: Any, least: float, most: float | None = None) -> Any:
+    """Make a field for numbers from `least` to `most`, both included; without `most` to any."""
+    if most is None:
+        return checked(default, lambda value: value >= least, f"at least {least}")
+    return checked(default, lambda value: least <= value <= most, f"between {least} and {most}")
+
+
+def positive(default: Any) -> Any:
+    """Make a field for numbers greater than 0."""
+    return checked(default, lambda value: value > 0, "greater than 0")
+
+
+def require_fields(config: Any, prefix: str) -> None:
+    """Check all fields of a config, those of the configs among them included.
+
+    A config that has to check more than single fields has a method `validate(prefix)` that does so.
+
+    Args:
+      config: a dataclass whose fields may be made by `checked`, `bounded` and `positive`.
+      prefix: dotted path of the config, such as 'run.', or ''.
+
+    Raises:
+      ValueError: a field has another type than declared, or a value that is not allowed; names the
+        field, the value and what is allowed.
+    """
+    require_types(config, prefix)
+    for field in dataclasses.fields(config):
+        value, path = getattr(config, field.name), prefix + field.name
+        if hasattr(value, "validate"):
+            value.validate(f"{path}.")
+        elif dataclasses.is_dataclass(value):
+            require_fields(value, f"{path}.")
+        elif _CHECK in field.metadata and value is not None:
+            is_allowed, allowed = field.metadata[_CHECK]
+            require(is_allowed(value), path, value, allowed)
 
 
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:
@@ -20,23 +70,23 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
 
     Args:
       condition: whether the value is allowed.
-      field: the field's dotted path, as a user writes it on the command line.
-      value: what the field holds.
-      allowed: what it may hold, in words.
+      field: dotted path of the field, as a user writes it on the command line.
+      value: value of the field.
+      allowed: description of the values that are allowed.
 
     Raises:
-      ValueError: naming the field, the value and what is allowed.
+      ValueError: the condition is false; names the field, the value and what is allowed.
     """
     if not condition:
-        raise ValueError(f"{field} is {_show(value)}; it has to be {allowed}.")
+        raise ValueError(f"{field} is {value!r}; it has to be {allowed}.")
 
 
 def require_types(config: Any, prefix: str) -> None:
-    """Raise a ValueError unless every field of `config` holds what it is declared to hold.
+    """Raise a ValueError unless every field of `config` holds a value of its declared type.
 
-    An `int` has to fit into 64 bits; a `float` has to be a number that is neither 0 nor infinite
-    as a float32 unless it is 0, and may be given as an `int`. True and False are neither of them. A
-    list will do for a tuple.
+    An `int` has to fit into 64 bits. A `float` has to be finite as a float32, and must not become 0
+    by the conversion; an `int` is accepted for it. True and False are not numbers. A list is
+    accepted for a tuple.
     """
     for name, declared in typing.get_type_hints(type(config)).items():
         is_union = isinstance(declared, types.UnionType)  # Such as `int | None`.
@@ -46,27 +96,22 @@ def require_types(config: Any, prefix: str) -> None:
         require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
 
 
-def require_positive(config: Any, prefix: str, *fields: str) -> None:
-    """Raise a ValueError unless the named numeric fields of `config` are > 0, or None."""
-    for name in fields:
-        value = getattr(config, name)
-        require(value is None or value > 0, f"{prefix}{name}", value, "greater than 0")
+def closest(name: str, allowed: Iterable[str]) -> str:
+    """List up to three allowed names that resemble `name`, the closest first, or 'none'."""
+    return ", ".join(difflib.get_close_matches(name, sorted(allowed))) or "none"
 
 
-def require_between(config: Any, prefix: str, least: int, most: int, *fields: str) -> None:
-    """Raise a ValueError unless the named fields of `config` lie in [least, most] or are None."""
-    for name in fields:
-        value = getattr(config, name)
-        require(
-            value is None or least <= value <= most,
-            f"{prefix}{name}",
-            value,
-            f"between {least} and {most}",
-        )
+def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
+    """Make the error for a name that is not among the allowed ones; `kind` says what it names."""
+    names = sorted(allowed)
+    listed = ", ".join(names) if len(names) <= 20 else f"one of {len(names)} names"
+    return ValueError(
+        f"unknown {kind} {name!r}; closest: {closest(name, names)}; allowed: {listed}"
+    )
 
 
 def field_paths(config: Any, prefix: str = "") -> list[str]:
-    """Return the dotted path of every field of a config dataclass and of those inside it."""
+    """Return the dotted paths of all fields of a config, and of those of the configs inside it."""
     paths = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -77,12 +122,7 @@ def field_paths(config: Any, prefix: str = "") -> list[str]:
     return paths
 
 
-def _show(value: Any) -> str:
-    try:
-        return repr(value)
-    except ValueError:  # Python prints no whole number of more than 4300 digits.
-        return f"<{type(value).__name__} that is too large to be printed>"
-
+_CHECK = "check"
 
 _KINDS: dict[Any, str] = {
     Any: "anything",

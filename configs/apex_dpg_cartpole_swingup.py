@@ -1,4 +1,7 @@
-"""Cart-pole swing-up of the control suite on one small machine."""
+"""Cart-pole swing-up of the control suite on one small machine.
+
+`samples_per_insert` holds the actor back, which would otherwise leave the learner no time.
+"""
 
 import dataclasses
 
@@ -8,7 +11,7 @@ from apex_agents.environments import EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings."""
+    """Return the settings of the run."""
     agent = ApexDPGConfig(
         learning_rate=0.0003,
         variable_update_period=50,

@@ -1,7 +1,8 @@
 """The paper's run on the control suite: 64 actors, for a machine of about 70 cores.
 
-Humanoid stand, walk and run, and manipulator bring_ball: the task is `environment.task`. On a small
-machine, let fewer processes step the same 64 environments:
+`--config.environment.task` chooses one of the paper's tasks: humanoid:stand, humanoid:walk,
+humanoid:run, manipulator:bring_ball. On a small machine, let fewer processes step the same 64
+environments:
 `--config.run.num_actors=2 --config.run.num_envs_per_actor=32`.
 """
 
@@ -11,7 +12,7 @@ from apex_agents.environments import EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings."""
+    """Return the settings of the run."""
     environment = EnvironmentConfig(suite="control", task="humanoid:stand")
     run = RunConfig(num_actors=64)  # Section 4.2.
     return ExperimentConfig(agent=ApexDPGConfig(), environment=environment, run=run)

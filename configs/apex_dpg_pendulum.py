@@ -1,4 +1,7 @@
-"""Pendulum-v1 on one small machine, in about a minute."""
+"""Pendulum-v1 on one small machine, in about a minute.
+
+`samples_per_insert` holds the actor back, which would otherwise leave the learner no time.
+"""
 
 import dataclasses
 
@@ -8,7 +11,7 @@ from apex_agents.environments import EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings."""
+    """Return the settings of the run."""
     agent = ApexDPGConfig(
         batch_size=128,
         learning_rate=0.001,

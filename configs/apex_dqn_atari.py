@@ -6,7 +6,7 @@ from apex_agents.environments import EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings: every one of them is a default."""
+    """Return the settings of the run, which are the defaults."""
     return ExperimentConfig(
         agent=ApexDQNConfig(), environment=EnvironmentConfig(task="pong"), run=RunConfig()
     )

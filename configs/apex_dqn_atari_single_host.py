@@ -1,9 +1,9 @@
-"""One Atari game on a laptop or a 2-core machine: the paper's algorithm at a small machine's scale.
+"""One Atari game on a laptop or a 2-core machine: the paper's algorithm on a smaller scale.
 
-Without a GPU the learner is the bottleneck: a fixed number of samples per insert holds the actors
-back, half of what DQN has (Mnih et al. 2015: 32 for every 4 agent steps), since acting is cheap.
-Batches of 64, a learning rate of 0.0002 and a target network that is copied every 500 steps solve
-Pong in under an hour on two cores.
+Without a GPU the learner is the bottleneck. `samples_per_insert` holds the actor back: to half of
+the samples that DQN takes per agent step (Mnih et al. 2015: 32 for every 4), since acting is cheap.
+Batches of 64, a learning rate of 0.0002 and a target network that is copied every 500 learner steps
+solve Pong in under an hour on two cores.
 """
 
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
@@ -13,7 +13,7 @@ from apex_agents.replay.config import ReplayConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings."""
+    """Return the settings of the run."""
     agent = ApexDQNConfig(
         batch_size=64,
         learning_rate=0.0002,

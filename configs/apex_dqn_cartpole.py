@@ -8,13 +8,13 @@ from apex_agents.replay.config import ReplayConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings."""
+    """Return the settings of the run."""
     agent = ApexDQNConfig(
         network="mlp",
         mlp_hidden_sizes=(128,),
         stream_hidden_size=128,
         frame_stack=0,
-        # Longer returns than on Atari: with 3 steps the greedy policy is lost again and again.
+        # Longer returns than on Atari, since with 3 steps the greedy policy gets worse again.
         n_step=10,
         batch_size=64,
         learning_rate=0.004,

@@ -1,4 +1,4 @@
-"""Catch on one small machine, in seconds: shows that all the parts work together."""
+"""Catch on one small machine, in seconds, to see that all parts work together."""
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
@@ -8,7 +8,7 @@ from apex_agents.replay.config import ReplayConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings."""
+    """Return the settings of the run."""
     agent = ApexDQNConfig(
         network="mlp",
         mlp_hidden_sizes=(64,),
@@ -22,10 +22,7 @@ def get_config() -> ExperimentConfig:
         publish_period=10,
         exploration=ExplorationConfig(alpha=3.0, evaluation_epsilon=0.0),
         replay=ReplayConfig(
-            max_size=20_000,
-            min_size=500,
-            samples_per_insert=8.0,
-            prefetch_batches=4,
+            max_size=20_000, min_size=500, samples_per_insert=8.0, prefetch_batches=4
         ),
     )
     run = RunConfig(
@@ -35,6 +32,5 @@ def get_config() -> ExperimentConfig:
         max_actor_steps=200_000,
         evaluation=EvaluationConfig(num_episodes=50, min_period_seconds=1.0),
     )
-    return ExperimentConfig(
-        agent=agent, environment=EnvironmentConfig(suite="toy", task="catch"), run=run
-    )
+    environment = EnvironmentConfig(suite="toy", task="catch")
+    return ExperimentConfig(agent=agent, environment=environment, run=run)

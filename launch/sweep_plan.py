@@ -112,7 +112,8 @@ def _check(config: Any, num_parallel: int) -> str:
     from apex_agents.dpg.config import ApexDPGConfig
     from apex_agents.dqn.builder import ApexDQNBuilder
     from apex_agents.dqn.config import ApexDQNConfig
-    from apex_agents.replay.footprint import available_memory, memory_warning
+    from apex_agents.nodes.host import available_memory
+    from apex_agents.replay.footprint import memory_warning
 
     agents: dict[type, tuple[Any, str]] = {
         ApexDQNConfig: (ApexDQNBuilder, "apex_dqn.py"),

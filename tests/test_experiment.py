@@ -27,7 +27,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import Episode, make_vector_environment
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
@@ -152,8 +152,10 @@ def run(
     environment: Callable[[], dm_env.Environment],
     max_learner_steps: int = 500,
 ) -> Result:
-    def make_vector_environment(num_envs: int, seed: int, evaluation: bool) -> LockStepEnvironment:
-        return LockStepEnvironment([environment() for _ in range(num_envs)])
+    def make_vector_environment(
+        num_envs: int, seed: int, evaluation: bool
+    ) -> SyncVectorEnvironment:
+        return SyncVectorEnvironment([environment() for _ in range(num_envs)])
 
     limits = RunConfig(
         num_actors=2, num_envs_per_actor=NUM_ENVS // 2, max_learner_steps=max_learner_steps
@@ -366,7 +368,7 @@ def test_learns_catch():
     learner = run_local(Experiment(builder, make, config.run, workdir=""))
 
     # Every column of the board once or more; a random policy gets -0.6.
-    environment = make(50, 1, True)
+    environment = make(50, 1, evaluation=True)
     policy = builder.make_evaluation_policy(environment.spec, 50, seed=0)
     (arrays,) = learner.get_variables(["network"])
     for variable, array in zip(policy.variables["network"], arrays, strict=True):

@@ -1,9 +1,8 @@
-"""Makes n-step transitions with the actor's own initial priorities.
-
-Horgan et al. 2018, section 3 and appendix F ("Adding Data"). One adder serves one environment.
-"""
+"""Makes n-step transitions with the actor's own initial priorities."""
 
 import collections
+import dataclasses
+import logging
 import math
 from collections.abc import Callable
 
@@ -14,15 +13,51 @@ import reverb
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.priorities import bounded_priority
-from apex_agents.replay.transitions import PartialTransition
+from apex_agents.replay.transitions import pack_outcome
 from apex_agents.replay.writers import make_writer
 
 _FLUSH_TIMEOUT_MS = 500
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class _PartialTransition:
+    """A transition that grows with every time step until it is complete."""
+
+    observation: np.ndarray  # S_t
+    action: np.ndarray  # A_t, [] or [D]
+    q_taken: float  # q(S_t, A_t) of the acting network at time t
+    learner_steps: int  # Those of the parameters with which A_t was chosen.
+    n_step_return: float = 0.0  # R so far
+    n_step_discount: float = 1.0  # D so far
+    num_steps: int = 0  # Agent steps since S_t.
+
 
 class PrioritizedNStepAdder:
     """Turns the time steps of one environment into prioritized n-step transitions.
+
+    A transition (S_t, A_t, R, D, S_{t+m}) spans m agent steps. With reward r_{k+1} and discount
+    d_{k+1} of the time step that follows S_k, and gamma the agent's discount,
+
+      R = sum_{k<m} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k},   D = prod_{k<m} gamma d_{t+1+k}
+      priority = |R + D * value(S_{t+m}) - q_taken(t)|,   clipped to [1e-6, 1e6]
+
+    where q_taken and value were computed for acting: priorities cost no evaluation of their own.
+
+    - FIRST starts an episode and a transition. Its reward and discount are ignored. Transitions of
+      an episode that was abandoned, that is left without a LAST, are dropped.
+    - MID extends all transitions under way by one step. The one that now has n steps is complete
+      (m = n) and is added: none at the first n - 1 steps of an episode, one at each further step.
+      Then it starts a transition of its own.
+    - LAST extends and completes all of them: that with n steps and the shorter ones behind it,
+      m = n - 1, ..., 1. An episode of at most n steps gives only these. It starts no transition.
+      - Termination, discount 0: D = 0, and the value of the last observation is not read.
+      - Truncation, discount 1: nothing else is different, the value of the last observation is
+        bootstrapped from.
+
+    Source: Horgan et al. 2018, section 3, algorithm 1 and appendix F ("Adding Data").
 
     Attributes:
       num_transitions: transitions sent so far, replicas not counted.
@@ -39,88 +74,109 @@ class PrioritizedNStepAdder:
         frame_stack: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
+        warn_after_seconds: float = 10.0,
     ):
         """Open a writer.
 
         Args:
           client: connected to the replay server.
-          replay: batch sizes, replicas, and who is removed.
-          n_step: n, steps per transition; fewer at the end of an episode.
-          discount: gamma, multiplied with the environment's own discount at every step.
-          frame_stack: frames per observation when observations are stacks of frames
-            `[frame_stack, ...]`, oldest first, which are stored once each; 0 when they are not.
+          replay: batch sizes, replicas and eviction policy.
+          n_step: n, agent steps per transition.
+          discount: gamma, multiplied with the environment's discount at every step.
+          frame_stack: frames per observation where observations are stacks of frames
+            `[frame_stack, ...]`, oldest first, which are stored once each; 0 where they are not.
           should_stop: asked while waiting for a replay that accepts no more.
-          learner_steps_fn: gives the learner steps of the parameters that act.
+          learner_steps_fn: returns the learner steps of the acting parameters.
+          warn_after_seconds: seconds for which a replay with a samples-per-insert ratio may accept
+            nothing before a warning is logged, once.
         """
         self._replay = replay
         self._n_step = n_step
         self._discount = discount
         self._should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
+        self._warn_after_seconds = warn_after_seconds if replay.samples_per_insert else math.inf
         self._writer = make_writer(client, replay, n_step, frame_stack)
-        self._partial: collections.deque[PartialTransition] = collections.deque()
+        self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
         self.num_transitions = 0
         self.num_not_finite = 0
 
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
-        """Record one time step together with what the policy said of it.
+        """Record one time step; see the class for what each step type does.
 
         Args:
-          timestep: reward and discount are those that led to this observation; ignored on FIRST.
-          output: action, q and value at this observation; on LAST only the value is used, and only
-            if the discount is not 0.
+          timestep: one environment's; its arrays are kept without a copy and must not change.
+          output: what the policy returned for this observation, `[]` or `[D]` each, kept in the
+            same way; on LAST only the value is used.
+
+        Raises:
+          ValueError: observations are not stacks of frames, with `frame_stack`.
         """
         step_type = int(timestep.step_type)  # NumPy compares its numbers with enums slowly.
-        is_last = step_type == _LAST
         if step_type == _FIRST:
             self._begin_episode(timestep.observation)
         else:
-            self._continue_episode(timestep, is_last, float(output.value))
-        if is_last:
+            self._continue_episode(timestep, step_type == _LAST, float(output.value))
+        if step_type == _LAST:
             self._end_episode()
         else:
-            action, q_taken = np.copy(output.action), float(output.q_taken)
-            self._partial.append(PartialTransition(action, q_taken, self._learner_steps_fn()))
+            q_taken, learner_steps = float(output.q_taken), self._learner_steps_fn()
+            self._partial.append(
+                _PartialTransition(timestep.observation, output.action, q_taken, learner_steps)
+            )
 
     def flush(self) -> None:
-        """Send what is complete, as soon as the replay accepts it."""
+        """Send all complete transitions, as soon as the replay accepts them."""
         self._wait(self._writer.stream.flush)
 
     def close(self) -> None:
-        """Send what is complete, if the replay accepts it, and close the writer."""
+        """Send all complete transitions, unless the program stops, and close the writer."""
         self.flush()
         self._writer.stream.close()
 
     def _begin_episode(self, observation: np.ndarray) -> None:
-        if self._partial:  # The episode before was left without a LAST.
+        if self._partial:  # The episode before was abandoned.
             self._end_episode()
         self._writer.begin_episode(observation)
 
     def _continue_episode(self, timestep: dm_env.TimeStep, is_last: bool, value: float) -> None:
         reward, discount = float(timestep.reward), self._discount * float(timestep.discount)
-        for transition in self._partial:
-            transition.n_step_return += transition.n_step_discount * reward
-            transition.n_step_discount *= discount
-            transition.num_steps += 1
+        for partial in self._partial:
+            partial.n_step_return += partial.n_step_discount * reward
+            partial.n_step_discount *= discount
+            partial.num_steps += 1
         self._writer.begin_step(timestep.observation)
         while self._partial and (is_last or self._partial[0].num_steps == self._n_step):
-            self._add(self._partial.popleft(), value)
+            self._add_transition(self._partial.popleft(), value)
         self._writer.end_step()
 
-    def _add(self, transition: PartialTransition, value: float) -> None:
-        td_error = transition.n_step_return - transition.q_taken
-        if transition.n_step_discount:  # A terminal value may be anything, NaN too.
-            td_error += transition.n_step_discount * value
-        replicas, batch = self._replay.replicas, self._replay.insert_batch
-        priority = bounded_priority(td_error)
-        if not math.isfinite(td_error) or not self._writer.add_item(transition, priority, replicas):
+    def _add_transition(self, partial: _PartialTransition, value: float) -> None:
+        td_error = partial.n_step_return - partial.q_taken
+        if partial.n_step_discount:  # A terminal value may be anything, NaN too.
+            td_error += partial.n_step_discount * value
+        outcome = pack_outcome(
+            partial.action,
+            partial.n_step_return,
+            partial.n_step_discount,
+            partial.learner_steps,
+            partial.num_steps,
+        )
+        if (
+            outcome is None
+            or not math.isfinite(td_error)
+            or not self._writer.add_item(partial.observation, outcome, bounded_priority(td_error))
+        ):
             self.num_not_finite += 1
             return
         self.num_transitions += 1
+        self._flush_if_due()
+
+    def _flush_if_due(self) -> None:
+        replicas, batch = self._replay.replicas, self._replay.insert_batch
         self._unflushed += replicas
         if self._unflushed >= batch:
-            # The next batch may be over by the replicas of its last transition.
+            # The next batch may exceed its size by the replicas of its last transition.
             allowed = max(self._replay.max_in_flight - (batch + replicas - 1), 0)
             self._wait(lambda timeout_ms: self._writer.stream.flush(allowed, timeout_ms))
             self._unflushed = 0
@@ -132,9 +188,16 @@ class PrioritizedNStepAdder:
 
     def _wait(self, operation: Callable[..., None]) -> None:
         """Repeat a blocking call of the writer until it succeeds or the program stops."""
+        seconds = 0.0
         while not self._should_stop():
             try:
-                operation(timeout_ms=_FLUSH_TIMEOUT_MS)
-                return
+                return operation(timeout_ms=_FLUSH_TIMEOUT_MS)
             except reverb.errors.DeadlineExceededError:
-                continue
+                seconds += _FLUSH_TIMEOUT_MS / 1000
+            if seconds >= self._warn_after_seconds:
+                self._warn_after_seconds = math.inf  # Once is enough.
+                _logger.warning(
+                    "The replay has accepted no transitions for %.0f s: nothing samples from it, "
+                    "and agent.replay.samples_per_insert is %g. Start a learner or set it to None.",
+                    *(seconds, self._replay.samples_per_insert),
+                )

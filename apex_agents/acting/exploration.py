@@ -1,4 +1,4 @@
-"""How environments explore: the epsilon ladder of Ape-X DQN.
+"""Exploration of Ape-X DQN: the ladder of epsilons.
 
 Horgan et al. 2018, section 4.1 and appendix B.
 """
@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from apex_agents.validation import require, require_between, require_positive, require_types
+from apex_agents.validation import bounded, positive, require_fields
 
 
 @dataclasses.dataclass
@@ -17,37 +17,34 @@ class ExplorationConfig:
     Attributes:
       epsilon: epsilon of the most exploring environment (section 4.1: 0.4).
       alpha: how steeply epsilon falls from environment to environment (section 4.1: 7).
-      num_distinct_epsilons: use only this many values, spread over the whole ladder (appendix B:
+      num_distinct_epsilons: number of different values, spread over the whole ladder (appendix B:
         6 in the ablation); None gives each environment its own.
       evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
     """
 
-    epsilon: float = 0.4
-    alpha: float = 7.0
-    num_distinct_epsilons: int | None = None
-    evaluation_epsilon: float = 0.00164
+    epsilon: float = bounded(0.4, 0, 1)
+    alpha: float = bounded(7.0, 0)
+    num_distinct_epsilons: int | None = positive(None)
+    evaluation_epsilon: float = bounded(0.00164, 0, 1)
 
     def validate(self, prefix: str = "exploration.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_types(self, prefix)
-        require_between(self, prefix, 0, 1, "epsilon", "evaluation_epsilon")
-        require(self.alpha >= 0, f"{prefix}alpha", self.alpha, "at least 0")
-        require_positive(self, prefix, "num_distinct_epsilons")
+        require_fields(self, prefix)
 
 
 def epsilon_ladder(config: ExplorationConfig, num_envs: int) -> np.ndarray:
-    """Return the epsilon of every environment of every actor.
+    """Return the epsilon of each environment of all actors.
 
       epsilon_i = epsilon ** (1 + i / (N - 1) * alpha),  i = 0 .. N - 1
 
     Source: Horgan et al. 2018, section 4.1; a single environment gets `epsilon`.
 
     Args:
-      config: the ladder's ends and, optionally, its number of rungs.
-      num_envs: N, environments of all actors together; what the paper calls actors.
+      config: ends of the ladder and, optionally, its number of rungs.
+      num_envs: N, environments of all actors together, which the paper calls actors.
 
     Returns:
-      `[N]` float64, falling.
+      `[N]` float64, decreasing.
     """
     rungs = min(config.num_distinct_epsilons or num_envs, num_envs)
     rung = np.arange(num_envs) * rungs // num_envs

@@ -1,4 +1,4 @@
-"""Drives the environments of one actor."""
+"""The loop in which one actor acts in its environments."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,15 +12,15 @@ def run_in_lock_step(
     actor: core.Actor,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Episode]]:
-    """Let `actor` act in `environment`, one lock-step at a time, until told to stop.
+    """Let `actor` act in all environments at once, one lock-step after the other.
 
     Args:
-      environment: environments in lock-step.
+      environment: E environments in lock-step.
       actor: handles batched time steps, as `ApexActor` does.
       should_stop: asked before every step.
 
     Yields:
-      After every lock-step (one agent step in each environment), the episodes that it finished.
+      The episodes that finished in each lock-step (one agent step in each environment).
     """
     timestep = environment.reset()
     actor.observe_first(timestep)

@@ -27,7 +27,7 @@ from apex_agents.cluster.placement import (
 from apex_agents.cluster.remote_process import RemoteNodeProcess
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.backend import Outcome, supervise
+from apex_agents.nodes.backend import Launch, Outcome, supervise
 from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
 from apex_agents.nodes.process import Exit, NodeCommand
 from apex_agents.runs.checkpoints import remove_old_checkpoints
@@ -59,16 +59,11 @@ class RayBackend:
             raise ValueError("run.cpu_split and --lp_launch_type=ray exclude each other.")
         connect(self._address)
 
-    def run(
-        self,
-        program: lp.Program,
-        experiment: Experiment,
-        report: Callable[[str], None],
-        on_interrupt: Callable[[], None],
-    ) -> Outcome:
+    def run(self, launch: Launch) -> Outcome:
         """Run all nodes until the program stops."""
-        with contextlib.closing(RayNodes(program, experiment, report)) as nodes:
-            return supervise(nodes, experiment, report, on_interrupt)
+        nodes = RayNodes(launch.program, launch.experiment, launch.report)
+        with contextlib.closing(nodes):
+            return supervise(nodes, launch)
 
 
 class RayNodes:
@@ -96,7 +91,7 @@ class RayNodes:
         cluster = experiment.run.cluster
         nodes = program.get_all_nodes()
         groups = {node.name: group for group, ns in program.groups.items() for node in ns}
-        wanted = {node.name: cluster.share(groups[node.name]).resources() for node in nodes}
+        wanted = {node.name: cluster.resources(groups[node.name]).amounts() for node in nodes}
         self._bound = {node.name for node in nodes if node.addresses}
         self._places = Placement(wanted, self._bound)
         # Who sees this file shares the folder: its name was never there before.

@@ -25,10 +25,11 @@ from apex_agents.metrics.exports import Export
 from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.metrics.wandb_export import WandbExport
 from apex_agents.nodes.fork_server import close_server
+from apex_agents.nodes.host import available_memory
 from apex_agents.nodes.isolation import isolate
 from apex_agents.program import make_program
 from apex_agents.registry import AGENTS, find_agent
-from apex_agents.replay.footprint import available_memory, memory_warning
+from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id

@@ -1,19 +1,23 @@
 """The settings of Ape-X DPG; every default is the paper's value for continuous control."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import (
-    MAX_LAYER_SIZE,
-    require,
-    require_between,
-    require_positive,
-    require_types,
-)
+from apex_agents.validation import MAX_LAYER_SIZE, bounded, checked, positive, require_fields
 
 
 def _make_replay() -> ReplayConfig:
     return ReplayConfig(max_size=1_000_000, eviction_policy="prioritized")
+
+
+def _are_two_sizes(sizes: Sequence[int]) -> bool:
+    return len(sizes) == 2 and all(0 < size <= MAX_LAYER_SIZE for size in sizes)
+
+
+def _layers(sizes: tuple[int, ...]) -> Any:
+    return checked(sizes, _are_two_sizes, f"two whole numbers from 1 to {MAX_LAYER_SIZE}")
 
 
 @dataclasses.dataclass
@@ -46,35 +50,21 @@ class ApexDPGConfig:
       replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
     """
 
-    policy_hidden_sizes: tuple[int, ...] = (300, 200)
-    critic_hidden_sizes: tuple[int, ...] = (400, 300)
-    n_step: int = 3
-    discount: float = 0.99
-    batch_size: int = 256
-    learning_rate: float = 1e-4
-    max_action_gradient: float = 1.0
-    max_gradient_norm: float = 40.0
-    target_update_period: int = 100
-    noise_scale: float = 0.3
-    variable_update_period: int = 100
-    publish_period: int = 20
-    num_sgd_steps_per_step: int = 1
+    policy_hidden_sizes: tuple[int, ...] = _layers((300, 200))
+    critic_hidden_sizes: tuple[int, ...] = _layers((400, 300))
+    n_step: int = bounded(3, 1, 10_000)
+    discount: float = bounded(0.99, 0, 1)
+    batch_size: int = bounded(256, 1, 100_000)
+    learning_rate: float = positive(1e-4)
+    max_action_gradient: float = positive(1.0)
+    max_gradient_norm: float = positive(40.0)
+    target_update_period: int = positive(100)
+    noise_scale: float = bounded(0.3, 0)
+    variable_update_period: int = positive(100)
+    publish_period: int = positive(20)
+    num_sgd_steps_per_step: int = bounded(1, 1, 1_000)
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_types(self, prefix)
-        for name in ("policy_hidden_sizes", "critic_hidden_sizes"):
-            sizes = getattr(self, name)
-            possible = len(sizes) == 2 and all(0 < n <= MAX_LAYER_SIZE for n in sizes)
-            allowed = f"two whole numbers from 1 to {MAX_LAYER_SIZE}"
-            require(possible, f"{prefix}{name}", sizes, allowed)
-        require_between(self, prefix, 1, 10_000, "n_step")
-        require_between(self, prefix, 1, 100_000, "batch_size")
-        require_positive(self, prefix, "learning_rate", "max_action_gradient", "max_gradient_norm")
-        require_positive(self, prefix, "target_update_period", "variable_update_period")
-        require_positive(self, prefix, "publish_period")
-        require_between(self, prefix, 1, 1_000, "num_sgd_steps_per_step")
-        require_between(self, prefix, 0, 1, "discount")
-        require(self.noise_scale >= 0, f"{prefix}noise_scale", self.noise_scale, "at least 0")
-        self.replay.validate(f"{prefix}replay.")
+        require_fields(self, prefix)

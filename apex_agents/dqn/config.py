@@ -1,19 +1,18 @@
 """The settings of Ape-X DQN; every default is the paper's value for Atari."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import (
-    MAX_LAYER_SIZE,
-    require,
-    require_between,
-    require_positive,
-    require_types,
-)
+from apex_agents.validation import MAX_LAYER_SIZE, bounded, checked, positive, require_fields
 
 NETWORKS = ("atari", "mlp")
 MAX_MLP_LAYERS = 16
+
+
+def _are_mlp_sizes(sizes: Sequence[int]) -> bool:
+    return len(sizes) <= MAX_MLP_LAYERS and all(0 < size <= MAX_LAYER_SIZE for size in sizes)
 
 
 @dataclasses.dataclass
@@ -48,41 +47,27 @@ class ApexDQNConfig:
       replay: the replay memory.
     """
 
-    network: str = "atari"
-    mlp_hidden_sizes: tuple[int, ...] = (256,)
-    stream_hidden_size: int = 512
-    frame_stack: int = 4
-    n_step: int = 3
-    discount: float = 0.99
-    batch_size: int = 512
-    learning_rate: float = 0.00025 / 4
-    rmsprop_decay: float = 0.95
-    rmsprop_epsilon: float = 1.5e-7
-    max_gradient_norm: float = 40.0
-    target_update_period: int = 2500
-    variable_update_period: int = 100
-    publish_period: int = 20
-    num_sgd_steps_per_step: int = 1
+    network: str = checked("atari", NETWORKS.__contains__, f"one of {NETWORKS}")
+    mlp_hidden_sizes: tuple[int, ...] = checked(
+        (256,), _are_mlp_sizes, f"up to {MAX_MLP_LAYERS} whole numbers from 1 to {MAX_LAYER_SIZE}"
+    )
+    stream_hidden_size: int = bounded(512, 1, MAX_LAYER_SIZE)
+    frame_stack: int = bounded(4, 0)
+    n_step: int = bounded(3, 1, 10_000)
+    discount: float = bounded(0.99, 0, 1)
+    batch_size: int = bounded(512, 1, 100_000)
+    learning_rate: float = positive(0.00025 / 4)
+    rmsprop_decay: float = bounded(0.95, 0, 1)
+    rmsprop_epsilon: float = positive(1.5e-7)
+    max_gradient_norm: float = positive(40.0)
+    target_update_period: int = positive(2500)
+    variable_update_period: int = positive(100)
+    publish_period: int = positive(20)
+    num_sgd_steps_per_step: int = bounded(1, 1, 1_000)
     bfloat16: bool = False
     exploration: ExplorationConfig = dataclasses.field(default_factory=ExplorationConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_types(self, prefix)
-        require(self.network in NETWORKS, f"{prefix}network", self.network, f"one of {NETWORKS}")
-        sizes = self.mlp_hidden_sizes
-        possible = len(sizes) <= MAX_MLP_LAYERS and all(0 < n <= MAX_LAYER_SIZE for n in sizes)
-        allowed = f"up to {MAX_MLP_LAYERS} whole numbers from 1 to {MAX_LAYER_SIZE}"
-        require(possible, f"{prefix}mlp_hidden_sizes", sizes, allowed)
-        require_between(self, prefix, 1, MAX_LAYER_SIZE, "stream_hidden_size")
-        require(self.frame_stack >= 0, f"{prefix}frame_stack", self.frame_stack, "at least 0")
-        require_between(self, prefix, 1, 10_000, "n_step")
-        require_between(self, prefix, 1, 100_000, "batch_size")
-        require_positive(self, prefix, "learning_rate", "rmsprop_epsilon", "max_gradient_norm")
-        require_positive(self, prefix, "target_update_period", "variable_update_period")
-        require_positive(self, prefix, "publish_period")
-        require_between(self, prefix, 1, 1_000, "num_sgd_steps_per_step")
-        require_between(self, prefix, 0, 1, "discount", "rmsprop_decay")
-        self.exploration.validate(f"{prefix}exploration.")
-        self.replay.validate(f"{prefix}replay.")
+        require_fields(self, prefix)

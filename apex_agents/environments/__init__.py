@@ -1,10 +1,15 @@
-"""Environments stepped in lock-step: Atari, the control suite, gymnasium and toy tasks."""
+"""Environments that are stepped together: Atari, the control suite, gymnasium, toy tasks."""
 
 from apex_agents.environments.atari_config import AtariConfig
 from apex_agents.environments.factory import EnvironmentConfig, make_vector_environment
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.toy import Catch, PointMass
-from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, VectorEnvironment
+from apex_agents.environments.vector_environment import (
+    EnvironmentSpec,
+    Episode,
+    SyncVectorEnvironment,
+    VectorEnvironment,
+)
 
 __all__ = [
     "AtariConfig",
@@ -14,6 +19,7 @@ __all__ = [
     "Episode",
     "GymnasiumEnvironment",
     "PointMass",
+    "SyncVectorEnvironment",
     "VectorEnvironment",
     "make_vector_environment",
 ]

@@ -1,70 +1,60 @@
-"""What can be chosen about Atari: the preprocessing (section 4.1, appendix C) and the game."""
+"""The settings of Atari: the preprocessing (section 4.1, appendix C) and the names of games."""
 
 import dataclasses
-import difflib
 import re
 
 from ale_py import roms
 
-from apex_agents.validation import require, require_between, require_types
+from apex_agents.validation import bounded, checked, closest
+
+_MAX_EMULATOR_INT = 2**31 - 1
 
 
 @dataclasses.dataclass
 class AtariConfig:
-    """Atari as the paper plays it (Horgan et al. 2018); "DQN" is Mnih et al. 2015.
+    """Atari as in the paper (Horgan et al. 2018); "DQN" is Mnih et al. 2015.
 
     Attributes:
       sticky_action_probability: probability, per frame, that the emulator repeats the previous
-        action instead of the given one; the paper has none (no-op starts only).
-      full_action_set: offer all 18 actions rather than those that the game uses; the paper
-        does not say, DQN offers those that the game uses.
-      life_loss_ends_episode: let the loss of a life end the agent's episode, in training only; the
-        paper does not say. The game, and the `Episode` reported, go on until game over.
-      clip_rewards: give the agent rewards clipped to [-1, 1]; appendix C.
-      max_noops: a game starts with 0 to this many no-op frames, drawn uniformly; section 4.1 names
-        these starts for evaluation, their number is DQN's.
-      action_repeat: frames for which an action is held; appendix C. The observation is the
-        maximum of the last two frames, as DQN's.
-      frame_stack: observations stacked, oldest first; appendix C, their number is DQN's.
-      frame_size: height and width of an observation, in pixels; DQN's.
-      max_frames: frames after which a training episode is truncated, no-op frames not counted;
-        section 4.1.
-      evaluation_max_frames: the same in evaluation; table 2 says only that it is longer than in
-        training, Rainbow (Hessel et al. 2018) plays for these 30 minutes.
-      num_threads: threads that step the emulators of one group of environments; the paper gives
-        every actor one core.
+        action instead of the given one; the paper has no sticky actions, no-op starts only.
+      full_action_set: whether all 18 actions are offered rather than those that the game uses, as
+        in DQN.
+      life_loss_ends_episode: whether the loss of a life ends the agent's episode, in training only;
+        the paper does not say. The game continues, and its `Episode` ends when it is over.
+      clip_rewards: whether the agent's rewards are clipped to [-1, 1]; appendix C.
+      max_noops: largest number of no-op frames at the start of a game, drawn uniformly from 0 on;
+        section 4.1 names these starts for evaluation, their number is DQN's.
+      action_repeat: number of frames for which an action is held; appendix C. An observation is the
+        maximum of the last two frames, as in DQN.
+      frame_stack: number of frames stacked in an observation, oldest first; appendix C, the number
+        is DQN's.
+      frame_size: height and width of an observation in pixels; DQN's.
+      max_frames: number of frames after which a training episode is truncated, without those of
+        the no-op start; section 4.1.
+      evaluation_max_frames: the same for evaluation; table 2 says only that it is more than in
+        training, these 30 minutes are those of Rainbow (Hessel et al. 2018).
+      num_threads: number of threads that step the emulators of one actor; the paper gives every
+        actor one core.
     """
 
-    sticky_action_probability: float = 0.0
+    sticky_action_probability: float = checked(0.0, lambda p: 0 <= p < 1, "in [0, 1)")
     full_action_set: bool = False
     life_loss_ends_episode: bool = False
     clip_rewards: bool = True
-    max_noops: int = 30
-    action_repeat: int = 4
-    frame_stack: int = 4
-    frame_size: int = 84
-    max_frames: int = 50_000
-    evaluation_max_frames: int = 108_000
-    num_threads: int = 1
-
-    def validate(self, prefix: str = "environment.atari.") -> None:
-        """Raise a ValueError that names the first field with a value that cannot work."""
-        require_types(self, prefix)
-        probability = self.sticky_action_probability
-        name = f"{prefix}sticky_action_probability"
-        require(0.0 <= probability < 1.0, name, probability, "in [0, 1)")
-        require_between(self, prefix, 0, 10_000, "max_noops")
-        require_between(self, prefix, 1, 1_000, "action_repeat", "frame_size", "num_threads")
-        require_between(self, prefix, 1, 100, "frame_stack")
-        # The emulator's whole numbers have 32 bits.
-        require_between(self, prefix, 1, 2**31 - 1, "max_frames", "evaluation_max_frames")
+    max_noops: int = bounded(30, 0, 10_000)
+    action_repeat: int = bounded(4, 1, 1_000)
+    frame_stack: int = bounded(4, 1, 100)
+    frame_size: int = bounded(84, 1, 1_000)
+    max_frames: int = bounded(50_000, 1, _MAX_EMULATOR_INT)
+    evaluation_max_frames: int = bounded(108_000, 1, _MAX_EMULATOR_INT)
+    num_threads: int = bounded(1, 1, 1_000)
 
 
 def rom_name(task: str) -> str:
     """Find the ROM of a game.
 
     Args:
-      task: the name of a ROM ('ms_pacman'), or a gymnasium name of it ('MsPacman',
+      task: name of a ROM ('ms_pacman'), or gymnasium's name of the game ('MsPacman',
         'ALE/MsPacman-v5').
 
     Returns:
@@ -73,14 +63,13 @@ def rom_name(task: str) -> str:
     Raises:
       ValueError: there is no such game; names the closest ones.
     """
-    roms_by_key = {_key(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYER_ROMS}
-    key = _key(re.sub(r"-v\d+$", "", task.removeprefix("ALE/")))
-    if key in roms_by_key:
-        return roms_by_key[key]
-    closest = [roms_by_key[match] for match in difflib.get_close_matches(key, roms_by_key)]
+    names = {_key(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYER_ROMS}
+    game = re.sub(r"-v\d+$", "", task.removeprefix("ALE/"))
+    if _key(game) in names:
+        return names[_key(game)]
     raise ValueError(
-        f"unknown Atari game {task!r}; closest: {', '.join(closest) or 'none'}; allowed: one of "
-        f"the {len(roms_by_key)} one-player games of ale_py.roms.get_all_rom_ids(), such as 'pong'"
+        f"unknown Atari game {task!r}; closest: {closest(game.lower(), names.values())}; allowed: "
+        f"one of the {len(names)} one-player games of ale_py.roms.get_all_rom_ids()"
     )
 
 
@@ -89,5 +78,5 @@ _TWO_PLAYER_ROMS = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
 
 def _key(name: str) -> str:
-    """Return what is common to 'ms_pacman' and 'MsPacman'."""
+    """Return what 'ms_pacman' and 'MsPacman' have in common."""
     return name.replace("_", "").lower()

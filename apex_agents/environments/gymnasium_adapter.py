@@ -1,4 +1,4 @@
-"""Any gymnasium environment with box or discrete spaces, as a `dm_env.Environment`."""
+"""Gymnasium environments with box or discrete spaces, as `dm_env.Environment`s."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dm_env import specs
 from gymnasium import spaces
 
 from apex_agents.environments.opengl import has_display, prepare_opengl
-from apex_agents.environments.vector_environment import FRAMES_PER_SECOND
+from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
 
 
 class GymnasiumEnvironment(dm_env.Environment):
-    """A gymnasium environment under dm_env's rules.
+    """A gymnasium environment that follows dm_env's rules.
 
     A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
     discount 1. A step before the first reset, or after a LAST step, ignores its action and resets.
-    Actions of a bounded float space are in [-1, 1], and scaled to its bounds.
-    Observations are those of the gymnasium environment, converted to the spec's dtype but not
-    copied: an environment that reuses its arrays goes on doing so.
+    Actions of a bounded float space are in [-1, 1], and scaled to its bounds. Observations are
+    converted to the dtype of their spec, but an array that has it already is not copied: an
+    environment that reuses its arrays does so here, too.
 
     Attributes:
-      frames_per_second: as its metadata say.
+      frames_per_second: speed of videos, from the environment's metadata.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class GymnasiumEnvironment(dm_env.Environment):
 
         Args:
           environment: an environment, or the id of a registered one.
-          seed: seed of the first reset, from which later episodes follow; None: unseeded.
-          render: whether it will be drawn, if an id is given.
+          seed: seed of the first reset, which decides the later episodes, too; None: unseeded.
+          render: whether the environment is made to be drawn, where an id is given.
 
         Raises:
           ValueError: the observation or the action space is neither `Box` nor `Discrete`, or the
@@ -46,12 +46,14 @@ class GymnasiumEnvironment(dm_env.Environment):
         """
         if isinstance(environment, str):
             environment = _make_to_render(environment) if render else _make(environment)
-        self.frames_per_second = float(environment.metadata.get("render_fps") or FRAMES_PER_SECOND)
+        self.frames_per_second = float(
+            environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND
+        )
         environment = _rescale_actions(environment)
         self._environment = environment
         self._seed = seed
-        self._observation_spec = _make_space_spec(environment.observation_space, "observation")
-        self._action_spec = _make_space_spec(environment.action_space, "action")
+        self._observation_spec = _make_spec(environment.observation_space, "observation")
+        self._action_spec = _make_spec(environment.action_space, "action")
         self._observation_dtype = self._observation_spec.dtype
         self._observation_start = _first_value(environment.observation_space)
         self._action_dtype = environment.action_space.dtype
@@ -72,7 +74,7 @@ class GymnasiumEnvironment(dm_env.Environment):
           action: a value of the action spec: int32, or `[D]`.
 
         Returns:
-          The next time step, with float32 reward and discount.
+          The next time step.
         """
         if self._needs_reset:
             return self.reset()
@@ -80,28 +82,20 @@ class GymnasiumEnvironment(dm_env.Environment):
             self._convert_action(action)
         )
         self._needs_reset = terminated or truncated
-        return dm_env.TimeStep(
-            step_type=dm_env.StepType.LAST if self._needs_reset else dm_env.StepType.MID,
-            reward=np.float32(reward),
-            discount=_ZERO if terminated else _ONE,
-            observation=self._convert_observation(observation),
-        )
+        reward, observation = float(reward), self._convert_observation(observation)
+        if terminated:
+            return dm_env.termination(reward, observation)
+        if truncated:
+            return dm_env.truncation(reward, observation)
+        return dm_env.transition(reward, observation)
 
     def observation_spec(self) -> specs.BoundedArray:
         """Return the spec of an observation: float32 or uint8, or int32 for a discrete space."""
         return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
-        """Return the spec of an action: int32 in `[0, A)`, or float32 `[D]`."""
+        """Return the spec of an action: int32 in `[0, A)`, or `[D]` float32 or whole numbers."""
         return self._action_spec
-
-    def reward_spec(self) -> specs.Array:
-        """Return the spec of a reward: a float32 scalar."""
-        return specs.Array((), np.float32, name="reward")
-
-    def discount_spec(self) -> specs.BoundedArray:
-        """Return the spec of a discount: a float32 scalar in [0, 1]."""
-        return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
     def render(self) -> np.ndarray:
         """Let the environment draw itself.
@@ -110,7 +104,7 @@ class GymnasiumEnvironment(dm_env.Environment):
           uint8 `[H, W, 3]`.
 
         Raises:
-          ValueError: it draws nothing; says why.
+          ValueError: the environment was not made to be drawn, or MuJoCo cannot draw.
         """
         if self._environment.render_mode != "rgb_array":
             raise ValueError(f"{self._environment} was not made with render_mode='rgb_array'")
@@ -133,10 +127,6 @@ class GymnasiumEnvironment(dm_env.Environment):
         return int(action) + self._action_start
 
 
-_ZERO = np.float32(0.0)
-_ONE = np.float32(1.0)
-
-
 def _make(task: str, **settings: Any) -> gymnasium.Env:
     # gymnasium's checker would cost time on every step; our specs check the spaces.
     return gymnasium.make(task, disable_env_checker=True, **settings)
@@ -144,30 +134,18 @@ def _make(task: str, **settings: Any) -> gymnasium.Env:
 
 def _make_to_render(task: str) -> gymnasium.Env:
     if not has_display():
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would complain.
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would print complaints.
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of what is an error here.
+            warnings.simplefilter("ignore")  # gymnasium warns of what raises an error below.
             environment = _make(task, render_mode="rgb_array")
-    except TypeError as error:  # It knows nothing of render modes.
+    except TypeError as error:  # The environment takes no `render_mode`.
         raise ValueError(f"{task} cannot be drawn: {error}") from error
     modes = environment.metadata.get("render_modes", [])
     if "rgb_array" not in modes:
         environment.close()
         raise ValueError(f"{task} cannot be drawn: its render_modes are {modes}, without rgb_array")
     return environment
-
-
-def _make_space_spec(space: spaces.Space, name: str) -> specs.BoundedArray:
-    """Return the spec of a space: uint8 stays, other boxes become float32, discrete is int32."""
-    if isinstance(space, spaces.Discrete):
-        return specs.DiscreteArray(int(space.n), dtype=np.int32, name=name)
-    if isinstance(space, spaces.Box):
-        dtype = np.uint8 if space.dtype == np.uint8 else np.float32
-        with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
-            low, high = space.low.astype(dtype), space.high.astype(dtype)
-        return specs.BoundedArray(space.shape, dtype, low, high, name=name)
-    raise ValueError(f"the {name} space must be a Box or a Discrete space, got {space}")
 
 
 def _rescale_actions(environment: gymnasium.Env) -> gymnasium.Env:
@@ -177,6 +155,25 @@ def _rescale_actions(environment: gymnasium.Env) -> gymnasium.Env:
     if not space.is_bounded() or np.any(space.low == space.high):
         return environment
     return gymnasium.wrappers.RescaleAction(environment, np.float32(-1.0), np.float32(1.0))
+
+
+def _make_spec(space: spaces.Space, name: str) -> specs.BoundedArray:
+    """Return the spec of a space.
+
+    Boxes become float32, but for uint8 and whole numbers that are actions: those keep their dtype,
+    and an agent with float actions can refuse them. Discrete spaces become int32.
+    """
+    if isinstance(space, spaces.Discrete):
+        return specs.DiscreteArray(int(space.n), dtype=np.int32, name=name)
+    if isinstance(space, spaces.Box):
+        is_kept = space.dtype == np.uint8 or (
+            name == "action" and np.issubdtype(space.dtype, np.integer)
+        )
+        dtype = space.dtype if is_kept else np.float32
+        with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
+            low, high = space.low.astype(dtype), space.high.astype(dtype)
+        return specs.BoundedArray(space.shape, dtype, low, high, name=name)
+    raise ValueError(f"the {name} space must be a Box or a Discrete space, got {space}")
 
 
 def _first_value(space: spaces.Space) -> int | None:

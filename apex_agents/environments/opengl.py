@@ -1,4 +1,4 @@
-"""OpenGL for pictures of what MuJoCo simulates; nothing else here needs it."""
+"""OpenGL, which MuJoCo needs to draw."""
 
 import contextlib
 import functools
@@ -22,13 +22,13 @@ os._exit(0)
 
 
 def has_display() -> bool:
-    """Return whether there is a screen to show windows on."""
+    """Return whether this process could open windows."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 @contextlib.contextmanager
 def without_opengl() -> Iterator[None]:
-    """Let what is imported look for none."""
+    """Disable OpenGL for the modules that are imported within the context."""
     chosen = os.environ.get(BACKEND)
     os.environ[BACKEND] = "disabled"
     try:
@@ -40,12 +40,12 @@ def without_opengl() -> Iterator[None]:
 
 
 def prepare_opengl() -> None:
-    """Choose EGL, which needs no display, if nothing else is chosen; see whether MuJoCo can draw.
+    """Choose EGL where there is no display and no other choice, and check that MuJoCo can draw.
 
-    Its libraries would choose GLFW, which needs a display.
+    Without a choice MuJoCo's libraries would use GLFW, which needs a display.
 
     Raises:
-      ValueError: it cannot draw; names what to install.
+      ValueError: MuJoCo cannot draw; names what to install.
     """
     if not os.environ.get(BACKEND) and not has_display():
         os.environ[BACKEND] = "egl"
@@ -54,15 +54,15 @@ def prepare_opengl() -> None:
 
 @functools.cache
 def _probe(backend: str) -> None:
-    """Draw in another process: some of these libraries take the one along in which they fail."""
+    """Draw in another process, since some OpenGL libraries end the process in which they fail."""
     command = [sys.executable, "-c", _PROBE]
     try:
         result = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS)
         failed, messages = result.returncode != 0, result.stderr
     except subprocess.TimeoutExpired:
-        failed, messages = True, b"it takes too long"
+        failed, messages = True, b"no picture within %d seconds" % _TIMEOUT_SECONDS
     if failed:
-        *_, reason = ["it says nothing", *messages.decode(errors="replace").strip().splitlines()]
+        *_, reason = ["no message", *messages.decode(errors="replace").strip().splitlines()]
         raise ValueError(
             f"MuJoCo cannot draw with OpenGL; MUJOCO_GL is {backend} ({reason}). Install EGL for "
             "MUJOCO_GL=egl (Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri) or OSMesa for "

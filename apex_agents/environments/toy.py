@@ -1,4 +1,4 @@
-"""Toy tasks: small enough that a whole agent can be seen to learn within seconds."""
+"""Toy tasks, small enough that a whole agent learns them within seconds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-# Of what is drawn.
-_CELL = 32
+_CELL = 32  # Pixels.
 _BACKGROUND, _GRID, _WHITE = (24, 26, 32), (44, 48, 58), (235, 235, 235)
 _ORANGE, _BLUE = (255, 159, 64), (90, 170, 255)
-# Slower than they can be played, so that they can be seen.
+# Slow enough for people to follow.
 _FRAMES_PER_SECOND = 5.0
 
 
@@ -63,7 +62,7 @@ class Catch(dm_env.Environment):
           action: 0 (left), 1 (stay) or 2 (right); ignored before a reset and after a LAST step.
 
         Returns:
-          The next time step, with float32 reward and discount.
+          The next time step.
 
         Raises:
           ValueError: the action is none of the three.
@@ -76,17 +75,10 @@ class Catch(dm_env.Environment):
         self._paddle_column = min(max(moved, 0), self._columns - 1)
         self._ball_row += 1
         if self._ball_row < self._rows - 1:
-            return dm_env.TimeStep(
-                dm_env.StepType.MID, np.float32(0.0), np.float32(1.0), self._observe()
-            )
+            return dm_env.transition(0.0, self._observe())
         self._needs_reset = True
         caught = self._paddle_column == self._ball_column
-        return dm_env.TimeStep(
-            dm_env.StepType.LAST,
-            np.float32(1.0 if caught else -1.0),
-            np.float32(0.0),
-            self._observe(),
-        )
+        return dm_env.termination(1.0 if caught else -1.0, self._observe())
 
     def observation_spec(self) -> specs.BoundedArray:
         """Return the spec of an observation: `[rows * columns]`, 1 at the ball and the paddle."""
@@ -97,14 +89,6 @@ class Catch(dm_env.Environment):
     def action_spec(self) -> specs.DiscreteArray:
         """Return the spec of an action: int32, 0 left, 1 stay, 2 right."""
         return specs.DiscreteArray(3, dtype=np.int32, name="action")
-
-    def reward_spec(self) -> specs.BoundedArray:
-        """Return the spec of a reward: a float32 scalar in [-1, 1]."""
-        return specs.BoundedArray((), np.float32, -1.0, 1.0, name="reward")
-
-    def discount_spec(self) -> specs.BoundedArray:
-        """Return the spec of a discount: a float32 scalar in [0, 1]."""
-        return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
     def render(self) -> np.ndarray:
         """Draw the board: uint8 `[32 * rows, 32 * columns, 3]`, orange ball, blue paddle."""
@@ -138,11 +122,11 @@ class PointMass(dm_env.Environment):
 
         Args:
           step_size: largest move per step.
-          num_steps: steps per episode.
-          seed: seed of the starts; None: unseeded.
+          num_steps: number of steps per episode.
+          seed: seed of the first positions; None: unseeded.
 
         Raises:
-          ValueError: a step or an episode has no length.
+          ValueError: `step_size` or `num_steps` is not positive.
         """
         if step_size <= 0 or num_steps < 1:
             raise ValueError(
@@ -155,7 +139,7 @@ class PointMass(dm_env.Environment):
         self._steps_left = 0
 
     def reset(self) -> dm_env.TimeStep:
-        """Put the point somewhere and return the FIRST step."""
+        """Put the point at a random position and return the FIRST step."""
         self._position = self._random.uniform(-1.0, 1.0)
         self._steps_left = self._num_steps
         return dm_env.restart(self._observe())
@@ -167,32 +151,23 @@ class PointMass(dm_env.Environment):
           action: `[1]` in [-1, 1]; ignored before a reset and after a LAST step.
 
         Returns:
-          The next time step, with float32 reward and discount.
+          The next time step.
         """
         if not self._steps_left:
             return self.reset()
         (push,) = np.asarray(action)
         self._position = min(max(self._position + self._step_size * float(push), -1.0), 1.0)
         self._steps_left -= 1
-        step_type = dm_env.StepType.MID if self._steps_left else dm_env.StepType.LAST
-        reward = np.float32(-abs(self._position))
-        return dm_env.TimeStep(step_type, reward, np.float32(1.0), self._observe())
+        make_step = dm_env.transition if self._steps_left else dm_env.truncation
+        return make_step(-abs(self._position), self._observe())
 
     def observation_spec(self) -> specs.BoundedArray:
         """Return the spec of an observation: `[1]`, the position."""
         return specs.BoundedArray((1,), np.float32, -1.0, 1.0, name="observation")
 
     def action_spec(self) -> specs.BoundedArray:
-        """Return the spec of an action: `[1]`, left or right in part of `step_size`."""
+        """Return the spec of an action: `[1]`, the move as a fraction of `step_size`."""
         return specs.BoundedArray((1,), np.float32, -1.0, 1.0, name="action")
-
-    def reward_spec(self) -> specs.BoundedArray:
-        """Return the spec of a reward: a float32 scalar in [-1, 0]."""
-        return specs.BoundedArray((), np.float32, -1.0, 0.0, name="reward")
-
-    def discount_spec(self) -> specs.BoundedArray:
-        """Return the spec of a discount: a float32 scalar in [0, 1]."""
-        return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
     def render(self) -> np.ndarray:
         """Draw the line: uint8 `[64, 320, 3]`, with its middle white and the point orange."""

@@ -1,8 +1,4 @@
-"""Environments stepped in lock-step, so that one network evaluation serves all of them.
-
-An environment is one environment with its own seed and its own episodes. The environments of a
-group advance by one time step per call, whatever stage of its episode each of them is at.
-"""
+"""Several environments stepped together, so that one network evaluation serves all of them."""
 
 from __future__ import annotations
 
@@ -25,12 +21,12 @@ class EnvironmentSpec(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """What is reported about a finished episode.
+    """The report of an episode.
 
     Attributes:
-      env_index: index of the environment that played it.
+      env_index: index of the environment that it was played in.
       episode_return: sum of the rewards as the environment gave them.
-      clipped_return: sum of the rewards as the agent saw them.
+      clipped_return: sum of the rewards as the agent received them.
       length: number of agent steps.
     """
 
@@ -41,18 +37,19 @@ class Episode(NamedTuple):
 
 
 class VectorEnvironment(Protocol):
-    """A group of E environments.
+    """E environments, each with its own seed and episodes, that are stepped together.
 
     Both `reset` and `step` return a batched `dm_env.TimeStep`: `step_type` int32 `[E]`, `reward`
     `[E]`, `discount` `[E]`, `observation` `[E, ...]` in the dtype of the spec. A FIRST row has
     reward 0 and discount 1; a LAST row has discount 0 after a termination and 1 after a truncation.
-    The arrays are new ones at every call: later calls do not write into them.
+    The arrays of a returned time step are new at every call and belong to the caller: the
+    environments neither write into them nor read them afterwards.
 
     Attributes:
-      num_envs: E.
-      spec: of one environment.
-      num_failures: times an environment failed, upon which its environment began another episode.
+      num_envs: number of environments, E.
+      num_failures: number of times that an environment failed and began another episode.
       frames_per_second: agent steps per second at the speed of the game, for videos.
+      spec: specification of one environment.
     """
 
     num_envs: int
@@ -61,7 +58,7 @@ class VectorEnvironment(Protocol):
     spec: EnvironmentSpec
 
     def reset(self) -> dm_env.TimeStep:
-        """Start a new episode in every environment, forgetting the unfinished ones."""
+        """Start a new episode in every environment; unfinished ones are not reported."""
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Advance every environment by one time step.
@@ -75,46 +72,46 @@ class VectorEnvironment(Protocol):
         """Return the episodes finished since the previous call, in order, and forget them."""
 
     def current_episode(self, env_index: int) -> Episode:
-        """Return the episode of an environment so far; one that has just finished counts."""
+        """Report an environment's episode up to now; after its LAST step this is all of it."""
 
     def render(self, env_index: int) -> np.ndarray:
-        """Draw what an environment shows now, which changes nothing of what it plays.
+        """Draw the current state of an environment, without a change of it.
 
         Args:
-          env_index: one of those that the environments were made to render.
+          env_index: index of one of the environments that were made to be rendered.
 
         Returns:
           uint8 `[H, W, 3]`, RGB.
 
         Raises:
-          ValueError: it cannot be drawn; says why.
+          ValueError: the environment cannot be drawn; says why.
         """
 
     def close(self) -> None:
-        """Release what the environments hold."""
+        """Release the resources of all environments."""
 
 
 MAX_FAILURES_IN_A_ROW = 3
-# Of environments that do not say.
-FRAMES_PER_SECOND = 15.0
+DEFAULT_FRAMES_PER_SECOND = 15.0
 
 _logger = logging.getLogger(__name__)
 
 
-class LockStepEnvironment:
-    """Environments made of ordinary environments, stepped one after the other.
+class SyncVectorEnvironment:
+    """A `VectorEnvironment` made of single environments, which are stepped one after the other.
 
-    Observations are copied out of the environments, which may thus reuse their arrays. When one of
-    them raises, or returns an observation or a reward that is not finite, its environment begins
-    another episode with a FIRST step and leaves the one before without a LAST; when that happens
-    `MAX_FAILURES_IN_A_ROW` times without a good step in between, the error is raised.
+    An environment fails when it raises, or returns an observation or a reward that is not finite.
+    It then begins another episode with a FIRST step, and the previous episode ends without a LAST
+    step or a report. When an environment, its resets included, fails `MAX_FAILURES_IN_A_ROW` times
+    without a good step in between, the error is raised.
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
-        """Initialize the environments.
+        """Initialize the vector environment.
 
         Args:
-          environments: E environments with equal specs; they are closed with the environments.
+          environments: E environments with equal specs, closed by `close`; they may reuse their
+            arrays.
 
         Raises:
           ValueError: there is no environment, or one has other specs than the first.
@@ -124,15 +121,15 @@ class LockStepEnvironment:
         self._environments = list(environments)
         self.num_envs = len(self._environments)
         self.spec = _make_spec(self._environments[0])
-        for env_index, environment in enumerate(self._environments):
+        for i, environment in enumerate(self._environments):
             spec = _make_spec(environment)
             if spec != self.spec:
-                raise ValueError(
-                    f"environment {env_index} has {spec}, unlike environment 0: {self.spec}"
-                )
+                raise ValueError(f"environment {i} has {spec}, unlike environment 0: {self.spec}")
         self._observation_shape = (self.num_envs, *self.spec.observations.shape)
         self._observation_dtype = self.spec.observations.dtype
-        self.frames_per_second = getattr(environments[0], "frames_per_second", FRAMES_PER_SECOND)
+        self.frames_per_second = getattr(
+            environments[0], "frames_per_second", DEFAULT_FRAMES_PER_SECOND
+        )
         self._returns = [0.0] * self.num_envs
         self._lengths = [0] * self.num_envs
         self._finished: list[Episode] = []
@@ -142,31 +139,31 @@ class LockStepEnvironment:
     def reset(self) -> dm_env.TimeStep:
         """Reset every environment; see `VectorEnvironment.reset`."""
         rows = self._make_rows()
-        for env_index, environment in enumerate(self._environments):
-            self._record(rows, env_index, environment.reset())
+        for i in range(self.num_envs):
+            self._record(rows, i, self._reset(i))
         return rows
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Step every environment; see `VectorEnvironment.step`."""
         rows = self._make_rows()
-        for env_index, environment in enumerate(self._environments):
+        for i, environment in enumerate(self._environments):
             try:
-                timestep = environment.step(actions[env_index])
+                timestep = environment.step(actions[i])
                 _check_finite(timestep)
-                self._failures_in_a_row[env_index] = 0
-            except Exception as error:  # Whatever it is: the other environments go on.
-                self._count_failure(env_index, error)
-                timestep = environment.reset()
-            self._record(rows, env_index, timestep)
+                self._failures_in_a_row[i] = 0
+            except Exception as error:  # No error of one environment may stop the others.
+                self._count_failure(i, error)
+                timestep = self._reset(i)
+            self._record(rows, i, timestep)
         return rows
 
     def finished_episodes(self) -> list[Episode]:
-        """Return the episodes finished since the previous call; see `VectorEnvironment`."""
+        """Return the newly finished episodes; see `VectorEnvironment.finished_episodes`."""
         finished, self._finished = self._finished, []
         return finished
 
     def current_episode(self, env_index: int) -> Episode:
-        """Return how far an environment's episode is; see `VectorEnvironment.current_episode`."""
+        """Report an episode up to now; see `VectorEnvironment.current_episode`."""
         total = self._returns[env_index]
         return Episode(env_index, total, total, self._lengths[env_index])
 
@@ -179,7 +176,7 @@ class LockStepEnvironment:
             frame = np.asarray(render())
         except ValueError:
             raise
-        except Exception as error:  # Of a library that is not there, or finds no OpenGL.
+        except Exception as error:  # A library is missing or finds no OpenGL.
             raise ValueError(f"cannot be rendered: {type(error).__name__}: {error}") from error
         if frame.ndim != 3 or frame.shape[2] != 3:
             raise ValueError(f"a frame has to be RGB, [H, W, 3], got {frame.shape}")
@@ -190,13 +187,23 @@ class LockStepEnvironment:
         for environment in self._environments:
             environment.close()
 
-    def _count_failure(self, env_index: int, error: Exception) -> None:
+    def _reset(self, i: int) -> dm_env.TimeStep:
+        """Reset one environment, again as long as it fails and may fail."""
+        while True:
+            try:
+                timestep = self._environments[i].reset()
+                _check_finite(timestep)
+                return timestep
+            except Exception as error:
+                self._count_failure(i, error)
+
+    def _count_failure(self, i: int, error: Exception) -> None:
         self.num_failures += 1
-        self._failures_in_a_row[env_index] += 1
-        if self._failures_in_a_row[env_index] == MAX_FAILURES_IN_A_ROW:
+        self._failures_in_a_row[i] += 1
+        if self._failures_in_a_row[i] == MAX_FAILURES_IN_A_ROW:
             raise error
         _logger.warning(
-            "Environment %d begins another episode: %s: %s", env_index, type(error).__name__, error
+            "Environment %d begins another episode: %s: %s", i, type(error).__name__, error
         )
 
     def _make_rows(self) -> dm_env.TimeStep:
@@ -207,27 +214,27 @@ class LockStepEnvironment:
             observation=np.empty(self._observation_shape, self._observation_dtype),
         )
 
-    def _record(self, rows: dm_env.TimeStep, env_index: int, time_step: dm_env.TimeStep) -> None:
-        """Write the step of one environment into its row, and count it."""
-        step_type, reward, discount, observation = time_step
-        rows.step_type[env_index] = step_type
-        rows.observation[env_index] = observation
+    def _record(self, rows: dm_env.TimeStep, i: int, timestep: dm_env.TimeStep) -> None:
+        """Copy the time step of one environment into its row, and add it to its episode."""
+        step_type, reward, discount, observation = timestep
+        rows.step_type[i] = step_type
+        rows.observation[i] = observation
         if step_type is dm_env.StepType.FIRST:
-            rows.reward[env_index] = 0.0
-            rows.discount[env_index] = 1.0
-            self._returns[env_index] = 0.0
-            self._lengths[env_index] = 0
+            rows.reward[i] = 0.0
+            rows.discount[i] = 1.0
+            self._returns[i] = 0.0
+            self._lengths[i] = 0
             return
-        rows.reward[env_index] = reward
-        rows.discount[env_index] = discount
-        self._returns[env_index] += float(reward)
-        self._lengths[env_index] += 1
+        rows.reward[i] = reward
+        rows.discount[i] = discount
+        self._returns[i] += float(rows.reward[i])
+        self._lengths[i] += 1
         if step_type is dm_env.StepType.LAST:
-            self._finished.append(self.current_episode(env_index))
+            self._finished.append(self.current_episode(i))
 
 
 def _check_finite(timestep: dm_env.TimeStep) -> None:
-    """Raise a ValueError if a number that would be learned from is NaN or infinite."""
+    """Raise a ValueError if an agent would learn from a number that is NaN or infinite."""
     if not np.isfinite(timestep.observation).all():
         raise ValueError("the observation is not finite")
     if timestep.reward is not None and not np.isfinite(timestep.reward):
@@ -235,9 +242,10 @@ def _check_finite(timestep: dm_env.TimeStep) -> None:
 
 
 def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
+    """Return the specs of an environment, with the dtypes of the batched time steps."""
     return EnvironmentSpec(
         observations=environment.observation_spec(),
         actions=environment.action_spec(),
-        rewards=environment.reward_spec(),
-        discounts=environment.discount_spec(),
+        rewards=environment.reward_spec().replace(dtype=np.float32),
+        discounts=environment.discount_spec().replace(dtype=np.float32),
     )

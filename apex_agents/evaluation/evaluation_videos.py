@@ -37,10 +37,10 @@ class EvaluationVideos:
         make = self._experiment.make_vector_environment
         if self._period is not None:
             try:
-                return make(num_envs, seed, True, 1)
+                return make(num_envs, seed, evaluation=True, num_rendered=1)
             except ValueError as error:
                 self._give_up(error)
-        return make(num_envs, seed, True)
+        return make(num_envs, seed, evaluation=True)
 
     @contextlib.contextmanager
     def film(

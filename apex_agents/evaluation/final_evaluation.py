@@ -76,7 +76,9 @@ def evaluate(
         # A group of environments has a seed of its own; where it begins tells it from the others.
         seed = int(np.random.SeedSequence([request.seed, len(episodes)]).generate_state(1)[0] >> 1)
         videos = request.videos if not episodes else ()
-        environment = experiment.make_vector_environment(num_envs, seed, True, len(videos))
+        environment = experiment.make_vector_environment(
+            num_envs, seed, evaluation=True, num_rendered=len(videos)
+        )
         experiment.builder.check_environment(environment.spec)
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
         learner_steps = load_into(policy, request.path)

@@ -18,6 +18,22 @@ from apex_agents.runs.workdir import NODES_FILE, write_json
 _NUM_LOG_LINES = 15
 
 
+class Launch(NamedTuple):
+    """What is to be run.
+
+    Attributes:
+      program: program made by `program.make_program`.
+      experiment: experiment that it was made from.
+      report: receives sentences for the terminal.
+      on_interrupt: called at the first SIGINT (Ctrl-C), within the signal's handler.
+    """
+
+    program: lp.Program
+    experiment: Experiment
+    report: Callable[[str], None]
+    on_interrupt: Callable[[], None]
+
+
 class Outcome(NamedTuple):
     """How the nodes of a program ended.
 
@@ -46,20 +62,8 @@ class Backend(Protocol):
           ValueError: a setting or the place itself does not allow it.
         """
 
-    def run(
-        self,
-        program: lp.Program,
-        experiment: Experiment,
-        report: Callable[[str], None],
-        on_interrupt: Callable[[], None],
-    ) -> Outcome:
+    def run(self, launch: Launch) -> Outcome:
         """Run all nodes until the program stops; SIGINT and SIGTERM stop it.
-
-        Args:
-          program: program made by `program.make_program`.
-          experiment: experiment that it was made from.
-          report: receives sentences for the terminal.
-          on_interrupt: called at the first SIGINT, within the signal's handler.
 
         Raises:
           ValueError: there is no room for the nodes.
@@ -75,31 +79,19 @@ class NodeStarter(Protocol):
     def start(self, command: NodeCommand, num_restarts: int) -> NodeProcess: ...
 
 
-def supervise(
-    nodes: NodeStarter,
-    experiment: Experiment,
-    report: Callable[[str], None],
-    on_interrupt: Callable[[], None],
-) -> Outcome:
+def supervise(nodes: NodeStarter, launch: Launch) -> Outcome:
     """Run nodes in processes, restart those that die, and record them in `nodes.json`.
 
     SIGINT and SIGTERM stop the nodes; a second SIGINT kills them.
-
-    Args:
-      nodes: the nodes.
-      experiment: experiment that they belong to.
-      report: receives a sentence whenever a node dies.
-      on_interrupt: called at the first SIGINT, within the signal's handler.
     """
-    run = experiment.run
-    nodes_file = pathlib.Path(experiment.workdir, NODES_FILE)
+    run = launch.experiment.run
+    nodes_file = pathlib.Path(launch.experiment.workdir, NODES_FILE)
 
     def record(statuses: Mapping[str, NodeStatus]) -> None:
         write_json(nodes_file, {name: status._asdict() for name, status in statuses.items()})
 
-    supervisor = Supervisor(
-        nodes.commands, run.max_restarts, run.restart_window_seconds, report, record, nodes.start
-    )
+    limits = run.max_restarts, run.restart_window_seconds
+    supervisor = Supervisor(nodes.commands, *limits, launch.report, record, nodes.start)
     num_interrupts = 0
 
     def interrupt(signum: int, frame: Any) -> None:
@@ -107,7 +99,7 @@ def supervise(
         num_interrupts += 1
         if num_interrupts == 1:
             supervisor.stop()
-            on_interrupt()
+            launch.on_interrupt()
         else:
             supervisor.kill()
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -18,8 +18,7 @@ from launchpad import context
 from launchpad.launch import serialization
 
 from apex_agents.config import RunConfig
-from apex_agents.experiment import Experiment
-from apex_agents.nodes.backend import Outcome, supervise
+from apex_agents.nodes.backend import Launch, Outcome, supervise
 from apex_agents.nodes.ports import reserve_port
 from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, entry_argv
 from apex_agents.runs.workdir import NODES_FILE, lock_descriptors
@@ -33,16 +32,11 @@ class LocalBackend:
     def prepare(self, run: RunConfig) -> None:
         """Accept every run."""
 
-    def run(
-        self,
-        program: lp.Program,
-        experiment: Experiment,
-        report: Callable[[str], None],
-        on_interrupt: Callable[[], None],
-    ) -> Outcome:
+    def run(self, launch: Launch) -> Outcome:
         """Run all nodes until the program stops."""
-        with contextlib.closing(LocalNodes(program, experiment.workdir)) as nodes:
-            return supervise(nodes, experiment, report, on_interrupt)
+        nodes = LocalNodes(launch.program, launch.experiment.workdir)
+        with contextlib.closing(nodes):
+            return supervise(nodes, launch)
 
 
 class ThreadBackend:
@@ -53,16 +47,10 @@ class ThreadBackend:
     def prepare(self, run: RunConfig) -> None:
         """Accept every run."""
 
-    def run(
-        self,
-        program: lp.Program,
-        experiment: Experiment,
-        report: Callable[[str], None],
-        on_interrupt: Callable[[], None],
-    ) -> Outcome:
+    def run(self, launch: Launch) -> Outcome:
         """Run all nodes until the program stops."""
-        pathlib.Path(experiment.workdir, NODES_FILE).unlink(missing_ok=True)
-        manager = lp.launch(program, launch_type="local_mt")
+        pathlib.Path(launch.experiment.workdir, NODES_FILE).unlink(missing_ok=True)
+        manager = lp.launch(launch.program, launch_type="local_mt")
         num_interrupts = 0
         stop: Any = signal.getsignal(signal.SIGINT)  # Launchpad's handler, which stops the nodes.
 

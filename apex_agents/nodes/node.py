@@ -18,7 +18,7 @@ from launchpad import context
 
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.process import CHANNEL, NUM_RESTARTS, STOP, WORKS
-from apex_agents.replay.client import RunClient
+from apex_agents.replay.tables import RunClient
 
 _PR_SET_NAME = 15
 

@@ -15,9 +15,9 @@ import reverb
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_node
-from apex_agents.replay.client import RunClient, run_table_name, table_name
 from apex_agents.replay.messages import EVALUATION, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
+from apex_agents.replay.tables import RunClient, run_table_name, table_name
 from apex_agents.runs.io_failures import report_failure, report_success
 from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
 

@@ -1,4 +1,4 @@
-"""Reads batches in a thread of its own."""
+"""Reads the learner's batches in a thread of its own."""
 
 import queue
 import threading
@@ -7,17 +7,17 @@ from collections.abc import Callable
 import reverb
 import tensorflow as tf
 
-# One waits in the queue, one for room in it.
+# One batch waits in the queue, another one for room in it.
 BATCHES_IN_READER = 2
 _WAIT_SECONDS = 0.1
 _CLOSE_TIMEOUT_SECONDS = 1
 
 
 class BatchReader:
-    """Waits for batches in a thread of its own: a server that is gone cannot hold up the caller."""
+    """Waits for batches in a thread of its own, so that an unreachable server blocks no caller."""
 
     def __init__(self, dataset: tf.data.Dataset):
-        """Take a dataset of `make_dataset`; the first `next` starts reading."""
+        """Prepare to read a dataset of `make_dataset`; the first `next` starts reading."""
         self._dataset = dataset
         self._batches: queue.Queue = queue.Queue(1)
         self._error: Exception | None = None
@@ -28,7 +28,7 @@ class BatchReader:
         """Wait for a batch; return None if told to stop before there is one.
 
         Raises:
-          Exception: what ended the reading.
+          Exception: the error that ended the reading.
         """
         if not self._thread.is_alive() and self._error is None:
             self._thread.start()
@@ -49,14 +49,13 @@ class BatchReader:
     def _read_forever(self) -> None:
         try:
             while not self._closed.is_set():
-                # Ends whenever the limiter has let nothing through for a while.
+                # An iterator ends when the limiter has let nothing through for a while.
                 for batch in self._dataset:
                     self._hand_over(batch)
                     if self._closed.is_set():
                         return
-        except (
-            Exception
-        ) as error:  # Whatever it is, it belongs to the thread that waits for batches.
+        except Exception as error:
+            # Any error is raised in the thread that waits for batches.
             self._error = error
 
     def _hand_over(self, batch: reverb.ReplaySample) -> None:

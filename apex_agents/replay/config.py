@@ -1,8 +1,8 @@
-"""What the shared replay memory holds and how it is sampled."""
+"""Settings of the shared replay memory."""
 
 import dataclasses
 
-from apex_agents.validation import require, require_between, require_positive, require_types
+from apex_agents.validation import bounded, checked, positive, require, require_fields
 
 EVICTION_POLICIES = ("fifo", "prioritized")
 # Reverb's sizes have 32 bits.
@@ -17,58 +17,46 @@ class ReplayConfig:
     """The prioritized replay memory (Horgan et al. 2018, sections 3, 4.1 and appendix F).
 
     Attributes:
-      max_size: capacity in items, which are transitions, each counted `replicas` times (section
-        4.1: 2 million, soft).
+      max_size: capacity in items; a transition is `replicas` items (section 4.1: 2 million, soft).
       min_size: items needed before sampling starts (appendix C: 50 000).
       priority_exponent: alpha in P(k) = p_k^alpha / sum p^alpha (section 4.1: 0.6); 0 is uniform.
-      remover: who leaves a full memory, 'fifo' for the oldest (section 4.1), 'prioritized' for a
-        random one, drawn in proportion to p_k^eviction_exponent (appendix D).
+      eviction_policy: which item a full table removes: 'fifo', the oldest (section 4.1), or
+        'prioritized', a random one with probability proportional to p_k^eviction_exponent
+        (appendix D).
       eviction_exponent: alpha_evict, for 'prioritized' only (appendix D: -0.4); below 0 small
-        priorities leave sooner. Stacks of frames share memory with their neighbours, which frees
-        little of it when they leave in random order.
+        priorities are removed sooner. Neighbouring stacks of frames share memory, little of which
+        is freed when they are removed in random order.
       importance_sampling_exponent: beta of the importance weights (section 4.1: 0.4).
       samples_per_insert: transitions sampled by the learner for each one added; None lets acting
         and learning run at unrelated speeds, as in the paper.
       samples_per_insert_tolerance_rate: how far acting or learning may run ahead of that ratio, as
-        a share of `min_size`.
+        a fraction of `min_size`.
       replicas: times each transition is added (appendix A: 1, and 8 in the recency ablation).
-      insert_batch: items after which an environment looks how many are unconfirmed.
-      max_in_flight: items of an environment that the replay has not confirmed yet.
+      insert_batch: number of items after which an adder waits for unconfirmed ones.
+      max_in_flight: maximum number of items of an adder that the replay has not confirmed.
       prefetch_batches: batches sampled ahead by the learner (section 4.1: up to 16).
     """
 
-    max_size: int = 2_000_000
-    min_size: int = 50_000
-    priority_exponent: float = 0.6
-    eviction_policy: str = "fifo"
-    eviction_exponent: float = -0.4
-    importance_sampling_exponent: float = 0.4
-    samples_per_insert: float | None = None
-    samples_per_insert_tolerance_rate: float = 0.5
-    replicas: int = 1
+    max_size: int = bounded(2_000_000, 1, MAX_SIZE)
+    min_size: int = bounded(50_000, 1, MAX_SIZE)
+    priority_exponent: float = bounded(0.6, 0, MAX_EXPONENT)
+    eviction_policy: str = checked(
+        "fifo", EVICTION_POLICIES.__contains__, f"one of {EVICTION_POLICIES}"
+    )
+    eviction_exponent: float = bounded(-0.4, -MAX_EXPONENT, MAX_EXPONENT)
+    importance_sampling_exponent: float = bounded(0.4, 0, 1)
+    samples_per_insert: float | None = positive(None)
+    samples_per_insert_tolerance_rate: float = positive(0.5)
+    replicas: int = bounded(1, 1, 100)
     # Differs from the paper: actors send batches of 50 and hold up to 100. Reverb's writers send
     # items one by one in the background, and fill the logs with warnings from 50 on.
-    insert_batch: int = 20
-    max_in_flight: int = 40
-    prefetch_batches: int = 16
+    insert_batch: int = bounded(20, 1, 1_000_000)
+    max_in_flight: int = bounded(40, 1, 1_000_000)
+    prefetch_batches: int = bounded(16, 1, 1_000)
 
     def validate(self, prefix: str = "replay.") -> None:
         """Raise a ValueError that names the first field with a value that cannot work."""
-        require_types(self, prefix)
-        require_between(self, prefix, 1, MAX_SIZE, "max_size", "min_size")
-        require_positive(self, prefix, "samples_per_insert", "samples_per_insert_tolerance_rate")
-        require_between(self, prefix, 1, 100, "replicas")
-        require_between(self, prefix, 1, 1_000_000, "insert_batch", "max_in_flight")
-        require_between(self, prefix, 1, 1_000, "prefetch_batches")
-        require_between(self, prefix, 0, MAX_EXPONENT, "priority_exponent")
-        require_between(self, prefix, -MAX_EXPONENT, MAX_EXPONENT, "eviction_exponent")
-        require_between(self, prefix, 0, 1, "importance_sampling_exponent")
-        require(
-            self.eviction_policy in EVICTION_POLICIES,
-            f"{prefix}eviction_policy",
-            self.eviction_policy,
-            f"one of {EVICTION_POLICIES}",
-        )
+        require_fields(self, prefix)
         require(
             self.min_size <= self.max_size,
             f"{prefix}min_size",

@@ -9,12 +9,11 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.batch_reader import BATCHES_IN_READER
-from apex_agents.replay.client import table_name
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.tables import TRANSITIONS
+from apex_agents.replay.tables import TRANSITIONS, table_name
 from apex_agents.replay.transitions import unpack_item
 
-# How long the iterator waits for a limiter that lets nothing through before it ends.
+# An iterator ends when the limiter lets nothing through for this long.
 _RATE_LIMITER_TIMEOUT_MS = 500
 
 
@@ -29,19 +28,19 @@ def make_dataset(
 
     Args:
       client: connected to the replay server.
-      replay: how many batches to read ahead.
+      replay: number of batches to read ahead.
       batch_size: B, transitions per batch.
-      spec: of one environment.
+      spec: specification of one environment.
       batches_per_sample: K, batches that are handed over together.
 
     Returns:
-      Samples `reverb.ReplaySample(info, data)`: `info` as Reverb gives it, `[K * B]` each; `data` a
-      `Transition`. An iterator over it ends when the limiter lets nothing through for half a
-      second; a new one can be made at once.
+      Samples `reverb.ReplaySample(info, data)`: `info` a `reverb.SampleInfo`, `data` a
+      `Transition`, `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for
+      half a second; a new one can be made at once.
     """
     sample_size = batches_per_sample * batch_size
     prefetch = max(replay.prefetch_batches // batches_per_sample, 1)
-    # Reverb's own buffer belongs to the batches read ahead: more in flight are staler priorities.
+    # Batches in Reverb's own buffer are among those read ahead; more would make priorities staler.
     in_flight = min(2, prefetch)
     dataset = reverb.TrajectoryDataset.from_table_signature(
         server_address=client.server_address,
@@ -51,7 +50,7 @@ def make_dataset(
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
     )
 
-    @tf.autograph.experimental.do_not_convert  # That takes half a second.
+    @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
         return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
 

@@ -1,4 +1,4 @@
-"""Tables of one item, the newest, by which nodes tell each other something."""
+"""Tables of one item, the newest, through which nodes exchange messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 PARAMETERS = "parameters"
 EVALUATION = "evaluation"
-BEGINNING = "beginning"
+INITIAL_ACTOR_STEPS = "initial_actor_steps"
 
 
 class Evaluation(NamedTuple):
@@ -30,16 +30,6 @@ class Evaluation(NamedTuple):
     actor_steps: np.ndarray
 
 
-class InitialActorSteps(NamedTuple):
-    """How far the run was when this server was started.
-
-    Attributes:
-      actor_steps: transitions that all actors had added; the server counts from 0.
-    """
-
-    actor_steps: np.ndarray
-
-
 def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:
     """Build the table of one item from which actors and evaluator read the newest parameters."""
     parameters = {
@@ -57,8 +47,19 @@ def make_evaluation_table() -> reverb.Table:
 
 
 def make_initial_actor_steps_table() -> reverb.Table:
-    """Build the table of one item that says how far the run was when it was made."""
-    return _make_latest_value_table(BEGINNING, InitialActorSteps(tf.TensorSpec([], tf.int64)))
+    """Build the table of one item that holds how far the run was before this server."""
+    return _make_latest_value_table(INITIAL_ACTOR_STEPS, tf.TensorSpec([], tf.int64))
+
+
+def read_latest(client: reverb.Client, table: str) -> Any:
+    """Return the item of a table that is not empty.
+
+    Args:
+      client: connected to the replay server.
+      table: name that the table has in the run; see `tables.table_name`.
+    """
+    samples = client.sample(table, emit_timesteps=False, unpack_as_table_signature=True)
+    return tf.nest.map_structure(lambda column: column[0], next(iter(samples)).data)
 
 
 def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:

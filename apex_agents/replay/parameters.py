@@ -1,25 +1,26 @@
 """Parameters travel through a table of the replay server: the learner publishes, others read.
 
-Nobody asks the learner for anything, so it is never interrupted, and actors know one address.
+The learner answers no requests, so that nothing interrupts it, and actors need one address only.
 Horgan et al. 2018, algorithm 1, lines 2 and 13.
 """
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import reverb
 import tensorflow as tf
 from acme import core, types
 
-from apex_agents.replay.client import table_name
-from apex_agents.replay.messages import PARAMETERS
+from apex_agents.replay.messages import PARAMETERS, read_latest
+from apex_agents.replay.tables import table_name
 
-_SERVER_TIMEOUT_SECONDS = 5
-_CHECK_PERIOD_SECONDS = 1.0
 _CLOSE_TIMEOUT_SECONDS = 1
 _RETRY_SECONDS = 0.2
+# The name under which a `VariableClient` gets the learner steps of the parameters.
+_LEARNER_STEPS = "learner_steps"
 
 
 def publish_parameters(
@@ -30,7 +31,7 @@ def publish_parameters(
     Args:
       client: connected to the replay server.
       variables: arrays by the name under which actors ask for them.
-      learner_steps: updates that led to these parameters.
+      learner_steps: learner steps that led to these parameters.
     """
     item = {
         "learner_steps": np.asarray(learner_steps, np.int64),
@@ -42,12 +43,18 @@ def publish_parameters(
 class ParameterPublisher:
     """Publishes without holding up its caller, and again when a new server has no parameters."""
 
-    def __init__(self, client: reverb.Client):
-        """Start the publishing thread."""
+    def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
+        """Start the publishing thread.
+
+        Args:
+          client: connected to the replay server.
+          check_period_seconds: seconds between two looks at whether the server has parameters.
+        """
         self._client = client
+        self._check_period_seconds = check_period_seconds
         self._latest: tuple[Mapping[str, Sequence[np.ndarray]], int] | None = None
         self._num_received = 0
-        self._num_published = 0  # What was replaced before its turn counts as well.
+        self._num_published = 0  # Includes those that were replaced before they were sent.
         self._error: Exception | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -58,7 +65,7 @@ class ParameterPublisher:
         """Hand over new parameters, in place of any that still wait; see `publish_parameters`.
 
         Raises:
-          ValueError: the table on the server is not for such parameters, or is not there.
+          ValueError: the server's table is missing, or is for other parameters.
         """
         with self._changed:
             if self._error is not None:
@@ -68,7 +75,7 @@ class ParameterPublisher:
             self._changed.notify_all()
 
     def flush(self, timeout_seconds: float | None = None) -> None:
-        """Block until what was handed over is published, or for as long as allowed."""
+        """Block until what was handed over is published, or until the timeout."""
         with self._changed:
             last = self._num_received
             self._changed.wait_for(
@@ -86,7 +93,7 @@ class ParameterPublisher:
     def _publish_forever(self) -> None:
         while not self._closed:
             with self._changed:
-                self._changed.wait_for(self._has_work, _CHECK_PERIOD_SECONDS)
+                self._changed.wait_for(self._has_work, self._check_period_seconds)
                 latest, num_received = self._latest, self._num_received
             if latest is None or self._closed:
                 continue
@@ -96,7 +103,7 @@ class ParameterPublisher:
             except (RuntimeError, reverb.errors.ReverbError):
                 time.sleep(_RETRY_SECONDS)  # The server went away: a new one has an empty table.
                 continue
-            except Exception as error:  # Not the server's state, but a mistake: for the caller.
+            except Exception as error:  # A mistake of the caller, raised by its next `publish`.
                 with self._changed:
                     self._error = error
                     self._closed = True
@@ -113,25 +120,48 @@ class ParameterPublisher:
 
 
 class ParameterSource(core.VariableSource):
-    """Reads published parameters; works with `acme.tf.variable_utils.VariableClient`.
+    """Reads published parameters; works with `acme.tf.variable_utils.VariableClient`."""
 
-    Attributes:
-      learner_steps: learner steps of the parameters read last, -1 before the first.
-    """
-
-    def __init__(self, client: reverb.Client, should_stop: Callable[[], bool] = lambda: False):
-        """Remember whom to ask.
+    def __init__(
+        self,
+        client: reverb.Client,
+        should_stop: Callable[[], bool] = lambda: False,
+        timeout_seconds: int = 5,
+    ):
+        """Prepare to read; nothing is read yet.
 
         Args:
           client: connected to the replay server.
-          should_stop: asked while waiting for parameters that nobody has published yet.
+          should_stop: asked while waiting for the first parameters.
+          timeout_seconds: seconds to wait for the server, before parameters read earlier will do.
         """
         self._client = client
         self._table = table_name(client, PARAMETERS)
         self._should_stop = should_stop
+        self._timeout_seconds = timeout_seconds
         self._variables: Mapping[str, list[np.ndarray]] | None = None
         self._version = 0
-        self.learner_steps = -1
+        self._steps_in_use = _AssignableNumber(-1)
+
+    @property
+    def learner_steps(self) -> int:
+        """Learner steps of the parameters in use, -1 before the first.
+
+        In use are those that `get_variables` returned last or, if a `VariableClient` has variables
+        of `track`, those that it assigned last.
+        """
+        return self._steps_in_use.value
+
+    def track(self, variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, Sequence[Any]]:
+        """Return the variables for a `VariableClient` that fetches now and assigns later.
+
+        Args:
+          variables: variables by name.
+
+        Returns:
+          The variables and, assigned together with them, `learner_steps`.
+        """
+        return {**variables, _LEARNER_STEPS: [self._steps_in_use]}
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         """Return the newest published parameters, or the last ones read while the server is away.
@@ -139,7 +169,7 @@ class ParameterSource(core.VariableSource):
         Waits only as long as there have never been any.
 
         Args:
-          names: which groups to return.
+          names: groups to return.
 
         Returns:
           One list of arrays per name.
@@ -153,29 +183,33 @@ class ParameterSource(core.VariableSource):
                 raise RuntimeError("The program stopped before the learner published parameters.")
             time.sleep(0.1)
             self._refresh()
+        if _LEARNER_STEPS not in names:
+            self._steps_in_use.assign(self._variables[_LEARNER_STEPS][0])
         return [self._variables[name] for name in names]
 
     def _refresh(self) -> None:
         if self._should_stop():  # The server may be going away; a call to it might never return.
             return
         try:
-            table = self._client.server_info(_SERVER_TIMEOUT_SECONDS)[self._table]
+            table = self._client.server_info(self._timeout_seconds)[self._table]
             version = table.rate_limiter_info.insert_stats.completed
             if table.current_size == 0 or version == self._version:
                 return
-            sample = next(
-                iter(
-                    self._client.sample(
-                        self._table, emit_timesteps=False, unpack_as_table_signature=True
-                    )
-                )
-            )
+            item = read_latest(self._client, self._table)
         except (RuntimeError, reverb.errors.ReverbError):
             return
-        variables = sample.data["variables"]
-        self._variables = {name: [a[0] for a in group] for name, group in variables.items()}
-        self.learner_steps = int(sample.data["learner_steps"][0])
+        self._variables = {**item["variables"], _LEARNER_STEPS: [item["learner_steps"]]}
         self._version = version
+
+
+class _AssignableNumber:
+    """A number that a `VariableClient` can assign; read much faster than a `tf.Variable`."""
+
+    def __init__(self, value: int):
+        self.value = value
+
+    def assign(self, value: np.ndarray) -> None:
+        self.value = int(value)
 
 
 def to_arrays(variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, list[np.ndarray]]:

@@ -1,7 +1,7 @@
-"""Priorities: what may enter a table, and how the learner writes them back.
+"""Priorities: their bounds in a table, and how the learner writes them back.
 
 Horgan et al. 2018, algorithm 2, lines 7-8. The write-back runs in a thread of its own: a replay
-server that is slow or gone holds up no update of the network.
+server that is slow or unreachable does not delay updates of the network.
 """
 
 import queue
@@ -10,8 +10,7 @@ import threading
 import numpy as np
 import reverb
 
-from apex_agents.replay.client import table_name
-from apex_agents.replay.tables import TRANSITIONS
+from apex_agents.replay.tables import TRANSITIONS, table_name
 
 # A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
 MIN_PRIORITY = 1e-6
@@ -31,7 +30,12 @@ def bounded_priorities(td_error: np.ndarray) -> np.ndarray:
 
 
 class PriorityWriter:
-    """Writes new priorities into the transition table without holding up its caller."""
+    """Writes new priorities into the transition table without holding up its caller.
+
+    Attributes:
+      num_dropped_batches: batches that were not written.
+      num_not_finite: priorities left out because they were NaN or infinite.
+    """
 
     def __init__(self, client: reverb.Client, max_pending_batches: int = 100):
         """Start the writing thread.
@@ -39,7 +43,7 @@ class PriorityWriter:
         Args:
           client: connected to the replay server.
           max_pending_batches: batches kept while the server does not answer; further ones are
-            dropped and counted, their transitions keep the priorities they have.
+            dropped, and their transitions keep the priorities that they have.
         """
         self._client = client
         self._table = table_name(client, TRANSITIONS)
@@ -53,7 +57,7 @@ class PriorityWriter:
         """Hand over one batch.
 
         Args:
-          keys: `[B]` uint64, the items' keys.
+          keys: `[B]` uint64, keys of the items.
           priorities: `[B]`, |td error|.
         """
         try:
@@ -69,7 +73,7 @@ class PriorityWriter:
         """Write what is pending if the server answers soon, and end the thread."""
         try:
             self._pending.put(None, timeout=_CLOSE_TIMEOUT_SECONDS)
-        except queue.Full:  # The server is gone; a daemon thread holds up no exit.
+        except queue.Full:  # The server does not answer; a daemon thread delays no exit.
             return
         self._thread.join(timeout=_CLOSE_TIMEOUT_SECONDS)
 
@@ -77,10 +81,8 @@ class PriorityWriter:
         while (batch := self._pending.get()) is not None:
             try:
                 self._write(*batch)
-            except (
-                RuntimeError,
-                reverb.errors.ReverbError,
-            ):  # The server went away: priorities are advice, not data.
+            except (RuntimeError, reverb.errors.ReverbError):
+                # The server went away: learning is only a little worse without these priorities.
                 self.num_dropped_batches += 1
             finally:
                 self._pending.task_done()

@@ -1,4 +1,4 @@
-"""Streams of rows into the replay server, and the items that refer to them."""
+"""Streams of rows into the transition table, and the items that refer to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,25 +7,32 @@ import numpy as np
 import reverb
 from reverb import pybind
 
-# What `append` returns for a value.
+from apex_agents.replay.tables import TRANSITIONS, table_name
+
+# What `append` returns for a value, and what an item refers to it by.
 Reference = Any
 
 
 class RowStream:
-    """Writes rows with the same columns all the time, of which each may be left out.
+    """Writes rows of a fixed number of columns, each of which a row may leave out.
 
-    Reverb's own writer in Python looks after nested rows that grow and come in pieces, for half of
-    the time that adding a transition took an actor; rows go to the writer in C++ below it.
+    Reverb's writer in Python supports nested rows that grow and arrive in pieces, which took half
+    of the time of adding a transition; this class calls the C++ writer below it.
     """
 
-    def __init__(self, client: reverb.Client, num_columns: int, chunk_length: int):
+    def __init__(
+        self, client: reverb.Client, num_columns: int, chunk_length: int, replicas: int = 1
+    ):
         """Open a stream.
 
         Args:
           client: connected to the replay server.
-          num_columns: of every row.
-          chunk_length: rows that share a chunk, and that items can refer to.
+          num_columns: number of columns of a row.
+          chunk_length: rows that share a chunk, and newest rows that items can refer to.
+          replicas: times each item is added to the table.
         """
+        self._table = table_name(client, TRANSITIONS)
+        self._replicas = replicas
         self._stream = client.trajectory_writer(num_keep_alive_refs=chunk_length)
         self._writer = self._stream._writer
         for column in range(num_columns):
@@ -35,42 +42,37 @@ class RowStream:
             self._writer.ConfigureChunker(column, options)
 
     def append(self, *row: np.ndarray | None) -> list[Reference | None]:
-        """Write a row, None where it has no value; return what items refer to its values by."""
+        """Write a row, None where it has no value, and return a reference to each of its values."""
         return self._writer.Append(list(row))
 
-    def create_items(
-        self,
-        table: str,
-        item: Mapping[str, Reference | Sequence[Reference]],
-        priority: float,
-        replicas: int,
+    def create_item(
+        self, item: Mapping[str, Reference | Sequence[Reference]], priority: float
     ) -> None:
-        """Add an item `replicas` times.
+        """Add an item to the transition table, once per replica.
 
         Args:
-          table: its name.
-          item: its columns by name: a value, or several consecutive ones of a column of the rows.
-          priority: of the item.
-          replicas: how often.
+          item: columns of the item by name: one value, or a list of consecutive values of a column
+            of the rows.
+          priority: priority of the item.
         """
         columns = [item[name] for name in sorted(item)]  # As Reverb flattens the table's signature.
         is_value = [not isinstance(column, list) for column in columns]
         references = [[c] if single else c for c, single in zip(columns, is_value, strict=True)]
-        for _ in range(replicas):
-            self._writer.CreateItem(table, priority, references, is_value)
+        for _ in range(self._replicas):
+            self._writer.CreateItem(self._table, priority, references, is_value)
 
     def flush(self, max_pending: int = 0, timeout_ms: int | None = None) -> None:
-        """Send items until at most so many have not arrived.
+        """Send items until the server has confirmed all but `max_pending` of them.
 
         Raises:
-          DeadlineExceededError: that took too long; they are sent all the same.
+          DeadlineExceededError: the timeout passed; the items are still sent.
         """
         self._stream.flush(max_pending, timeout_ms)
 
     def end_episode(self, timeout_ms: int | None = None) -> None:
-        """Send everything, and let no item refer to rows from before; raises as `flush`."""
+        """Send all items, and let later ones refer to later rows only; raises as `flush` does."""
         self._stream.end_episode(timeout_ms=timeout_ms)
 
     def close(self) -> None:
-        """Give up what has not arrived."""
+        """Close the stream and drop the items that the server has not confirmed."""
         self._stream.close()

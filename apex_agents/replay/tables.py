@@ -1,6 +1,10 @@
-"""The tables of the replay server, the one of transitions above all.
+"""The tables of the replay server, and the names that they have in one run.
 
 Horgan et al. 2018, section 3 and appendix F, built from Reverb's own selectors and limiters.
+
+The tables' names end with the id of their run. A Reverb server looks up the name at every request
+and compares nothing else: a client of another run, for example of one that had the same port
+before, thus cannot add to these tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +23,32 @@ from apex_agents.replay.messages import (
 TRANSITIONS = "transitions"
 
 
+class RunClient(reverb.Client):
+    """A client for the tables of one run.
+
+    Attributes:
+      run_id: id of the run, '' for tables with plain names.
+    """
+
+    def __init__(self, server_address: str, run_id: str):
+        """Connect to the replay server of a run."""
+        super().__init__(server_address)
+        self.run_id = run_id
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.server_address, self.run_id)
+
+
+def run_table_name(name: str, run_id: str) -> str:
+    """Return the name that a table has in a run."""
+    return f"{name}-{run_id}" if run_id else name
+
+
+def table_name(client: reverb.Client, name: str) -> str:
+    """Return the name that a table has in the client's run; an ordinary client has no run."""
+    return run_table_name(name, getattr(client, "run_id", ""))
+
+
 def make_tables(
     config: ReplayConfig,
     signature: Any,
@@ -28,10 +58,10 @@ def make_tables(
     """Build all tables of a replay server.
 
     Args:
-      config: of the transition table.
-      signature: of one of its items; see `replay.transitions.item_signature`.
-      variables: what the learner will publish, by name.
-      rate_limiter: for the transitions, instead of the config's.
+      config: settings of the transition table.
+      signature: signature of a transition; see `transitions.item_signature`.
+      variables: variables that the learner will publish, by name.
+      rate_limiter: limiter of the transition table, used instead of the config's.
     """
     return [
         make_transition_table(config, signature, rate_limiter),
@@ -42,7 +72,7 @@ def make_tables(
 
 
 def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
-    """Build the limiter: adding is always allowed, unless a samples-per-insert ratio is set."""
+    """Build the limiter, which never blocks adding unless a samples-per-insert ratio is set."""
     if config.samples_per_insert is None:
         return reverb.rate_limiters.MinSize(config.min_size)
     # Reverb counts items, and a transition is `replicas` of them.
@@ -65,19 +95,19 @@ def make_transition_table(
     """Build the prioritized table of transitions.
 
     Args:
-      config: sizes, exponents and ratio.
-      signature: nest of `tf.TensorSpec` of one item; see `replay.transitions.item_signature`.
+      config: sizes, exponents, eviction policy and ratio.
+      signature: nest of `tf.TensorSpec` of one item; see `transitions.item_signature`.
       rate_limiter: used instead of the config's, for callers that interleave acting and learning
         themselves.
 
     Returns:
-      A table with proportional sampling, P(k) = p_k^alpha / sum p^alpha, and the config's removal.
+      A table with proportional sampling, P(k) = p_k^alpha / sum p^alpha.
     """
     return reverb.Table(
         name=TRANSITIONS,
         sampler=reverb.selectors.Prioritized(config.priority_exponent),
-        # Differs from the paper: one transition leaves for each that enters a full table, instead
-        # of all that is over the limit every 100 learner steps; the table keeps the same size.
+        # Differs from the paper: a full table removes one transition for each that is added,
+        # instead of everything over the limit every 100 learner steps.
         remover=_make_remover(config),
         max_size=config.max_size,
         rate_limiter=rate_limiter or make_rate_limiter(config),

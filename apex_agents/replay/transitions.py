@@ -1,17 +1,15 @@
-"""What one item of the transition table looks like, for those who write it and those who read it.
+"""The layout of an item of the transition table: how it is packed and unpacked.
 
-Every column of an item costs memory and time of its own in Reverb, so that items have as few as
-possible. There are two layouts:
+Every column of an item costs Reverb memory and time, so that items have as few as possible:
 
 - packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
-- stacks of frames: `frames` are the last n + stack of them up to the end of the transition, which
-  are stored once for all items that have them; `outcome` is a column of its own.
+- stacks of frames: `frames`, the last n + stack frames up to the end of the transition, each of
+  which is stored once for all items that refer to it, and `outcome`.
 
-The outcome is the float32 vector `[A_t..., R, D, learner steps, steps]`. float32 holds any discrete
-action, any value of an 8-bit observation and the first 16 million learner steps exactly.
+The outcome is the float32 vector `[A_t..., R, D, learner steps, num steps]`. float32 holds discrete
+actions, values of 8-bit observations and the first 16 million learner steps exactly.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_NUM_SCALARS = 4  # Of an outcome, behind the action.
+_NUM_SCALARS = 4  # Numbers of an outcome behind the action.
 
 
 class Transition(NamedTuple):
@@ -31,8 +29,8 @@ class Transition(NamedTuple):
       n_step_return: `[B]`, R = sum_{k<n} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k}.
       n_step_discount: `[B]`, D = prod_{k<n} gamma d_{t+1+k}.
       next_observation: `[B, ...]`, S_{t+n}, or the last observation of a shorter transition.
-      learner_steps: `[B]`, learner steps of the parameters with which A_t was chosen: tells how old
-        a sample is; nothing is learned from it.
+      learner_steps: `[B]`, learner steps of the parameters with which A_t was chosen; used to
+        measure the age of samples, not to learn.
     """
 
     observation: tf.Tensor
@@ -43,33 +41,12 @@ class Transition(NamedTuple):
     learner_steps: tf.Tensor
 
 
-@dataclasses.dataclass(slots=True)
-class PartialTransition:
-    """A transition that grows with every step, until it is complete and ends there.
-
-    Attributes:
-      action: `[]` or `[D]`, A_t.
-      q_taken: q(S_t, A_t) as it was while acting.
-      learner_steps: of the parameters with which A_t was chosen.
-      n_step_return: R = sum_{k} (prod_{j<k} gamma d_j) r_k so far.
-      n_step_discount: D = prod_{k} gamma d_k so far.
-      num_steps: steps since its first observation.
-    """
-
-    action: np.ndarray
-    q_taken: float
-    learner_steps: int
-    n_step_return: float = 0.0
-    n_step_discount: float = 1.0
-    num_steps: int = 0
-
-
 def item_signature(spec: Any, n_step: int = 0, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
     """Describe one item.
 
     Args:
-      spec: of one environment; `observations` (stacked frames included) and `actions` are read.
-      n_step: n, of transitions of stacked frames.
+      spec: specification of one environment; observations include the stacked frames.
+      n_step: n, longest transition; needed for stacks of frames only.
       frame_stack: frames per observation, 0 for the packed layout.
     """
     outcome_size = _size(spec.actions) + _NUM_SCALARS
@@ -83,11 +60,24 @@ def item_signature(spec: Any, n_step: int = 0, frame_stack: int = 0) -> dict[str
     }
 
 
-def pack_outcome(transition: PartialTransition) -> np.ndarray | None:
-    """Return the outcome of a transition, None unless all its numbers are finite in float32."""
-    numbers = transition.action.ravel().tolist()
-    numbers += [transition.n_step_return, transition.n_step_discount]
-    numbers += [transition.learner_steps, transition.num_steps]
+def pack_outcome(
+    action: np.ndarray,
+    n_step_return: float,
+    n_step_discount: float,
+    learner_steps: int,
+    num_steps: int,
+) -> np.ndarray | None:
+    """Return the outcome of a transition, None unless all its numbers are finite in float32.
+
+    Args:
+      action: `[]` or `[D]`, A_t.
+      n_step_return: R.
+      n_step_discount: D.
+      learner_steps: learner steps of the parameters with which A_t was chosen.
+      num_steps: agent steps from S_t to the last observation, at most n.
+    """
+    numbers = action.ravel().tolist()
+    numbers += [n_step_return, n_step_discount, learner_steps, num_steps]
     if not all(-_MAX_FLOAT32 <= number <= _MAX_FLOAT32 for number in numbers):
         return None
     return np.array(numbers, np.float32)
@@ -102,11 +92,11 @@ def pack_transition(
 
 
 def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
-    """Turn a batch of items, of either layout, into a batch of transitions.
+    """Turn a batch of items of either layout into a batch of transitions.
 
     Args:
       item: columns by name, `[B, ...]` each.
-      spec: of one environment.
+      spec: specification of one environment.
     """
     if "transition" in item:
         size = _size(spec.observations)
@@ -131,11 +121,11 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
 def _split_frames(
     frames: tf.Tensor, num_steps: tf.Tensor, frame_stack: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the first and the last observation, `[B, stack, ...]`, of transitions.
+    """Return the first and the last observation of each transition, `[B, stack, ...]`.
 
     Args:
       frames: `[B, n + stack, ...]`.
-      num_steps: `[B]`, of each transition, at most n.
+      num_steps: `[B]`, agent steps of each transition, at most n.
       frame_stack: frames per observation.
     """
     n_step = frames.shape[1] - frame_stack

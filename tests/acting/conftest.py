@@ -61,14 +61,14 @@ class FifoReplay:
         return self.client.server_info()[TRANSITIONS].current_size
 
     def read(self, num_items: int | None = None) -> list[Item]:
-        """Take items out, all that are there unless told how many."""
+        """Take items out: so many, or all that are there."""
         num_items = self.size if num_items is None else num_items
         if not num_items:
             return []
         items: list[Item] = []
         reader = threading.Thread(target=self._read_into, args=(items, num_items), daemon=True)
         reader.start()
-        reader.join(timeout=20)  # The client itself waits for ever for items that do not come.
+        reader.join(timeout=60)  # The client itself waits for ever for items that do not come.
         assert len(items) == num_items
         return items
 

@@ -1,4 +1,4 @@
-"""Tests of the actor: who gets which time step with which output, and real environments."""
+"""Tests of the actor: which adder gets which time step and output, and real environments."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import dm_env
 import gymnasium
 import numpy as np
 import pytest
+import reverb
 import tensorflow as tf
 from acme import EnvironmentLoop, core
-from acme.tf import variable_utils
 from acme.utils import loggers
 from dm_env import specs
 
-from apex_agents.acting.actor import ApexActor
+from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, GymnasiumEnvironment
-from apex_agents.environments.vector_environment import LockStepEnvironment
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import make_parameter_table
+from apex_agents.replay.parameters import ParameterSource, publish_parameters
 
 FIRST, MID, LAST = 0, 1, 2
 GAMMA = 0.9
@@ -33,11 +34,11 @@ GAMMA = 0.9
 class SumPolicy:
     """With s the sum of an observation: action = number of calls % 2, q = 100 * s, value = 10 * s.
 
-    `variables` as the `Policy` protocol asks; nothing depends on them.
+    Nothing depends on its variable.
     """
 
     def __init__(self):
-        self.variables: dict[str, Sequence[tf.Variable]] = {}
+        self.variables: dict[str, Sequence[tf.Variable]] = {"policy": [tf.Variable(0.0)]}
         self.num_calls = 0
         self.shapes: list[tuple[int, ...]] = []
 
@@ -262,33 +263,14 @@ class Overwriting(dm_env.Environment):
         return specs.Array((), np.float32)
 
 
-class OverwritingLanes:
-    """One environment that writes every time step into the same arrays."""
-
-    def __init__(self, environment: dm_env.Environment):
-        self._environment = LockStepEnvironment([environment])
-        self._timestep: Any = None
-
-    def reset(self) -> dm_env.TimeStep:
-        self._timestep = self._environment.reset()
-        return self._timestep
-
-    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        for kept, field in zip(self._timestep, self._environment.step(actions), strict=True):
-            kept[:] = field
-        return self._timestep
-
-    def finished_episodes(self) -> list:
-        return self._environment.finished_episodes()
-
-
 def act_unbatched(environment: dm_env.Environment, actor: ApexActor) -> None:
     EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger()).run(num_episodes=2)
 
 
 def act_batched(environment: dm_env.Environment, actor: ApexActor) -> None:
     # Two episodes of FIRST and three steps; a row is recorded with the step that follows it.
-    for _ in zip(range(8), run_in_lock_step(OverwritingLanes(environment), actor), strict=False):
+    steps = run_in_lock_step(SyncVectorEnvironment([environment]), actor)
+    for _ in itertools.islice(steps, 8):
         pass
 
 
@@ -299,7 +281,7 @@ def test_environment_that_overwrites_its_observation(act, last_discount, make_fi
     replay = make_fifo_replay(environment.observation_spec(), environment.action_spec())
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
     actor = ApexActor(SumPolicy(), [adder])
-    act(environment, actor)
+    act(environment, actor)  # The actor copies in one case, the vector environment in the other.
     actor.close()
     d = last_discount
     # Calls of the policy in order: actions 0, 1, 0 and, at LAST, 1; q and value of [e, k] are
@@ -316,8 +298,33 @@ def test_environment_that_overwrites_its_observation(act, last_discount, make_fi
     )
 
 
+def test_batched_observations_are_not_copied():
+    received = []
+
+    class Adder(RecordingAdder):
+        def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
+            received.append(timestep.observation)
+
+    actor = ApexActor(SumPolicy(), [Adder(), Adder()])
+    timestep = batch((FIRST, 0, 1, [0, 1]), (FIRST, 0, 1, [50, 2]))
+    actor.observe_first(timestep)
+    actor.observe(actor.select_action(timestep.observation), timestep)
+    assert [np.shares_memory(row, timestep.observation) for row in received] == [True, True]
+
+
+def test_images_that_are_no_stacks_are_no_failure_of_the_environment(make_fifo_replay):
+    environment = SyncVectorEnvironment([Overwriting(0.0)])  # Its "stack" is `[episode, step]`.
+    spec = environment.spec
+    replay = make_fifo_replay(spec.observations, spec.actions, n_step=1, frame_stack=2)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=2)
+    steps = run_in_lock_step(environment, ApexActor(SumPolicy(), [adder]))
+    with pytest.raises(ValueError, match="frame_stack"):
+        list(itertools.islice(steps, 8))
+    assert environment.num_failures == 0
+
+
 class Source(core.VariableSource):
-    """Counts requests; answers with their number once `gate` is open."""
+    """Answers requests with their number, once `gate` is open."""
 
     def __init__(self):
         self.num_requests = 0
@@ -325,55 +332,89 @@ class Source(core.VariableSource):
 
     def get_variables(self, names: Sequence[str]) -> list[Any]:
         self.num_requests += 1
-        self.gate.wait(timeout=10)
-        return [[np.float32(self.num_requests)] for _ in names]
+        number = self.num_requests
+        assert self.gate.wait(timeout=60)
+        return [[np.float32(number)] for _ in names]
+
+
+class AnnouncingSource(ParameterSource):
+    """Counts the fetches that are over."""
+
+    num_fetches = 0
+
+    def get_variables(self, names: Sequence[str]) -> list[Any]:
+        variables = super().get_variables(names)
+        self.num_fetches += 1
+        return variables
 
 
 def make_updating_actor(source: Source, period: int) -> tuple[ApexActor, tf.Variable]:
-    variable = tf.Variable(0.0)
-    client = variable_utils.VariableClient(source, {"policy": [variable]}, update_period=period)
-    return ApexActor(SumPolicy(), variable_client=client), variable
-
-
-def update_until(actor: ApexActor, variable: tf.Variable, value: float, max_updates: int) -> int:
-    """Update until the variable has the value, giving the background fetch time in between."""
-    for num_updates in range(1, max_updates + 1):
-        actor.update()
-        if variable.numpy() == value:
-            return num_updates
-        time.sleep(0.05)
-    raise AssertionError(f"{variable.numpy()} instead of {value} after {max_updates} updates")
-
-
-def test_update_pulls_every_so_many_calls():
-    source = Source()
+    """Make an actor, which gets the first variables at once; close the gate again."""
+    policy = SumPolicy()
     source.gate.set()
+    actor = make_actor(policy, [], source, period)
+    source.gate.clear()
+    (variable,) = policy.variables["policy"]
+    assert (source.num_requests, variable.numpy()) == (1, 1.0)
+    return actor, variable
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_variables_are_pulled_every_so_many_updates():
+    source = Source()
     actor, variable = make_updating_actor(source, period=10)
+    threads = set(threading.enumerate())
     for _ in range(9):
         actor.update()
-    assert source.num_requests == 0
-    # The tenth call asks; a later one, before the next request is due, finds the answer.
-    assert update_until(actor, variable, 1.0, max_updates=10) < 10
-    assert source.num_requests == 1
-    update_until(actor, variable, 2.0, max_updates=20)
-    assert source.num_requests == 2
+    assert set(threading.enumerate()) <= threads  # None fetches.
+    actor.update()
+    wait_for(lambda: source.num_requests == 2)
+    assert variable.numpy() == 1.0
+    source.gate.set()
+    wait_for(lambda: actor.update() or variable.numpy() == 2.0)
+
+
+def test_learner_steps_are_those_of_the_parameters_in_use():
+    policy = SumPolicy()
+    (variable,) = policy.variables["policy"]
+    server = reverb.Server([make_parameter_table(policy.variables)])
+    client = reverb.Client(f"localhost:{server.port}")
+
+    def publish(value: float, learner_steps: int) -> None:
+        publish_parameters(client, {"policy": [np.float32(value)]}, learner_steps)
+
+    publish(1.0, learner_steps=10)
+    source = AnnouncingSource(client)
+    actor = make_actor(policy, [], source, update_period=1)
+    assert (variable.numpy(), source.learner_steps) == (1.0, 10)
+    publish(2.0, learner_steps=20)
+    actor.update()  # Starts to fetch.
+    wait_for(lambda: source.num_fetches == 2)
+    assert (variable.numpy(), source.learner_steps) == (1.0, 10)
+    wait_for(lambda: actor.update() or variable.numpy() == 2.0)
+    assert source.learner_steps == 20
+    server.stop()
 
 
 def test_update_does_not_wait_for_a_slow_source():
     source = Source()
     actor, variable = make_updating_actor(source, period=1)
-    start = time.monotonic()
     for _ in range(100):
-        actor.update()
-        assert time.monotonic() - start < 5  # The source alone would take 10 s.
-    assert variable.numpy() == 0.0
+        actor.update()  # Returns, although the source does not answer.
+    assert variable.numpy() == 1.0
     source.gate.set()
-    update_until(actor, variable, 1.0, max_updates=100)
+    wait_for(lambda: actor.update() or variable.numpy() > 1)
 
 
 def test_update_waits_when_told_to():
     source = Source()
-    source.gate.set()
     actor, variable = make_updating_actor(source, period=1)
+    source.gate.set()
     actor.update(wait=True)
-    assert variable.numpy() == 1.0
+    assert variable.numpy() == 2.0

@@ -7,8 +7,9 @@ k takes action k, with q = 10 * (k + 1) for it and a value of 1 more than that.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
-import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import dm_env
@@ -19,9 +20,7 @@ from dm_env import specs
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.replay import packed_writer
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.streams import RowStream
 
 FIRST, MID, LAST = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
 GAMMA = 0.9
@@ -31,7 +30,7 @@ DISCRETE = specs.DiscreteArray(100)
 
 
 class Step(NamedTuple):
-    """One time step with what the policy said of it."""
+    """One time step with what the policy returned for it."""
 
     step_type: dm_env.StepType
     reward: float | None
@@ -248,33 +247,22 @@ def test_items_and_priorities(name, make_fifo_replay):
     assert adder.num_not_finite == 0
 
 
-def test_vector_actions_are_copied(make_fifo_replay):
-    replay = make_fifo_replay(SCALAR, specs.BoundedArray((2,), np.float32, -1, 1))
+def test_vector_observations_and_actions(make_fifo_replay):
+    action_spec = specs.BoundedArray((2,), np.float32, -1, 1)
+    replay = make_fifo_replay(specs.Array((2,), np.float32), action_spec)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
-    reused = np.zeros(2, np.float32)
-    for step_type, action in ((FIRST, (-0.5, 0.25)), (MID, (0.75, 1)), (LAST, (7, 7))):
-        reused[:] = action
-        timestep = dm_env.TimeStep(step_type, 1.0, 1.0, 0)
-        adder.add(timestep, PolicyOutput(reused, np.float32(10), np.float32(100)))
+    actions = [np.array(a, np.float32) for a in ((-0.5, 0.25), (0.75, 1), (7, 7))]
+    observations = [np.array(o, np.float32) for o in ((1, 2), (3, 4), (5, 6))]
+    for step_type, action, observation in zip((FIRST, MID, LAST), actions, observations):  # noqa: B905
+        timestep = dm_env.TimeStep(step_type, 1.0, 1.0, observation)
+        adder.add(timestep, PolicyOutput(action, np.float32(10), np.float32(100)))
     adder.close()
     replay.assert_holds(
         [
-            (0, (-0.5, 0.25), 1 + 0.9, 0.81, 0, 1 + 0.9 + 0.81 * 100 - 10),
-            (0, (0.75, 1), 1, 0.9, 0, 1 + 0.9 * 100 - 10),
+            ((1, 2), (-0.5, 0.25), 1 + 0.9, 0.81, (5, 6), 1 + 0.9 + 0.81 * 100 - 10),
+            ((3, 4), (0.75, 1), 1, 0.9, (5, 6), 1 + 0.9 * 100 - 10),
         ]
     )
-
-
-def test_vector_observations_are_copied(make_fifo_replay):
-    replay = make_fifo_replay(specs.Array((2,), np.float32), DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
-    reused = np.zeros(2, np.float32)
-    for step_type, observation in ((FIRST, (1, 2)), (MID, (3, 4)), (LAST, (5, 6))):
-        reused[:] = observation
-        adder.add(dm_env.TimeStep(step_type, 1.0, 0.0, reused), PolicyOutput(0, 10.0, 100.0))
-        reused[:] = -7
-    adder.close()
-    replay.assert_holds([((1, 2), 0, 1, 0, (5, 6), 9), ((3, 4), 0, 1, 0, (5, 6), 9)])
 
 
 def test_replicas(make_fifo_replay):
@@ -443,8 +431,52 @@ def test_stacked_frames(name, make_fifo_replay):
     replay.assert_holds(case.expected)
 
 
+def test_frames_that_are_not_finite_are_left_out(make_fifo_replay):
+    replay = make_fifo_replay(specs.Array((2, 1), np.float32), DISCRETE, n_step=1, frame_stack=2)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=2)
+    newest = [0.0, 1.0, 2.0, NAN, 4.0, 5.0, 6.0]
+    stacks = [np.array([[a], [b]], np.float32) for a, b in itertools.pairwise(newest)]
+    # q and values are finite, as those of a network whose activation is 0 for NaN.
+    steps = [Step(MID, 1, 1, stack, k, 0, 10) for k, stack in enumerate(stacks)]
+    add_all(adder, [steps[0]._replace(step_type=FIRST), *steps[1:]])
+    adder.close()
+    replay.assert_holds(
+        [([[0], [1]], 0, 1, 0.9, [[1], [2]], 10), ([[4], [5]], 4, 1, 0.9, [[5], [6]], 10)]
+    )
+    assert (adder.num_transitions, adder.num_not_finite) == (2, 3)
+
+
+def shifted(stack: np.ndarray) -> np.ndarray:
+    """Return the stack after one more step."""
+    return np.concatenate([stack[1:], stack[-1:] + 1])
+
+
+@pytest.mark.parametrize("num_good_steps", [0, 1, 40])
+def test_images_that_are_no_stacks_are_refused(num_good_steps, make_fifo_replay):
+    replay = make_fifo_replay(STACK, DISCRETE, n_step=1, frame_stack=3)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=3)
+    observation = frames(7, 8, 9)
+    add_all(adder, [Step(FIRST, None, None, observation)])
+    for _ in range(num_good_steps):
+        observation = shifted(observation)
+        add_all(adder, [Step(MID, 0, 1, observation)])
+    with pytest.raises(ValueError, match=r"agent\.frame_stack is 3.*\(3, 2, 3\)"):
+        # Red, green and blue of an image that moves, for example.
+        add_all(adder, [Step(MID, 0, 1, observation + 2 * k) for k in range(1, 20)])
+
+
+def test_another_episode_may_begin_with_any_frames(make_fifo_replay):
+    replay = make_fifo_replay(STACK, DISCRETE, n_step=1, frame_stack=3)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=3)
+    for number in (10, 50, 90):
+        stack = frames(number, number, number)
+        add_all(adder, [Step(FIRST, None, None, stack), Step(LAST, 0, 0, shifted(stack))])
+    adder.close()
+    assert adder.num_transitions == 3
+
+
 def make_random_episodes(num_steps: int) -> list[list[Step]]:
-    """Play episodes of 1 to 12 steps that terminate, are truncated or are abandoned."""
+    """Make episodes of 1 to 12 steps that terminate, are truncated or are abandoned."""
     random = np.random.default_rng(0)
     episodes = []
     while sum(map(len, episodes)) < num_steps:
@@ -502,23 +534,24 @@ def test_several_hundred_random_steps_of_stacked_frames(n_step, make_fifo_replay
     replay.assert_holds([item for episode in episodes for item in reference_items(episode, n_step)])
 
 
-class FlushRecorder(RowStream):
-    """A stream that notes the items created before each flush, and what it allows."""
+class FlushRecorder:
+    """A client whose writers note, at each flush, the items so far and `max_pending`."""
 
-    def __init__(self, *args: Any):
-        super().__init__(*args)
-        self._num_items = 0
+    def __init__(self, client: reverb.Client, num_items: Callable[[], int]):
+        self._client = client
+        self._num_items = num_items
         self.flushes: list[tuple[int, int]] = []
 
-    def create_items(
-        self, table: str, item: dict[str, Any], priority: float, replicas: int
-    ) -> None:
-        self._num_items += replicas
-        super().create_items(table, item, priority, replicas)
+    def trajectory_writer(self, **kwargs: Any) -> reverb.TrajectoryWriter:
+        writer = self._client.trajectory_writer(**kwargs)
+        flush = writer.flush
 
-    def flush(self, max_pending: int = 0, timeout_ms: int | None = None) -> None:
-        self.flushes.append((self._num_items, max_pending))
-        super().flush(max_pending, timeout_ms)
+        def record_and_flush(max_pending: int, timeout_ms: int | None) -> None:
+            self.flushes.append((self._num_items(), max_pending))
+            flush(max_pending, timeout_ms)
+
+        writer.flush = record_and_flush
+        return writer
 
 
 @pytest.mark.parametrize(
@@ -530,39 +563,52 @@ class FlushRecorder(RowStream):
     ],
     ids=["batches of 4", "replicas fill batches too", "less than one batch"],
 )
-def test_items_are_sent_in_batches(config, expected, make_fifo_replay, monkeypatch):
-    monkeypatch.setattr(packed_writer, "RowStream", FlushRecorder)
+def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, config, 1, GAMMA)
+    client = FlushRecorder(replay.client, lambda: adder.num_transitions * config.replicas)
+    adder = PrioritizedNStepAdder(client, config, 1, GAMMA)
     num_transitions = 13 // config.replicas
     add_all(adder, [START[0], *[Step(MID, 0, 1, 0, value=1)] * num_transitions])
-    assert adder._writer.stream.flushes == expected
+    assert client.flushes == expected
     adder.close()
     assert replay.size == num_transitions * config.replicas
 
 
 class Background:
-    """Adds steps in a thread, as long as nobody sets `stop`."""
+    """Adds steps in a thread until `stop` is called, and counts the attempts to send."""
 
-    def __init__(self, client: reverb.Client, config: ReplayConfig, steps: list[Step]):
-        self.stop = threading.Event()
+    def __init__(
+        self, client: reverb.Client, config: ReplayConfig, steps: list[Step], **kwargs: Any
+    ):
+        self._attempts = threading.Semaphore(0)
+        self._stop = threading.Event()
         self.adder = PrioritizedNStepAdder(
-            client, config, n_step=1, discount=GAMMA, should_stop=self.stop.is_set
+            client, config, 1, GAMMA, should_stop=self._is_stopped, **kwargs
         )
         self._thread = threading.Thread(target=add_all, args=(self.adder, steps), daemon=True)
         self._thread.start()
 
-    def blocks_after(self, num_transitions: int) -> bool:
-        """Return whether it adds that many transitions and then waits, attempt after attempt."""
-        deadline = time.monotonic() + 10
-        while self.adder.num_transitions < num_transitions and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self._thread.join(timeout=0.8)  # Longer than one attempt to send.
-        return self._thread.is_alive() and self.adder.num_transitions == num_transitions
+    def _is_stopped(self) -> bool:
+        self._attempts.release()  # The adder asks before each attempt.
+        return self._stop.is_set()
 
-    def ends_within(self, seconds: float) -> bool:
-        self._thread.join(timeout=seconds)
-        return not self._thread.is_alive()
+    def wait_until_blocked(self) -> int:
+        """Wait until attempts fail one after the other, and return the transitions so far."""
+        num_transitions, num_attempts = -1, 0
+        while num_attempts < 3:
+            assert self._attempts.acquire(timeout=60)
+            is_same = self.adder.num_transitions == num_transitions
+            num_attempts = num_attempts + 1 if is_same else 0
+            num_transitions = self.adder.num_transitions
+        return num_transitions
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
 
 
 NUMBERED = [Step(FIRST, None, None, 0), *[Step(MID, 0, 1, k, value=k) for k in range(1, 41)]]
@@ -573,17 +619,40 @@ def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_
     config = ReplayConfig(insert_batch=4, max_in_flight=8)
     background = Background(replay.client, config, NUMBERED)
     # 4 are in the table; the batch that makes it 8 unconfirmed ones is the last.
-    assert background.blocks_after(4 + 8)
+    assert background.wait_until_blocked() == 4 + 8
     assert replay.size == 4
     # Every transition taken out lets one in; four of them are room for the next batch.
     assert [int(item.next_observation) for item in replay.read(4)] == [1, 2, 3, 4]
-    assert background.blocks_after(8 + 8)
+    assert background.wait_until_blocked() == 8 + 8
     assert replay.size == 4
-    background.stop.set()
-    assert background.ends_within(5)
-    start = time.monotonic()
-    background.adder.close()
-    assert time.monotonic() - start < 5
+    background.stop()
+    background.adder.close()  # Ends, although the replay accepts nothing.
+
+
+@pytest.mark.parametrize(("samples_per_insert", "num_warnings"), [(2.0, 1), (None, 0)])
+def test_a_replay_from_which_nothing_samples_is_one_warning(
+    samples_per_insert, num_warnings, make_fifo_replay, caplog
+):
+    caplog.set_level(logging.WARNING, "apex_agents.acting.adder")
+    replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
+    config = ReplayConfig(insert_batch=4, max_in_flight=8, samples_per_insert=samples_per_insert)
+    background = Background(replay.client, config, NUMBERED, warn_after_seconds=0)
+    background.wait_until_blocked()
+    background.wait_until_blocked()
+    background.stop()
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == num_warnings
+    assert all("samples_per_insert" in message for message in messages)
+
+
+def test_no_warning_of_a_replay_that_is_blocked_for_less_long(make_fifo_replay, caplog):
+    replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
+    config = ReplayConfig(insert_batch=4, max_in_flight=8, samples_per_insert=2.0)
+    # Attempts take half a second each: that many are more than the test makes.
+    background = Background(replay.client, config, NUMBERED, warn_after_seconds=1000)
+    background.wait_until_blocked()
+    background.stop()
+    assert not caplog.records
 
 
 def test_transitions_tell_with_which_parameters_their_action_was_chosen(make_fifo_replay):
@@ -605,9 +674,9 @@ def test_blocked_adder_loses_and_repeats_nothing(make_fifo_replay):
     background = Background(replay.client, config, steps + steps)
     items = []
     for num_items in (30, 10, 1, 41):
-        time.sleep(0.6)  # Longer than one attempt to send: the adder has to try again.
+        background.wait_until_blocked()  # The adder has to try again.
         items += replay.read(num_items)
-    assert background.ends_within(5)
+    background.join()
     background.adder.close()
     assert [int(item.observation) for item in items] == [*range(41), *range(41)]
     assert [int(item.next_observation) for item in items] == [*range(1, 42), *range(1, 42)]

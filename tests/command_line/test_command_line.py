@@ -317,7 +317,7 @@ def test_a_replay_larger_than_the_memory_is_a_warning(results):
     exit_code, stdout, stderr = results["huge_replay"]
     assert exit_code == 0, stdout + stderr
     # CartPole's 917 bytes per item, see `tests/replay/test_footprint.py`.
-    expected = "warning: The replay will grow to about 1834.0 GB (2,000,000,000 items of"
+    expected = "warning: The replay will grow to about 1.8 TB (2,000,000,000 items of"
     assert stderr.startswith(expected)
     assert stderr.count("\n") == 1
 

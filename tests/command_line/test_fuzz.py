@@ -144,7 +144,7 @@ def make_checked_experiment(config: ExperimentConfig) -> Experiment | None:
 def build(experiment: Experiment) -> None:
     """Build all parts and act for some steps."""
     builder, run = experiment.builder, experiment.run
-    environment = experiment.make_vector_environment(2, run.node_seed("actor"), False)
+    environment = experiment.make_vector_environment(2, run.node_seed("actor"), evaluation=False)
     server = reverb.Server(builder.make_replay_tables(environment.spec))
     client = reverb.Client(f"localhost:{server.port}")
     dataset = builder.make_dataset(client, environment.spec)

@@ -52,10 +52,10 @@ def test_parts_fit_each_other(name):
     actor = builder.make_actor(policy, [builder.make_adder(client) for _ in range(2)], source)
     actor.observe_first(timestep)
     action = actor.select_action(timestep.observation)
-    for env_index in range(2):
-        environment.spec.actions.validate(action[env_index])
+    for i in range(2):
+        environment.spec.actions.validate(action[i])
 
-    # The actor has pulled what the learner published, which had another seed.
+    # The actor has pulled the parameters that the learner published, which had another seed.
     for name, variables in policy.variables.items():
         (published,) = learner.get_variables([name])
         for variable, array in zip(variables, published, strict=True):

@@ -44,7 +44,7 @@ CONFIG = ApexDPGConfig(
 
 
 def make_point_mass(num_envs: int, seed: int, evaluation: bool):
-    return make_vector_environment(ENVIRONMENT, num_envs, seed, evaluation)
+    return make_vector_environment(ENVIRONMENT, num_envs, seed, evaluation=evaluation)
 
 
 def learn(config: ApexDPGConfig) -> DPGNetworks:

@@ -12,7 +12,7 @@ from absl.testing import absltest
 from dm_env import specs, test_utils
 
 from apex_agents.environments import control
-from apex_agents.environments.control import ControlEnvironment, check_control_task
+from apex_agents.environments.control import ControlEnvironment
 
 
 class CartpoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
@@ -76,7 +76,7 @@ def test_observation_is_all_arrays_in_the_order_of_the_task(task, sizes, size):
         # Quarters are scaled without rounding.
         action = generator.integers(-4, 5, raw.action_spec().shape) / 4
         step, raw_step = environment.step(action.astype(np.float32)), raw.step(action)
-        assert (step.reward, step.discount) == (np.float32(raw_step.reward), 1.0)
+        assert (step.reward, step.discount) == (raw_step.reward, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,15 @@ def test_action_spec(task, num_actions):
 )
 def test_actions_are_scaled_to_the_bounds_of_the_actuators(action, one_leg):
     environment = ControlEnvironment("quadruped:walk", seed=0)
+    raw = control.suite.load(
+        "quadruped", "walk", {"random": 0}, environment_kwargs={"flat_observation": True}
+    )
     environment.reset()
-    environment.step(np.full(12, action, np.float32))
-    controls = environment._environment.physics.data.ctrl
-    np.testing.assert_allclose(controls, 4 * one_leg, rtol=0, atol=1e-7)
+    raw.reset()
+    for _ in range(3):
+        step = environment.step(np.full(12, action, np.float32))
+        (expected,) = raw.step(np.array(4 * one_leg)).observation.values()
+    np.testing.assert_allclose(step.observation, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_episode_is_truncated_after_1000_steps():
@@ -106,8 +111,6 @@ def test_episode_is_truncated_after_1000_steps():
     steps = [environment.step(np.zeros(1, np.float32)) for _ in range(1001)]
     assert [int(step.step_type) for step in steps] == [1] * 999 + [2, 0]
     assert [step.discount for step in steps] == [1.0] * 1000 + [None]
-    for step in steps[:-1]:
-        assert (type(step.reward), type(step.discount)) == (np.float32, np.float32)
 
 
 def test_episodes_follow_from_the_seed():
@@ -139,16 +142,9 @@ def test_unknown_tasks_are_errors(task):
     with pytest.raises(ValueError) as caught:
         ControlEnvironment(task)
     assert str(caught.value).startswith(f"unknown control task {task!r}; closest: ")
-    assert "allowed: one of the " in str(caught.value)
-    assert str(caught.value).endswith(", such as 'humanoid:stand'")
 
 
-def test_unknown_task_names_the_closest():
-    with pytest.raises(ValueError, match="task 'humanoid:stnad'; closest: humanoid:stand, "):
-        check_control_task("humanoid:stnad")
-
-
-def test_nothing_is_said_where_there_is_no_display():
+def test_import_is_silent_where_there_is_no_display():
     code = (
         "from apex_agents.environments.control import ControlEnvironment\n"
         "ControlEnvironment('humanoid:stand').reset()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -10,18 +11,17 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from PIL import Image
 
 from apex_agents.environments import (
     AtariConfig,
     EnvironmentConfig,
     Episode,
+    SyncVectorEnvironment,
     VectorEnvironment,
     make_vector_environment,
 )
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.toy import Catch, PointMass
-from apex_agents.environments.vector_environment import LockStepEnvironment
 
 ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)
 
@@ -64,10 +64,11 @@ def play(
 def assert_drawing_changes_nothing(
     config: EnvironmentConfig, num_steps: int, shape: tuple[int, ...], frames_per_second: float
 ) -> None:
-    environment = make_vector_environment(config, 2, 5, True, 1)
+    make = functools.partial(make_vector_environment, config, 2, seed=5, evaluation=True)
+    environment = make(num_rendered=1)
     assert environment.frames_per_second == pytest.approx(frames_per_second)
     played, pictures = play(environment, num_steps, render=True)
-    assert played == play(make_vector_environment(config, 2, 5, True), num_steps, render=False)[0]
+    assert played == play(make(), num_steps, render=False)[0]
     assert {(picture.shape, picture.dtype) for picture in pictures} == {(shape, np.dtype(np.uint8))}
     assert len({picture.tobytes() for picture in pictures}) > num_steps / 2
 
@@ -106,54 +107,7 @@ def test_atari(sticky):
 # Atari.
 
 
-def average(size: int, parts: int) -> np.ndarray:
-    """Return the matrix that averages `size` pixels to `parts`, by area: `[parts, size]`."""
-    edges = np.linspace(0, size, parts + 1)
-    pixels = np.arange(size)
-    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
-    return np.clip(overlap, 0, 1) * parts / size
-
-
-def test_the_mirror_shows_what_the_agent_sees():
-    environment = AtariVectorEnvironment(
-        "pong", AtariConfig(), [1, 2, 3], evaluation=True, num_rendered=3
-    )
-    random = np.random.default_rng(1)
-    timestep = environment.reset()
-    for _ in range(39):
-        timestep = environment.step(random.integers(6, size=3))
-    seen = timestep.observation[:, -1].astype(np.float64)
-    for env_index in range(3):
-        grey = np.asarray(Image.fromarray(environment.render(env_index)).convert("L"))
-        small = average(210, 84) @ grey @ average(160, 84).T
-        assert np.abs(small - seen[env_index]).max() <= 1
-        assert np.abs(small - seen[env_index - 1]).max() > 50  # The ball is elsewhere.
-
-
-def test_a_reset_starts_new_games_in_the_mirror_too():
-    environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
-    for _ in range(3):
-        environment.reset()
-        for _ in range(5):
-            environment.step(np.array([1, 1]))
-        environment.render(0)
-
-
-def test_a_mirror_out_of_step_is_noticed():
-    environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
-    environment.reset()
-    environment._mirror._native.step(
-        np.array([0])
-    )  # A step of which the environments know nothing.
-    environment.step(np.array([1, 1]))
-    with pytest.raises(ValueError, match="play another game than the environments"):
-        environment.render(0)
-    environment.step(np.array([1, 1]))
-    with pytest.raises(ValueError, match="play another game than the environments"):
-        environment.render(0)
-
-
-def test_envs_of_atari_that_cannot_be_rendered():
+def test_environments_of_atari_that_cannot_be_rendered():
     environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
     with pytest.raises(ValueError, match="environment 0 is none of the 1"):
         environment.render(0)  # Nothing is shown before the reset.
@@ -163,7 +117,7 @@ def test_envs_of_atari_that_cannot_be_rendered():
         environment.render(1)
     environment = AtariVectorEnvironment("breakout", AtariConfig(), [1])
     environment.reset()
-    with pytest.raises(ValueError, match="made without any to render"):
+    with pytest.raises(ValueError, match="no environment was made to be rendered"):
         environment.render(0)
 
 
@@ -173,7 +127,7 @@ def test_games_of_another_height():
     assert environment.render(0).shape == (214, 160, 3)
 
 
-# How far an episode is.
+# Reports of unfinished episodes.
 
 
 def test_the_current_episode_of_atari():
@@ -194,8 +148,8 @@ def test_the_current_episode_of_atari():
     assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
 
 
-def test_the_current_episode_of_lock_step_envs():
-    environment = LockStepEnvironment([PointMass(num_steps=2, seed=0)])
+def test_the_current_episode_of_single_environments():
+    environment = SyncVectorEnvironment([PointMass(num_steps=2, seed=0)])
     environment.reset()
     assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
     first = environment.step(np.zeros([1, 1])).reward[0]
@@ -276,14 +230,14 @@ def blind_tasks():
 )
 def test_environments_that_draw_nothing(blind_tasks, task, message):
     config = EnvironmentConfig("gymnasium", task)
-    make_vector_environment(config, 2, 0, True).reset()
+    make_vector_environment(config, 2, seed=0).reset()
     with pytest.raises(ValueError, match=message) as caught:
-        make_vector_environment(config, 2, 0, True, 1)
+        make_vector_environment(config, 2, seed=0, num_rendered=1)
     assert "\n" not in str(caught.value)
 
 
-def test_a_env_that_was_not_made_to_render():
-    environment = make_vector_environment(CARTPOLE, 2, 0, True, 1)
+def test_an_environment_that_was_not_made_to_be_rendered():
+    environment = make_vector_environment(CARTPOLE, 2, seed=0, num_rendered=1)
     environment.reset()
     environment.render(0)
     with pytest.raises(ValueError, match="was not made with render_mode='rgb_array'"):
@@ -299,27 +253,28 @@ class Odd(Catch):
 
 @pytest.mark.parametrize("picture", [None, np.zeros([4, 4]), np.zeros([4, 4, 4]), "picture"])
 def test_pictures_that_are_none(picture):
-    environment = LockStepEnvironment([Odd()])
+    environment = SyncVectorEnvironment([Odd()])
     environment.reset()
     Odd.picture = picture
     with pytest.raises(ValueError, match=r"a frame has to be RGB, \[H, W, 3\], got \("):
         environment.render(0)
 
 
-# OpenGL that is not there. In processes of their own: it is looked for once.
+# Missing OpenGL, in processes of their own, since each process looks for it only once.
 
 DRAW = """
 import numpy as np
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
-environments = make_vector_environment(EnvironmentConfig({suite!r}, {task!r}), 1, 0, True, 1)
-environments.reset()
+config = EnvironmentConfig({suite!r}, {task!r})
+environment = make_vector_environment(config, num_envs=1, seed=0, num_rendered=1)
+environment.reset()
 try:
-    environments.render(0)
+    environment.render(0)
 except ValueError as error:
     print(error)
-environments.step(np.zeros([1, *environments.spec.actions.shape], np.float32))
-environments.close()
+environment.step(np.zeros([1, *environment.spec.actions.shape], np.float32))
+environment.close()
 """
 
 

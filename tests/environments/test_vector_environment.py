@@ -1,4 +1,4 @@
-"""Tests of the lock-step environments, on scripted environments."""
+"""Tests of the vector environment made of single ones, on scripted environments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec, Episode
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -62,10 +62,10 @@ def as_lists(time_step: dm_env.TimeStep) -> list[list]:
     return [array.tolist() for array in time_step]
 
 
-def test_envs_advance_together_whatever_their_episode_lengths():
+def test_environments_advance_together_whatever_their_episode_lengths():
     short = Countdown(length=2, reward=0.5, last_discount=0.0)
     long = Countdown(length=3, reward=-1.0, last_discount=1.0)
-    environment = LockStepEnvironment([short, long])
+    environment = SyncVectorEnvironment([short, long])
 
     steps = [environment.reset()]
     steps += [environment.step(np.array([t, 10 + t])) for t in range(1, 7)]
@@ -85,7 +85,7 @@ def test_envs_advance_together_whatever_their_episode_lengths():
 
 
 def test_dtypes_and_shapes_of_a_step():
-    environment = LockStepEnvironment(
+    environment = SyncVectorEnvironment(
         [Countdown(2, 0.5, 0.0), Countdown(3, 0.5, 0.0), Countdown(4, 0.5, 0.0)]
     )
     for time_step in (environment.reset(), environment.step(np.zeros(3, np.int32))):
@@ -96,7 +96,7 @@ def test_dtypes_and_shapes_of_a_step():
 
 
 def test_finished_episodes_are_reported_once():
-    environment = LockStepEnvironment([Countdown(2, 0.5, 0.0), Countdown(3, -1.0, 1.0)])
+    environment = SyncVectorEnvironment([Countdown(2, 0.5, 0.0), Countdown(3, -1.0, 1.0)])
     environment.reset()
     reports = []
     for _ in range(6):
@@ -113,7 +113,7 @@ def test_finished_episodes_are_reported_once():
 
 
 def test_a_reset_forgets_the_unfinished_episode():
-    environment = LockStepEnvironment([Countdown(2, 1.0, 0.0)])
+    environment = SyncVectorEnvironment([Countdown(2, 1.0, 0.0)])
     environment.reset()
     environment.step(np.zeros(1, np.int32))
     environment.reset()
@@ -122,13 +122,14 @@ def test_a_reset_forgets_the_unfinished_episode():
     assert environment.finished_episodes() == [Episode(0, 1.0 + 1.0, 1.0 + 1.0, 2)]
 
 
-def test_spec_is_that_of_one_env():
+def test_spec_is_that_of_one_environment():
     environment = Countdown(2, 1.0, 0.0)
-    assert LockStepEnvironment([environment, Countdown(3, 1.0, 0.0)]).spec == EnvironmentSpec(
+    assert SyncVectorEnvironment([environment, Countdown(3, 1.0, 0.0)]).spec == EnvironmentSpec(
         environment.observation_spec(),
         environment.action_spec(),
-        environment.reward_spec(),
-        environment.discount_spec(),
+        # Of the dtypes that rewards and discounts have in the arrays.
+        environment.reward_spec().replace(dtype=np.float32),
+        environment.discount_spec().replace(dtype=np.float32),
     )
     # By position and by name the same as acme.specs.EnvironmentSpec.
     assert EnvironmentSpec._fields == ("observations", "actions", "rewards", "discounts")
@@ -136,22 +137,33 @@ def test_spec_is_that_of_one_env():
 
 def test_close_closes_every_environment():
     environments = [Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0)]
-    LockStepEnvironment(environments).close()
+    SyncVectorEnvironment(environments).close()
     assert all(environment.closed for environment in environments)
 
 
 def test_no_environment_is_an_error():
     with pytest.raises(ValueError, match="at least one environment"):
-        LockStepEnvironment([])
+        SyncVectorEnvironment([])
 
 
 def test_different_specs_are_an_error():
     with pytest.raises(ValueError, match="environment 1 has"):
-        LockStepEnvironment([Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0, size=3)])
+        SyncVectorEnvironment([Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0, size=3)])
 
 
 class Failing(Countdown):
-    """Goes wrong at the steps whose actions are told; counts what it was asked."""
+    """Fails at steps with the actions 90 to 92, and at the resets with the given numbers."""
+
+    def __init__(self, *settings: float, failing_resets: tuple[int, ...] = ()):
+        super().__init__(*settings)
+        self._failing_resets = failing_resets
+        self._num_resets = 0
+
+    def reset(self) -> dm_env.TimeStep:
+        self._num_resets += 1
+        if self._num_resets in self._failing_resets:
+            raise OSError(f"reset {self._num_resets} failed")
+        return super().reset()
 
     def step(self, action: int) -> dm_env.TimeStep:
         timestep = super().step(action)
@@ -176,13 +188,13 @@ class Failing(Countdown):
         (92, "ValueError: the reward is inf"),
     ],
 )
-def test_a_env_that_fails_begins_another_episode(action, message, caplog):
-    environment = LockStepEnvironment([Countdown(9, 1.0, 0.0), Failing(9, 2.0, 0.0)])
+def test_an_environment_that_fails_begins_another_episode(action, message, caplog):
+    environment = SyncVectorEnvironment([Countdown(9, 1.0, 0.0), Failing(9, 2.0, 0.0)])
     environment.reset()
     environment.step(np.array([1, 1]))
     timestep = environment.step(np.array([1, action]))
-    # The failing environment shows the first observation of its second episode, the other one goes
-    # on.
+    # The failing environment shows the first observation of its second episode, the other one
+    # continues.
     assert timestep.step_type.tolist() == [MID, FIRST]
     assert timestep.observation.tolist() == [[1, 2], [2, 0]]
     assert timestep.reward.tolist() == [1, 0]
@@ -191,15 +203,33 @@ def test_a_env_that_fails_begins_another_episode(action, message, caplog):
     assert record.getMessage() == f"Environment 1 begins another episode: {message}"
     for _ in range(9):
         timestep = environment.step(np.array([1, 1]))
-    # Nothing is reported of the episode that was left, and nothing of it is counted.
+    # The abandoned episode is neither reported nor counted.
     assert environment.finished_episodes() == [Episode(0, 9.0, 9.0, 9), Episode(1, 18.0, 18.0, 9)]
 
 
 def test_an_environment_that_always_fails_is_an_error():
-    environment = LockStepEnvironment([Failing(9, 1.0, 0.0)])
+    environment = SyncVectorEnvironment([Failing(9, 1.0, 0.0)])
     environment.reset()
     for action in (90, 91, 1, 90, 92):  # The third one is good.
         environment.step(np.array([action]))
     with pytest.raises(OSError, match="the simulation blew up"):
         environment.step(np.array([90]))
     assert environment.num_failures == 5
+
+
+def test_a_reset_that_fails_is_tried_again():
+    environment = SyncVectorEnvironment([Failing(9, 1.0, 0.0, failing_resets=(1, 3))])
+    assert environment.reset().step_type.tolist() == [FIRST]
+    environment.step(np.array([1]))
+    timestep = environment.step(np.array([90]))
+    assert timestep.step_type.tolist() == [FIRST]
+    assert timestep.observation.tolist() == [[2, 0]]
+    assert environment.num_failures == 3
+
+
+def test_resets_that_fail_count_as_failures_in_a_row():
+    environment = SyncVectorEnvironment([Failing(9, 1.0, 0.0, failing_resets=(2, 3, 4))])
+    environment.reset()
+    with pytest.raises(OSError, match="reset 3 failed"):
+        environment.step(np.array([90]))
+    assert environment.num_failures == 3

@@ -13,7 +13,7 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig, VectorEnvironment, make_vector_environment
 from apex_agents.environments.toy import Catch
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation import evaluation_videos
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.evaluation_videos import EvaluationVideos
@@ -99,7 +99,7 @@ def test_no_videos_by_default(tmp_path, clock):
         num_envs: int, seed: int, evaluation: bool
     ) -> VectorEnvironment:  # As of another's program.
         calls.append((num_envs, seed, evaluation))
-        return CATCH(num_envs, seed, evaluation)
+        return CATCH(num_envs, seed, evaluation=evaluation)
 
     videos = make_videos(tmp_path, make, period=None)
     actor = ApexActor(Resting())
@@ -116,7 +116,7 @@ def test_an_environment_that_cannot_be_drawn_is_one_warning(tmp_path, clock, cap
     ) -> VectorEnvironment:
         if num_rendered:
             raise ValueError("Blind-v0 cannot be drawn")
-        return CATCH(num_envs, seed, evaluation)
+        return CATCH(num_envs, seed, evaluation=evaluation)
 
     videos = make_videos(tmp_path, make)
     environment = videos.make_vector_environment(2, seed=0)
@@ -133,8 +133,8 @@ class Undrawn(Catch):
 
 
 def test_a_picture_that_fails_is_one_warning(tmp_path, clock, caplog):
-    def make(num_envs: int, *_: int) -> VectorEnvironment:
-        return LockStepEnvironment([Undrawn(seed=env_index) for env_index in range(num_envs)])
+    def make(num_envs: int, seed: int, **_: int) -> VectorEnvironment:
+        return SyncVectorEnvironment([Undrawn(seed=env_index) for env_index in range(num_envs)])
 
     videos = make_videos(tmp_path, make)
     environment = videos.make_vector_environment(2, seed=0)

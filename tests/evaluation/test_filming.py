@@ -11,7 +11,7 @@ from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentConfig, Episode, make_vector_environment
 from apex_agents.environments.toy import Catch
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.filming import FilmedActor, draw_frame
 
@@ -31,7 +31,7 @@ class Scripted:
         return PolicyOutput(self._random.integers(3, size=len(observation)), zeros, zeros)
 
 
-def make_catch(num_envs: int) -> LockStepEnvironment:
+def make_catch(num_envs: int) -> SyncVectorEnvironment:
     return make_vector_environment(EnvironmentConfig("toy", "catch"), num_envs, seed=3)
 
 
@@ -116,7 +116,7 @@ class TooFast(Catch):
 
 
 def test_what_is_too_fast_for_a_screen_is_filmed_at_every_third_step(tmp_path):
-    environment = LockStepEnvironment(
+    environment = SyncVectorEnvironment(
         [TooFast(rows=9, seed=0)]
     )  # Eight steps: 0, 3, 6, and the last.
     actor = FilmedActor(ApexActor(Scripted()), environment, [tmp_path / "a.mp4"], ("", ""), print)
@@ -146,7 +146,7 @@ class Undrawn(Catch):
 
 
 def test_a_env_that_cannot_be_drawn_is_played_all_the_same(tmp_path):
-    environment = LockStepEnvironment([Catch(seed=0), Undrawn(seed=1)])
+    environment = SyncVectorEnvironment([Catch(seed=0), Undrawn(seed=1)])
     troubles: list[Exception] = []
     paths = [tmp_path / "0.mp4", tmp_path / "1.mp4"]
     actor = FilmedActor(ApexActor(Scripted()), environment, paths, ("", ""), troubles.append)

@@ -208,7 +208,7 @@ import sys
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Catch
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
@@ -224,7 +224,8 @@ class Broken(Catch):
 
 def make_vector_environment(num_envs, seed, evaluation):
     broken = evaluation == (broken_node == "evaluator")
-    return LockStepEnvironment([(Broken if broken else Catch)(seed=seed) for _ in range(num_envs)])
+    make = Broken if broken else Catch
+    return SyncVectorEnvironment([make(seed=seed) for _ in range(num_envs)])
 
 
 replay = ReplayConfig(max_size=1000, min_size=10)

@@ -22,7 +22,6 @@ from apex_agents.replay.messages import PARAMETERS, make_parameter_table
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import (
-    PartialTransition,
     Transition,
     item_signature,
     pack_outcome,
@@ -115,8 +114,7 @@ def add_transitions(replay: Replay, priorities: dict[float, float], learner_step
     with replay.client.trajectory_writer(num_keep_alive_refs=1) as writer:
         for n_step_return, priority in priorities.items():
             observation = np.zeros([1], np.float32)
-            transition = PartialTransition(np.int32(1), 0.0, learner_steps, n_step_return, 0.5)
-            outcome = pack_outcome(transition)
+            outcome = pack_outcome(np.int32(1), n_step_return, 0.5, learner_steps, 1)
             writer.append({"transition": pack_transition(observation, outcome, observation)})
             item = {"transition": writer.history["transition"][-1]}
             writer.create_item(TRANSITIONS, priority, item)

@@ -12,7 +12,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Catch, VectorEnvironment
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.launcher import launch_program, make_backend
 from apex_agents.program import make_program
@@ -33,7 +33,7 @@ def main(launch_type: str, broken_node: str, workdir: str) -> int:
     ) -> VectorEnvironment:
         is_broken = evaluation == (broken_node == "evaluator")
         make = Broken if is_broken else Catch
-        return LockStepEnvironment([make(seed=seed) for _ in range(num_envs)])
+        return SyncVectorEnvironment([make(seed=seed) for _ in range(num_envs)])
 
     replay = ReplayConfig(max_size=1000, min_size=10)
     agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=8, replay=replay)

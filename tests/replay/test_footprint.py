@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pathlib
 from multiprocessing import connection
 
 import numpy as np
@@ -12,13 +11,11 @@ import pytest
 import reverb
 import tensorflow as tf
 
-from apex_agents.replay import footprint as memory
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.footprint import available_memory, estimate_replay_bytes, memory_warning
-from apex_agents.replay.packed_writer import PackedWriter
+from apex_agents.replay.footprint import estimate_replay_bytes, memory_warning
 from apex_agents.replay.tables import make_transition_table
-from apex_agents.replay.transitions import PartialTransition
-from apex_agents.replay.writers import make_writer
+from apex_agents.replay.transitions import pack_outcome
+from apex_agents.replay.writers import PackedWriter, make_writer
 
 
 def packed(num_floats: int) -> dict[str, tf.TensorSpec]:
@@ -36,7 +33,7 @@ def frames(shape: list[int], dtype: tf.DType) -> dict[str, tf.TensorSpec]:
         # CartPole, 2 * 4 + 5 floats. With FIFO, chunks have 4 rows.
         (packed(13), 3, "fifo", 1, 1200 * (630 + 940 / 4 + 52)),
         (packed(13), 3, "prioritized", 1, 1200 * (630 + 940 + 52)),
-        # Two items per row; the second of them leaves after 1 + 1/2 average times.
+        # Two items per row; the second of them is removed after 1 + 1/2 average times.
         (packed(13), 3, "fifo", 2, 1200 * 630 + 600 * (940 / 4 + 52)),
         (packed(13), 3, "prioritized", 2, 1200 * 630 + 600 * (1 + 1 / 2) * (940 + 52)),
         # Rows of 7056 bytes that become a 7th and of 20 bytes, in chunks of 4 + 3 + 1.
@@ -100,8 +97,8 @@ def fill(writer: PackedWriter, num_items: int) -> None:
     writer.begin_episode(observations[0])
     for i in range(num_items):
         writer.begin_step(observations[random.integers(1000)])
-        transition = PartialTransition(np.zeros(()), 0.0, 0, n_step_return=i, num_steps=1)
-        writer.add_item(transition, priorities[i % 1000], replicas=1)
+        outcome = pack_outcome(np.zeros(()), i, 1.0, learner_steps=0, num_steps=1)
+        writer.add_item(observations[i % 1000], outcome, priorities[i % 1000])
         if i % 20 == 0:
             writer.stream.flush(20)
     writer.stream.flush()
@@ -109,7 +106,7 @@ def fill(writer: PackedWriter, num_items: int) -> None:
 
 def test_what_fits_is_no_warning():
     config = ReplayConfig(max_size=1000, min_size=1)
-    # A fifth is left to others.
+    # A fifth of the memory is reserved for other processes.
     assert memory_warning(config, estimate=800, available=1000) is None
     assert memory_warning(config, estimate=801, available=1000) is not None
 
@@ -121,107 +118,20 @@ def test_what_fits_is_no_warning():
             2_000_000,
             4_830_000_000,
             3_140_000_000,
-            "The replay will grow to about 4.8 GB (2,000,000 items of about 2.4 KB), and this "
+            "The replay will grow to about 4.8 GB (2,000,000 items of about 2.4 kB), and this "
             "machine has 3.1 GB of memory free: lower agent.replay.max_size to 1,000,000 or less, "
-            "or find a machine with more.",  # 0.8 * 3.14e9 / 2415 = 1.04 million
+            "or use a machine with more memory.",  # 0.8 * 3.14e9 / 2415 = 1.04 million
         ),
         (
             50_000,
             75_000_000,
             32_000_000,
-            "The replay will grow to about 75.0 MB (50,000 items of about 1.5 KB), and this "
+            "The replay will grow to about 75.0 MB (50,000 items of about 1.5 kB), and this "
             "machine has 32.0 MB of memory free: lower agent.replay.max_size to 17,000 or less, "
-            "or find a machine with more.",  # 0.8 * 32e6 / 1500 = 17 067
+            "or use a machine with more memory.",  # 0.8 * 32e6 / 1500 = 17 067
         ),
     ],
 )
 def test_the_warning_says_what_to_do(max_size, estimate, available, expected):
     config = ReplayConfig(max_size=max_size, min_size=1)
     assert memory_warning(config, estimate, available) == expected
-
-
-def make_group(
-    folder: pathlib.Path, limit: str, used: int, reclaimable: int, version: int = 2
-) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    names = {
-        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        2: ("memory.max", "memory.current", "inactive_file"),
-    }[version]
-    (folder / names[0]).write_text(f"{limit}\n")
-    (folder / names[1]).write_text(f"{used}\n")
-    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {reclaimable}\nactive_file 7\n")
-
-
-@pytest.fixture
-def groups(tmp_path, monkeypatch) -> pathlib.Path:
-    """A machine with a terabyte free; cgroups are in this folder."""
-    root, membership = tmp_path / "cgroup", tmp_path / "membership"
-    root.mkdir()
-    monkeypatch.setattr(memory, "_CGROUP_ROOT", root)
-    monkeypatch.setattr(memory, "_CGROUP_OF_THIS_PROCESS", membership)
-    machine = type("Machine", (), {"available": 10**12})
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: machine)
-    return root
-
-
-def set_membership(groups: pathlib.Path, text: str) -> None:
-    groups.with_name("membership").write_text(text)
-
-
-def test_without_cgroups_all_that_the_machine_has_is_available(groups):
-    assert available_memory() == 10**12
-    set_membership(groups, "0::/user\n")
-    assert available_memory() == 10**12
-
-
-@pytest.mark.parametrize(
-    ("limit", "used", "reclaimable", "expected"),
-    [
-        ("1000", 300, 0, 1000 - 300),
-        ("1000", 300, 50, 1000 - 300 + 50),  # The cache of files makes room.
-        ("1000", 1200, 100, 0),
-        ("max", 300, 50, 10**12),
-        ("9" * 15, 300, 0, 10**12),  # More than the machine has.
-    ],
-)
-def test_limit_of_a_container(limit, used, reclaimable, expected, groups):
-    # A container sees its own group as the root, whatever the path says.
-    make_group(groups, limit, used, reclaimable)
-    for path in ("/", "/docker/0123"):
-        set_membership(groups, f"0::{path}\n")
-        assert available_memory() == expected
-
-
-def test_the_narrowest_limit_of_a_group_and_its_parents_counts(groups):
-    make_group(groups / "a" / "b", "5000", 100, 0)
-    make_group(groups / "a", "3000", 1000, 0)
-    make_group(groups, "max", 9000, 0)
-    make_group(groups / "c", "10", 0, 0)  # Another one's.
-    set_membership(groups, "0::/a/b\n")
-    assert available_memory() == 2000
-    make_group(groups / "a" / "b", "1500", 100, 0)
-    assert available_memory() == 1400
-
-
-def test_version_1(groups):
-    make_group(groups / "memory" / "job", "5000", 1000, 200, version=1)
-    make_group(groups / "memory", str(2**63 - 4096), 9000, 0, version=1)
-    # None of these limit this process: version 2, another's, and outside of the mount.
-    make_group(groups / "job", "10", 0, 0)
-    make_group(groups / "memory" / "other", "10", 0, 0, version=1)
-    make_group(groups, "10", 0, 0, version=1)
-    set_membership(groups, "9:name=systemd:/job\n5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n")
-    assert available_memory() == 4200
-
-
-@pytest.mark.parametrize("content", ["", "many\n", "-"])
-def test_a_limit_that_cannot_be_read_is_none(content, groups):
-    make_group(groups, "1000", 0, 0)
-    (groups / "memory.max").write_text(content)
-    set_membership(groups, "0::/\n")
-    assert available_memory() == 10**12
-
-
-def test_memory_of_this_machine():
-    assert 0 < available_memory() <= psutil.virtual_memory().total

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
 
-from apex_agents.replay.client import RunClient
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import (
     Evaluation,
@@ -24,7 +21,7 @@ from apex_agents.replay.statistics import (
     report_actor_steps_before,
     report_evaluation,
 )
-from apex_agents.replay.tables import TRANSITIONS, make_transition_table
+from apex_agents.replay.tables import TRANSITIONS, RunClient, make_transition_table
 
 
 def make_tables() -> list[reverb.Table]:
@@ -55,15 +52,16 @@ def test_empty_replay(client):
 
 
 @pytest.mark.parametrize(
-    ("replicas", "actor_steps", "samples_per_insert"), [(1, 16, 0.375), (4, 4, 1.5)]
+    ("replicas", "actor_steps", "replay_size", "samples_per_insert"),
+    [(1, 16, 10, 0.375), (4, 4, 2, 1.5)],
 )
-def test_counts(replicas, actor_steps, samples_per_insert, client):
+def test_counts(replicas, actor_steps, replay_size, samples_per_insert, client):
     insert(client, 16)
     assert len(list(client.sample(TRANSITIONS, 6, emit_timesteps=False))) == 6
     statistics = read_statistics(client, replicas)
-    assert statistics == ReplayStatistics(
-        actor_steps, actor_steps, 6, 10, None
-    )  # The table holds 10.
+    # The table holds 10 items.
+    expected = ReplayStatistics(actor_steps, actor_steps, 6, replay_size, None)
+    assert statistics == expected
     assert statistics.samples_per_insert == samples_per_insert
 
 
@@ -114,12 +112,9 @@ def test_server_that_does_not_answer():
         read_statistics(client, timeout_seconds=1)
 
 
-def test_poller(client):
+def test_poller(client, wait_for):
     insert(client, 4)
     poller = StatisticsPoller(client, replicas=2, period_seconds=0.05)
     assert poller.latest == ReplayStatistics()
-    deadline = time.monotonic() + 5
-    while poller.latest.actor_steps != 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(lambda: poller.latest == ReplayStatistics(2, 2, 0, 2, None))
     poller.close()
-    assert poller.latest == ReplayStatistics(2, 2, 0, 4, None)

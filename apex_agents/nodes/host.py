@@ -1,0 +1,54 @@
+"""Resources of the machine, or of the container, in which this process runs."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+
+import psutil
+
+_CGROUP_ROOT = pathlib.Path("/sys/fs/cgroup")
+_CGROUPS_OF_THIS_PROCESS = pathlib.Path("/proc/self/cgroup")
+# Names of the limit, of the memory in use, and, in `memory.stat`, of the part of it that the kernel
+# reclaims when memory is needed; by cgroup version.
+_CGROUP_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_CGROUP_V2 = ("memory.max", "memory.current", "inactive_file")
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that the machine, or the cgroup of this process, has free."""
+    memberships = ""
+    with contextlib.suppress(OSError):  # Only Linux has cgroups.
+        memberships = _CGROUPS_OF_THIS_PROCESS.read_text()
+    return min([psutil.virtual_memory().available, *free_in_cgroups(_CGROUP_ROOT, memberships)])
+
+
+def free_in_cgroups(root: pathlib.Path, memberships: str) -> Iterator[int]:
+    """Yield the free bytes in the cgroups of a process, and in their parents, that have a limit.
+
+    Args:
+      root: folder where cgroups are mounted; those of version 1 are in its subfolder `memory`.
+      memberships: content of `/proc/<pid>/cgroup`, lines of `number:controllers:path`.
+    """
+    for line in memberships.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount, names = root, _CGROUP_V2
+        elif "memory" in controllers.split(","):
+            mount, names = root / "memory", _CGROUP_V1
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        # In a container the path may be the one outside, while its own group is mounted as root.
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(mount):
+                with contextlib.suppress(OSError, ValueError):  # No such group, or 'max': no limit.
+                    yield _free_in_cgroup(folder, *names)
+
+
+def _free_in_cgroup(
+    folder: pathlib.Path, limit_name: str, used_name: str, reclaimable_name: str
+) -> int:
+    limit, used = (int((folder / name).read_text()) for name in (limit_name, used_name))
+    words = (folder / "memory.stat").read_text().split()
+    statistics = dict(zip(words[::2], words[1::2], strict=True))
+    return max(limit - used + int(statistics.get(reclaimable_name, 0)), 0)
