@@ -1,4 +1,4 @@
-"""Tests of exit codes and of what is printed at the end; whole runs are in tests/test_program.py."""
+"""Tests of exit codes and of what a run prints at its end; tests/test_program.py has whole runs."""
 
 import json
 import pathlib
