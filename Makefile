@@ -7,15 +7,35 @@ PYTHON3 ?= python3
 UV := .uv/$(UV_VERSION)/bin/uv
 PYTHON := .venv/bin/python
 INSTALLED := .venv/.installed
+# uv keeps its cache and the Pythons that it downloads in the home folder, or in .uv if it cannot
+# write there.
+CACHE_IS_WRITABLE := $(shell cache="$${XDG_CACHE_HOME:-$$HOME/.cache}"; \
+  for folder in "$$cache/uv" "$$cache" "$$HOME"; do \
+    test -e "$$folder" && { test -w "$$folder" && echo yes; break; }; \
+  done)
+ifeq ($(CACHE_IS_WRITABLE),)
+  export UV_CACHE_DIR ?= $(CURDIR)/.uv/cache
+  export UV_PYTHON_INSTALL_DIR ?= $(CURDIR)/.uv/python
+endif
 PEERS_INSTALLED := .venv-peers/.installed
-CHECKED := $(wildcard apex_agents launch configs benchmarks)
+CHECKED := $(wildcard apex_agents launch configs benchmarks tests/programs tests/tiers.py)
 ARGS ?=
 # Some parts of `make bench` compare with other libraries; all of them run without --parts.
 PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg test test-faults test-cluster bench lint format pins clean
+.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench lint format pins clean
+
+# Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
+# says that ARGS leave none of them: an error only if that holds for both.
+define run_tests
+@parallel=0; serial=0; \
+$(PYTHON) -m pytest -n 2 --dist loadfile -m '$(1)' $(ARGS) || parallel=$$?; \
+test $$parallel = 0 -o $$parallel = 5 || exit $$parallel; \
+$(PYTHON) -m pytest -m '$(2)' $(ARGS) || serial=$$?; \
+test $$serial = 5 && exit $$parallel || exit $$serial
+endef
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 21
@@ -27,10 +47,16 @@ train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
 train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
 	@$(PYTHON) launch/apex_dpg.py --lp_launch_type=local_mp $(ARGS)
 
-test: $(INSTALLED) ## Run the tests; ARGS are pytest's.
-	@$(PYTHON) -m pytest $(ARGS)
+quick: $(INSTALLED) ## Run the tests that start no process, in 2 minutes; ARGS are pytest's.
+	@$(PYTHON) -m pytest -n 2 --dist loadfile -m unit $(ARGS)
 
-test-faults: $(INSTALLED) ## Break runs in every way they have to survive; takes 90 minutes.
+test: $(INSTALLED) ## Run those, the tests with a replay server and essential programs: 8 minutes.
+	$(call run_tests,unit or reverb,process and essential)
+
+test-all: $(INSTALLED) ## Run all tests but the longest of test-faults: 35 minutes.
+	$(call run_tests,unit or reverb,process and not slow)
+
+test-faults: $(INSTALLED) ## Break runs in every way that they have to survive: 90 minutes.
 	@$(PYTHON) -m pytest -m fault $(ARGS)
 
 test-cluster: $(INSTALLED) ## Run programs on a cluster of hosts made of namespaces; needs root.
@@ -56,7 +82,7 @@ clean: ## Remove the environment and all caches; results of training stay.
 	@rm -rf .venv .venv-peers .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Made from /, where a pyenv without Python 3.10 does not stumble over our .python-version.
+# Made from /, where a pyenv without Python 3.10 does not read our .python-version.
 $(UV):
 	@cd / && $(PYTHON3) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: needs a $(PYTHON3) with venv and pip (Debian, Ubuntu: apt install python3-venv)" >&2; \
@@ -70,15 +96,15 @@ $(UV):
 $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) | $(UV)
 	@echo "Installing the packages of requirements.txt into .venv ..."
 	@test -x $(PYTHON) || $(UV) venv --quiet --python "$$(cat .python-version)" .venv || { \
-	  echo "error: found no Python $$(cat .python-version) and could not download one" >&2; \
+	  echo "error: uv made no environment with Python $$(cat .python-version); see above" >&2; \
 	  exit 1; }
 	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
 	@$(UV) pip check --quiet --python $(PYTHON)
 	@touch $@
 
-# What benchmarks compare with has an environment of its own, with a Python of its own (3.11 or
-# newer): it needs other versions of what we need.
+# The libraries that benchmarks compare with have an environment and a Python (3.11 or newer) of
+# their own: they need other versions of our dependencies.
 $(PEERS_INSTALLED): benchmarks/peers/requirements.txt
 	@echo "Installing the packages of $< into .venv-peers ..."
 	@cd / && $(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

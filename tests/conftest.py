@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import fault_table
 import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
+import tiers
 from whole_runs import Command
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.transitions import Transition
 
 BATCH_SIZE = 8
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark every test with its tier and whether it is essential or slow; see tiers.py."""
+    for item in items:
+        for marker in tiers.markers_of(item):
+            item.add_marker(marker)
+
+
+@pytest.fixture(autouse=True)
+def stay_within_the_tier(request) -> Iterator[None]:
+    """Make a test fail that starts a server or a process beyond its tier."""
+    with tiers.forbid_more_than(tiers.tier_of(request.node)):
+        yield
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

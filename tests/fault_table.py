@@ -1,22 +1,27 @@
-"""What the tests with the marker `fault` break and what has to hold: the README's table."""
+"""What the tests with the marker `fault` break and what has to hold: the README's table.
+
+`python tests/fault_table.py` writes the table into the README.
+"""
 
 from __future__ import annotations
 
 import ast
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 TESTS = pathlib.Path(__file__).resolve().parent
+README = TESTS.parent / "README.md"
 
 
 class Fault(NamedTuple):
     """One marked test.
 
     Attributes:
-      test: its name.
-      breaks: what it does to a run, or to a part of one.
-      holds: its criterion.
+      test: name of the test.
+      breaks: fault that the test causes in a run, or in a part of one.
+      holds: criterion of the test.
     """
 
     test: str
@@ -53,4 +58,5 @@ def to_markdown(faults: Sequence[Fault], seen: Mapping[str, str] | None = None) 
 
 
 if __name__ == "__main__":
-    print(to_markdown(list_faults()))
+    _table = re.compile(r"^\| what breaks \|.*?\n(?!\|)", re.DOTALL | re.MULTILINE)
+    README.write_text(_table.sub(lambda _: to_markdown(list_faults()) + "\n", README.read_text()))

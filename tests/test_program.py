@@ -4,18 +4,15 @@ What breaks a run, and what it survives, is in tests/faults/.
 """
 
 import json
-import os
 import re
-import socket
 import subprocess
 import sys
 
 import documented_logs
 import imageio
-import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from whole_runs import ENDLESS, LEAVE_WITHIN_SECONDS, ROOT, Command, apex_dqn
+from whole_runs import LEAVE_WITHIN_SECONDS, ROOT, Command, apex_dqn
 
 # So that a run lasts long enough for every node to write a row.
 STEPS_PER_CALL = 8
@@ -58,13 +55,12 @@ def test_summary_is_written_and_printed(processes_run):
         "wall_time_seconds",
     }
     assert summary["finished"] is True
-    assert summary["reason"] == f"{LEARNER_STEPS} learner steps done"
     assert summary["learner_steps"] == LEARNER_STEPS
     assert summary["actor_steps"] >= 20
     printed = processes_run.stdout()
-    assert f"Run folder: {processes_run.workdir}\n" in printed
-    assert f"            reason: {LEARNER_STEPS} learner steps done\n" in printed
-    assert f"     learner steps: {LEARNER_STEPS}\n" in printed
+    assert str(processes_run.workdir) in printed
+    for value in summary.values():
+        assert f": {value}\n" in printed
 
 
 def test_resolved_config_is_written(processes_run):
@@ -115,6 +111,13 @@ def test_rows_of_the_actors(processes_run, actor):
     assert float(row["parameters_learner_steps"]) > 0
     environment = processes_run.rows(f"actor_{actor}_envs")
     assert {row["env_index"] for row in environment} == {str(2 * actor), str(2 * actor + 1)}
+
+
+def test_environments_of_all_actors_share_one_ladder_of_epsilons(processes_run):
+    rows = [row for actor in (0, 1) for row in processes_run.rows(f"actor_{actor}_envs")]
+    epsilons = {int(row["env_index"]): float(row["epsilon"]) for row in rows}
+    # CartPole's settings: 0.5 ** (1 + i / 3 * 3).
+    assert epsilons == pytest.approx({0: 0.5, 1: 0.25, 2: 0.125, 3: 0.0625})
 
 
 def test_rows_of_the_evaluator(processes_run):
@@ -192,93 +195,20 @@ def test_threads_end_with_success(start, agent):
         command = ("launch/apex_dpg.py", *options, *POINT_MASS, *flags)
     run = start(*command).finish()
     assert run.exit_code == 0, run.output()
-    assert run.summary()["reason"] == "2000 actor steps done"
+    assert run.summary()["finished"] is True
     assert run.summary()["actor_steps"] >= 2000
     assert run.summary()["learner_steps"] > 0
-    assert "            reason: 2000 actor steps done\n" in run.stdout()
+    assert run.summary()["reason"] in run.stdout()
     assert run.left_behind() == []
     assert_columns_are_documented(run, agent)
 
 
-# Launchpad's own test launcher, with a look into the replay while the program runs.
-
-TEST_MT = """
-import functools, json, pathlib, sys
-from absl.testing import absltest
-import launchpad as lp
-import reverb
-from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder, ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig, make_vector_environment
-from apex_agents.config import EvaluationConfig, RunConfig
-from apex_agents.experiment import Experiment
-from apex_agents.program import make_program
-from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.parameters import ParameterSource
-
-workdir = pathlib.Path(sys.argv.pop())
-agent_name = sys.argv.pop()
-for folder in ("logs", "checkpoints"):
-    (workdir / folder).mkdir(parents=True)
-
-
-class ProgramTest(absltest.TestCase):
-    def test_run(self):
-        replay = ReplayConfig(max_size=1000, min_size=20, insert_batch=10)
-        if agent_name == "dqn":
-            task = "catch"
-            builder = ApexDQNBuilder(
-                ApexDQNConfig(
-                    network="mlp", mlp_hidden_sizes=(16,), stream_hidden_size=16, frame_stack=0,
-                    batch_size=8, replay=replay,
-                )
-            )
-        else:
-            task = "point_mass"
-            builder = ApexDPGBuilder(
-                ApexDPGConfig(
-                    policy_hidden_sizes=(8, 4), critic_hidden_sizes=(16, 2), batch_size=8,
-                    replay=replay,
-                )
-            )
-        # Any evaluation of Catch reaches -1 and any of the point mass -10, and evaluations need a
-        # learner step.
-        evaluation = EvaluationConfig(num_episodes=2, min_period_seconds=0.1)
-        run = RunConfig(
-            num_actors=2, num_envs_per_actor=2, target_return=-10.0, evaluation=evaluation
-        )
-        make_task = functools.partial(make_vector_environment, EnvironmentConfig("toy", task))
-        experiment = Experiment(builder, make_task, run, str(workdir))
-        program = make_program(experiment)
-        groups = {name: len(nodes) for name, nodes in program.groups.items()}
-        manager = lp.launch(program, launch_type="test_mt", test_case=self)
-
-        (replay,) = program.groups["replay"]
-        client = reverb.Client(replay.reverb_address.resolve())
-        source = ParameterSource(client)
-        names = ["network"] if agent_name == "dqn" else ["policy", "critic"]
-        published = dict(zip(names, source.get_variables(names)))
-        samples = client.sample(
-            "transitions", num_samples=20, emit_timesteps=False, unpack_as_table_signature=True
-        )
-        items = [{k: v.ravel().tolist() for k, v in s.data.items()} for s in samples]
-        manager.wait()
-        seen = {
-            "groups": groups,
-            "parameter_shapes": {
-                name: [list(array.shape) for array in arrays] for name, arrays in published.items()
-            },
-            "items": items,
-        }
-        (workdir / "seen.json").write_text(json.dumps(seen))
-
-
-absltest.main()
-"""
+# Launchpad's own test launcher, and a builder that writes down what nodes ask for.
 
 
 @pytest.fixture(scope="module", params=["dqn", "dpg"])
 def test_mt_run(start, request) -> Command:
-    run = start("-c", TEST_MT, request.param, "{workdir}").finish()
+    run = start("tests/programs/run_under_test_mt.py", request.param, "{workdir}").finish()
     run.agent = request.param
     return run
 
@@ -287,10 +217,15 @@ def seen_by(test_mt_run: Command) -> dict:
     return json.loads((test_mt_run.workdir / "seen.json").read_text())
 
 
+def calls(test_mt_run: Command, name: str) -> list[dict]:
+    """Return the arguments of all calls of a name."""
+    lines = (test_mt_run.workdir / "calls.jsonl").read_text().splitlines()
+    return [call for call in map(json.loads, lines) if call["call"] == name]
+
+
 def test_program_stops_itself_under_test_mt(test_mt_run):
     assert test_mt_run.exit_code == 0, test_mt_run.output()
     assert test_mt_run.summary()["finished"] is True
-    assert test_mt_run.summary()["reason"] == "target return -10 reached"
     assert test_mt_run.summary()["learner_steps"] > 0
     assert len(test_mt_run.rows("evaluator")) >= 1
 
@@ -298,6 +233,29 @@ def test_program_stops_itself_under_test_mt(test_mt_run):
 def test_program_has_the_groups_of_figure_1(test_mt_run):
     groups = seen_by(test_mt_run)["groups"]
     assert groups == {"replay": 1, "learner": 1, "evaluator": 1, "actor": 2}
+
+
+def test_actors_divide_the_environments_among_themselves(test_mt_run):
+    policies = calls(test_mt_run, "make_policy")
+    assert sorted(call["env_indices"] for call in policies) == [[0, 1], [2, 3]]
+    assert [call["num_envs"] for call in policies] == [4, 4]
+
+
+def test_every_actor_and_the_evaluator_have_seeds_of_their_own(test_mt_run):
+    policies = calls(test_mt_run, "make_policy") + calls(test_mt_run, "make_evaluation_policy")
+    assert len({call["seed"] for call in policies}) == 3
+    # The others are made for their spec only.
+    stepped = [call for call in calls(test_mt_run, "make_environment") if call["num_envs"] == 2]
+    assert len({call["seed"] for call in stepped}) == len(stepped) == 3
+
+
+def test_the_evaluator_alone_plays_by_the_rules_of_evaluation(test_mt_run):
+    assert len(calls(test_mt_run, "make_policy")) == 2
+    (policy,) = calls(test_mt_run, "make_evaluation_policy")
+    assert policy["num_envs"] == 2
+    environments = calls(test_mt_run, "make_environment")
+    (environment,) = [call for call in environments if call["evaluation"]]
+    assert environment["num_envs"] == 2
 
 
 # Weights and biases. Catch: torso 50 -> 16, then 16 -> 16 and 16 -> 3 (advantage) or 1 (value).
@@ -370,58 +328,3 @@ def _ball_row(observation: list[float]) -> int:
     """Finds the row, of 10, of Catch's ball."""
     assert set(observation) == {0.0, 1.0} and sum(observation) in (1, 2)
     return min(index // 5 for index, value in enumerate(observation) if value)
-
-
-# In a network namespace of its own.
-
-
-def test_isolated_run_ends_with_success(start, network_namespaces):
-    run = start(*apex_dqn("local_mp", "--isolate", "--config.run.max_learner_steps=50")).finish()
-    assert run.exit_code == 0, run.output()
-    assert run.summary()["reason"] == "50 learner steps done"
-    assert run.left_behind() == []
-
-
-# Prints the host it could connect to, of those in the arguments after the port.
-CONNECT = """
-import socket, sys
-for host in sys.argv[2:]:
-    try:
-        socket.create_connection((host, int(sys.argv[1])), timeout=5).close()
-        print(host)
-    except OSError:
-        pass
-"""
-
-
-@pytest.mark.fault(
-    breaks="whoever connects to the replay of a run with `--isolate`",
-    holds="the port is reached from inside of the run only",
-)
-def test_isolated_replay_is_reached_from_inside_only(start, network_namespaces):
-    run = start(*apex_dqn("local_mp", "--isolate", *ENDLESS))
-    run.wait_for(run.is_learning)
-    port = re.search(r"replay server on port (\d+)", run.log("replay").read_text())[1]
-    internet = (socket.AF_INET, socket.AF_INET6)
-    addresses = [a for interface in psutil.net_if_addrs().values() for a in interface]
-    hosts = sorted({"localhost"} | {a.address for a in addresses if a.family in internet})
-    connect = [sys.executable, "-c", CONNECT, port]
-    outside = subprocess.run([*connect, *hosts], capture_output=True, text=True, check=True)
-    assert outside.stdout == ""
-    # The same from inside, which shows that there was something to be reached.
-    enter = ["nsenter", f"--target={run.pid}", "--user", "--preserve-credentials", "--net"]
-    inside = subprocess.run(
-        [*enter, *connect, "127.0.0.1"], capture_output=True, text=True, check=True
-    )
-    assert inside.stdout == "127.0.0.1\n"
-
-    files = [run.workdir, *run.workdir.rglob("*")]
-    assert {(file.stat().st_uid, file.stat().st_gid) for file in files} == {
-        (os.getuid(), os.getgid())
-    }
-    run.press_ctrl_c()
-    run.finish(LEAVE_WITHIN_SECONDS)
-    assert run.exit_code == 130, run.output()
-    assert run.left_behind() == []
-    assert run.summary()["reason"] == "stopped from outside"
-    assert "Traceback" not in run.output()

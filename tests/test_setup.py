@@ -1,8 +1,10 @@
 """Tests of the installation: Courier stand-in, both install forms, pins, Makefile."""
 
 import importlib.metadata
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -81,7 +83,7 @@ def test_wheel_has_the_shim_in_its_root(wheel):
 
 
 def test_wheel_install_has_the_shim_active(wheel, tmp_path):
-    # A fresh environment holds our wheel alone: `courier` can come from nowhere but the shim.
+    # A fresh environment holds our wheel alone: `courier` can come only from the shim.
     _run(sys.executable, "-m", "venv", str(tmp_path / "env"))
     python = str(tmp_path / "env" / "bin" / "python")
     _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))
@@ -127,7 +129,9 @@ def test_make_help_lists_the_targets():
         "help",
         "train",
         "train-dpg",
+        "quick",
         "test",
+        "test-all",
         "test-faults",
         "test-cluster",
         "bench",
@@ -140,8 +144,60 @@ def test_make_help_lists_the_targets():
 
 def test_ci_runs_lint_and_tests():
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert commands[-2:] == ["make lint", "make test"]
+    assert commands[-2:] == ["make lint", "make test-all"]
     _run("bash", "-n", ".ci/run", cwd=ROOT)
+
+
+FAKE_UV = """#!/bin/sh
+echo "cache: ${UV_CACHE_DIR-default}, Pythons: ${UV_PYTHON_INSTALL_DIR-default}"
+echo "error: the reason" >&2
+exit 2
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path) -> pathlib.Path:
+    """A checkout without .venv, whose uv fails after it has told where it would write."""
+    folder = tmp_path / "checkout"
+    version = re.search(r"^UV_VERSION := (.+)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    uv = folder / ".uv" / version / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.write_text(FAKE_UV)
+    uv.chmod(0o755)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml", ".python-version"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def _make(checkout: pathlib.Path, **env: str) -> subprocess.CompletedProcess[str]:
+    cleared = {name: value for name, value in os.environ.items() if not name.startswith("UV_")}
+    cleared.pop("XDG_CACHE_HOME", None)
+    command = ["make", "MAKEFLAGS=", "lint"]
+    return subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, env={**cleared, **env}
+    )
+
+
+def test_uv_writes_into_the_home_folder(checkout, tmp_path):
+    assert "cache: default, Pythons: default\n" in _make(checkout, HOME=str(tmp_path)).stdout
+
+
+# Not even root can write there.
+@pytest.mark.parametrize("home", ["/proc/missing", ""])
+def test_uv_writes_beside_itself_if_it_cannot_write_into_the_home_folder(checkout, home):
+    own = f"{checkout}/.uv"
+    assert f"cache: {own}/cache, Pythons: {own}/python\n" in _make(checkout, HOME=home).stdout
+
+
+def test_a_cache_that_is_named_is_used(checkout):
+    result = _make(checkout, HOME="/proc/missing", UV_CACHE_DIR="/named")
+    assert f"cache: /named, Pythons: {checkout}/.uv/python\n" in result.stdout
+
+
+def test_uv_says_why_there_is_no_environment(checkout):
+    result = _make(checkout, HOME="/proc/missing")
+    assert result.returncode == 2
+    assert "error: the reason\n" in result.stderr
 
 
 def _pins() -> dict[str, str]:
