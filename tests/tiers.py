@@ -40,8 +40,10 @@ ESSENTIAL = (
     "tests/faults/test_deaths.py::test_killed_learner",
     "tests/faults/test_deaths.py::test_killed_replay",
 )
-# In no target but `make test-faults`: two runs of half an hour, four stops of half a minute.
+# In no target but `make test-faults`: a hundred short trainings, two runs of half an hour, four
+# stops of half a minute.
 SLOW = (
+    "tests/command_line/test_fuzz.py::test_config_is_refused_or_learns",
     "tests/faults/test_soak.py",
     "tests/faults/test_deaths.py::test_stopped_node",
 )

@@ -179,7 +179,6 @@ def test_config_is_refused_or_can_be_built(mutation):
         build(experiment)
 
 
-@pytest.mark.slow
 @fuzz(100)
 @given(mutations())
 def test_config_is_refused_or_learns(mutation):

@@ -119,7 +119,6 @@ def read_learner_steps(run) -> list[float]:
     ]
 
 
-@pytest.mark.slow
 def test_a_sweep_that_is_stopped_resumes(start, tmp_path):
     flags = (*SWEEP, f"--workdir={tmp_path}/sweep", "--seeds=1")
     run = tmp_path / "sweep" / "catch" / "seed_0"
@@ -145,7 +144,6 @@ def test_a_sweep_that_is_stopped_resumes(start, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == files
 
 
-@pytest.mark.slow
 def test_runs_end_with_a_sweep_that_is_killed(start):
     sweep = start(*SWEEP, "--seeds=1", *ENDLESS)
     run = sweep.workdir / "catch" / "seed_0"
