@@ -18,7 +18,7 @@ from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
 from apex_agents.nodes.local import LocalBackend
 from apex_agents.nodes.process import NodeStatus
-from apex_agents.nodes.supervisor import NodeFailure, Supervisor
+from apex_agents.nodes.supervisor import NodeFailure, RestartPolicy, Supervisor
 from apex_agents.plotting import draw_run
 from apex_agents.runs.checkpoints import find_checkpoint
 from apex_agents.runs.folder import RunFolder
@@ -98,8 +98,7 @@ def _run_processes(
 
     supervisor = Supervisor(
         processes.commands,
-        run.max_restarts,
-        run.restart_window_seconds,
+        RestartPolicy(run.max_restarts, run.restart_window_seconds),
         _print_line,
         record,
         processes.start,
@@ -203,6 +202,6 @@ def _conclude(experiment: Experiment, failure: str | None, interrupted: bool) ->
     return EXIT_SUCCESS if summary.get("finished") else EXIT_TERMINATED
 
 
-def _print_line(text: str = "") -> None:
+def _print_line(text: object = "") -> None:
     with contextlib.suppress(OSError):  # A file on a full disk: the run goes on.
         print(text, flush=True)

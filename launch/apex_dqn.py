@@ -11,7 +11,8 @@ import pathlib
 from apex_agents.nodes.fork_server import open_server
 
 if __name__ == "__main__":
-    open_server()  # It imports TensorFlow for all nodes while the command does so for itself.
+    # It imports TensorFlow for all nodes while the command does so for itself.
+    open_server(("apex_agents.program", "apex_agents.dqn.builder"))
 
 import command
 
