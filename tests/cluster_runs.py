@@ -73,7 +73,7 @@ def driver(run: Command, hosts: Hosts) -> psutil.Process:
 
 
 def _of_runs(hosts: Hosts) -> list[str]:
-    nodes = ("replay", "learner", "evaluator", "actor_", "ray::NodeGuard")
+    nodes = ("replay", "learner", "evaluator", "actor_", "ray::HostAgent")
     return [
         f"{process.name()} on {host.name}"
         for host in hosts.by_name.values()

@@ -9,12 +9,12 @@ import os
 import pathlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import launchpad as lp
 import ray
 
-from apex_agents.cluster.file_sync import FileState, NodeFiles
+from apex_agents.cluster.file_sync import FileSync
 from apex_agents.cluster.host_agent import HostInfo, versions
 from apex_agents.cluster.placement import Placement, check_versions, last_line, living_hosts
 from apex_agents.cluster.remote_process import RemoteNodeProcess
@@ -66,13 +66,13 @@ class RayBackend:
                 left.unlink()
             self._mark.touch()
             self._places.wait(cluster.wait_seconds, report)
-            sites = self._places.open(experiment.workdir, self._mark.name)
-            for site in sites.values():
-                check_versions(site, self._versions)
+            hosts = self._places.open(experiment.workdir, self._mark.name)
+            for host_info in hosts.values():
+                check_versions(host_info, self._versions)
             for node in nodes:
                 for address in node.addresses:
                     port = ray.get(self._places.host_agents[node.name].reserve_port.remote())
-                    bind_address(address, _join(sites[node.name].ip, port))
+                    bind_address(address, _join(hosts[node.name].ip, port))
             self._job = ray.put(_read(serialize_nodes(nodes)))
         except (ray.exceptions.RayError, OSError) as error:
             self._leave()
@@ -81,7 +81,7 @@ class RayBackend:
             self._leave()
             raise
         self._indices = {node.name: index for index, node in enumerate(nodes)}
-        self._files = {name: NodeFiles(experiment.workdir, name) for name in self._indices}
+        self._files = {name: FileSync(experiment.workdir, name) for name in self._indices}
         self._processes: dict[str, RemoteNodeProcess] = {}
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -113,43 +113,25 @@ class RayBackend:
         self._places.close()
 
     def _start(self, command: NodeCommand, process: RemoteNodeProcess) -> None:
-        """Start a process once its guard is somewhere; what goes wrong ends it."""
-        agent_handle, where = process.agent_handle, ""
+        """Start a process once its host agent runs; a failure ends it."""
+        where = ""
         try:
-            site = self._visit(command.name)
-            where = f" on {site.ip}"
-            there = ray.get(agent_handle.prepare.remote())
-            if there is not None and not site.shares_workdir:
-                self._provide(command.name, there)
-            if process.poll() is not None:  # Told to leave meanwhile.
-                return
-            index = self._indices[command.name]
-            ray.get(agent_handle.start.remote(command, self._job, index, process.num_restarts))
-            process.begin(site, living_hosts().get(site.node_id, site.ip))
-            if process.poll() is not None:
-                process.kill()
+            host_info = self._visit(command.name)
+            where = f" on {host_info.ip}"
+            process.start(command, self._job, self._indices[command.name], host_info)
         except Exception as error:
             reason = f"could not be started{where} ({last_line(error)})"
             process.end(Exit(reason, from_outside=True))
 
-    def _provide(self, name: str, there: Mapping[str, FileState]) -> None:
-        """Let a host have of a node what the command's folder has, and nothing else."""
-        agent_handle, files = self._places.host_agents[name], self._files[name]
-        here = files.states()
-        ray.get(agent_handle.remove.remote([path for path in there if path not in here]))
-        alike = {path: state for path, state in there.items() if state == here.get(path)}
-        for piece in files.read_new(here, alike):
-            ray.get(agent_handle.provide.remote(piece))
-
     def _visit(self, name: str) -> HostInfo:
-        """Ask a guard where it is, and wait for it to be somewhere."""
-        asked = self._places.host_agents[name].site.remote(self._mark.name)
+        """Ask a host agent where it is, and wait until it runs somewhere."""
+        asked = self._places.host_agents[name].host_info.remote(self._mark.name)
         while not ray.wait([asked], timeout=_REPORT_SECONDS)[0]:
             self._report(f"Node {name} waits for a host with room for it.")
-        site: HostInfo = ray.get(asked)
-        if site.versions != self._versions:  # Code may be newer now, on all hosts.
-            check_versions(site, versions())
-        return site
+        host_info: HostInfo = ray.get(asked)
+        if host_info.versions != self._versions:  # Code may be newer now, on all hosts.
+            check_versions(host_info, versions())
+        return host_info
 
     def _watch(self) -> None:
         num_rounds, told = 0, ""
@@ -165,12 +147,12 @@ class RayBackend:
     def _look(self, hosts_too: bool) -> None:
         """See what is new of the processes, and of the hosts as well."""
         hosts = living_hosts() if hosts_too else None
-        for name, process in list(self._processes.items()):
-            have_come = process.look()
-            if have_come and name == "learner":
+        for process in list(self._processes.values()):
+            if process.check():
                 folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
                 remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
-            if hosts is not None and process.site and process.site.node_id not in hosts:
+            host_info = process.host_info
+            if hosts is not None and host_info and host_info.node_id not in hosts:
                 process.lose(host_is_there=False)
 
 
