@@ -74,12 +74,15 @@ class NodeStatus(NamedTuple):
       is_alive: whether that process lives.
       num_restarts: number of restarts in this run.
       host: name of the process's host; '' for the machine of the supervisor.
+      exit_code: exit code of the process, negative for a signal; None while it lives, and where it
+        is unknown.
     """
 
     pid: int | None
     is_alive: bool
     num_restarts: int
     host: str = ""
+    exit_code: int | None = None
 
 
 class Exit(NamedTuple):

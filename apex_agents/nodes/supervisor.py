@@ -248,9 +248,10 @@ class _Node:
     def status(self) -> NodeStatus:
         if self.process is None:
             return NodeStatus(None, False, self.num_restarts)
-        pid = self.process.pid
-        is_alive = pid is not None and self.process.poll() is None
-        return NodeStatus(pid, is_alive, self.num_restarts, self.process.host)
+        pid, ended = self.process.pid, self.process.poll()
+        is_alive = pid is not None and ended is None
+        exit_code = None if ended is None else ended.exit_code
+        return NodeStatus(pid, is_alive, self.num_restarts, self.process.host, exit_code)
 
     def failure(self, ended: Exit, circumstance: str = "") -> NodeFailure:
         return NodeFailure(self.command.name, ended, self.command.log, circumstance)

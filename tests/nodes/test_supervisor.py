@@ -142,8 +142,8 @@ def test_a_node_that_dies_is_restarted(processes):
     assert [(event.node, event.num_recent) for event in run.reports] == [
         ("a", i + 1) for i in range(num_deaths)
     ]
-    assert run.records[-1]["a"] == NodeStatus(7, False, num_deaths, "here")
-    assert run.records[-1]["b"] == NodeStatus(7, False, 0, "here")
+    assert run.records[-1]["a"] == NodeStatus(7, False, num_deaths, "here", 0)
+    assert run.records[-1]["b"] == NodeStatus(7, False, 0, "here", 0)
 
 
 @pytest.mark.parametrize("ended", [FAILED, Exit("crashed", from_outside=False, exit_code=-6)])
@@ -286,8 +286,8 @@ def test_nodes_run_until_they_are_stopped(tmp_path):
     assert run.reports == []
     assert [process for process in processes.values() if process.is_running()] == []
     assert run.records == [
-        {name: NodeStatus(process.pid, alive, 0) for name, process in processes.items()}
-        for alive in (True, False)
+        {name: NodeStatus(process.pid, *state) for name, process in processes.items()}
+        for state in [(True, 0), (False, 0, "", 0)]
     ]
 
 
