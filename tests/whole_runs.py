@@ -91,9 +91,14 @@ class Command:
         return self
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
-        """Waits until the run has got somewhere."""
-        assert poll_until(lambda: condition() or not self.is_running()), self.output()
-        assert condition(), self.output()
+        """Waits until a condition holds, which has to happen before the end."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            is_running = self.is_running()
+            if condition():
+                return
+            assert is_running and time.monotonic() < deadline, self.output()
+            time.sleep(_POLL_SECONDS)
 
     def is_running(self) -> bool:
         return self._process.poll() is None
