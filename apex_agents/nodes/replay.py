@@ -68,7 +68,8 @@ class ReplayNode(lp.ReverbNode):
         # A restored server holds old messages. Their writers write anew where there are none.
         for table in (PARAMETERS, EVALUATION):
             client.reset(table_name(client, table))
-        counter = ActorStepCounter(self._experiment, client)
+        path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
+        counter = ActorStepCounter(client, path, self._experiment.builder.config.replay.replicas)
         logger = ReplayLogger(self._experiment, client)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
@@ -120,11 +121,17 @@ class ReplayNode(lp.ReverbNode):
 class ActorStepCounter:
     """Keeps the run's number of actor steps on disk, since a new server counts from 0."""
 
-    def __init__(self, experiment: Experiment, client: reverb.Client):
-        """Tell the server's clients how many steps the servers before it have counted."""
+    def __init__(self, client: reverb.Client, path: pathlib.Path, replicas: int):
+        """Tell the server's clients how many steps the servers before it have counted.
+
+        Args:
+          client: connected to the server.
+          path: path of the file with the number.
+          replicas: number of times that each transition is added.
+        """
         self._client = client
-        self._replicas = experiment.builder.config.replay.replicas
-        self._path = pathlib.Path(experiment.workdir, ACTOR_STEPS_FILE)
+        self._path = path
+        self._replicas = replicas
         # A restored server continues its own counts, which the file includes.
         while (inserted := self._count()) is None:
             time.sleep(_COUNT_PERIOD_SECONDS)
