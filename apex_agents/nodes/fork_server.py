@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 
@@ -29,18 +29,6 @@ _MAX_REQUEST_BYTES = 1 << 20
 _FIRST_FREE_FD = 512
 
 _server: "ForkServer | None" = None
-
-
-class ChildProcess(Protocol):
-    """The part of `subprocess.Popen` that a process offers, forked or not."""
-
-    pid: int
-
-    def poll(self) -> int | None: ...
-
-    def wait(self) -> int: ...
-
-    def terminate(self) -> None: ...
 
 
 def open_server(modules: Sequence[str] = ()) -> "ForkServer | None":
@@ -70,7 +58,7 @@ def close_server() -> None:
 
 def start_process(
     argv: Sequence[str], env: Mapping[str, str], log: BinaryIO, fds: Sequence[int]
-) -> ChildProcess:
+) -> "ChildProcess":
     """Run a Python script in a new process and session, forked if there is a server.
 
     Args:
@@ -147,7 +135,7 @@ class ForkServer:
 
 
 class ForkedProcess:
-    """A process that the server forked and this process adopted; see `ChildProcess`."""
+    """A process that the server forked and this process adopted, with methods of `Popen`."""
 
     def __init__(self, pid: int):
         """Take charge of the child with this process id."""
@@ -172,6 +160,9 @@ class ForkedProcess:
             if pid:
                 self._exit_code = os.waitstatus_to_exitcode(status)
         return self._exit_code
+
+
+ChildProcess = subprocess.Popen | ForkedProcess
 
 
 def _adopt_orphans(whether: bool) -> None:
