@@ -11,8 +11,7 @@ import pathlib
 from apex_agents.nodes.fork_server import open_server
 
 if __name__ == "__main__":
-    # It imports TensorFlow for all nodes while the command does so for itself.
-    open_server(("apex_agents.program", "apex_agents.dqn.builder"))
+    open_server(("apex_agents.program", "apex_agents.dqn.builder"))  # It imports for all nodes.
 
 import command
 

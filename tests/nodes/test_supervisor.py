@@ -80,7 +80,7 @@ class Run:
         self,
         policy: RestartPolicy = POLICY,
         last: str = "",
-        stop_seconds: float = 1000.0,
+        stop_seconds: float = 30.0,
         **nodes: Sequence[Process | OSError],
     ):
         self._waiting = {name: collections.deque(processes) for name, processes in nodes.items()}
@@ -148,7 +148,7 @@ def test_a_node_that_dies_is_restarted(processes):
 
 @pytest.mark.parametrize("ended", [FAILED, Exit("crashed", from_outside=False, exit_code=-6)])
 def test_a_node_that_fails_before_it_works_ends_the_run(ended):
-    run = Run(a=[Process(ended, b""), Process()], b=[Process()])
+    run = Run(a=[Process(ended, b""), ends_the_run()], b=[Process()])
     failure = run.run()
     assert (failure.node, failure.exit, failure.log) == ("a", ended, pathlib.Path("a.log"))
     assert run.reports == []
@@ -157,7 +157,7 @@ def test_a_node_that_fails_before_it_works_ends_the_run(ended):
 
 
 def test_a_node_that_cannot_be_restarted_ends_the_run():
-    run = Run(a=[Process(LOST), Process()], b=[Process()])
+    run = Run(a=[Process(LOST), ends_the_run()], b=[Process()])
     failure = run.run()
     assert (failure.node, failure.exit, failure.reason) == ("a", LOST, "was lost")
     assert run.num_left("a") == 1
