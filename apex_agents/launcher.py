@@ -123,6 +123,6 @@ def _draw(experiment: Experiment) -> None:
         _print_line(f"Figures: {paths[0].parent}")
 
 
-def _print_line(text: str = "") -> None:
+def _print_line(text: object = "") -> None:
     with contextlib.suppress(OSError):  # The output is a file on a full disk; the run continues.
         print(text, flush=True)

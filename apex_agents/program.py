@@ -29,7 +29,7 @@ from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 
-_LEARNER = NodeRole(computes=True, stop_seconds=30.0)  # It writes a checkpoint when it stops.
+_LEARNER = NodeRole(computes=True, stop_seconds=60.0)  # It writes a checkpoint when it stops.
 
 
 def make_program(experiment: Experiment) -> lp.Program:

@@ -27,8 +27,8 @@ _TEMPORARY = pathlib.Path(tempfile.gettempdir(), f"apex_hosts_{os.getpid()}")
 _RAY = "/tmp/ray"
 # Every host but the first has a folder of its own here.
 PRIVATE = _TEMPORARY / "private"
-_START_SECONDS = 90
-# Two cores are not much for three hosts.
+# Generous, for busy machines: two cores are not much for three hosts.
+_START_SECONDS = 300
 _PATIENT = {
     "RAY_raylet_start_wait_time_s": str(_START_SECONDS),
     "RAY_agent_register_timeout_ms": str(1000 * _START_SECONDS),
@@ -55,7 +55,7 @@ class _Space:
     def __init__(self) -> None:
         self._outer = subprocess.Popen(
             ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            # Its first process is everybody's parent in the end, and has to wait for them.
+            # Its first process adopts all orphans, and has to wait for them.
             + ["sh", "-c", "echo ready; while :; do sleep 1000 & wait $!; done"],
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -158,13 +158,12 @@ class Host:
             self.space.run("umount", str(path))
 
     def processes(self) -> list[psutil.Process]:
-        """Lists what lives here, seen from outside."""
+        """Lists the living processes of this host, as seen from outside."""
         space = os.readlink(f"/proc/{self.space.pid}/ns/pid")
         alive = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 is_here = os.readlink(f"/proc/{process.pid}/ns/pid") == space
-                # Nobody waits for orphans here.
                 if is_here and process.status() != psutil.STATUS_ZOMBIE:
                     alive.append(process)
         return alive
@@ -232,6 +231,10 @@ class Hosts:
         self._num_added += 1
         host = self.by_name[name] = Host(name, self._num_added, self._switch)
         return host
+
+    def free_name(self) -> str:
+        """Returns the next letter."""
+        return chr(ord("A") + self._num_added)
 
     def lose(self, name: str) -> None:
         """Takes the power from a host."""

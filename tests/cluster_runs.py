@@ -1,20 +1,18 @@
-"""Runs on a cluster, and where their nodes are."""
+"""Runs on a cluster, and the hosts of their nodes."""
 
 from __future__ import annotations
 
 import json
-import time
 
 import psutil
 from cluster_hosts import HEAD_PORT, Host, Hosts
-from whole_runs import Command
+from whole_runs import LEAVE_WITHIN_SECONDS, Command, poll_until
 
 CATCH = "--config=tests/faults/catch.py"
 # Resources that the hosts of `add_host` have.
 ON_A = tuple(f"--config.run.cluster.{node}.custom=a=0.1" for node in ("replay", "evaluator"))
 LEARNER_ON_A = "--config.run.cluster.learner.custom=a=0.1"
 ACTORS_ABROAD = "--config.run.cluster.actor.custom=abroad=1"
-_LEAVE_WITHIN_SECONDS = 20
 
 
 def add_host(hosts: Hosts, name: str, *options: str) -> Host:
@@ -41,25 +39,21 @@ def on_cluster(hosts: Hosts, *flags: str, config: str = CATCH) -> tuple[str, ...
 
 
 def where(run: Command) -> dict[str, str]:
-    """Says where each living node is, as the live view does."""
-    path = run.workdir / "nodes.json"
-    nodes = json.loads(path.read_text()) if path.exists() else {}
-    return {name: node["host"] for name, node in nodes.items() if node["is_alive"]}
+    """Returns the hosts of the living nodes, by the names of the nodes."""
+    return {name: state["host"] for name, state in run.states().items() if state["is_alive"]}
 
 
-def wait_until_well(run: Command) -> None:
-    """Waits until everybody is seen at work."""
+def wait_until_healthy(run: Command) -> None:
+    """Waits until all five nodes are seen at work."""
     rows, steps = len(run.rows("learner")), run.actor_steps()
     run.wait_for(lambda: len(run.rows("learner")) > rows and run.actor_steps() > steps)
     run.wait_for(lambda: len(where(run)) == 5)
 
 
 def left_behind(hosts: Hosts) -> list[str]:
-    """Names what is left of all runs on all hosts, a moment after the end."""
-    deadline = time.monotonic() + _LEAVE_WITHIN_SECONDS
-    while _of_runs(hosts) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return _of_runs(hosts)
+    """Names what does not end after all runs, on all hosts."""
+    poll_until(lambda: not _nodes(hosts), LEAVE_WITHIN_SECONDS)
+    return _nodes(hosts)
 
 
 def driver(run: Command, hosts: Hosts) -> psutil.Process:
@@ -72,11 +66,11 @@ def driver(run: Command, hosts: Hosts) -> psutil.Process:
     return process
 
 
-def _of_runs(hosts: Hosts) -> list[str]:
-    nodes = ("replay", "learner", "evaluator", "actor_", "ray::NodeGuard")
+def _nodes(hosts: Hosts) -> list[str]:
+    names = ("replay", "learner", "evaluator", "actor_", "ray::HostAgent")
     return [
         f"{process.name()} on {host.name}"
         for host in hosts.by_name.values()
         for process in host.processes()
-        if process.name().startswith(nodes)
+        if process.name().startswith(names)
     ]

@@ -11,6 +11,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Outcome, describe_failure
+from apex_agents.nodes.process import Exit
 from apex_agents.nodes.supervisor import NodeFailure
 
 
@@ -71,7 +72,7 @@ def test_conclude_prints_what_failed_instead_of_the_summary(experiment, capsys):
 def test_a_failure_shows_the_last_log_lines(content, shown, tmp_path):
     log = tmp_path / "actor_3.log"
     log.write_text(content)
-    message = describe_failure(NodeFailure("actor_3", "failed with exit code 1", log))
+    message = describe_failure(NodeFailure("actor_3", Exit("failed with exit code 1", False), log))
     first, *rest = message.splitlines()
     assert "actor_3 failed with exit code 1" in first and str(log) in first
     assert rest == shown

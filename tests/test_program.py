@@ -12,11 +12,13 @@ import documented_logs
 import imageio
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from whole_runs import LEAVE_WITHIN_SECONDS, ROOT, Command, apex_dqn
+from whole_runs import ROOT, Command, apex_dqn
 
 # So that a run lasts long enough for every node to write a row.
 STEPS_PER_CALL = 8
 LEARNER_STEPS = 38 * STEPS_PER_CALL
+
+NODES = {"replay", "learner", "evaluator", "actor_0", "actor_1"}
 
 # A run in processes of their own, to the end.
 
@@ -40,9 +42,9 @@ def test_processes_end_with_success_and_leave_nothing(processes_run):
     assert processes_run.left_behind() == []
 
 
-def test_processes_end_soon_after_the_last_learner_step(processes_run):
-    last_step = (processes_run.workdir / "summary.json").stat().st_mtime
-    assert processes_run.ended_at - last_step < LEAVE_WITHIN_SECONDS
+def test_all_processes_exit_by_themselves_at_the_end(processes_run):
+    assert [node["is_alive"] for node in processes_run.states().values()] == [False] * 5
+    assert processes_run.exit_codes() == dict.fromkeys(NODES, 0)
 
 
 def test_summary_is_written_and_printed(processes_run):
@@ -73,7 +75,7 @@ def test_resolved_config_is_written(processes_run):
 
 def test_every_node_has_a_log_without_errors(processes_run):
     logs = {path.stem: path.read_text() for path in processes_run.workdir.glob("logs/*.log")}
-    assert set(logs) == {"replay", "learner", "evaluator", "actor_0", "actor_1"}
+    assert set(logs) == NODES
     assert [name for name, text in logs.items() if "Traceback" in text or "Error" in text] == []
 
 
@@ -153,12 +155,6 @@ def test_rows_of_the_replay(processes_run):
     sizes = [float(row["replay_size"]) for row in processes_run.rows("replay")]
     assert sizes == sorted(sizes)
     assert sizes[-1] >= 20
-
-
-def test_launcher_writes_down_how_the_nodes_ended(processes_run):
-    nodes = json.loads((processes_run.workdir / "nodes.json").read_text())
-    assert set(nodes) == {"replay", "learner", "evaluator", "actor_0", "actor_1"}
-    assert [node["is_alive"] for node in nodes.values()] == [False] * 5
 
 
 def test_tensorboard_has_the_rows(processes_run):

@@ -1,4 +1,4 @@
-"""Whole runs: commands started as a user starts them."""
+"""Runs of whole programs: commands that are started as a user starts them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import psutil
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Generous: start-up alone takes 10 s of two quiet cores.
-TIMEOUT_SECONDS = 150
-LEAVE_WITHIN_SECONDS = 10
-
+# Generous, for busy machines: start-up alone takes 10 s of two quiet cores.
+TIMEOUT_SECONDS = 400
+LEAVE_WITHIN_SECONDS = 120
+_POLL_SECONDS = 0.1
 
 CATCH = (
     "--config.environment.suite=toy",
@@ -49,12 +50,22 @@ def apex_dqn(launch_type: str, *flags: str) -> tuple[str, ...]:
     )
 
 
+def poll_until(condition: Callable[[], Any], timeout: float = TIMEOUT_SECONDS) -> bool:
+    """Returns True once a condition holds, False if it does not within some seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
 class Command:
-    """A command in a session of its own, and what it printed, in files."""
+    """A command in a session of its own; its output goes to files."""
 
     def __init__(self, folder: pathlib.Path, *argv: str, enter: Sequence[str] = ()):
         self.workdir = folder / "run"
-        # Nodes have sessions of their own: this is how theirs are told from other commands'.
+        # Nodes have sessions of their own; this tells this command's from those of others.
         self._mark = uuid.uuid4().hex
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
         with self._stdout.open("w") as out, self._stderr.open("w") as err:
@@ -69,35 +80,39 @@ class Command:
             )
         self.pid = self._process.pid
         self.exit_code: int | None = None
-        self.ended_at = 0.0
 
     def finish(self, timeout: float = TIMEOUT_SECONDS) -> Command:
         """Waits for the end."""
         try:
             self.exit_code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"still running after {timeout} s: {self.left_behind()}\n{self.output()}")
-        self.ended_at = time.time()
+            alive = [process.cmdline() for process in self.processes()]
+            pytest.fail(f"still running after {timeout} s: {alive}\n{self.output()}")
         return self
 
-    def wait_for(self, condition) -> None:
-        """Waits until the run has got somewhere."""
+    def wait_for(self, condition: Callable[[], Any]) -> None:
+        """Waits until a condition holds, which has to happen before the end."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not condition():
-            assert self._process.poll() is None, self.output()
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.1)
+        while True:
+            is_running = self.is_running()
+            if condition():
+                return
+            assert is_running and time.monotonic() < deadline, self.output()
+            time.sleep(_POLL_SECONDS)
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     def signal(self, number: int) -> None:
         """Signals the launcher alone."""
         self._process.send_signal(number)
 
     def press_ctrl_c(self) -> None:
-        """Does what a terminal does: every process of the foreground group gets SIGINT."""
+        """Sends SIGINT to every process of the foreground group, as a terminal does."""
         os.killpg(self._process.pid, signal.SIGINT)
 
     def processes(self) -> list[psutil.Process]:
-        """Lists what lives of the command, itself and its nodes."""
+        """Lists the living processes of the command, itself and its nodes."""
         alive = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -107,18 +122,29 @@ class Command:
         return alive
 
     def left_behind(self) -> list[list[str]]:
-        """Lists what is still there a moment after the end."""
-        deadline = time.monotonic() + 2
-        while self.processes() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        """Lists what does not end after the command."""
+        poll_until(lambda: not self.processes(), LEAVE_WITHIN_SECONDS)
         return [process.cmdline() for process in self.processes()]
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Reads the states of the nodes, by their names; see `NodeStatus`."""
+        path = self.workdir / "nodes.json"
+        return json.loads(path.read_text()) if path.exists() else {}
 
     def nodes(self) -> dict[str, psutil.Process]:
         """Finds the living processes of the nodes by name."""
-        path = self.workdir / "nodes.json"
-        nodes = json.loads(path.read_text()) if path.exists() else {}
         alive = {process.pid: process for process in self.processes()}
-        return {name: alive[node["pid"]] for name, node in nodes.items() if node["pid"] in alive}
+        states = self.states()
+        return {name: alive[node["pid"]] for name, node in states.items() if node["pid"] in alive}
+
+    def num_restarts(self) -> dict[str, int]:
+        """Returns how often each node was restarted, if it was."""
+        states = self.states()
+        return {n: state["num_restarts"] for n, state in states.items() if state["num_restarts"]}
+
+    def exit_codes(self) -> dict[str, int]:
+        """Returns the exit codes of the nodes' last processes, once the command has ended."""
+        return {name: state["exit_code"] for name, state in self.states().items()}
 
     def node(self, name: str) -> psutil.Process:
         """Finds the process of a node, once it is there."""
@@ -157,7 +183,7 @@ class Command:
         return float(rows[-1]["learner_steps"]) if rows else 0.0
 
     def actor_steps(self) -> int:
-        """Returns the steps of all actors as of a second ago."""
+        """Returns the steps of all actors, as of a second ago."""
         path = self.workdir / "actor_steps.json"
         return json.loads(path.read_text()) if path.exists() else 0
 

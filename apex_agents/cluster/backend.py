@@ -10,12 +10,12 @@ import os
 import pathlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import launchpad as lp
 import ray
 
-from apex_agents.cluster.file_sync import FileState, NodeFiles
+from apex_agents.cluster.file_sync import FileSync
 from apex_agents.cluster.host_agent import HostInfo, versions
 from apex_agents.cluster.placement import (
     Placement,
@@ -33,8 +33,8 @@ from apex_agents.nodes.process import Exit, NodeCommand
 from apex_agents.runs.checkpoints import remove_old_checkpoints
 from apex_agents.runs.workdir import CHECKPOINTS
 
-_LOOK_SECONDS = 0.5
-_LOOKS_PER_LOOK_AT_HOSTS = 4
+_CHECK_SECONDS = 0.5
+_CHECKS_PER_HOST_CHECK = 4
 _REPORT_SECONDS = 30.0
 _MARK = ".command-"
 _PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")
@@ -73,7 +73,9 @@ class RayNodes:
       commands: one command per node.
     """
 
-    def __init__(self, program: lp.Program, experiment: Experiment, report: Callable[[str], None]):
+    def __init__(
+        self, program: lp.Program, experiment: Experiment, report: Callable[[object], None]
+    ):
         """Wait for room for all nodes, and bind their addresses to hosts.
 
         Args:
@@ -93,30 +95,31 @@ class RayNodes:
         groups = {node.name: group for group, ns in program.groups.items() for node in ns}
         wanted = {node.name: cluster.resources(groups[node.name]).amounts() for node in nodes}
         self._bound = {node.name for node in nodes if node.addresses}
-        self._places = Placement(wanted, self._bound)
-        # Who sees this file shares the folder: its name was never there before.
+        self._placement = Placement(wanted, self._bound)
+        # A host that finds this file, whose name is new, shares the folder.
         self._mark = pathlib.Path(experiment.workdir, f"{_MARK}{uuid.uuid4().hex[:12]}")
         try:
-            for left in self._mark.parent.glob(f"{_MARK}*"):  # By a command that was killed.
+            for left in self._mark.parent.glob(f"{_MARK}*"):  # Left by a command that was killed.
                 left.unlink()
             self._mark.touch()
-            self._places.wait(cluster.wait_seconds, report)
-            sites = self._places.open(experiment.workdir, self._mark.name)
-            for site in sites.values():
-                check_versions(site, self._versions)
+            self._placement.wait(cluster.wait_seconds, report)
+            hosts = self._placement.open(experiment.workdir, self._mark.name)
+            for host_info in hosts.values():
+                check_versions(host_info, self._versions)
             for node in nodes:
                 for address in node.addresses:
-                    port = ray.get(self._places.host_agents[node.name].reserve_port.remote())
-                    bind_address(address, _join(sites[node.name].ip, port))
+                    agent = self._placement.host_agents[node.name]
+                    port = ray.get(agent.reserve_port.remote())
+                    bind_address(address, _join(hosts[node.name].ip, port))
             self._job = ray.put(_read(serialize_nodes(nodes)))
         except (ray.exceptions.RayError, OSError) as error:
-            self._leave()
+            self._release()
             raise ValueError(f"The cluster cannot be used: {last_line(error)}") from error
         except BaseException:
-            self._leave()
+            self._release()
             raise
         self._indices = {node.name: index for index, node in enumerate(nodes)}
-        self._files = {name: NodeFiles(experiment.workdir, name) for name in self._indices}
+        self._files = {name: FileSync(experiment.workdir, name) for name in self._indices}
         self._processes: dict[str, RemoteNodeProcess] = {}
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -131,91 +134,73 @@ class RayNodes:
         """Start the process of a node, in the background; see `Supervisor`."""
         name = command.name
         process = RemoteNodeProcess(
-            self._places.host_agents[name], self._files[name], name in self._bound, num_restarts
+            self._placement.host_agents[name], self._files[name], name in self._bound, num_restarts
         )
         self._processes[name] = process
         threading.Thread(target=self._start, args=(command, process), daemon=True).start()
         return process
 
     def close(self) -> None:
-        """Give the places back."""
+        """Release the resources of the hosts."""
         self._closed.set()
         self._watcher.join()
-        self._leave()
+        self._release()
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         self._mark.unlink(missing_ok=True)
-        self._places.close()
+        self._placement.close()
 
     def _start(self, command: NodeCommand, process: RemoteNodeProcess) -> None:
-        """Start a process once its guard is somewhere; what goes wrong ends it."""
-        agent_handle, where = process.agent_handle, ""
+        """Start a process once its host agent runs; a failure ends it."""
+        where = ""
         try:
-            site = self._visit(command.name)
-            where = f" on {site.ip}"
-            there = ray.get(agent_handle.prepare.remote())
-            if there is not None and not site.shares_workdir:
-                self._provide(command.name, there)
-            if process.poll() is not None:  # Told to leave meanwhile.
-                return
-            index = self._indices[command.name]
-            ray.get(agent_handle.start.remote(command, self._job, index, process.num_restarts))
-            process.begin(site, living_hosts().get(site.node_id, site.ip))
-            if process.poll() is not None:
-                process.kill()
+            host_info = self._visit(command.name)
+            where = f" on {host_info.ip}"
+            process.start(command, self._job, self._indices[command.name], host_info)
         except Exception as error:
             reason = f"could not be started{where} ({last_line(error)})"
             process.end(Exit(reason, from_outside=True))
 
-    def _provide(self, name: str, there: Mapping[str, FileState]) -> None:
-        """Let a host have of a node what the command's folder has, and nothing else."""
-        agent_handle, files = self._places.host_agents[name], self._files[name]
-        here = files.states()
-        ray.get(agent_handle.remove.remote([path for path in there if path not in here]))
-        alike = {path: state for path, state in there.items() if state == here.get(path)}
-        for piece in files.read_new(here, alike):
-            ray.get(agent_handle.provide.remote(piece))
-
     def _visit(self, name: str) -> HostInfo:
-        """Ask a guard where it is, and wait for it to be somewhere."""
-        asked = self._places.host_agents[name].site.remote(self._mark.name)
+        """Ask a host agent where it is, and wait until it runs somewhere."""
+        asked = self._placement.host_agents[name].host_info.remote(self._mark.name)
         while not ray.wait([asked], timeout=_REPORT_SECONDS)[0]:
             self._report(f"Node {name} waits for a host with room for it.")
-        site: HostInfo = ray.get(asked)
-        if site.versions != self._versions:  # Code may be newer now, on all hosts.
-            check_versions(site, versions())
-        return site
+        host_info: HostInfo = ray.get(asked)
+        if host_info.versions != self._versions:  # The code may have been updated on all hosts.
+            check_versions(host_info, versions())
+        return host_info
 
     def _watch(self) -> None:
         num_rounds, told = 0, ""
-        while not self._closed.wait(_LOOK_SECONDS):
+        while not self._closed.wait(_CHECK_SECONDS):
             num_rounds += 1
             try:
-                self._look(hosts_too=num_rounds % _LOOKS_PER_LOOK_AT_HOSTS == 0)
-            except Exception as error:  # Nobody would hear of the nodes any more.
+                self._check(hosts_too=num_rounds % _CHECKS_PER_HOST_CHECK == 0)
+            except Exception as error:  # Otherwise the nodes would never be checked again.
                 if last_line(error) != told:
                     told = last_line(error)
-                    self._report(f"Looking after the nodes failed, and goes on: {told}")
+                    self._report(f"The nodes could not be checked, which is tried again: {told}")
 
-    def _look(self, hosts_too: bool) -> None:
-        """See what is new of the processes, and of the hosts as well."""
+    def _check(self, hosts_too: bool) -> None:
+        """Receive the reports of all processes; check which hosts are alive, too, if asked to."""
         hosts = living_hosts() if hosts_too else None
         for process in list(self._processes.values()):
-            have_come = process.look()
-            if have_come:
+            if process.check():
                 folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
                 remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
-            if hosts is not None and process.site and process.site.node_id not in hosts:
+            host_info = process.host_info
+            if hosts is not None and host_info and host_info.node_id not in hosts:
                 process.lose(host_is_there=False)
 
 
 def _read(descriptor: int) -> bytes:
-    """Read all of a file, and close it."""
+    """Read a whole file by its descriptor, and close it."""
     with open(descriptor, "rb") as file:
         file.seek(0)
         return file.read()
 
 
 def _join(host: str, port: int) -> str:
-    """Write an address as gRPC reads it."""
+    """Format an address for gRPC."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,14 +1,17 @@
-"""Copies what a node writes from its host's folder to the command's, if those are not the same.
+"""Copies files of a node between its host's folder of the run and the command's.
 
-What is saved of the replay stays on its host: it may have gigabytes.
+The two are one where hosts share a folder; elsewhere, what a node writes comes to the command's
+folder, which a later host of the node begins with. A saved replay stays on its host: it may have
+gigabytes.
 """
 
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from apex_agents.runs.io_failures import report_failure, report_success
 from apex_agents.runs.workdir import (
     ACTOR_STEPS_FILE,
     BEST_CHECKPOINT,
@@ -18,13 +21,13 @@ from apex_agents.runs.workdir import (
     VIDEOS,
 )
 
-# What nodes write besides their logs.
+# The files that nodes write besides their logs, by the names of the nodes.
 _PATTERNS = {
     "replay": (ACTOR_STEPS_FILE,),
     "learner": (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE),
     "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*"),
 }
-_LOGS = "logs/"  # Lines are appended to them.
+_LOGS = "logs/"  # In these files, lines are appended; all others are replaced as a whole.
 _PARTIAL = ".partial"
 _MAX_BYTES = 64 << 20
 
@@ -33,133 +36,164 @@ class FileState(NamedTuple):
     """What tells one version of a file from another.
 
     Attributes:
-      modified: when, in nanoseconds since the epoch.
-      size: in bytes.
+      modified: time of its last change, in nanoseconds since the epoch.
+      size: size in bytes.
     """
 
     modified: int
     size: int
 
 
-class Piece(NamedTuple):
-    """A part of a file.
+class Change(NamedTuple):
+    """New content of a file: all of it, or what was appended to a log.
 
     Attributes:
-      path: of the file, relative to the folder.
-      modified: when the file was; see `FileState`.
-      offset: of the part, in bytes.
-      content: of the part.
-      is_last: whether the file is complete with it, for now.
+      path: path of the file, relative to the run's folder.
+      modified: time of the file's last change; see `FileState`.
+      offset: position of the content in the file, in bytes.
+      content: the bytes.
     """
 
     path: str
     modified: int
     offset: int
     content: bytes
-    is_last: bool
+
+    @property
+    def state(self) -> FileState:
+        """State of the file once it has this content."""
+        return FileState(self.modified, self.offset + len(self.content))
 
 
 class NodeFiles:
-    """What one node writes, in one copy of the run's folder.
+    """The files of one node in one folder of the run.
 
     Attributes:
-      folder: the copy.
-      log: of the node's process.
+      folder: folder of the run.
     """
 
     def __init__(self, workdir: str, node: str):
-        """Look for the files of a node, by its name, in a folder that need not be there."""
+        """Describe the files of a node, by its name, in a folder that need not exist."""
         self.folder = pathlib.Path(workdir)
-        self.log = self.folder / "logs" / f"{node}.log"
         self._patterns = (f"{_LOGS}{node}.*", f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
 
     def states(self) -> dict[str, FileState]:
-        """Return the files by their paths in the folder, in the order in which they were written.
+        """Return the states of the files by their paths, in the order of their last changes.
 
         A checkpoint is complete with the last of its files.
         """
         found = {}
         for pattern in self._patterns:
-            with contextlib.suppress(OSError):  # Something was removed meanwhile; next time.
+            with contextlib.suppress(OSError):  # A file was removed meanwhile.
                 for path in list(self.folder.glob(pattern)):
                     if path.suffix != _PARTIAL and path.is_file():
                         status = path.stat()
-                        name = path.relative_to(self.folder).as_posix()
-                        found[name] = FileState(status.st_mtime_ns, status.st_size)
+                        relative = path.relative_to(self.folder).as_posix()
+                        found[relative] = FileState(status.st_mtime_ns, status.st_size)
         return dict(sorted(found.items(), key=lambda item: item[1].modified))
 
-    def read_new(
-        self, states: Mapping[str, FileState], known: Mapping[str, FileState]
-    ) -> Iterator[Piece]:
-        """Read what of the files is not known elsewhere, in the order in which it was written.
+    def changes(self, known: Mapping[str, FileState]) -> Iterator[Change]:
+        """Read what is new, in the order of the files' last changes.
 
         Args:
-          states: of the files; see `states`.
-          known: their states as of the last time; see `after`.
-
-        Yields:
-          Pieces of at most 64 MB.
+          known: states of the files in the other folder.
         """
-        for name, state in states.items():
-            if state == known.get(name):
-                continue
-            is_log = name.startswith(_LOGS)
-            offset = _known_size(is_log, state, known.get(name))
-            is_last = False
-            with contextlib.suppress(OSError), (self.folder / name).open("rb") as file:
-                file.seek(offset)
-                while not is_last:
-                    content = file.read(_MAX_BYTES)
-                    is_last = is_log or offset + len(content) >= state.size or not content
-                    if is_log:  # A torn row may be cut off later.
-                        content = content[: content.rfind(b"\n") + 1]
-                    if content or not offset or not is_log:
-                        yield Piece(name, state.modified, offset, content, is_last)
-                    offset += len(content)
+        for path, state in self.states().items():
+            if state != known.get(path):
+                with contextlib.suppress(OSError):  # The file was removed meanwhile.
+                    change = self._read(path, state, known.get(path))
+                    if change.state != known.get(path):  # A log may have no whole new line.
+                        yield change
 
-    def write(self, piece: Piece) -> None:
-        """Put a piece into its file, which is there when it is complete, or as it was before.
+    def write(self, change: Change) -> None:
+        """Write a change, so that the file has its old content or the new one at any time.
 
         Raises:
           OSError: it cannot be written.
         """
-        path = self.folder / piece.path
+        path = self.folder / change.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        appends = piece.offset and piece.path.startswith(_LOGS)
-        target = path if appends else path.with_name(f"{path.name}{_PARTIAL}")
-        with target.open("r+b" if piece.offset else "wb") as file:
-            file.seek(piece.offset)
-            file.write(piece.content)
+        target = path if change.offset else path.with_name(f"{path.name}{_PARTIAL}")
+        with target.open("r+b" if change.offset else "wb") as file:
+            file.seek(change.offset)
+            file.write(change.content)
             file.truncate()
-        if piece.is_last:
-            os.utime(target, ns=(piece.modified, piece.modified))
-            target.replace(path)
+        os.utime(target, ns=(change.modified, change.modified))
+        target.replace(path)
 
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove files, if they are there."""
-        for name in names:
-            (self.folder / name).unlink(missing_ok=True)
+    def remove_all_but(self, paths: Collection[str]) -> None:
+        """Remove the node's files except some, by their paths relative to the folder."""
+        for path in self.states():
+            if path not in paths:
+                (self.folder / path).unlink(missing_ok=True)
+
+    def _read(self, path: str, state: FileState, known: FileState | None) -> Change:
+        """Read a file, or only the new lines of a log; a log that has shrunk has begun anew."""
+        if not path.startswith(_LOGS):
+            return Change(path, state.modified, 0, (self.folder / path).read_bytes())
+        offset = known.size if known is not None and known.size <= state.size else 0
+        with (self.folder / path).open("rb") as file:
+            file.seek(offset)
+            content = file.read()
+        # The process, or the next one, may yet remove an incomplete line.
+        return Change(path, state.modified, offset, content[: content.rfind(b"\n") + 1])
 
 
-def take_some(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the first pieces, about as much as one may have."""
-    taken: list[Piece] = []
-    room = _MAX_BYTES
-    for piece in pieces:
-        taken.append(piece)
-        room -= len(piece.content)
-        if room <= 0:
+class FileSync:
+    """The command's files of one node, kept in line with those on the node's host.
+
+    Attributes:
+      known: states of the files on the host, as far as they are the same here.
+    """
+
+    def __init__(self, workdir: str, node: str):
+        """Describe the files of a node, by its name, in the command's folder of the run."""
+        self._files = NodeFiles(workdir, node)
+        self._log = self._files.folder / _LOGS / f"{node}.log"
+        self.known: dict[str, FileState] = {}
+
+    def paths(self) -> list[str]:
+        """Return the paths of the files, relative to the folder."""
+        return list(self._files.states())
+
+    def outgoing(self, there: Mapping[str, FileState]) -> Iterator[Change]:
+        """Yield what a host lacks whose files are in these states."""
+        here = self._files.states()
+        self.known = {path: state for path, state in there.items() if state == here.get(path)}
+        for change in self._files.changes(self.known):
+            yield change
+            self.known[change.path] = change.state
+
+    def receive(self, changes: Iterable[Change], removed: Iterable[str]) -> bool:
+        """Write what is new on the host.
+
+        Args:
+          changes: changes of the files there, in their order.
+          removed: paths of known files that are no longer there; here they stay.
+
+        Returns:
+          Whether everything could be written; what could not is wanted again, as a whole.
+        """
+        for path in removed:
+            self.known.pop(path, None)
+        for change in changes:
+            try:
+                self._files.write(change)
+            except OSError as error:
+                self.known.pop(change.path, None)
+                report_failure(self._log, error)
+                return False
+            self.known[change.path] = change.state
+            report_success(self._log)
+        return True
+
+
+def take_some(changes: Iterable[Change], max_bytes: int = _MAX_BYTES) -> list[Change]:
+    """Return the first changes, up to the one with which their content reaches a size."""
+    taken: list[Change] = []
+    for change in changes:
+        taken.append(change)
+        max_bytes -= len(change.content)
+        if max_bytes <= 0:
             break
     return taken
-
-
-def after(piece: Piece) -> FileState:
-    """Return what is known of a file elsewhere when a piece of it has come there."""
-    return FileState(piece.modified, piece.offset + len(piece.content))
-
-
-def _known_size(is_log: bool, state: FileState, known: FileState | None) -> int:
-    """Return how much of a file is known already: of a log all that was there the last time."""
-    if known is None or state.size < known.size:
-        return 0
-    return known.size if is_log or state.modified == known.modified else 0

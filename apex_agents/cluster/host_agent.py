@@ -1,7 +1,7 @@
-"""What looks after one node's process on its host of a cluster, for the supervisor far away.
+"""Runs the processes of one node on a host of a cluster, for the supervisor on another host.
 
-A guard is an actor of Ray. When it ends, with its host, with the command or by Ray, its node's
-process sees the end of its channel and leaves.
+A host agent is an actor of Ray. When it ends, with its host, with the command or by Ray, its node's
+process sees its channel close and exits.
 """
 
 import hashlib
@@ -10,30 +10,28 @@ import os
 import pathlib
 import platform
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ray
 
-from apex_agents.cluster.file_sync import FileState, NodeFiles, Piece, after, take_some
+from apex_agents.cluster.file_sync import Change, FileState, NodeFiles, take_some
 from apex_agents.nodes.ports import reserve_port
-from apex_agents.nodes.process import Exit, LocalNodeProcess, NodeCommand, entry_argv
+from apex_agents.nodes.process import Exit, LocalNodeProcess, NodeCommand, NodeProcess, entry_argv
 from apex_agents.runs.locks import hold_lock
 from apex_agents.runs.workdir import make_folders
 
-# What a node and its guard share with the others of the run.
+# What the nodes of a run exchange depends on the versions of these.
 _DISTRIBUTIONS = ("dm-reverb", "tensorflow", "dm-acme", "dm-launchpad", "numpy")
-# A learner saves a checkpoint before it leaves.
-_LOCK_WAIT_SECONDS = 60.0
 
 
 class HostInfo(NamedTuple):
-    """Where a guard is.
+    """The host of a host agent.
 
     Attributes:
-      node_id: of its host, as Ray has it.
+      node_id: Ray's id of the host.
       ip: address under which other hosts reach it.
-      versions: of what has to be the same on all hosts, by name.
+      versions: versions of what has to be the same on all hosts, by name.
       shares_workdir: whether the run's folder there is the command's own.
     """
 
@@ -44,48 +42,56 @@ class HostInfo(NamedTuple):
 
 
 class ProcessReport(NamedTuple):
-    """How a process is.
+    """State of a node's process and news of its files.
 
     Attributes:
-      num_restarts: of the process that this is about; -1 if the guard has never started one.
-      pid: of the process.
-      ended: see `NodeProcess.poll`.
-      said: see `NodeProcess.said`.
-      pieces: what is new in the node's files, if that was asked for.
-      number: of the look; 0 if it tells nothing.
+      num_restarts: number of restarts of the node before this process; -1 if there is no process.
+      pid: process id.
+      exit: how the process ended; None while it lives.
+      messages: messages of the process; see `NodeProcess`.
+      changes: changes of the node's files.
+      removed: paths of known files that were removed.
     """
 
     num_restarts: int = -1
     pid: int | None = None
-    ended: Exit | None = None
+    exit: Exit | None = None
     messages: bytes = b""
-    pieces: Sequence[Piece] = ()
-    number: int = 0
+    changes: Sequence[Change] = ()
+    removed: Collection[str] = ()
 
 
-class NodeGuard:
-    """Starts, watches and ends the processes of one node; whatever it is asked, it may be again."""
+class HostAgent:
+    """Starts, watches and ends the processes of one node; every call may be repeated."""
 
-    def __init__(self, name: str, workdir: str):
+    def __init__(
+        self,
+        name: str,
+        workdir: str,
+        start: Callable[[NodeCommand, int], NodeProcess] = LocalNodeProcess,
+        lock_wait_seconds: float = 60.0,
+    ):
         """Begin without a process.
 
         Args:
-          name: of the node.
-          workdir: the run's folder, here.
+          name: name of the node.
+          workdir: folder of the run on this host.
+          start: starts a process of the node, given the number of its restarts.
+          lock_wait_seconds: seconds to wait for the exit of a process of the node that an earlier
+            host agent has started; a learner saves a checkpoint before it exits.
         """
         self._name = name
         self._files = NodeFiles(workdir, name)
+        self._start_process = start
+        self._lock_wait_seconds = lock_wait_seconds
         self._ports: list[socket.socket] = []
         self._lock: Any = None
         self._job: int | None = None
-        self._process: LocalNodeProcess | None = None
+        self._process: NodeProcess | None = None
         self._num_restarts = -1
-        self._copied: dict[str, FileState] = {}
-        self._on_its_way: dict[str, FileState] = {}
-        self._num_looks = 0
 
-    def site(self, mark: str) -> HostInfo:
-        """Say where this is; the command's folder holds a file with the name of the mark."""
+    def host_info(self, mark: str) -> HostInfo:
+        """Describe this host; the command's folder holds a file with the name of the mark."""
         return HostInfo(
             ray.get_runtime_context().get_node_id(),
             ray.util.get_node_ip_address(),
@@ -94,57 +100,58 @@ class NodeGuard:
         )
 
     def reserve_port(self) -> int:
-        """Take a port of this host for as long as the guard lives."""
+        """Reserve a port of this host for as long as the host agent lives."""
         self._ports.append(reserve_port())
         return self._ports[-1].getsockname()[1]
 
-    def prepare(self) -> dict[str, FileState] | None:
-        """Make the run's folder ready for the node's first process here.
+    def prepare(self, keep: Collection[str] | None) -> dict[str, FileState] | None:
+        """Prepare the run's folder for the node's first process here.
+
+        Args:
+          keep: paths of the files in the command's folder, relative to it; others are removed.
+            None keeps all files, because the folder is the command's own.
 
         Returns:
-          What is there of the node, None if this is not the first.
+          States of the node's files here; None if this host agent has started a process before,
+          whose files are newer than the command's.
 
         Raises:
           OSError: the folder cannot be written.
-          TimeoutError: a process of the node, of a guard before this one, does not leave.
+          TimeoutError: a process that an earlier host agent has started does not exit.
         """
         if self._process is not None:
             return None
         make_folders(self._files.folder)
         path = self._files.folder / f".lock-{self._name}"
         try:
-            self._lock = self._lock or hold_lock(path, _LOCK_WAIT_SECONDS)
+            self._lock = self._lock or hold_lock(path, self._lock_wait_seconds)
         except BlockingIOError as error:
-            raise TimeoutError("the process before it does not leave") from error
+            raise TimeoutError("the last process of the node does not exit") from error
+        if keep is not None:
+            self._files.remove_all_but(keep)
         return self._files.states()
 
-    def provide(self, piece: Piece) -> None:
-        """Put something into the node's files."""
-        self._files.write(piece)
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove some of the node's files."""
-        self._files.remove(names)
+    def write(self, change: Change) -> None:
+        """Write a change of the node's files; raises an OSError if that is impossible."""
+        self._files.write(change)
 
     def start(self, command: NodeCommand, job: bytes, index: int, num_restarts: int) -> None:
-        """Start a process unless this one has been started.
+        """Start a process, unless the one with this number of restarts has been started already.
 
         Args:
-          command: without `argv` and `fds`.
-          job: the functions of all nodes; see `node_process.entry_argv`.
-          index: of this node's.
-          num_restarts: how often the node was started again.
+          command: command without `argv` and `fds`.
+          job: functions of all nodes; see `process.entry_argv`.
+          index: position of this node's function among them.
+          num_restarts: number of restarts of the node.
 
         Raises:
           OSError: it cannot be started.
-          RuntimeError: the guard that was prepared was another one.
+          RuntimeError: Ray has replaced the host agent that was prepared by this one.
         """
         if num_restarts == self._num_restarts:
             return
         if self._lock is None:
             raise RuntimeError("its host was lost meanwhile")
-        if self._process is None:
-            self._copied = self._files.states()
         if self._job is None:
             self._job = os.memfd_create("job")
             with open(self._job, "wb", closefd=False) as file:
@@ -152,46 +159,41 @@ class NodeGuard:
         self.kill(self._num_restarts)
         argv = entry_argv(self._job, index)
         fds = [self._job, self._lock.fileno()]  # The lock is held while the process lives.
-        self._process = LocalNodeProcess(command._replace(argv=argv, fds=fds), num_restarts)
+        self._process = self._start_process(command._replace(argv=argv, fds=fds), num_restarts)
         self._num_restarts = num_restarts
 
-    def look(self, last_taken: int, wants_files: bool) -> ProcessReport:
-        """Say how the process is.
+    def report(self, known: Mapping[str, FileState] | None) -> ProcessReport:
+        """Report on the process.
 
         Args:
-          last_taken: number of the last look that has arrived; what another one brought is lost.
-          wants_files: whether to send what is new in the node's files.
+          known: states of the files that the command's folder has; None asks for no changes.
         """
         process = self._process
         if process is None:
             return ProcessReport()
         ended, messages = process.poll(), process.messages()
-        if last_taken == self._num_looks:
-            self._copied |= self._on_its_way
-        self._num_looks += 1
-        pieces: list[Piece] = []
-        if wants_files:
+        changes: list[Change] = []
+        removed: list[str] = []
+        if known is not None:
             states = self._files.states()
-            self._copied = {name: copied for name, copied in self._copied.items() if name in states}
-            pieces = take_some(self._files.read_new(states, self._copied))
-        self._on_its_way = {piece.path: after(piece) for piece in pieces}
-        return ProcessReport(
-            self._num_restarts, process.pid, ended, messages, pieces, self._num_looks
-        )
+            removed = [path for path in known if path not in states]
+            changes = take_some(self._files.changes(known))
+        pid = process.pid
+        return ProcessReport(self._num_restarts, pid, ended, messages, changes, removed)
 
-    def ask_to_leave(self, num_restarts: int) -> None:
-        """Send SIGTERM to a process."""
+    def terminate(self, num_restarts: int) -> None:
+        """Send SIGTERM to the process with this number of restarts."""
         if self._process is not None and num_restarts == self._num_restarts:
-            self._process.ask_to_leave()
+            self._process.terminate()
 
     def kill(self, num_restarts: int) -> None:
-        """End a process and what it has started."""
+        """Kill the process with this number of restarts and what it has started."""
         if self._process is not None and num_restarts == self._num_restarts:
             self._process.kill()
 
 
 def versions() -> dict[str, str]:
-    """Return versions of what all hosts of a run need to have alike."""
+    """Return versions of what has to be the same on all hosts of a run, by name."""
     code = hashlib.sha256()
     folder = pathlib.Path(__file__).resolve().parents[1]
     for path in sorted(folder.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Hosts of a Ray cluster for the nodes of a program. Needs the package ray."""
+"""Connection to a Ray cluster, and room on its hosts for the nodes of a program."""
 
 import collections
 import logging
@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-# Ray would tell in twenty lines of every host that is lost, over the live view.
+# Ray would print twenty lines over the live view for every host that is lost.
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from apex_agents.cluster.host_agent import HostInfo, NodeGuard
+from apex_agents.cluster.host_agent import HostAgent, HostInfo
 
 _CONNECT_SECONDS = 10.0
 _MAX_REASON = 500  # Characters.
 _REPORT_SECONDS = 10.0
-_VISIT_SECONDS = 120.0  # A worker of Ray takes seconds to start, dozens on one host take more.
-# Resources that Ray adds for its own sake.
-_OF_RAY = re.compile(r"node:|(object_store_)?memory$|bundle_|.*_group_")
-# A bundle cannot be empty.
+_OPEN_SECONDS = 120.0  # A worker of Ray takes seconds to start, dozens on one host take more.
+# Resources that Ray adds to those that hosts declare.
+_INTERNAL = re.compile(r"node:|(object_store_)?memory$|bundle_|.*_group_")
+# A bundle of a placement group cannot be empty.
 _NEXT_TO_NOTHING = {"CPU": 0.001}
 
 
@@ -33,17 +33,17 @@ def connect(address: str) -> None:
     """Connect this process to a cluster.
 
     Args:
-      address: of its head, 'HOST:PORT', or 'auto' for the one that runs on this machine.
+      address: 'HOST:PORT' of its head, or 'auto' for the cluster that this machine belongs to.
 
     Raises:
       ValueError: there is no cluster, or it has another version of Ray or Python.
     """
     if address != "auto":
         _check_address(address)
-    sigterm = signal.getsignal(signal.SIGTERM)  # Ray puts its own in place.
+    sigterm = signal.getsignal(signal.SIGTERM)  # Ray installs a handler of its own.
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Of a dozen kinds.
+    except Exception as error:  # Ray raises a dozen kinds.
         reason = " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
         raise ValueError(
             f"--ray_address={address} cannot be used; this command has to run on a host of the "
@@ -53,7 +53,7 @@ def connect(address: str) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Raise a ValueError unless somebody listens there; Ray would try for two minutes."""
+    """Raise a ValueError unless a server listens there; Ray would try for two minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise ValueError(f"--ray_address={address} has to be HOST:PORT or auto.")
@@ -64,18 +64,18 @@ def _check_address(address: str) -> None:
 
 
 class Placement:
-    """Places for nodes on the hosts of the cluster, each with a guard.
+    """Room for nodes on the hosts of the cluster, with a host agent for each node.
 
     Attributes:
-      guards: actors, by the names of their nodes.
+      host_agents: actors of Ray, by the names of their nodes.
     """
 
     def __init__(self, wanted: Mapping[str, Mapping[str, float]], bound: Collection[str]):
-        """Ask for places; `wait` waits for them.
+        """Ask for room; `wait` waits for it.
 
         Args:
-          wanted: resources of each node, by its name.
-          bound: nodes that can live on one host only.
+          wanted: resources of the nodes, by their names.
+          bound: names of the nodes that cannot move to another host.
         """
         self._wanted = wanted
         self._bound = bound
@@ -87,8 +87,8 @@ class Placement:
         """Wait until there is room for all nodes.
 
         Args:
-          timeout_seconds: for how long at most.
-          report: receives, from time to time, a sentence about what is missing.
+          timeout_seconds: seconds to wait at most.
+          report: receives a sentence about what is missing every ten seconds.
 
         Raises:
           ValueError: there was not enough room in time.
@@ -105,67 +105,70 @@ class Placement:
             report(f"Waiting for room: {lack}.")
 
     def open(self, workdir: str, mark: str) -> dict[str, HostInfo]:
-        """Start the guards and see where they are.
+        """Start the host agents.
 
         Args:
           workdir: folder of the run.
-          mark: see `NodeGuard.site`.
+          mark: see `HostAgent.host_info`.
+
+        Returns:
+          Descriptions of their hosts, by the names of the nodes.
 
         Raises:
-          ValueError: a host lacks something, or has another version of it.
+          ValueError: a host agent cannot run on its host.
         """
-        make_guard = ray.remote(NodeGuard)
+        make_agent = ray.remote(HostAgent)
         for index, (name, bundle) in enumerate(self._wanted.items()):
             amounts = dict(bundle)
-            self.host_agents[name] = make_guard.options(
+            self.host_agents[name] = make_agent.options(
                 num_cpus=amounts.pop("CPU", 0),
                 num_gpus=amounts.pop("GPU", 0),
                 resources=amounts,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
                 max_restarts=0 if name in self._bound else -1,
-                # A number would be used up while a host is being given up.
+                # A finite number would be used up until Ray declares a host dead.
                 max_task_retries=-1,
             ).remote(name, workdir)
-        asked = {
-            name: agent_handle.site.remote(mark) for name, agent_handle in self.host_agents.items()
-        }
+        asked = [agent.host_info.remote(mark) for agent in self.host_agents.values()]
         try:
-            found = ray.get(list(asked.values()), timeout=_VISIT_SECONDS)
+            hosts = ray.get(asked, timeout=_OPEN_SECONDS)
         except ray.exceptions.RayError as error:
             lack = f"A host of the cluster cannot take a node: {last_line(error)}"
             raise ValueError(lack) from error
-        return dict(zip(asked, found, strict=True))
+        return dict(zip(self.host_agents, hosts, strict=True))
 
     def close(self) -> None:
-        """Give the places back; what is there ends."""
+        """Give the room back; the host agents and their processes end."""
         remove_placement_group(self._group)
 
 
-def check_versions(site: HostInfo, ours: Mapping[str, str]) -> None:
+def check_versions(host_info: HostInfo, ours: Mapping[str, str]) -> None:
     """Raise a ValueError unless a host has the same versions as this one; see `versions`."""
     for name, version in ours.items():
-        theirs = site.versions.get(name)
+        theirs = host_info.versions.get(name)
         if theirs != version:
-            raise ValueError(f"The host {site.ip} has {name} {theirs}, this one has {version}.")
+            raise ValueError(
+                f"The host {host_info.ip} has {name} {theirs}, this one has {version}."
+            )
 
 
 def living_hosts() -> dict[str, str]:
-    """Return what people call the hosts that are there, by Ray's ids of them."""
+    """Return the names of all living hosts, by Ray's ids of them."""
     return {host["NodeID"]: host["NodeName"] for host in ray.nodes() if host["Alive"]}
 
 
 def last_line(error: Exception) -> str:
-    """Return what an error says after a traceback from far away."""
+    """Return the message of an error whose text begins with the traceback of another process."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def show_all(amounts: Iterable[Mapping[str, float]]) -> str:
-    """Write several amounts, those that are alike once."""
+    """Format several amounts of resources; equal ones are counted."""
     counts = collections.Counter(map(_show, amounts))
     return ", ".join(f"{count} x ({shown})" for shown, count in counts.items())
 
 
 def _show(resources: Mapping[str, float]) -> str:
-    """Write amounts as people do; what Ray adds for its own sake is left out."""
-    shown = {name: amount for name, amount in resources.items() if not _OF_RAY.match(name)}
+    """Format amounts of resources without those that Ray adds."""
+    shown = {name: amount for name, amount in resources.items() if not _INTERNAL.match(name)}
     return " and ".join(f"{amount:g} {name}" for name, amount in sorted(shown.items())) or "nothing"

@@ -2,135 +2,140 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayError
 
-from apex_agents.cluster.file_sync import NodeFiles, Piece
+from apex_agents.cluster.file_sync import FileSync
 from apex_agents.cluster.host_agent import HostInfo, ProcessReport
 from apex_agents.cluster.placement import living_hosts
-from apex_agents.nodes.process import Exit
-from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.nodes.process import Exit, NodeCommand
 
 _KILL_SECONDS = 5.0
-_DISK_SECONDS = 10.0  # Until what could not be written is tried again.
+_RETRY_SECONDS = 10.0  # Until what could not be written is fetched again.
 
 
 class RemoteNodeProcess:
-    """A process that a guard looks after; see `node_process.NodeProcess`.
+    """A process that a host agent runs; see `process.NodeProcess`.
 
     Attributes:
-      agent_handle: the actor of Ray.
-      num_restarts: how often the node was started again.
-      site: where the process is; None until it was started.
-      pid: of the process there.
-      host: what people call the host.
+      num_restarts: number of restarts of the node before this process.
+      host_info: description of its host; None until the process was started.
+      pid: process id on its host.
+      host: name of its host.
     """
 
-    def __init__(self, agent_handle: Any, files: NodeFiles, is_bound: bool, num_restarts: int):
+    def __init__(self, agent: Any, files: FileSync, is_bound: bool, num_restarts: int):
         """Describe a process that is about to be started.
 
         Args:
-          agent_handle: the actor of Ray.
-          files: of the node, in this host's copy of the run's folder.
-          is_bound: whether the node cannot go on without its host.
-          num_restarts: how often the node was started again.
+          agent: the host agent, an actor of Ray.
+          files: files of the node in the command's folder.
+          is_bound: whether the node cannot continue on another host.
+          num_restarts: number of restarts of the node.
         """
-        self.agent_handle = agent_handle
         self.num_restarts = num_restarts
-        self.site: HostInfo | None = None
+        self.host_info: HostInfo | None = None
         self.pid: int | None = None
         self.host = ""
+        self._agent = agent
         self._files = files
         self._is_bound = is_bound
-        self._ended: Exit | None = None
+        self._exit: Exit | None = None
         self._messages = b""
-        self._look: Any = None  # Asked for.
-        self._last_taken = 0  # Number of a look.
-        self._write_at = 0.0  # `time.monotonic()`
+        self._report: Any = None  # The one that was asked for last.
+        self._fetch_at = 0.0  # In the time of `time.monotonic`.
 
-    def begin(self, site: HostInfo, host: str) -> None:
-        """Note where it was started."""
-        self.host = host
-        self.site = site
+    def start(self, command: NodeCommand, job: Any, index: int, host_info: HostInfo) -> None:
+        """Start it, after its host has the node's files; waits for that.
+
+        Args:
+          command: command without `argv` and `fds`.
+          job: reference of the functions of all nodes; see `HostAgent.start`.
+          index: position of this node's function among them.
+          host_info: description of the host.
+
+        Raises:
+          RayError: the host agent was lost, or could not start the process.
+        """
+        shares = host_info.shares_workdir
+        keep = None if shares else self._files.paths()
+        there = ray.get(self._agent.prepare.remote(keep))
+        if there is not None and not shares:
+            for change in self._files.outgoing(there):
+                ray.get(self._agent.write.remote(change))
+        if self._exit is not None:  # The run was stopped meanwhile.
+            return
+        ray.get(self._agent.start.remote(command, job, index, self.num_restarts))
+        self.host = living_hosts().get(host_info.node_id, host_info.ip)
+        self.host_info = host_info
+        if self._exit is not None:
+            self.kill()
 
     def end(self, ended: Exit) -> None:
         """Note how it ended, unless that is known."""
-        self._ended = self._ended or ended
+        self._exit = self._exit or ended
 
-    def look(self) -> bool:
-        """See whether there is news of the process, without waiting for it.
+    def check(self) -> bool:
+        """Take news of the process that have arrived, and ask for more.
 
         Returns:
-          Whether files have come.
+          Whether new files have arrived.
         """
-        if self.site is None or self._ended is not None:
+        if self.host_info is None or self._exit is not None:
             return False
-        if self._look is None:
-            wants_files = not self.site.shares_workdir and time.monotonic() >= self._write_at
-            self._look = self.agent_handle.look.remote(self._last_taken, wants_files)
-        if not ray.wait([self._look], timeout=0)[0]:
+        if self._report is None:
+            fetches = not self.host_info.shares_workdir and time.monotonic() >= self._fetch_at
+            self._report = self._agent.report.remote(self._files.known if fetches else None)
+        if not ray.wait([self._report], timeout=0)[0]:
             return False
-        asked, self._look = self._look, None
+        asked, self._report = self._report, None
         try:
-            look: ProcessReport = ray.get(asked)
-        except (ActorUnavailableError, ObjectLostError):  # Of the network: asked again.
+            report: ProcessReport = ray.get(asked)
+        except (ActorUnavailableError, ObjectLostError):  # The network failed for a moment.
             return False
         except RayActorError:
-            look = ProcessReport()
-        if look.num_restarts != self.num_restarts:  # Of no guard, or of another one.
-            self.lose(host_is_there=self.site.node_id in living_hosts())
+            report = ProcessReport()
+        if report.num_restarts != self.num_restarts:  # The host agent is gone, or is a new one.
+            self.lose(host_is_there=self.host_info.node_id in living_hosts())
             return False
-        return self._take(look)
+        return self._take(report)
 
     def lose(self, host_is_there: bool) -> None:
-        """Note that its host, or only its guard there, is gone."""
+        """Note that its host, or only its host agent there, is gone."""
         lost = f"was lost with {'a worker of Ray on' if host_is_there else 'its host'} {self.host}"
         if self._is_bound:
-            lost += "; the same command goes on from the learner's last checkpoint"
+            lost += "; the same command continues from the learner's last checkpoint"
         self.end(Exit(lost, from_outside=True, can_restart=not self._is_bound))
 
     def poll(self) -> Exit | None:
-        return self._ended
+        return self._exit
 
     def messages(self) -> bytes:
         return self._messages
 
-    def ask_to_leave(self) -> None:
-        if self.site is None:
-            self.end(Exit("left before it began", from_outside=True))
+    def terminate(self) -> None:
+        if self.host_info is None:
+            self.end(Exit("was stopped before it was started", from_outside=True))
         else:
-            self.agent_handle.ask_to_leave.remote(self.num_restarts)
+            self._agent.terminate.remote(self.num_restarts)
 
     def kill(self) -> None:
-        killed = self.agent_handle.kill.remote(self.num_restarts)
-        if self.site is not None and self._ended is None:
-            # A guard whose host was just lost does not answer, and has nothing to kill.
+        killed = self._agent.kill.remote(self.num_restarts)
+        if self.host_info is not None and self._exit is None:
+            # A host agent whose host was just lost does not answer, and has nothing to kill.
             with contextlib.suppress(RayError):
                 ray.get(killed, timeout=_KILL_SECONDS)
         self.end(Exit("was killed", from_outside=True))
 
-    def _take(self, look: ProcessReport) -> bool:
-        self.pid, self._messages = look.pid, look.messages
-        is_written = self._write(look.pieces)
-        if is_written:
-            self._last_taken = look.number
-        # Files come before the end, unless there is no room for them.
-        if look.ended is not None and not (look.pieces and is_written):
-            self.end(look.ended)
-        return bool(look.pieces) and is_written
-
-    def _write(self, pieces: Sequence[Piece]) -> bool:
-        """Write down what is new on the other host; return whether that went well."""
-        try:
-            for piece in pieces:
-                self._files.write(piece)
-        except OSError as error:
-            report_failure(self._files.log, error)
-            self._write_at = time.monotonic() + _DISK_SECONDS
-            return False
-        if pieces:
-            report_success(self._files.log)
-        return True
+    def _take(self, report: ProcessReport) -> bool:
+        self.pid, self._messages = report.pid, report.messages
+        is_written = self._files.receive(report.changes, report.removed)
+        if not is_written:
+            self._fetch_at = time.monotonic() + _RETRY_SECONDS
+        has_files = bool(report.changes) and is_written
+        # All files arrive before the end, unless they cannot be written.
+        if report.exit is not None and not has_files:
+            self.end(report.exit)
+        return has_files

@@ -54,7 +54,7 @@ def train_argv(agent: str) -> list[str]:
 
 
 def _train(agent: str) -> None:
-    open_server()  # It imports TensorFlow while this process does the same.
+    open_server(_NODE_MODULES)  # It imports TensorFlow while this process does the same.
     _run("train", agent)
 
 

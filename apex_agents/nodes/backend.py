@@ -12,7 +12,7 @@ import launchpad as lp
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.process import NodeCommand, NodeProcess, NodeStatus
-from apex_agents.nodes.supervisor import NodeFailure, Supervisor
+from apex_agents.nodes.supervisor import NodeFailure, RestartPolicy, Supervisor
 from apex_agents.runs.workdir import NODES_FILE, write_json
 
 _NUM_LOG_LINES = 15
@@ -24,13 +24,13 @@ class Launch(NamedTuple):
     Attributes:
       program: program made by `program.make_program`.
       experiment: experiment that it was made from.
-      report: receives sentences for the terminal.
+      report: receives texts for the terminal, or events whose `str` is one.
       on_interrupt: called at the first SIGINT (Ctrl-C), within the signal's handler.
     """
 
     program: lp.Program
     experiment: Experiment
-    report: Callable[[str], None]
+    report: Callable[[object], None]
     on_interrupt: Callable[[], None]
 
 
@@ -90,8 +90,8 @@ def supervise(nodes: NodeStarter, launch: Launch) -> Outcome:
     def record(statuses: Mapping[str, NodeStatus]) -> None:
         write_json(nodes_file, {name: status._asdict() for name, status in statuses.items()})
 
-    limits = run.max_restarts, run.restart_window_seconds
-    supervisor = Supervisor(nodes.commands, *limits, launch.report, record, nodes.start)
+    policy = RestartPolicy(run.max_restarts, run.restart_window_seconds)
+    supervisor = Supervisor(nodes.commands, policy, launch.report, record, nodes.start)
     num_interrupts = 0
 
     def interrupt(signum: int, frame: Any) -> None:

@@ -1,8 +1,10 @@
-"""Starts processes by forking one that has imported TensorFlow already, which takes seconds each.
+"""A server that forks Python processes which have imported the slow modules already.
 
-The server imports while its starter does the same on another core, and makes nothing that could not
-be shared: no thread of ours, no session, no connection. What it forks becomes a child of the
-starter, as if that had started it.
+TensorFlow alone takes seconds to import. The server imports it while the command that opened the
+server does the same on another core. It starts no threads, sessions or connections, since a fork
+could not share them. What it forks becomes a child of the command, as after `subprocess.Popen`.
+`multiprocessing.forkserver` does not fit: its processes import the command's main module again,
+and are not the command's children.
 """
 
 import atexit
@@ -17,42 +19,37 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import BinaryIO
 
 import numpy as np
 
-_MODULES = ("apex_agents.program", "apex_agents.dqn.builder", "apex_agents.dpg.builder")
 _PR_SET_CHILD_SUBREAPER = 36
-_MAX_MESSAGE_BYTES = 1 << 17
+_MAX_REQUEST_BYTES = 1 << 20
 _FIRST_FREE_FD = 512
 
 _server: "ForkServer | None" = None
 
 
-class Process(Protocol):
-    """What is needed of a process that was started; see `subprocess.Popen`."""
+def open_server(modules: Sequence[str] = ()) -> "ForkServer | None":
+    """Open the server that `start_process` uses.
 
-    pid: int
-    returncode: int | None
+    Args:
+      modules: names of the modules that it imports, in the background.
 
-    def poll(self) -> int | None: ...
-
-    def wait(self) -> int: ...
-
-    def terminate(self) -> None: ...
-
-
-def open_server() -> None:
-    """Start the server for `start_process`, where the system has what it takes (Linux)."""
+    Returns:
+      The server; None on a system other than Linux, which can have none.
+    """
     global _server
+    close_server()
     with contextlib.suppress(OSError, AttributeError):
-        _server = ForkServer()
+        _server = ForkServer(modules)
         atexit.register(close_server)
+    return _server
 
 
 def close_server() -> None:
-    """End the server, if there is one."""
+    """Close the server, if there is one."""
     global _server
     if _server is not None:
         _server.close()
@@ -61,17 +58,20 @@ def close_server() -> None:
 
 def start_process(
     argv: Sequence[str], env: Mapping[str, str], log: BinaryIO, fds: Sequence[int]
-) -> Process:
-    """Run a Python script in a process and a session of its own, forked if there is a server.
+) -> "ChildProcess":
+    """Run a Python script in a new process and session, forked if there is a server.
 
     Args:
       argv: command, the Python interpreter first.
-      env: environment.
-      log: gets all output.
-      fds: descriptors that it has, too.
+      env: all environment variables.
+      log: file that receives all output.
+      fds: descriptors that the process inherits under the same numbers.
+
+    Raises:
+      OSError: the process cannot be started.
     """
     if _server is not None:
-        with contextlib.suppress(OSError):  # The server is gone.
+        with contextlib.suppress(OSError):  # The server has ended.
             return _server.start_process(argv, env, log, fds)
     return subprocess.Popen(
         argv,
@@ -80,47 +80,54 @@ def start_process(
         stdout=log,
         stderr=subprocess.STDOUT,
         pass_fds=fds,
-        start_new_session=True,  # Ctrl-C is for the supervisor, who stops them in order.
+        start_new_session=True,  # Ctrl-C reaches the command alone, which stops nodes in order.
     )
 
 
 class ForkServer:
-    """The server, as its starter sees it."""
+    """The server as the command sees it.
 
-    def __init__(self) -> None:
-        """Start it; it imports in the background.
+    Attributes:
+      pid: process id of the server.
+    """
+
+    def __init__(self, modules: Iterable[str] = ()) -> None:
+        """Start it; it imports the modules in the background.
 
         Raises:
-          OSError: this system cannot.
+          OSError: this system does not let processes adopt others.
         """
         _adopt_orphans(True)
         self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(other_end.fileno())],
+                [sys.executable, "-m", __name__, str(other_end.fileno()), *modules],
                 env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # If it fails, so will the nodes, and say why.
+                stderr=subprocess.DEVNULL,  # An import that fails here fails in the nodes, too.
                 pass_fds=[other_end.fileno()],
                 start_new_session=True,
             )
+        self.pid = self._process.pid
 
     def start_process(
         self, argv: Sequence[str], env: Mapping[str, str], log: BinaryIO, fds: Sequence[int]
     ) -> "ForkedProcess":
-        """See the function of this name; raises an OSError if the server is gone."""
+        """Fork a process; see the function of this name.
+
+        Raises:
+          OSError: the server has ended, or the request is too large for one message.
+        """
         request = json.dumps({"argv": list(argv), "env": dict(env), "fds": list(fds)}).encode()
-        if len(request) > _MAX_MESSAGE_BYTES:
-            raise OSError("the environment is too large for a message")
         socket.send_fds(self._socket, [request], [log.fileno(), *fds])
         answer = self._socket.recv(64)
         if not answer:
-            raise OSError("the server is gone")
+            raise OSError("the fork server has ended")
         return ForkedProcess(int(answer))
 
     def close(self) -> None:
-        """End the server; what it forked stays."""
+        """End the server; the processes that it forked continue."""
         self._socket.close()
         self._process.kill()
         self._process.wait()
@@ -128,60 +135,60 @@ class ForkServer:
 
 
 class ForkedProcess:
-    """A process that was forked by the server and adopted by this process; see `Process`."""
+    """A process that the server forked and this process adopted, with methods of `Popen`."""
 
     def __init__(self, pid: int):
-        """Take a child of this process."""
+        """Take charge of the child with this process id."""
         self.pid = pid
-        self.returncode: int | None = None
+        self._exit_code: int | None = None
 
     def poll(self) -> int | None:
         return self._wait(os.WNOHANG)
 
     def wait(self) -> int:
-        code = self._wait(0)
-        assert code is not None
-        return code
+        exit_code = self._wait(0)
+        assert exit_code is not None
+        return exit_code
 
     def terminate(self) -> None:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGTERM)
 
     def _wait(self, options: int) -> int | None:
-        if self.returncode is None:
+        if self._exit_code is None:
             pid, status = os.waitpid(self.pid, options)
             if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
+                self._exit_code = os.waitstatus_to_exitcode(status)
+        return self._exit_code
+
+
+ChildProcess = subprocess.Popen | ForkedProcess
 
 
 def _adopt_orphans(whether: bool) -> None:
-    """Let descendants become children of this process when their parents end, or not any more."""
+    """Let descendants become children of this process when their parents end, or stop that."""
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0):
         raise OSError("this system does not let processes adopt others")
 
 
 def _serve(connection: socket.socket) -> None:
-    """Fork for every request, until the other end is closed."""
+    """Answer every request with the id of a new process, until the other end is closed."""
     connection.set_inheritable(False)
-    for module in _MODULES:
-        importlib.import_module(module)
     while True:
-        message, fds, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, 64)
+        message, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 64)
         if not message:
             return
-        request = json.loads(message)
         reader, writer = os.pipe()
         parent = os.fork()
-        if not parent:  # Leaves at once: its child is adopted by whoever started the server.
-            child = os.fork()
-            if child:
-                os.write(writer, str(child).encode())
+        if not parent:  # It exits at once, so that the command adopts its child.
+            if os.fork():
                 os._exit(0)
+            os.setsid()  # Ctrl-C reaches the command alone, which stops nodes in order.
+            os.write(writer, str(os.getpid()).encode())
             connection.close()
             os.close(reader)
             os.close(writer)
-            _run(request, fds)
+            _run(json.loads(message), fds)
         os.waitpid(parent, 0)
         for descriptor in (writer, *fds):
             os.close(descriptor)
@@ -190,8 +197,8 @@ def _serve(connection: socket.socket) -> None:
 
 
 def _run(request: dict, fds: Sequence[int]) -> None:
-    """Become what was asked for; does not return."""
-    os.setsid()  # Ctrl-C is for the supervisor, who stops them in order.
+    """Turn this process into the requested one; does not return."""
+    # Descriptors move out of the way first: one may have the number that another is to get.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _FIRST_FREE_FD) for descriptor in fds]
     for descriptor in fds:
         os.close(descriptor)
@@ -203,7 +210,7 @@ def _run(request: dict, fds: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = request["argv"][1:]
-    np.random.seed()  # noqa: NPY002  # All would have the server's state.
+    np.random.seed()  # noqa: NPY002  # Otherwise all processes would draw the same numbers.
     exit_code: object = 0
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -219,5 +226,8 @@ def _run(request: dict, fds: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as _connection, contextlib.suppress(OSError):
+    _descriptor, *_modules = sys.argv[1:]
+    for _module in _modules:
+        importlib.import_module(_module)
+    with socket.socket(fileno=int(_descriptor)) as _connection, contextlib.suppress(OSError):
         _serve(_connection)

@@ -1,9 +1,9 @@
-"""A network namespace of the command's own, so that nobody outside reaches the replay server.
+"""A network namespace for one command, so that no other process reaches its replay server.
 
-Reverb's server listens on all interfaces and answers whoever asks. Inside a Linux network namespace
-"all interfaces" is one loopback, which only the processes of the run share. The kernel gives it to
-ordinary users together with a user namespace, in which they count as root; files still get their
-own name, and processes are seen from outside as ever.
+Reverb's server listens on all interfaces and answers every client. Inside a Linux network namespace
+"all interfaces" is one loopback, which only the processes of the run share. The kernel grants it to
+ordinary users together with a user namespace, in which they count as root; files still get the
+user's own name, and processes are visible from outside as usual.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ import sys
 
 _UNSHARE = ("unshare", "--map-root-user", "--net", "--")
 _NAMESPACE = "/proc/self/ns/net"
-# Environment variable that tells the command, when it begins anew, which namespace it has left.
+# Environment variable that tells the command, when it is executed anew, which namespace it left.
 _LEFT_NAMESPACE = "APEX_AGENTS_LEFT_NAMESPACE"
 
 # From <linux/sockios.h> and <linux/if.h>; struct ifreq is a name and a union of 24 bytes.
@@ -25,13 +25,14 @@ _IFREQ = "16sH22x"
 
 
 def isolate() -> None:
-    """Go on in a network namespace of this command's own; returns only in there.
+    """Move this command into a network namespace of its own.
 
-    Outside, the command is executed anew within one, under its process id: signals, terminal and
-    exit code stay the command's, and what it did before is done again. So this comes first.
+    Outside of one, this function does not return: it executes the command anew inside, under the
+    same process id, so that signals, terminal and exit code stay the command's. Whatever the
+    command did before is done again, so call this first.
 
     Raises:
-      ValueError: the system does not allow it; says why.
+      ValueError: the system does not allow it; the message says why.
     """
     left = os.environ.pop(_LEFT_NAMESPACE, None)
     if left is None:
@@ -49,23 +50,23 @@ def isolate() -> None:
 
 
 def _check_permission() -> None:
-    """Find out, in a process that ends at once, whether namespaces can be had."""
+    """Try whether the system allows namespaces, in a process that ends at once."""
     if shutil.which(_UNSHARE[0]) is None:
         raise ValueError(
             "--isolate: there is no command unshare on the PATH (util-linux has it, Linux only); "
-            "install it, or leave the flag out on a network where you trust everybody."
+            "install it, or leave the flag out on a network that you trust."
         )
     attempt = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True)
     if attempt.returncode != 0:
-        said = attempt.stderr.strip().splitlines() or [f"unshare: exit code {attempt.returncode}"]
-        raise _refusal(said[-1])
+        exit_code = f"unshare: exit code {attempt.returncode}"
+        raise _refusal((attempt.stderr.strip().splitlines() or [exit_code])[-1])
 
 
 def _refusal(reason: str) -> ValueError:
     return ValueError(
-        f"--isolate: this system gives you no network namespace ({reason}); have unprivileged user "
-        "namespaces allowed (sysctl user.max_user_namespaces, AppArmor, a container's seccomp "
-        "profile), or leave the flag out on a network where you trust everybody."
+        f"--isolate: this system gives you no network namespace ({reason}); allow unprivileged "
+        "user namespaces (sysctl user.max_user_namespaces, AppArmor, a container's seccomp "
+        "profile), or leave the flag out on a network that you trust."
     )
 
 

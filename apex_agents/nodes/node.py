@@ -37,7 +37,7 @@ class NodeRole(NamedTuple):
     """
 
     computes: bool = False
-    stop_seconds: float = 5.0
+    stop_seconds: float = 15.0
     stops_last: bool = False
 
 

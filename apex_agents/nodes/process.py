@@ -1,4 +1,4 @@
-"""The processes of nodes: how they are started, what is known of them, how they are ended."""
+"""Processes of nodes: what starts one, what is known of it, how it is ended."""
 
 import contextlib
 import importlib.util
@@ -12,14 +12,13 @@ from typing import NamedTuple, Protocol
 
 from apex_agents.nodes.fork_server import start_process
 
-# Environment variables for the nodes: the descriptor of the socket that ends when the supervisor
-# does, and how often the node was started again.
+# Environment variables of a node: the descriptor of its end of a socket, the channel, whose other
+# end closes with the supervisor, and how often the node was restarted.
 CHANNEL = "APEX_AGENTS_CHANNEL"
 NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
-# What a node says through the socket: that it works, and that the program is to stop.
+# The messages of a node through its channel: it has begun its work; the program is to stop.
 WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
-# How somebody else ends a process; everything else that ends one comes from within.
 _SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
@@ -29,9 +28,9 @@ def entry_argv(job: int, index: int) -> list[str]:
     Args:
       job: descriptor, which the process inherits, of a file with the functions of all nodes, as
         Launchpad serialises them.
-      index: of the node's function.
+      index: position of the node's function in that file.
     """
-    # Found, not imported: it defines flags, and Launchpad takes seconds.
+    # Launchpad is located without importing it: an import defines flags and takes seconds.
     launchpad = importlib.util.find_spec("launchpad")
     assert launchpad is not None and launchpad.origin is not None
     entry = pathlib.Path(launchpad.origin).with_name("nodes") / "python" / "process_entry.py"
@@ -40,7 +39,7 @@ def entry_argv(job: int, index: int) -> list[str]:
         str(entry),
         f"--data_file=/proc/self/fd/{job}",
         f"--lp_task_id={index}",
-        # The supervisor kills who does not leave; nobody needs to do it themselves.
+        # Launchpad does not end the process by itself: the supervisor kills a node that hangs.
         "--lp_termination_notice_secs=-1",
     ]
 
@@ -49,13 +48,13 @@ class NodeCommand(NamedTuple):
     """How to run one node.
 
     Attributes:
-      name: of the node.
-      argv: command.
-      env: environment variables besides those of this process.
+      name: name of the node.
+      argv: command, the Python interpreter first.
+      env: environment variables in addition to those of this process.
       log: file to which all its output is appended.
       fds: descriptors that it inherits.
-      stop_seconds: how long it may take to leave; then it is killed.
-      stops_last: whether it leaves only when the others have.
+      stop_seconds: seconds that it may take to exit before it is killed.
+      stops_last: whether it is stopped only after all other nodes have exited.
     """
 
     name: str
@@ -63,45 +62,51 @@ class NodeCommand(NamedTuple):
     env: Mapping[str, str]
     log: pathlib.Path
     fds: Sequence[int] = ()
-    stop_seconds: float = 5.0
+    stop_seconds: float = 15.0
     stops_last: bool = False
 
 
 class NodeStatus(NamedTuple):
-    """How a node is.
+    """State of a node.
 
     Attributes:
-      pid: of its process, the newest one; None before the first and while it waits for another.
+      pid: process id of its newest process; None before the first and while it waits for a restart.
       is_alive: whether that process lives.
-      num_restarts: how often it was started again.
-      host: where the process is; '' for the machine of the supervisor.
+      num_restarts: number of restarts in this run.
+      host: name of the process's host; '' for the machine of the supervisor.
+      exit_code: exit code of the process, negative for a signal; None while it lives, and where it
+        is unknown.
     """
 
     pid: int | None
     is_alive: bool
     num_restarts: int
     host: str = ""
+    exit_code: int | None = None
 
 
 class Exit(NamedTuple):
     """How a process ended.
 
     Attributes:
-      description: what happened, to go on after the node's name.
-      from_outside: whether somebody ended it, and not what happened within.
-      can_restart: whether the node can go on with another process.
+      description: what happened, as a predicate for the node's name.
+      from_outside: whether the cause lies outside of the process (a signal, a lost host), so that
+        another process may fare better.
+      can_restart: whether the node can continue with another process.
+      exit_code: exit code, negative for a signal; None if it is unknown.
     """
 
     description: str
     from_outside: bool
     can_restart: bool = True
+    exit_code: int | None = None
 
 
 class NodeProcess(Protocol):
-    """One process of a node, wherever it is.
+    """One process of a node, on this machine or on another host.
 
     Attributes:
-      pid: of the process; None until that is known.
+      pid: process id; None until it is known.
       host: see `NodeStatus`.
     """
 
@@ -115,13 +120,13 @@ class NodeProcess(Protocol):
         """Return how it ended, None while it lives."""
 
     def messages(self) -> bytes:
-        """Return all that it has said: `WORKS`, `STOP`."""
+        """Return all messages that it has sent so far: `WORKS`, `STOP`."""
 
-    def ask_to_leave(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM."""
 
     def kill(self) -> None:
-        """End it and what it has started, and wait for that."""
+        """Kill it together with the processes that it has started, and wait for its end."""
 
 
 class LocalNodeProcess:
@@ -134,10 +139,10 @@ class LocalNodeProcess:
 
         Args:
           command: what to run.
-          num_restarts: how often the node was started again.
+          num_restarts: number of restarts of the node in this run.
 
         Raises:
-          OSError: too many processes, open files or too little memory.
+          OSError: the log cannot be opened, or the system has no room for another process.
         """
         self._messages = b""
         self._channel, other_end = socket.socketpair()
@@ -160,11 +165,11 @@ class LocalNodeProcess:
         return None if exit_code is None else _describe(exit_code)
 
     def messages(self) -> bytes:
-        with contextlib.suppress(OSError):  # Nothing new, or nobody there.
+        with contextlib.suppress(OSError):  # There is no new message, or the process has ended.
             self._messages += self._channel.recv(_MAX_MESSAGES)
         return self._messages
 
-    def ask_to_leave(self) -> None:
+    def terminate(self) -> None:
         self._process.terminate()
 
     def kill(self) -> None:
@@ -177,11 +182,11 @@ class LocalNodeProcess:
 def _describe(exit_code: int) -> Exit:
     from_outside = exit_code == 0 or -exit_code in _SIGNALS_FROM_OUTSIDE
     if exit_code == -signal.SIGKILL:
-        description = "was killed (SIGKILL; by somebody, or by the kernel because memory ran out)"
+        description = "was killed (SIGKILL: by hand, or by the kernel when memory ran out)"
     elif exit_code < 0:
-        description = f"ended by {signal.Signals(-exit_code).name}"
+        description = f"was ended by {signal.Signals(-exit_code).name}"
     elif exit_code == 0:
-        description = "left unasked"
+        description = "exited before the run's end"
     else:
         description = f"failed with exit code {exit_code}"
-    return Exit(description, from_outside)
+    return Exit(description, from_outside, exit_code=exit_code)

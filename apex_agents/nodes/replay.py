@@ -1,4 +1,4 @@
-"""The node with the replay server: the last to leave, and the one that counts actor steps."""
+"""The node with the replay server, which also counts actor steps and saves the replay."""
 
 import contextlib
 import functools
@@ -22,14 +22,15 @@ from apex_agents.runs.io_failures import report_failure, report_success
 from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
 
 _COUNT_PERIOD_SECONDS = 1.0
-# Without a supervisor everybody leaves at once: others finish what they are sending.
+# Without a supervisor all nodes stop at once, and the others finish what they are sending.
 _LINGER_SECONDS = 1.0
-# A replay of gigabytes has to be written before it leaves.
-_CHECKPOINT_SECONDS = 600.0
+_STOP_SECONDS = 15.0
+# A replay of gigabytes has to be written before the node exits.
+_STOP_SECONDS_WITH_CHECKPOINT = 600.0
 
 
 class ReplayNode(lp.ReverbNode):
-    """A Reverb server that takes up counts and, if it was saved, content of the one before it.
+    """A Reverb server that continues the counts and, if it was saved, the content of the last one.
 
     Attributes:
       name: name of the node and of its files.
@@ -41,12 +42,20 @@ class ReplayNode(lp.ReverbNode):
     def __init__(
         self, make_tables: Callable[[Experiment], Sequence[reverb.Table]], experiment: Experiment
     ):
-        """Remember how to make the tables."""
+        """Describe the node.
+
+        Args:
+          make_tables: makes the tables of the server.
+          experiment: experiment that the server belongs to.
+        """
         super().__init__(functools.partial(make_tables, experiment))
         self._experiment = experiment
         self._folder = pathlib.Path(experiment.workdir, REPLAY_CHECKPOINTS)
         saves = experiment.run.replay_checkpoint_period_seconds is not None
-        self.role = NodeRole(stops_last=True, stop_seconds=_CHECKPOINT_SECONDS if saves else 5.0)
+        self.role = NodeRole(
+            stops_last=True,
+            stop_seconds=_STOP_SECONDS_WITH_CHECKPOINT if saves else _STOP_SECONDS,
+        )
 
     def run(self) -> None:
         """Serve until the program stops."""
@@ -55,10 +64,11 @@ class ReplayNode(lp.ReverbNode):
     def _serve(self) -> reverb.Server:
         server = self._start_server()
         client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
-        # A restored server has messages of old: who wrote them does so again where there are none.
+        # A restored server holds old messages. Their writers write anew where there are none.
         for table in (PARAMETERS, EVALUATION):
             client.reset(table_name(client, table))
-        counter = _ActorStepCounter(self._experiment, client)
+        path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
+        counter = ActorStepCounter(client, path, self._experiment.builder.config.replay.replicas)
         logger = ReplayLogger(self._experiment, client)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
@@ -67,22 +77,22 @@ class ReplayNode(lp.ReverbNode):
             counter.save()
             logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
-                _save(client, self._folder)
+                save_replay(client, self._folder)
                 last_save = time.monotonic()
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
         counter.save()
         logger.write()
         if period is not None:
-            _save(client, self._folder)
+            save_replay(client, self._folder)
         server.stop()
-        return server  # Kept: taking a table of a million transitions apart takes ten seconds.
+        return server  # Never destroyed: that takes ten seconds for a million transitions.
 
     def _start_server(self) -> reverb.Server:
-        """Start a server with what was saved, or an empty one if that cannot be read."""
+        """Start a server with the saved replay, or an empty one if that is corrupted."""
         port = lp.get_port_from_address(self.reverb_address.resolve())
         folder = self._folder
-        _remove_unfinished(folder)  # By a server that was killed meanwhile.
+        _remove_unfinished(folder)  # The last server may have been killed while it saved.
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
         has_checkpoint = folder.exists() and any(folder.iterdir())
         try:
@@ -90,15 +100,15 @@ class ReplayNode(lp.ReverbNode):
         except RuntimeError as error:
             if not has_checkpoint:
                 raise
-            damaged = folder.with_name(f"{folder.name}-damaged-{time.time():.0f}")
-            folder.rename(damaged)
+            corrupted = folder.with_name(f"{folder.name}-damaged-{time.time():.0f}")
+            folder.rename(corrupted)
             try:
                 server = reverb.Server(self._make_tables(), port, checkpointer)
-            except RuntimeError:  # It was not the checkpoint.
+            except RuntimeError:  # The checkpoint was not the cause.
                 shutil.rmtree(folder, ignore_errors=True)
-                damaged.rename(folder)
+                corrupted.rename(folder)
                 raise
-            logging.warning("The replay begins empty: %s cannot be read: %s", damaged, error)
+            logging.warning("The replay begins empty: %s cannot be read: %s", corrupted, error)
             return server
 
     def _make_tables(self) -> list[reverb.Table]:
@@ -107,22 +117,28 @@ class ReplayNode(lp.ReverbNode):
         return [table.replace(name=run_table_name(table.name, run_id)) for table in tables]
 
 
-class _ActorStepCounter:
-    """Keeps the number of actor steps on disk: a new server counts from 0."""
+class ActorStepCounter:
+    """Keeps the run's number of actor steps on disk, since a new server counts from 0."""
 
-    def __init__(self, experiment: Experiment, client: reverb.Client):
-        """Tell the server's clients how many steps there were before it."""
+    def __init__(self, client: reverb.Client, path: pathlib.Path, replicas: int):
+        """Tell the server's clients how many steps the servers before it have counted.
+
+        Args:
+          client: connected to the server.
+          path: path of the file with the number.
+          replicas: number of times that each transition is added.
+        """
         self._client = client
-        self._replicas = experiment.builder.config.replay.replicas
-        self._path = pathlib.Path(experiment.workdir, ACTOR_STEPS_FILE)
-        # A server that was restored has its counts back, too.
+        self._path = path
+        self._replicas = replicas
+        # A restored server continues its own counts, which the file includes.
         while (inserted := self._count()) is None:
             time.sleep(_COUNT_PERIOD_SECONDS)
         self._before = self._load() - inserted
         report_actor_steps_before(client, self._before)
 
     def save(self) -> None:
-        """Write the number down, unless the server is too busy to tell."""
+        """Write the number to the file, unless the server is too busy to answer."""
         inserted = self._count()
         if inserted is not None:
             write_json(self._path, self._before + inserted)
@@ -143,8 +159,13 @@ class _ActorStepCounter:
             return 0
 
 
-def _save(client: reverb.Client, folder: pathlib.Path) -> None:
-    """Save the replay's content; if that fails, what was saved before stays."""
+def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
+    """Save the server's content; where that fails, the last checkpoint stays.
+
+    Args:
+      client: connected to a server whose checkpoints are in the folder.
+      folder: folder of the checkpoints.
+    """
     started = time.monotonic()
     try:
         path = client.checkpoint()
@@ -157,7 +178,7 @@ def _save(client: reverb.Client, folder: pathlib.Path) -> None:
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
-    """Remove what Reverb did not write to the end, and would never read."""
+    """Remove checkpoints that Reverb did not finish, and would never read."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if not (path / "DONE").exists():

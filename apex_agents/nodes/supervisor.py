@@ -1,6 +1,6 @@
-"""Keeps the processes of a run alive, wherever they are, and ends them.
+"""Starts the nodes of a run, restarts those that die, and stops them all.
 
-Horgan et al. 2018, appendix F ("Failure Tolerance"): a part that dies is started again. Launchpad
+Horgan et al. 2018, appendix F ("Failure Tolerance"): a part that dies is restarted. Launchpad
 neither notices nor restarts a process that died.
 """
 
@@ -13,33 +13,95 @@ from typing import NamedTuple
 from apex_agents.nodes.process import (
     STOP,
     WORKS,
+    Exit,
     LocalNodeProcess,
     NodeCommand,
     NodeProcess,
     NodeStatus,
 )
 
-_POLL_SECONDS = 0.1
-_FIRST_DELAY_SECONDS = 0.5
-_MAX_DELAY_SECONDS = 30.0
 
-
-class NodeFailure(NamedTuple):
-    """Why the supervisor gave up.
+class RestartPolicy(NamedTuple):
+    """How often, and how soon, a node is restarted.
 
     Attributes:
-      node: its name.
-      reason: what happened, for people.
-      log: its output.
+      max_restarts: number of restarts of one node within the window; one more ends the run.
+      window_seconds: seconds after which a restart is forgotten.
+      first_delay_seconds: seconds until the first restart within the window; they double with
+        every further one.
+      max_delay_seconds: largest delay in seconds.
+    """
+
+    max_restarts: int
+    window_seconds: float
+    first_delay_seconds: float = 0.5
+    max_delay_seconds: float = 30.0
+
+
+class NodeRestart(NamedTuple):
+    """A node died and will be restarted; `str` makes a sentence of it.
+
+    Attributes:
+      node: name of the node.
+      exit: how its process ended.
+      delay_seconds: seconds until its next process starts.
+      num_recent: number of its restarts within the window, this one included.
+      policy: policy that allows it.
     """
 
     node: str
-    reason: str
+    exit: Exit
+    delay_seconds: float
+    num_recent: int
+    policy: RestartPolicy
+
+    def __str__(self) -> str:
+        return (
+            f"Node {self.node} {self.exit.description}; it restarts in {self.delay_seconds:g} s "
+            f"(restart {self.num_recent} of {self.policy.max_restarts} allowed within "
+            f"{self.policy.window_seconds:g} s)."
+        )
+
+
+class NodeKill(NamedTuple):
+    """A node did not exit when it was stopped, and was killed; `str` makes a sentence of it.
+
+    Attributes:
+      node: name of the node.
+      stop_seconds: seconds that it had to exit.
+    """
+
+    node: str
+    stop_seconds: float
+
+    def __str__(self) -> str:
+        return f"Node {self.node} did not exit within {self.stop_seconds:g} s and was killed."
+
+
+class NodeFailure(NamedTuple):
+    """Why the supervisor ended the run.
+
+    Attributes:
+      node: name of the node that failed.
+      exit: how its last process ended.
+      log: file with its output.
+      circumstance: what rules out a restart, to complete the description of the exit; '' if the
+        exit itself does.
+    """
+
+    node: str
+    exit: Exit
     log: pathlib.Path
+    circumstance: str = ""
+
+    @property
+    def reason(self) -> str:
+        """What happened, as a predicate for the node's name."""
+        return self.exit.description + self.circumstance
 
 
 class Supervisor:
-    """Starts nodes, starts them again when they die, and stops them all.
+    """Keeps nodes running until one of them, or `stop`, says that the run is over.
 
     A node that fails by itself before it has ever reported that it works (`node.report_ready`)
     would fail again: that ends the run at once.
@@ -48,44 +110,43 @@ class Supervisor:
     def __init__(
         self,
         commands: Sequence[NodeCommand],
-        max_restarts: int,
-        window_seconds: float,
-        report: Callable[[str], None],
+        policy: RestartPolicy,
+        report: Callable[[NodeRestart | NodeKill], None],
         record: Callable[[Mapping[str, NodeStatus]], None] = lambda nodes: None,
         start: Callable[[NodeCommand, int], NodeProcess] = LocalNodeProcess,
+        poll_seconds: float = 0.1,
     ):
         """Prepare; `run` starts the nodes.
 
         Args:
-          commands: one per node.
-          max_restarts: of one node within the window; one more and the run ends.
-          window_seconds: restarts are forgotten after this time.
-          report: receives a sentence whenever a node dies.
-          record: receives how all nodes are, by their names, whenever that changes.
-          start: starts the process of a node that was started again so many times; may raise an
-            OSError.
+          commands: commands of the nodes.
+          policy: when nodes are restarted.
+          report: receives what happens to nodes.
+          record: receives the states of all nodes by their names whenever one changes.
+          start: starts a process of a node, given the number of its restarts; may raise an OSError.
+          poll_seconds: period of looking at the processes, in seconds.
         """
         self._nodes = [_Node(command) for command in commands]
         self._start_process = start
-        self._max_restarts = max_restarts
-        self._window_seconds = window_seconds
+        self._policy = policy
         self._report = report
         self._record = record
+        self._poll_seconds = poll_seconds
         self._recorded: Mapping[str, NodeStatus] = {}
         self._stopping = False
         self._killing = False
 
     def run(self) -> NodeFailure | None:
-        """Look after the nodes until told to stop, stop them, and say which failed, if one did."""
+        """Run the nodes until the end of the run; return which one failed, if one did."""
         failure = None
         for node in self._nodes:
             failure = failure or self._start(node)
         self._stopping = self._stopping or failure is not None
         while not self._stopping:
             self._record_changes()
-            time.sleep(_POLL_SECONDS)
+            time.sleep(self._poll_seconds)
             for node in self._nodes:
-                failure = failure or self._look_after(node)
+                failure = failure or self._check(node)
             self._stopping = self._stopping or failure is not None
         self._record_changes()
         self._stop_nodes(node for node in self._nodes if not node.command.stops_last)
@@ -94,11 +155,11 @@ class Supervisor:
         return failure
 
     def stop(self) -> None:
-        """Let the nodes leave, and `run` return; may be called by a signal handler."""
+        """Stop the nodes, and let `run` return; may be called by a signal handler."""
         self._stopping = True
 
     def kill(self) -> None:
-        """End the nodes at once, and `run` too; may be called by a signal handler."""
+        """Kill the nodes, and let `run` return; may be called by a signal handler."""
         self._stopping = self._killing = True
 
     def _record_changes(self) -> None:
@@ -111,96 +172,86 @@ class Supervisor:
         try:
             node.process = self._start_process(node.command, node.num_restarts)
         except OSError as error:
-            return self._restart(node, f"could not be started ({error.strerror})")
+            reason = f"could not be started ({error.strerror})"
+            return self._restart(node, Exit(reason, from_outside=True))
         return None
 
-    def _look_after(self, node: "_Node") -> NodeFailure | None:
+    def _check(self, node: "_Node") -> NodeFailure | None:
+        """Start a node whose delay is over, and restart one that has died."""
         if node.process is None:
             return self._start(node) if time.monotonic() >= node.start_at else None
         ended = node.process.poll()
         messages = node.process.messages()
         node.has_worked = node.has_worked or WORKS in messages
-        self._stopping = self._stopping or STOP in messages  # The learner says so before it leaves.
+        self._stopping = self._stopping or STOP in messages  # The learner's, before it exits.
         if ended is None or self._stopping:
             return None
         if not ended.can_restart:
-            return _fail(node, ended.description)
+            return node.failure(ended)
         if not ended.from_outside and not node.has_worked:
-            return _fail(node, f"{ended.description} before it began its work")
-        return self._restart(node, ended.description)
+            return node.failure(ended, " before it began its work")
+        return self._restart(node, ended)
 
-    def _restart(self, node: "_Node", what_happened: str) -> NodeFailure | None:
-        node.forget_restarts_before(time.monotonic() - self._window_seconds)
-        num_recent = len(node.restarts)
-        if num_recent >= self._max_restarts:
-            within = f"after {num_recent} restarts within {self._window_seconds:g} s"
-            return _fail(node, f"{what_happened}, {within}")
-        delay = min(_FIRST_DELAY_SECONDS * 2**num_recent, _MAX_DELAY_SECONDS)
+    def _restart(self, node: "_Node", ended: Exit) -> NodeFailure | None:
+        policy = self._policy
+        num_recent = node.count_restarts_since(time.monotonic() - policy.window_seconds)
+        if num_recent >= policy.max_restarts:
+            within = f"within {policy.window_seconds:g} s"
+            return node.failure(ended, f", after {num_recent} restarts {within}")
+        delay = min(policy.first_delay_seconds * 2**num_recent, policy.max_delay_seconds)
         node.restart_in(delay)
-        self._report(
-            f"Node {node.command.name} {what_happened}; it starts again in {delay:g} s "
-            f"(restart {num_recent + 1} of {self._max_restarts} allowed within "
-            f"{self._window_seconds:g} s)."
-        )
+        self._report(NodeRestart(node.command.name, ended, delay, num_recent + 1, policy))
         return None
 
     def _stop_nodes(self, nodes: Iterable["_Node"]) -> None:
-        running = [node for node in nodes if node.is_running()]
+        """Stop some nodes, and wait until all of them have exited or were killed."""
+        running = [(node.command, node.process) for node in nodes if node.process is not None]
         started = time.monotonic()
-        for node in running:
-            node.ask_to_leave()
-        while running:
-            time.sleep(_POLL_SECONDS)
-            running = [node for node in running if node.is_running()]
-            elapsed = time.monotonic() - started
-            for node in running:
-                if self._killing:
-                    node.kill()
-                elif elapsed > node.command.stop_seconds:
-                    self._report(f"Node {node.command.name} did not leave and was killed.")
-                    node.kill()
+        for _, process in running:
+            process.terminate()
+        while running := [pair for pair in running if pair[1].poll() is None]:
+            for command, process in running:
+                is_late = time.monotonic() - started > command.stop_seconds
+                if is_late and not self._killing:
+                    self._report(NodeKill(command.name, command.stop_seconds))
+                if is_late or self._killing:
+                    process.kill()
+            time.sleep(self._poll_seconds)
 
 
 class _Node:
-    """A node: its process, and how often it was started."""
+    """A node: its current process and its restarts."""
 
     def __init__(self, command: NodeCommand):
         self.command = command
-        self.process: NodeProcess | None = None  # While it waits for another.
-        self.start_at = 0.0  # `time.monotonic()`
+        self.process: NodeProcess | None = None  # None while it waits for a restart.
+        self.start_at = 0.0  # In the time of `time.monotonic`.
         self.num_restarts = 0
-        self.restarts: collections.deque[float] = collections.deque()  # When, lately.
+        self.restarts: collections.deque[float] = collections.deque()  # Times of the recent ones.
         self.has_worked = False
 
     def restart_in(self, seconds: float) -> None:
-        """Let `start_at` be in so many seconds, and nothing of the process be left."""
-        self.kill()
+        """Kill what is left of the process, and schedule the next one."""
+        if self.process is not None:
+            self.process.kill()
         self.process = None
         self.start_at = time.monotonic() + seconds
         self.restarts.append(self.start_at)
         self.num_restarts += 1
 
-    def forget_restarts_before(self, start: float) -> None:
-        """Forget what is outside of the window."""
+    def count_restarts_since(self, start: float) -> int:
+        """Count the restarts since a time, and forget those before it."""
         while self.restarts and self.restarts[0] < start:
             self.restarts.popleft()
+        return len(self.restarts)
 
     def status(self) -> NodeStatus:
-        pid, host = (self.process.pid, self.process.host) if self.process else (None, "")
-        is_alive = pid is not None and self.is_running()
-        return NodeStatus(pid, is_alive, self.num_restarts, host)
+        if self.process is None:
+            return NodeStatus(None, False, self.num_restarts)
+        pid, ended = self.process.pid, self.process.poll()
+        is_alive = pid is not None and ended is None
+        exit_code = None if ended is None else ended.exit_code
+        return NodeStatus(pid, is_alive, self.num_restarts, self.process.host, exit_code)
 
-    def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    def ask_to_leave(self) -> None:
-        if self.process is not None:
-            self.process.ask_to_leave()
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-
-
-def _fail(node: _Node, reason: str) -> NodeFailure:
-    return NodeFailure(node.command.name, reason, node.command.log)
+    def failure(self, ended: Exit, circumstance: str = "") -> NodeFailure:
+        return NodeFailure(self.command.name, ended, self.command.log, circumstance)

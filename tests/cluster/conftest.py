@@ -24,7 +24,7 @@ def hosts(request):
 
 @pytest.fixture(scope="package", autouse=True)
 def no_token():
-    """Without this Ray would take a token that it finds in the home of whoever runs the tests."""
+    """Keeps Ray from taking a token that it finds in the user's home."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         yield
@@ -32,7 +32,7 @@ def no_token():
 
 @pytest.fixture(scope="module")
 def token(no_token):
-    """A secret that everybody has to know, cluster and commands."""
+    """A secret that the cluster and its commands share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef0123456789abcdef")

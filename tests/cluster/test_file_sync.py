@@ -1,4 +1,4 @@
-"""Tests of copies of a run's folder on two hosts, which are two folders here."""
+"""Tests of a run's folder on two hosts, which is two folders here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pathlib
 
 import pytest
 
-from apex_agents.cluster import file_sync as mirror
-from apex_agents.cluster.file_sync import FileState, NodeFiles, after, take_some
+from apex_agents.cluster.file_sync import FileState, FileSync, NodeFiles, take_some
 
 
 @pytest.fixture
@@ -29,18 +28,27 @@ def write(folder: pathlib.Path, name: str, content: str, modified: int = 1) -> N
 
 
 class Copy:
-    """A copy of what a node writes, which gets what is new there."""
+    """A node's files on its host and in the command's folder."""
 
     def __init__(self, node: str, there: pathlib.Path, here: pathlib.Path):
-        self._there, self._here = NodeFiles(str(there), node), NodeFiles(str(here), node)
-        self._known: dict[str, FileState] = {}
+        self.there = NodeFiles(str(there), node)
+        self.sync = FileSync(str(here), node)
 
-    def fetch(self) -> list[tuple[str, int, bytes]]:
-        pieces = take_some(self._there.read_new(self._there.states(), self._known))
-        for piece in pieces:
-            self._here.write(piece)
-            self._known[piece.path] = after(piece)
-        return [(piece.path, piece.offset, piece.content) for piece in pieces]
+    def fetch(self, max_bytes: int = 1000) -> list[tuple[str, int, bytes]]:
+        """Fetch what is new on the host."""
+        removed = [path for path in self.sync.known if path not in self.there.states()]
+        changes = take_some(self.there.changes(self.sync.known), max_bytes)
+        assert self.sync.receive(changes, removed)
+        return [(change.path, change.offset, change.content) for change in changes]
+
+    def provide(self) -> list[str]:
+        """Give a host what the command's folder has, and nothing else."""
+        self.there.remove_all_but(self.sync.paths())
+        sent = []
+        for change in self.sync.outgoing(self.there.states()):
+            self.there.write(change)
+            sent.append(change.path)
+        return sent
 
 
 def test_files_belong_to_one_node(there, here):
@@ -57,7 +65,7 @@ def test_files_belong_to_one_node(there, here):
         "actor_1": ["logs/actor_1.csv", "logs/actor_1.1.csv", "logs/actor_1.log"],
         "actor_10": ["logs/actor_10.csv"],
     }
-    # What is written as long as it is not complete, and what stays where it is.
+    # Incomplete files, and files that stay where they are.
     write(there, "checkpoints/learner-000000000200.partial/progress.json", "x")
     write(there, "checkpoints/last.npz.partial", "x")
     write(there, "checkpoints/replay/2026/DONE", "x")
@@ -73,18 +81,25 @@ def test_files_belong_to_one_node(there, here):
         assert (here / name).stat().st_mtime == 1
 
 
-def test_of_logs_only_new_lines_are_sent(there, here):
+def test_only_new_lines_of_logs_are_sent(there, here):
     copy = Copy("actor_0", there, here)
     write(there, "logs/actor_0.csv", "step\n1\n2", modified=1)
     assert copy.fetch() == [("logs/actor_0.csv", 0, b"step\n1\n")]
     assert copy.fetch() == []
-    # The torn row, of a process that was killed, is cut off by the next one.
+    # The next process removes the incomplete row of one that was killed.
     write(there, "logs/actor_0.csv", "step\n1\n3\n", modified=2)
     assert copy.fetch() == [("logs/actor_0.csv", 7, b"3\n")]
     assert (here / "logs" / "actor_0.csv").read_text() == "step\n1\n3\n"
 
 
-def test_a_torn_row_here_makes_room_for_the_next(there, here):
+def test_an_incomplete_first_line_is_not_sent_again_and_again(there, here):
+    copy = Copy("actor_0", there, here)
+    write(there, "logs/actor_0.log", "no end")
+    assert copy.fetch() == [("logs/actor_0.log", 0, b"")]
+    assert copy.fetch() == []
+
+
+def test_an_incomplete_row_here_makes_room_for_the_next(there, here):
     copy = Copy("actor_0", there, here)
     write(there, "logs/actor_0.csv", "step\n1\n")
     copy.fetch()
@@ -103,16 +118,25 @@ def test_a_log_that_begins_anew_is_sent_from_its_beginning(there, here):
     assert (here / "logs" / "actor_0.csv").read_text() == "other\n1\n"
 
 
-def test_a_file_is_there_when_it_is_complete(there, here, monkeypatch):
-    monkeypatch.setattr(mirror, "_MAX_BYTES", 4)
+def test_files_are_fetched_up_to_a_size(there, here):
+    copy = Copy("learner", there, here)
+    for second, name in enumerate(["checkpoints/last.npz", "summary.json", "logs/learner.csv"]):
+        write(there, name, "0123\n", modified=second)
+    assert [path for path, _, _ in copy.fetch(max_bytes=6)] == [
+        "checkpoints/last.npz",
+        "summary.json",
+    ]
+    assert [path for path, _, _ in copy.fetch(max_bytes=6)] == ["logs/learner.csv"]
+
+
+def test_a_file_is_replaced_as_a_whole(there, here):
     copy = Copy("learner", there, here)
     write(here, "checkpoints/last.npz", "before")
     write(there, "checkpoints/last.npz", "01234567")
-    assert copy.fetch() == [("checkpoints/last.npz", 0, b"0123")]
-    assert (here / "checkpoints" / "last.npz").read_text() == "before"
-    assert copy.fetch() == [("checkpoints/last.npz", 4, b"4567")]
+    with (here / "checkpoints" / "last.npz").open() as reader:
+        copy.fetch()
+        assert reader.read() == "before"
     assert (here / "checkpoints" / "last.npz").read_text() == "01234567"
-    assert copy.fetch() == []
     assert [path.name for path in (here / "checkpoints").iterdir()] == ["last.npz"]
 
 
@@ -133,8 +157,42 @@ def test_empty_files_are_sent(there, here):
     assert (here / "logs" / "learner.log").read_text() == ""
 
 
-def test_removing(here):
-    files = NodeFiles(str(here), "learner")
-    write(here, "summary.json", "of the run before")
-    files.remove(["summary.json", "checkpoints/last.npz"])
-    assert files.states() == {}
+def test_a_host_gets_what_the_command_has_and_nothing_else(there, here):
+    copy = Copy("learner", there, here)
+    write(here, "checkpoints/last.npz", "same")
+    write(there, "checkpoints/last.npz", "same")
+    write(here, "logs/learner.csv", "step\n1\n")
+    write(there, "logs/learner.csv", "step\n1\n2\n", modified=2)
+    write(there, "summary.json", "of an earlier run")
+    write(there, "logs/actor_0.csv", "of another node\n")
+    assert copy.provide() == ["logs/learner.csv"]
+    assert (there / "logs" / "learner.csv").read_text() == "step\n1\n"
+    assert not (there / "summary.json").exists()
+    assert (there / "logs" / "actor_0.csv").exists()
+    assert copy.fetch() == []
+    write(there, "logs/learner.csv", "step\n1\n3\n", modified=3)
+    assert copy.fetch() == [("logs/learner.csv", 7, b"3\n")]
+
+
+def test_a_file_that_was_removed_there_stays_and_is_forgotten(there, here):
+    copy = Copy("learner", there, here)
+    write(there, "summary.json", "first")
+    copy.fetch()
+    (there / "summary.json").unlink()
+    assert copy.fetch() == []
+    assert copy.sync.known == {}
+    assert (here / "summary.json").exists()
+    write(there, "summary.json", "first")
+    assert copy.fetch() == [("summary.json", 0, b"first")]
+
+
+def test_what_could_not_be_written_is_fetched_again_as_a_whole(there, here):
+    copy = Copy("actor_0", there, here)
+    write(there, "logs/actor_0.csv", "step\n1\n")
+    copy.fetch()
+    (here / "logs" / "actor_0.csv").unlink()  # So that nothing can be appended.
+    write(there, "logs/actor_0.csv", "step\n1\n2\n", modified=2)
+    assert not copy.sync.receive(copy.there.changes(copy.sync.known), [])
+    assert copy.sync.known == {}
+    assert copy.fetch() == [("logs/actor_0.csv", 0, b"step\n1\n2\n")]
+    assert copy.sync.known == {"logs/actor_0.csv": FileState(2 * 10**9, 9)}

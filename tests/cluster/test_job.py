@@ -1,4 +1,4 @@
-"""A command that lives on the cluster, with the code that it was sent with."""
+"""A command that runs on the cluster, with the code that was sent along."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def test_without_the_token(hosts, start, monkeypatch):
     monkeypatch.delenv("RAY_AUTH_TOKEN")
     run = start(*on_cluster(hosts)).finish()
     assert run.exit_code == 2
-    assert "cannot be used" in run.output()
     assert "Traceback" not in run.output()
 
 
@@ -46,6 +45,6 @@ def test_submitted_job(hosts, tmp_path):
     finally:
         run.close()
     assert run.exit_code == 0, run.output()
-    assert "20000 actor steps done" in run.stdout()
     assert run.summary()["finished"]
+    assert run.summary()["actor_steps"] >= 20_000
     assert left_behind(hosts) == []

@@ -14,7 +14,7 @@ def get_config() -> ExperimentConfig:
             stream_hidden_size=16,
             frame_stack=0,
             batch_size=8,
-            # Without a fixed ratio: nobody has to wait for anybody.
+            # Without a fixed ratio: neither the actors nor the learner wait for the other.
             replay=ReplayConfig(max_size=5_000, min_size=1_000, insert_batch=10),
         ),
         environment=EnvironmentConfig("toy", "catch"),

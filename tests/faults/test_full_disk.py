@@ -25,7 +25,7 @@ from acme.utils import loggers
 from apex_agents.evaluation.evaluator import BestParameters
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.experiment import Progress
-from apex_agents.nodes import replay as replay_node
+from apex_agents.nodes.replay import save_replay
 from apex_agents.replay.messages import Evaluation
 from apex_agents.runs import csv_file, workdir
 from apex_agents.runs import io_failures as outages
@@ -308,18 +308,18 @@ def test_the_saved_replay_stays(disk, caplog):
             client.insert(random.normal(size=1000).astype(np.float32), {"table": 1.0})
 
     insert(3)
-    replay_node._save(client, folder)
+    save_replay(client, folder)
     insert(4)
     with disk.full():
-        replay_node._save(client, folder)
-        replay_node._save(client, folder)
+        save_replay(client, folder)
+        save_replay(client, folder)
         assert len(list(folder.iterdir())) == 1
     assert client.server_info()["table"].current_size == 7
     assert len(warnings(caplog)) == 1
     restored = make_replay(folder)
     assert reverb.Client(f"localhost:{restored.port}").server_info()["table"].current_size == 3
     restored.stop()
-    replay_node._save(client, folder)
+    save_replay(client, folder)
     server.stop()
     restored = make_replay(folder)
     assert reverb.Client(f"localhost:{restored.port}").server_info()["table"].current_size == 7

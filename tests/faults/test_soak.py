@@ -17,7 +17,6 @@ def soak(*args: str) -> str:
     return result.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.fault(
     breaks="200 times `kill -9` of a random node in half an hour",
     holds="CartPole's target is reached all the same; no orphan, no row of the evaluator lost or "
@@ -31,7 +30,6 @@ def test_random_kills(record_property):
     record_property("seen", f"{kills} kills, target reached after {first}")
 
 
-@pytest.mark.slow
 @pytest.mark.fault(
     breaks="half an hour without a break",
     holds="no node has more than 3 open files or 5 threads more at the end than after a minute",

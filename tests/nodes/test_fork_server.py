@@ -1,5 +1,6 @@
 """Tests of processes that are forked from one that has imported everything."""
 
+import json
 import os
 import signal
 import sys
@@ -8,27 +9,35 @@ import time
 import psutil
 import pytest
 
-from apex_agents.nodes import fork_server
-from apex_agents.nodes.fork_server import ForkedProcess, ForkServer, start_process
+from apex_agents.nodes.fork_server import (
+    ChildProcess,
+    ForkedProcess,
+    close_server,
+    open_server,
+    start_process,
+)
 
+TIMEOUT_SECONDS = 60
 TELL = """
 import json, os, sys
 import numpy as np
-where = os.path.realpath("/proc/self/fd/" + sys.argv[1])
-imported = "tensorflow" in sys.modules
-print(json.dumps([sys.argv[1:], os.environ["COLOUR"], where, imported, np.random.rand()]))
+report = {
+    "arguments": sys.argv[1:],
+    "colour": os.environ["COLOUR"],
+    "inherited": os.path.realpath("/proc/self/fd/" + sys.argv[1]),
+    "has_module": "xmlrpc.client" in sys.modules,
+    "random": np.random.rand(),
+}
+print(json.dumps(report))
 sys.exit(int(sys.argv[2]))
 """
 WAIT = "import time; print('here', flush=True); time.sleep(100)"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server():
-    server = ForkServer()
-    fork_server._server = server
-    yield server
-    fork_server._server = None
-    server.close()
+    yield open_server(("xmlrpc.client",))
+    close_server()
 
 
 def is_alive(pid: int) -> bool:
@@ -42,10 +51,13 @@ class Script:
         self.file, self.log = folder / "script.py", folder / "log"
         self.file.write_text(code)
 
-    def start(self, *arguments: str, fds=()) -> ForkedProcess:
+    def start(self, *arguments: str, fds=(), env=None) -> ChildProcess:
         argv = [sys.executable, str(self.file), *arguments]
         with self.log.open("ab") as log:
-            return start_process(argv, {**os.environ, "COLOUR": "red"}, log, fds)
+            return start_process(argv, {**os.environ, "COLOUR": "red", **(env or {})}, log, fds)
+
+    def reports(self) -> list[dict]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("exit_code", [0, 3])
@@ -56,11 +68,13 @@ def test_a_script_runs_as_if_it_had_been_started(exit_code, tmp_path, server):
         processes = [script.start(str(fds[0]), str(exit_code), fds=fds) for _ in range(2)]
     assert [process.wait() for process in processes] == [exit_code] * 2
     assert all(isinstance(process, ForkedProcess) for process in processes)
-    told = [eval(line, {"true": True}) for line in script.log.read_text().splitlines()]
-    for arguments, colour, where, imported, _ in told:
-        assert arguments == [str(fds[0]), str(exit_code)]
-        assert (colour, where, imported) == ("red", str(tmp_path / "inherited"), True)
-    assert told[0][-1] != told[1][-1]
+    reports = script.reports()
+    for report in reports:
+        assert report["arguments"] == [str(fds[0]), str(exit_code)]
+        assert report["colour"] == "red"
+        assert report["inherited"] == str(tmp_path / "inherited")
+        assert report["has_module"]
+    assert reports[0]["random"] != reports[1]["random"]
 
 
 def test_a_traceback_is_in_the_log(tmp_path, server):
@@ -80,27 +94,36 @@ def test_it_is_a_child_in_a_session_of_its_own(number, tmp_path, server):
     else:
         os.kill(process.pid, number)
     assert process.wait() == process.poll() == -number
-    process.terminate()  # Nothing happens to whoever has that number by now.
+    process.terminate()  # Does nothing: another process may have that number by now.
 
 
-def test_without_its_server_a_process_is_started_the_ordinary_way(tmp_path, monkeypatch):
-    server = ForkServer()
-    monkeypatch.setattr(fork_server, "_server", server)
-    os.kill(server._process.pid, signal.SIGKILL)
+def test_a_request_that_is_too_large_starts_a_process_the_ordinary_way(tmp_path, server):
     script = Script(tmp_path, TELL)
-    assert script.start("0", "4").wait() == 4
-    assert '"red"' in script.log.read_text()
-    server.close()
+    large = {str(i): "x" * 100_000 for i in range(10)}  # Less than the system's limit.
+    process = script.start("0", "4", env=large)
+    assert not isinstance(process, ForkedProcess)
+    assert process.wait() == 4
+    assert isinstance(script.start("0", "4"), ForkedProcess)
+
+
+def test_without_its_server_a_process_is_started_the_ordinary_way(tmp_path, server):
+    os.kill(server.pid, signal.SIGKILL)
+    script = Script(tmp_path, TELL)
+    process = script.start("0", "4")
+    assert not isinstance(process, ForkedProcess)
+    assert process.wait() == 4
+    (report,) = script.reports()
+    assert (report["colour"], report["has_module"]) == ("red", False)
 
 
 def test_the_server_ends_with_its_starter():
     code = (
-        "import os; from apex_agents.nodes.fork_server import ForkServer;"
-        "print(ForkServer()._process.pid, flush=True); os._exit(0)"
+        "import os; from apex_agents.nodes.fork_server import open_server;"
+        "print(open_server().pid, flush=True); os._exit(0)"
     )
     with os.popen(f"{sys.executable} -c '{code}'") as output:
         pid = int(output.read())
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not is_alive(pid)

@@ -1,329 +1,318 @@
-"""Tests of the supervisor, on small processes that die in every way a node can."""
+"""Tests of the supervisor, on processes that are objects here, and on real ones."""
 
 from __future__ import annotations
 
+import collections
+import functools
 import itertools
-import os
 import pathlib
-import re
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
 
-from apex_agents.nodes import supervisor as supervision
-from apex_agents.nodes.process import NodeCommand, NodeStatus
-from apex_agents.nodes.supervisor import Supervisor
+from apex_agents.nodes.process import STOP, WORKS, Exit, NodeCommand, NodeStatus
+from apex_agents.nodes.supervisor import (
+    NodeFailure,
+    NodeKill,
+    NodeRestart,
+    RestartPolicy,
+    Supervisor,
+)
 
-# A node that reports that it works, as `node.report_ready` does, and leaves when it is told to.
-WORKS = """
-import os, signal, socket, sys, time
-channel = socket.socket(fileno=int(os.environ["APEX_AGENTS_CHANNEL"]))
-channel.send(b"w")
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-print("works", os.environ["APEX_AGENTS_NUM_RESTARTS"], flush=True)
-"""
-SLEEP = "time.sleep(60)\n"
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Lets nodes start again soon."""
-    monkeypatch.setattr(supervision, "_FIRST_DELAY_SECONDS", 0.05)
+TIMEOUT_SECONDS = 60
+NEVER = float("inf")
+FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
+KILLED = Exit("was killed", from_outside=True, exit_code=-9)
+STOPPED = Exit("was stopped", from_outside=True, exit_code=0)
+LOST = Exit("was lost", from_outside=True, can_restart=False)
+POLICY = RestartPolicy(5, 60.0, first_delay_seconds=0.001)
 
 
-class Nodes:
-    """Runs a supervisor in a thread, over nodes given as Python code."""
+class Process:
+    """A process that ends, or does not, as a test wants it to.
 
-    def __init__(self, folder: pathlib.Path, **code: str):
-        self.logs = {name: folder / f"{name}.log" for name in code}
-        self.code = code
-        self.reports: list[str] = []
+    Attributes:
+      on_event: receives "SIGTERM", "SIGKILL" and "exit".
+    """
+
+    host = "here"
+    pid = 7
+
+    def __init__(self, ended: Exit | None = None, messages: bytes = WORKS, num_polls: float = 0):
+        """Take how it ended, what it said, and how many polls after SIGTERM it needs to exit."""
+        self._ended, self._messages, self._num_polls = ended, messages, num_polls
+        self._is_stopping = False
+        self.on_event: Callable[[str], None] = lambda event: None
+
+    def poll(self) -> Exit | None:
+        if self._is_stopping and self._ended is None:
+            self._num_polls -= 1
+            if self._num_polls < 0:
+                self._ended = STOPPED
+                self.on_event("exit")
+        return self._ended
+
+    def messages(self) -> bytes:
+        return self._messages
+
+    def terminate(self) -> None:
+        self._is_stopping = True
+        self.on_event("SIGTERM")
+
+    def kill(self) -> None:
+        self._ended = self._ended or KILLED
+        self.on_event("SIGKILL")
+
+
+class Run:
+    """A supervisor over processes of nodes, which follow each other in these lists.
+
+    Attributes:
+      events: what happened to the processes, by the names of their nodes.
+    """
+
+    def __init__(
+        self,
+        policy: RestartPolicy = POLICY,
+        last: str = "",
+        stop_seconds: float = 30.0,
+        **nodes: Sequence[Process | OSError],
+    ):
+        self._waiting = {name: collections.deque(processes) for name, processes in nodes.items()}
+        self.reports: list[NodeRestart | NodeKill] = []
         self.records: list[dict[str, NodeStatus]] = []
-        self.failure = None
-
-    def start(
-        self, max_restarts: int = 5, window_seconds: float = 60.0, last: str = "", **settings
-    ) -> Nodes:
+        self.events: list[tuple[str, str]] = []
+        self.on_event: dict[tuple[str, str], Callable[[], None]] = {}
         commands = [
-            NodeCommand(
-                name,
-                [sys.executable, "-c", code],
-                {},
-                self.logs[name],
-                stops_last=name == last,
-                **settings,
-            )
-            for name, code in self.code.items()
+            NodeCommand(name, (), {}, pathlib.Path(f"{name}.log"), (), stop_seconds, name == last)
+            for name in nodes
         ]
         self.supervisor = Supervisor(
-            commands, max_restarts, window_seconds, self.reports.append, self.records.append
+            commands, policy, self._report, self.records.append, self._start, poll_seconds=0.001
         )
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        return self
+
+    def run(self) -> NodeFailure | None:
+        return self.supervisor.run()
+
+    def num_left(self, name: str) -> int:
+        """Counts the processes that were not started."""
+        return len(self._waiting[name])
+
+    def _report(self, event: NodeRestart | NodeKill) -> None:
+        self.reports.append(event)
+        self._call(event.node, "report")
+
+    def _start(self, command: NodeCommand, num_restarts: int) -> Process:
+        process = self._waiting[command.name].popleft()
+        if isinstance(process, OSError):
+            raise process
+        process.on_event = functools.partial(self._call, command.name)
+        return process
+
+    def _call(self, name: str, event: str) -> None:
+        self.events.append((name, event))
+        self.on_event.get((name, event), lambda: None)()
+
+
+def ends_the_run() -> Process:
+    return Process(messages=WORKS + STOP)
+
+
+@pytest.mark.parametrize(
+    "processes",
+    [
+        [Process(KILLED), ends_the_run()],
+        [Process(FAILED), ends_the_run()],
+        [Process(KILLED, b""), ends_the_run()],  # While it started.
+        # It has worked once, so that it gets all its restarts.
+        [Process(KILLED), Process(FAILED, b""), ends_the_run()],
+        [OSError(11, "no room"), ends_the_run()],
+    ],
+)
+def test_a_node_that_dies_is_restarted(processes):
+    num_deaths = len(processes) - 1
+    run = Run(a=list(processes), b=[Process()])
+    assert run.run() is None
+    assert run.num_left("a") == 0
+    assert [(event.node, event.num_recent) for event in run.reports] == [
+        ("a", i + 1) for i in range(num_deaths)
+    ]
+    assert run.records[-1]["a"] == NodeStatus(7, False, num_deaths, "here", 0)
+    assert run.records[-1]["b"] == NodeStatus(7, False, 0, "here", 0)
+
+
+@pytest.mark.parametrize("ended", [FAILED, Exit("crashed", from_outside=False, exit_code=-6)])
+def test_a_node_that_fails_before_it_works_ends_the_run(ended):
+    run = Run(a=[Process(ended, b""), ends_the_run()], b=[Process()])
+    failure = run.run()
+    assert (failure.node, failure.exit, failure.log) == ("a", ended, pathlib.Path("a.log"))
+    assert run.reports == []
+    assert run.num_left("a") == 1
+    assert ("b", "SIGTERM") in run.events
+
+
+def test_a_node_that_cannot_be_restarted_ends_the_run():
+    run = Run(a=[Process(LOST), ends_the_run()], b=[Process()])
+    failure = run.run()
+    assert (failure.node, failure.exit, failure.reason) == ("a", LOST, "was lost")
+    assert run.num_left("a") == 1
+    assert ("b", "SIGTERM") in run.events
+
+
+@pytest.mark.parametrize(
+    ("process", "exit_code"), [(Process(FAILED), 3), (OSError(11, "no room"), None)]
+)
+def test_too_many_restarts_end_the_run(process, exit_code):
+    run = Run(POLICY._replace(max_restarts=2), a=[process] * 4, b=[Process()])
+    failure = run.run()
+    assert (failure.node, failure.exit.exit_code) == ("a", exit_code)
+    assert run.num_left("a") == 1
+    assert ("b", "SIGTERM") in run.events
+
+
+def test_delays_double_up_to_their_maximum():
+    policy = RestartPolicy(4, 60.0, first_delay_seconds=0.001, max_delay_seconds=0.003)
+    run = Run(policy, a=[Process(FAILED)] * 5)
+    assert run.run().node == "a"
+    assert [event.delay_seconds for event in run.reports] == [0.001, 0.002, 0.003, 0.003]
+
+
+def test_restarts_outside_of_the_window_are_forgotten():
+    run = Run(RestartPolicy(1, 0.0, 0.001), a=[*[Process(FAILED)] * 5, ends_the_run()])
+    assert run.run() is None
+    assert [event.num_recent for event in run.reports] == [1] * 5
+
+
+def test_one_node_is_stopped_after_the_others_have_exited():
+    run = Run(last="a", a=[Process()], b=[Process(num_polls=3)], c=[ends_the_run()])
+    assert run.run() is None
+    assert set(run.events[:2]) == {("b", "SIGTERM"), ("c", "SIGTERM")}
+    assert run.events[2:] == [("c", "exit"), ("b", "exit"), ("a", "SIGTERM"), ("a", "exit")]
+
+
+def test_a_node_that_does_not_exit_is_killed():
+    run = Run(stop_seconds=0.0, last="b", a=[Process(num_polls=NEVER)], b=[ends_the_run()])
+    assert run.run() is None
+    assert run.reports == [NodeKill("a", 0.0)]
+    assert run.events[:3] == [("a", "SIGTERM"), ("a", "report"), ("a", "SIGKILL")]
+
+
+def test_killing_does_not_wait():
+    run = Run(a=[Process(num_polls=NEVER)], b=[ends_the_run()])
+    run.on_event["a", "SIGTERM"] = run.supervisor.kill
+    assert run.run() is None
+    assert ("a", "SIGKILL") in run.events
+    assert run.reports == []
+
+
+def test_stopping_does_not_wait_for_a_restart():
+    run = Run(RestartPolicy(5, 60.0, 1000.0, 1000.0), a=[Process(FAILED)])
+    run.on_event["a", "report"] = run.supervisor.stop
+    assert run.run() is None
+    assert run.records[-1]["a"] == NodeStatus(None, False, 1)
+
+
+def test_sentences():
+    restart = NodeRestart("actor_0", FAILED, 0.5, 2, RestartPolicy(10, 600.0))
+    assert str(restart) == (
+        "Node actor_0 failed with exit code 3; it restarts in 0.5 s "
+        "(restart 2 of 10 allowed within 600 s)."
+    )
+    assert str(NodeKill("actor_0", 15.0)) == "Node actor_0 did not exit within 15 s and was killed."
+    early = Run(a=[Process(FAILED, b"")]).run()
+    assert early.reason == "failed with exit code 3 before it began its work"
+    often = Run(POLICY._replace(max_restarts=2), a=[Process(FAILED)] * 3).run()
+    assert often.reason == "failed with exit code 3, after 2 restarts within 60 s"
+
+
+# Real processes.
+
+WORK = """
+import os, signal, socket, sys, time
+channel = socket.socket(fileno=int(os.environ["APEX_AGENTS_CHANNEL"]))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+channel.send(b"w")
+print("works", os.environ["APEX_AGENTS_NUM_RESTARTS"], flush=True)
+time.sleep(1000)
+"""
+
+
+class RealRun:
+    """Runs a supervisor in a thread over nodes that all run the same script."""
+
+    def __init__(self, folder: pathlib.Path, *names: str, stop_seconds: float = 1000.0):
+        self.logs = {name: folder / f"{name}.log" for name in names}
+        self.reports: list[NodeRestart | NodeKill] = []
+        self.records: list[dict[str, NodeStatus]] = []
+        commands = [
+            NodeCommand(name, [sys.executable, "-c", WORK], {}, log, (), stop_seconds)
+            for name, log in self.logs.items()
+        ]
+        self._supervisor = Supervisor(commands, POLICY, self.reports.append, self.records.append)
+        self.failure: NodeFailure | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
-        self.failure = self.supervisor.run()
+        self.failure = self._supervisor.run()
 
-    def join(self, timeout: float = 20.0) -> None:
-        self.thread.join(timeout)
-        assert not self.thread.is_alive()
-
-    def wait_for_log(self, name: str, text: str) -> None:
-        deadline = time.monotonic() + 20
+    def wait_for_log(self, text: str, name: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (self.logs[name].exists() and text in self.logs[name].read_text()):
             assert time.monotonic() < deadline, self.reports
             time.sleep(0.02)
 
     def process(self, name: str) -> psutil.Process:
-        (node,) = [node for node in self.supervisor._nodes if node.command.name == name]
-        return psutil.Process(node.process.pid)
+        return psutil.Process(self.records[-1][name].pid)
+
+    def stop(self) -> None:
+        self._supervisor.stop()
+        self._thread.join(TIMEOUT_SECONDS)
+        assert not self._thread.is_alive()
 
 
 def test_nodes_run_until_they_are_stopped(tmp_path):
-    nodes = Nodes(tmp_path, a=WORKS + SLEEP, b=WORKS + SLEEP).start()
+    run = RealRun(tmp_path, "a", "b")
     for name in "ab":
-        nodes.wait_for_log(name, "works 0")
-    processes = [nodes.process(name) for name in "ab"]
-    nodes.supervisor.stop()
-    nodes.join()
-    assert nodes.failure is None
-    assert nodes.reports == []
-    assert [p for p in processes if p.is_running()] == []
-    pids = [process.pid for process in processes]
-    assert nodes.records == [
-        {name: NodeStatus(pid, True, 0) for name, pid in zip("ab", pids, strict=True)},
-        {name: NodeStatus(pid, False, 0) for name, pid in zip("ab", pids, strict=True)},
+        run.wait_for_log("works 0", name)
+    processes = {name: run.process(name) for name in "ab"}
+    run.stop()
+    assert run.failure is None
+    assert run.reports == []
+    assert [process for process in processes.values() if process.is_running()] == []
+    assert run.records == [
+        {name: NodeStatus(process.pid, *state) for name, process in processes.items()}
+        for state in [(True, 0), (False, 0, "", 0)]
     ]
 
 
-@pytest.mark.parametrize(
-    ("number", "what"),
-    [
-        (
-            signal.SIGKILL,
-            "was killed (SIGKILL; by somebody, or by the kernel because memory ran out)",
-        ),
-        (signal.SIGSEGV, "ended by SIGSEGV"),
-        (signal.SIGTERM, "left unasked"),
-    ],
-)
-def test_a_node_that_dies_starts_again(number, what, quick, tmp_path):
-    nodes = Nodes(tmp_path, a=WORKS + SLEEP, b=WORKS + SLEEP).start()
+def test_a_killed_node_is_restarted_and_no_other(tmp_path):
+    run = RealRun(tmp_path, "a", "b")
     for name in "ab":
-        nodes.wait_for_log(name, "works 0")
-    other = nodes.process("b")
-    nodes.process("a").send_signal(number)
-    nodes.wait_for_log("a", "works 1")
-    assert nodes.process("b") == other  # Nobody else was disturbed.
-    # Alive, waiting for its next process, alive again.
-    history = [(record["a"].is_alive, record["a"].num_restarts) for record in nodes.records]
-    assert [h for h, _ in itertools.groupby(history)][-3:] == [(True, 0), (False, 1), (True, 1)]
-    assert nodes.records[-1]["a"].pid == nodes.process("a").pid
-    nodes.supervisor.stop()
-    nodes.join()
-    assert nodes.failure is None
-    assert nodes.reports == [
-        f"Node a {what}; it starts again in 0.05 s (restart 1 of 5 allowed within 60 s)."
+        run.wait_for_log("works 0", name)
+    first, other = run.process("a"), run.process("b")
+    first.kill()
+    run.wait_for_log("works 1", "a")
+    assert run.process("b") == other and other.is_running()
+    assert run.process("a") != first
+    run.stop()
+    history = [(record["a"].is_alive, record["a"].num_restarts) for record in run.records]
+    assert [state for state, _ in itertools.groupby(history)] == [
+        *[(True, 0), (False, 1), (True, 1)],  # Alive, waiting for its next process, alive again.
+        (False, 1),
     ]
+    (event,) = run.reports
+    assert (event.node, event.exit.exit_code) == ("a", -signal.SIGKILL)
 
 
-def test_too_many_restarts_end_the_run(quick, tmp_path):
-    nodes = Nodes(tmp_path, a=WORKS + "sys.exit(3)\n", b=WORKS + SLEEP).start(max_restarts=2)
-    nodes.join()
-    assert nodes.failure == (
-        "a",
-        "failed with exit code 3, after 2 restarts within 60 s",
-        nodes.logs["a"],
-    )
-    assert nodes.logs["a"].read_text() == "works 0\nworks 1\nworks 2\n"
-    # Each time it waits twice as long.
-    waits = [re.search(r"again in (\S+) s", report)[1] for report in nodes.reports]
-    assert waits == ["0.05", "0.1"]
-    assert not nodes.supervisor._nodes[1].is_running()
-
-
-def test_restarts_outside_of_the_window_are_forgotten(quick, tmp_path):
-    fails_late = WORKS + "time.sleep(0.3)\nsys.exit(3)\n"
-    nodes = Nodes(tmp_path, a=fails_late).start(max_restarts=1, window_seconds=0.2)
-    nodes.wait_for_log("a", "works 4")
-    nodes.supervisor.stop()
-    nodes.join()
-    assert nodes.failure is None
-
-
-def test_a_node_that_fails_before_it_works_ends_the_run_at_once(tmp_path):
-    nodes = Nodes(tmp_path, a="import no_such_module\n", b=WORKS + SLEEP).start()
-    nodes.join()
-    assert nodes.failure == (
-        "a",
-        "failed with exit code 1 before it began its work",
-        nodes.logs["a"],
-    )
-    assert nodes.reports == []
-    assert "No module named" in nodes.logs["a"].read_text()
-    assert not nodes.supervisor._nodes[1].is_running()
-
-
-def test_a_crash_before_it_works_ends_the_run_at_once(tmp_path):
-    nodes = Nodes(tmp_path, a="import os; os.abort()\n").start()
-    nodes.join()
-    assert nodes.failure.reason == "ended by SIGABRT before it began its work"
-
-
-def test_a_node_that_is_killed_while_it_starts_gets_another_chance(quick, tmp_path):
-    starts = "import time; print('starts', flush=True)\n" + SLEEP
-    nodes = Nodes(tmp_path, a=starts).start()
-    nodes.wait_for_log("a", "starts")
-    nodes.process("a").kill()
-    nodes.wait_for_log("a", "starts\nstarts")
-    nodes.supervisor.stop()
-    nodes.join()
-    assert nodes.failure is None
-
-
-def test_a_node_that_has_worked_is_given_all_its_restarts(quick, tmp_path):
-    # The process that worked is killed; the next one fails at its start.
-    code = (
-        """
-import os, sys
-if os.environ["APEX_AGENTS_NUM_RESTARTS"] == "1":
-    sys.exit(1)
-"""
-        + WORKS
-        + SLEEP
-    )
-    nodes = Nodes(tmp_path, a=code).start()
-    nodes.wait_for_log("a", "works 0")
-    nodes.process("a").kill()
-    nodes.wait_for_log("a", "works 2")
-    nodes.supervisor.stop()
-    nodes.join()
-    assert nodes.failure is None
-
-
-def test_a_node_that_cannot_be_started_is_named(quick, tmp_path):
-    nodes = Nodes(tmp_path, a="")
-    (tmp_path / "a.log").mkdir()  # Where its output should go.
-    nodes.start(max_restarts=1)
-    nodes.join()
-    assert nodes.failure.node == "a"
-    assert nodes.failure.reason.startswith("could not be started (Is a directory), after 1 ")
-
-
-def test_what_a_node_has_started_dies_with_it(quick, tmp_path):
-    child = (
-        WORKS
-        + """
-import subprocess
-print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid, flush=True)
-"""
-    )
-    nodes = Nodes(tmp_path, a=child + SLEEP).start()
-    nodes.wait_for_log("a", "works 0\n")
-    deadline = time.monotonic() + 20
-    while len(nodes.logs["a"].read_text().split()) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    grandchild = psutil.Process(int(nodes.logs["a"].read_text().split()[2]))
-    nodes.process("a").kill()
-    nodes.wait_for_log("a", "works 1\n")
-    assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
-    nodes.supervisor.kill()
-    nodes.join()
-
-
-def test_one_node_leaves_after_the_others(tmp_path):
-    notes_time = WORKS.replace(
-        "sys.exit(0)", "(time.sleep(0.3), print(time.monotonic(), flush=True), sys.exit(0))"
-    )
-    nodes = Nodes(tmp_path, server=notes_time + SLEEP, a=notes_time + SLEEP, b=notes_time + SLEEP)
-    nodes.start(last="server")
-    for name in nodes.logs:
-        nodes.wait_for_log(name, "works")
-    nodes.supervisor.stop()
-    nodes.join()
-    left = {name: float(log.read_text().split()[-1]) for name, log in nodes.logs.items()}
-    assert left["server"] > max(left["a"], left["b"]) + 0.25
-
-
-def test_a_node_that_does_not_leave_is_killed(tmp_path):
-    stays = WORKS + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('stays', flush=True)\n"
-    nodes = Nodes(tmp_path, a=stays + SLEEP).start(stop_seconds=0.3)
-    nodes.wait_for_log("a", "stays")
-    nodes.supervisor.stop()
-    nodes.join()
-    assert nodes.reports == ["Node a did not leave and was killed."]
-    assert nodes.failure is None
-
-
-def test_a_node_that_is_stopped_with_sigstop_is_killed(tmp_path):
-    nodes = Nodes(tmp_path, a=WORKS + SLEEP).start(stop_seconds=0.3)
-    nodes.wait_for_log("a", "works")
-    nodes.process("a").suspend()
-    nodes.supervisor.stop()
-    nodes.join()
-
-
-def test_killing_does_not_wait(tmp_path):
-    stays = WORKS + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('stays', flush=True)\n"
-    nodes = Nodes(tmp_path, a=stays + SLEEP).start(stop_seconds=1000.0)
-    nodes.wait_for_log("a", "stays")
-    nodes.supervisor.stop()
-    time.sleep(0.3)
-    assert nodes.thread.is_alive()
-    nodes.supervisor.kill()
-    nodes.join(timeout=5)
-
-
-def test_stopping_does_not_wait_for_a_restart(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervision, "_FIRST_DELAY_SECONDS", 1000.0)
-    nodes = Nodes(tmp_path, a=WORKS + "sys.exit(3)\n").start()
-    deadline = time.monotonic() + 20
-    while not nodes.reports and time.monotonic() < deadline:
-        time.sleep(0.02)
-    nodes.supervisor.stop()
-    nodes.join(timeout=5)
-    assert nodes.failure is None
-
-
-def test_the_channel_ends_with_the_supervisor(tmp_path):
-    # The supervisor is killed: its node sees the end of the channel.
-    watches = (
-        WORKS
-        + """
-try:
-    channel.recv(1)
-except ConnectionError:  # What it had written was never read.
-    pass
-print("alone", flush=True)
-"""
-    )
-    program = f"""
-import pathlib, sys
-from apex_agents.nodes.process import NodeCommand
-from apex_agents.nodes.supervisor import Supervisor
-log = pathlib.Path({str(tmp_path / "a.log")!r})
-Supervisor([NodeCommand("a", [sys.executable, "-c", {watches!r}], {{}}, log)], 1, 1.0, print).run()
-"""
-    pid = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", program])
-    nodes = Nodes(tmp_path, a="")
-    nodes.wait_for_log("a", "works")
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    nodes.wait_for_log("a", "alone")
-
-
-def test_nodes_inherit_what_they_need_and_nothing_else(tmp_path):
-    listing = WORKS + "print(sorted(int(fd) for fd in os.listdir('/proc/self/fd')), flush=True)\n"
-    with (tmp_path / "job").open("w") as file:
-        nodes = Nodes(tmp_path, a=listing + SLEEP).start(fds=(file.fileno(),))
-        nodes.wait_for_log("a", "]")
-        nodes.supervisor.stop()
-        nodes.join()
-        fds = eval(nodes.logs["a"].read_text().splitlines()[1])
-        # Input, output, errors, the channel, the job; the listing's own comes on top.
-        assert file.fileno() in fds and len(fds) == 6
+def test_a_node_that_is_suspended_is_killed(tmp_path):
+    run = RealRun(tmp_path, "a", stop_seconds=0.0)
+    run.wait_for_log("works", "a")
+    run.process("a").suspend()
+    run.stop()
+    assert run.reports == [NodeKill("a", 0.0)]

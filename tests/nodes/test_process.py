@@ -1,0 +1,149 @@
+"""Tests of a node's process, on small scripts that end in every way a node can."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from apex_agents.nodes.process import STOP, WORKS, LocalNodeProcess, NodeCommand
+
+TIMEOUT_SECONDS = 60
+# Says that it works, as `node.report_ready` does, and exits when it is told to.
+WORK = """
+import os, signal, socket, subprocess, sys, time
+channel = socket.socket(fileno=int(os.environ["APEX_AGENTS_CHANNEL"]))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+channel.send(b"w")
+print("works", os.environ["APEX_AGENTS_NUM_RESTARTS"], flush=True)
+"""
+SLEEP = "time.sleep(1000)\n"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def log(tmp_path) -> pathlib.Path:
+    return tmp_path / "a.log"
+
+
+@pytest.fixture
+def start(log) -> Iterator[Callable[..., LocalNodeProcess]]:
+    """Starts processes, each once it has said that it works, and kills them in the end."""
+    started = []
+
+    def start_process(code: str, num_restarts: int = 0, fds=()) -> LocalNodeProcess:
+        command = NodeCommand("a", [sys.executable, "-c", code], {}, log, fds)
+        started.append(LocalNodeProcess(command, num_restarts))
+        wait_for(lambda: WORKS in started[-1].messages())
+        return started[-1]
+
+    yield start_process
+    for process in started:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code", "from_outside"),
+    [
+        (signal.SIGKILL, -signal.SIGKILL, True),
+        (signal.SIGSEGV, -signal.SIGSEGV, False),
+        (signal.SIGTERM, 0, True),  # The script handles it.
+    ],
+)
+def test_exit_by_a_signal(number, exit_code, from_outside, start):
+    process = start(WORK + SLEEP)
+    assert process.poll() is None
+    os.kill(process.pid, number)
+    wait_for(lambda: process.poll() is not None)
+    ended = process.poll()
+    assert (ended.exit_code, ended.from_outside, ended.can_restart) == (
+        exit_code,
+        from_outside,
+        True,
+    )
+
+
+def test_exit_by_a_failure(start):
+    process = start(WORK + "channel.send(b's')\nsys.exit(3)\n")
+    wait_for(lambda: process.poll() is not None)
+    ended = process.poll()
+    assert (ended.exit_code, ended.from_outside) == (3, False)
+    assert process.messages() == WORKS + STOP
+
+
+def test_terminate_sends_sigterm(start):
+    process = start(WORK + SLEEP)
+    process.terminate()
+    wait_for(lambda: process.poll() is not None)
+    assert process.poll().exit_code == 0
+
+
+def test_logs_of_all_processes_are_in_one_file(start, log):
+    for num_restarts in range(2):
+        start(WORK + SLEEP, num_restarts)
+    wait_for(lambda: log.read_text() == "works 0\nworks 1\n")
+
+
+def test_kill_reaches_what_it_has_started(start, log):
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])"
+    process = start(f"{WORK}print({child}.pid, flush=True)\n{SLEEP}")
+    wait_for(lambda: len(log.read_text().splitlines()) == 2)
+    child_pid = int(log.read_text().splitlines()[1])
+    assert is_alive(child_pid)
+    process.kill()
+    assert process.poll().exit_code == -signal.SIGKILL
+    wait_for(lambda: not is_alive(child_pid))
+
+
+def test_a_process_inherits_what_it_needs_and_nothing_else(start, log, tmp_path):
+    listing = WORK + "print(sorted(int(fd) for fd in os.listdir('/proc/self/fd')), flush=True)\n"
+    with (tmp_path / "job").open("w") as job, (tmp_path / "other").open("w"):
+        start(listing + SLEEP, fds=(job.fileno(),))
+        wait_for(lambda: log.read_text().endswith("]\n"))
+        fds = eval(log.read_text().splitlines()[1])
+        # Input, output, errors, the channel, the job; the listing's own comes on top.
+        assert job.fileno() in fds and len(fds) == 6
+
+
+def test_a_log_that_cannot_be_opened(log):
+    log.mkdir()
+    with pytest.raises(IsADirectoryError):
+        LocalNodeProcess(NodeCommand("a", [sys.executable], {}, log), 0)
+
+
+def test_the_channel_closes_with_the_supervisor(log):
+    watches = f"""{WORK}
+try:
+    channel.recv(1)
+except ConnectionError:  # What it had written was never read.
+    pass
+print("alone", flush=True)
+"""
+    supervisor = f"""
+import pathlib, sys, time
+from apex_agents.nodes.process import LocalNodeProcess, NodeCommand
+log = pathlib.Path({str(log)!r})
+process = LocalNodeProcess(NodeCommand("a", [sys.executable, "-c", {watches!r}], {{}}, log), 0)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", supervisor]) as process:
+        wait_for(lambda: log.exists() and "works" in log.read_text())
+        process.kill()
+    wait_for(lambda: "alone" in log.read_text())

@@ -1,0 +1,115 @@
+"""Tests of what outlives a replay server: its count of actor steps and its saved content."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+
+from apex_agents.config import RunConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.experiment import Experiment
+from apex_agents.nodes.replay import ActorStepCounter, ReplayNode, save_replay
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import make_evaluation_table, make_initial_actor_steps_table
+from apex_agents.replay.statistics import read_statistics
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
+
+
+class Replay:
+    """A replay server and its client; the folder holds its checkpoints."""
+
+    def __init__(self, folder: pathlib.Path):
+        config = ReplayConfig(max_size=10, min_size=1)
+        tables = [
+            make_transition_table(config, tf.TensorSpec([], tf.int64)),
+            make_evaluation_table(),
+            make_initial_actor_steps_table(),
+        ]
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
+        self.server = reverb.Server(tables, checkpointer=checkpointer)
+        self.client = reverb.Client(f"localhost:{self.server.port}")
+
+    def insert(self, num_items: int) -> None:
+        with self.client.trajectory_writer(num_keep_alive_refs=1) as writer:
+            for number in range(num_items):
+                writer.append(np.int64(number))
+                writer.create_item(TRANSITIONS, 1.0, writer.history[-1])
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts replay servers, which follow each other in one run."""
+    started = []
+
+    def start_server() -> Replay:
+        started.append(Replay(tmp_path / "replay"))
+        return started[-1]
+
+    yield start_server
+    for replay in started:
+        replay.server.stop()
+
+
+def test_a_new_server_continues_the_count(start, tmp_path):
+    first = start()
+    counter = ActorStepCounter(first.client, tmp_path / "steps.json", replicas=2)
+    first.insert(12)
+    counter.save()
+    assert (tmp_path / "steps.json").read_text() == "6"
+    second = start()
+    counter = ActorStepCounter(second.client, tmp_path / "steps.json", replicas=2)
+    assert read_statistics(second.client, replicas=2).actor_steps == 6
+    second.insert(4)
+    counter.save()
+    assert (tmp_path / "steps.json").read_text() == "8"
+    assert read_statistics(second.client, replicas=2).actor_steps == 8
+
+
+def test_a_restored_server_counts_no_step_twice(start, tmp_path):
+    first = start()
+    counter = ActorStepCounter(first.client, tmp_path / "steps.json", replicas=1)
+    first.insert(3)
+    save_replay(first.client, tmp_path / "replay")
+    first.insert(2)
+    counter.save()
+    second = start()
+    assert second.client.server_info()[TRANSITIONS].current_size == 3
+    ActorStepCounter(second.client, tmp_path / "steps.json", replicas=1).save()
+    assert (tmp_path / "steps.json").read_text() == "5"
+
+
+def test_a_corrupted_count_begins_at_zero(start, tmp_path, caplog):
+    (tmp_path / "steps.json").write_text("no number")
+    ActorStepCounter(start().client, tmp_path / "steps.json", replicas=1).save()
+    assert (tmp_path / "steps.json").read_text() == "0"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_server_that_is_gone_leaves_the_count_as_it_was(start, tmp_path):
+    replay = start()
+    counter = ActorStepCounter(replay.client, tmp_path / "steps.json", replicas=1)
+    replay.insert(3)
+    counter.save()
+    replay.server.stop()
+    counter.save()
+    assert (tmp_path / "steps.json").read_text() == "3"
+
+
+@pytest.mark.parametrize(("period", "is_longer"), [(None, False), (60.0, True)])
+def test_a_replay_that_is_saved_may_take_longer_to_exit(period, is_longer, tmp_path):
+    agent = ApexDQNConfig(network="mlp", frame_stack=0)
+    run = RunConfig(replay_checkpoint_period_seconds=period)
+    experiment = Experiment(ApexDQNBuilder(agent), len, run, str(tmp_path))
+
+    def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
+        return []
+
+    node = ReplayNode(make_tables, experiment)
+    assert (node.name, node.stops_last, node.uses_gpu) == ("replay", True, False)
+    assert (node.stop_seconds > 60) == is_longer
