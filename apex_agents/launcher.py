@@ -21,8 +21,9 @@ from apex_agents.nodes.process import NodeStatus
 from apex_agents.nodes.supervisor import NodeFailure, Supervisor
 from apex_agents.plotting import draw_run
 from apex_agents.runs.checkpoints import find_checkpoint
+from apex_agents.runs.files import write_json
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE, write_json
+from apex_agents.runs.workdir import CHECKPOINTS, NODES_FILE, SUMMARY_FILE
 
 if TYPE_CHECKING:
     from apex_agents.cluster.backend import RayBackend

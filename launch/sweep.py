@@ -37,8 +37,8 @@ from rich.text import Text
 from sweep_plan import Plan, PlannedRun, make_plan
 
 from apex_agents.plotting import draw_sweep
+from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import replace_file
 from apex_agents.sweep.results import (
     TaskResult,
     explain,

@@ -12,8 +12,8 @@ from absl import app, flags
 from errors import fail, refuse_arguments, warn
 
 from apex_agents.plotting.run_groups import LIMITS, flatten
+from apex_agents.runs.config_file import CONFIG_FILE, check_same_run
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import CONFIG_FILE, check_same_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 _DEFAULT_CONFIG = str(ROOT / "configs" / "apex_dqn_cartpole.py")

@@ -12,7 +12,7 @@ from apex_agents.cluster.file_sync import NodeFiles, Piece
 from apex_agents.cluster.host_agent import HostInfo, ProcessReport
 from apex_agents.cluster.placement import living_hosts
 from apex_agents.nodes.process import Exit
-from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.files import report_failure, report_success
 
 _KILL_SECONDS = 5.0
 _DISK_SECONDS = 10.0  # Until what could not be written is tried again.

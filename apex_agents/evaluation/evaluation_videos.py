@@ -14,7 +14,7 @@ from apex_agents.evaluation.filming import FilmedActor
 from apex_agents.evaluation.video import PARTIAL
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.node import num_restarts
-from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.workdir import VIDEOS
 
 

@@ -19,13 +19,15 @@ from apex_agents.environments import Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.evaluation_videos import EvaluationVideos
 from apex_agents.experiment import Experiment
-from apex_agents.metrics.loggers import make_csv_logger
+from apex_agents.metrics import columns
+from apex_agents.metrics.loggers import RunLogger
 from apex_agents.nodes.node import report_ready
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.statistics import StatisticsPoller, report_evaluation
 from apex_agents.runs.folder import RowReader
-from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV, save_parameters
+from apex_agents.runs.parameter_file import save_parameters
+from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 
 
 def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
@@ -49,7 +51,7 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     poller = StatisticsPoller(client, builder.config.replay.replicas)
     variable_client = variable_utils.VariableClient(source, policy.variables)
     actor = ApexActor(policy)  # Without a client: parameters stay for a whole evaluation.
-    logger = make_csv_logger(experiment, "evaluator")
+    logger = RunLogger(experiment, columns.EVALUATOR)
     past = _read_past_evaluations(experiment)
     best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
     latest = past[-1] if past else None

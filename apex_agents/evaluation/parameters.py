@@ -13,12 +13,8 @@ from apex_agents.runs.checkpoints import (
     open_checkpoint,
     restore_checkpoint,
 )
-from apex_agents.runs.workdir import (
-    BEST_CHECKPOINT,
-    CHECKPOINTS,
-    LAST_CHECKPOINT,
-    load_parameters,
-)
+from apex_agents.runs.parameter_file import load_parameters
+from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOINT
 
 BEST, LAST = "best", "last"
 

@@ -154,7 +154,7 @@ def test_learner_killed_on_its_host(hosts, well, record_property):
     well.wait_for(lambda: "Node learner was killed (SIGKILL" in well.stdout())
     well.wait_for(lambda: well.learner_steps() > steps)
     record_property("seen", f"back at work after {seconds_since(killed_at)}")
-    assert "Going on from learner-" in well.log("learner").read_text()
+    assert "Resuming from learner-" in well.log("learner").read_text()
 
 
 @pytest.mark.fault(
@@ -231,7 +231,7 @@ def test_lost_learner_without_a_shared_folder(hosts, start, record_property):
     run.wait_for(lambda: where(run).get("learner") == other)
     run.wait_for(lambda: run.learner_steps() > steps)
     record_property("seen", f"at work on another host after {seconds_since(killed_at)}")
-    assert "Going on from learner-" in run.log("learner").read_text()
+    assert "Resuming from learner-" in run.log("learner").read_text()
     wait_until_well(run)
     driver(run, hosts).send_signal(signal.SIGINT)
     assert run.finish().exit_code == 130, run.output()

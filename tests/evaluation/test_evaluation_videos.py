@@ -18,7 +18,7 @@ from apex_agents.evaluation import evaluation_videos
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.evaluation_videos import EvaluationVideos
 from apex_agents.experiment import Experiment
-from apex_agents.runs import io_failures as outages
+from apex_agents.runs import files as outages
 
 
 @dataclasses.dataclass
@@ -156,7 +156,9 @@ def test_what_cannot_be_written_is_tried_again(tmp_path, clock, caplog):
         clock.now += 100
         evaluate(videos, environment, learner_steps)
     (warning,) = warnings(caplog)
-    assert warning.startswith(f"{tmp_path / 'videos'} cannot be written, the run goes on without: ")
+    assert warning.startswith(
+        f"{tmp_path / 'videos'} cannot be written, the run continues without it: "
+    )
     (tmp_path / "videos").unlink()
     clock.now += 100
     evaluate(videos, environment, 3)

@@ -93,7 +93,7 @@ def test_killed_learner(well, record_property):
     well.wait_for(lambda: well.actor_steps() > actor_steps + 1000)
     assert len(well.rows("learner")) == rows  # All that without it.
     well.wait_for(lambda: len(well.rows("learner")) > rows)
-    assert f"Going on from {checkpoint}" in well.log("learner").read_text()
+    assert f"Resuming from {checkpoint}" in well.log("learner").read_text()
     first = float(well.rows("learner")[rows]["learner_steps"])
     assert first > int(checkpoint.removeprefix("learner-"))
     record_property("seen", f"back at work after {seconds_since(killed_at)}")

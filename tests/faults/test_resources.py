@@ -80,7 +80,7 @@ def test_full_disk(run, record_property):
 
 
 def warns(log: pathlib.Path) -> bool:
-    return "cannot be written, the run goes on without" in log.read_text()
+    return "cannot be written, the run continues without" in log.read_text()
 
 
 @pytest.mark.slow

@@ -190,7 +190,7 @@ def test_killed_launcher_of_a_stopped_node(run, start_again):
     # Nobody else may go on in the folder meanwhile.
     again = start_again(run).finish()
     assert again.exit_code == 2, again.output()
-    assert "is in use: a run goes on in it." in again.output()
+    assert "is in use: another command runs in it." in again.output()
     stopped.resume()
     deadline = time.monotonic() + LEAVE_WITHIN_SECONDS
     while run.processes() and time.monotonic() < deadline:

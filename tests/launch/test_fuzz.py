@@ -306,7 +306,7 @@ def assert_refused(stdout: str, stderr: str, folder: str | pathlib.Path) -> None
     [
         (["--config.agent.batch_size=0x" + "f" * 5000], "agent.batch_size is <int"),
         (["--config=" + "x" * 300], "xxx is no file"),
-        (["--workdir=/proc/\udcff\n"], r"--workdir=/proc/\udcff\n has to be UTF-8"),
+        (["--workdir=/proc/\udcff\n"], r"--workdir=/proc/\udcff\n has to be printable"),
     ],
 )
 def test_mistake_in_a_real_command(tmp_path, flags, expected):
