@@ -61,7 +61,7 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     """
     values = read_values(workdir)
     types = {kind.__name__: kind for kind in agent_types}
-    name = values.pop(AGENT_TYPE, None)
+    name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
     try:
         if name not in types:
