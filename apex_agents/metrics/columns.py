@@ -89,7 +89,7 @@ class Column(NamedTuple):
     Attributes:
       name: header of the column.
       unit: unit of its values, '-' for numbers without one.
-      meaning: what the values are.
+      meaning: what the values are; (*) marks counts since the process that counts was started.
       agent: 'DQN' or 'DPG' if only runs of that agent have the column.
     """
 
@@ -99,161 +99,86 @@ class Column(NamedTuple):
     agent: str = ""
 
 
-_WALL_TIME = Column(
-    WALL_TIME_SECONDS, "s", "time since the run was started, without the time for which it was down"
-)
-_STATISTICS = (
+_WALL_TIME = Column(WALL_TIME_SECONDS, "s", "wall time of the run, see above")
+_REPLAY_COUNTS = (
     Column(ACTOR_STEPS, "actor steps", "steps of all actors so far"),
-    Column(REPLAY_SIZE, "transitions", "size of the replay"),
-    Column(
-        SAMPLES_PER_INSERT,
-        "-",
-        "transitions sampled per transition added, since the replay's process was started",
-    ),
+    Column(REPLAY_SIZE, "transitions", "transitions in the replay"),
+    Column(SAMPLES_PER_INSERT, "-", "transitions sampled per transition added (*)"),
 )
 _EPISODES = (
     Column(EPISODES, "-", "episodes finished since the row before"),
-    Column(EPISODE_RETURN, "return", "mean over these episodes; NaN if there is none"),
+    Column(EPISODE_RETURN, "return", "mean over these episodes, NaN without one"),
     Column(CLIPPED_RETURN, "return", "mean of their returns with rewards as the agent gets them"),
     Column(EPISODE_LENGTH, "actor steps", "mean of their lengths"),
+)
+_LEARNER = (
+    Column(LEARNER_STEPS, "learner steps", "updates so far"),
+    Column(LEARNER_STEPS_PER_SECOND, "1/s", "updates per second since the row before"),
+    Column(DATA_WAIT_FRACTION, "share of the time", "time spent waiting for batches"),
+    Column(LOSS, "-", "mean of weight * 0.5 * TD error^2 over the batch (DPG: of the critic)"),
+    Column(TD_ERROR, "return", "mean of the absolute TD errors, which become the priorities"),
+    Column(Q_VALUE, "return", "DQN: mean of all action values; DPG: mean value of actions taken"),
+    Column(GRADIENT_NORM, "-", "global norm of the gradients (DPG: of the critic) before clipping"),
+    Column(POLICY_Q_VALUE, "return", "mean value of the policy's own actions", "DPG"),
+    Column(ACTION_GRADIENT, "-", "mean absolute element of dq/da before clipping", "DPG"),
+    Column(POLICY_GRADIENT_NORM, "-", "global norm of the policy's gradients", "DPG"),
+    Column(SAMPLE_AGE_STEPS, "learner steps", "mean age of the transitions of 16 batches"),
+    Column(STEPS_SKIPPED, "learner steps", "steps without effect: a gradient was not finite (*)"),
+    Column(PRIORITIES_NOT_FINITE, "transitions", "new priorities that were not finite (*)"),
+    Column(PRIORITY_BATCHES_DROPPED, "batches", "priorities that did not reach the replay (*)"),
+    *_REPLAY_COUNTS,
+    _WALL_TIME,
+)
+_QUANTITIES = (
+    "`priority`: priority when the transition was sampled; `td_error`: its new priority; "
+    "`age_steps`: its age; `times_sampled`: how often it has been sampled"
+)
+_LEARNER_HISTOGRAMS = (
+    Column(LEARNER_STEPS, "learner steps", "updates so far"),
+    Column(QUANTITY, "-", _QUANTITIES),
+    Column(LOWER, "as the quantity", "smallest value of the bin"),
+    Column(UPPER, "as the quantity", "end of the bin: its values are below"),
+    Column(SAMPLED_SHARE, "share", "part of the sampled transitions that is in the bin"),
+    Column(REPLAY_SHARE, "share", "part of the replay's transitions that is in the bin, estimated"),
+    _WALL_TIME,
+)
+_REPLAY = (
+    *_REPLAY_COUNTS,
+    Column(INSERTS_PER_SECOND, "1/s", "transitions added per second since the row before"),
+    Column(SAMPLES_PER_SECOND, "1/s", "transitions sampled per second since the row before"),
+    _WALL_TIME,
+)
+_ACTOR = (
+    Column(ACTOR_STEPS_PER_SECOND, "1/s", "steps per second since the row before"),
+    *_EPISODES,
+    Column(TRANSITIONS, "transitions", "transitions sent to the replay (*)"),
+    Column(TRANSITIONS_NOT_FINITE, "transitions", "left out: a number was not finite (*)"),
+    Column(ENVIRONMENT_FAILURES, "episodes", "given up because the environment failed (*)"),
+    Column(PARAMETERS_LEARNER_STEPS, "learner steps", "updates that led to the actor's parameters"),
+    _WALL_TIME,
+)
+_ACTOR_ENVS = (
+    Column(ENV_INDEX, "-", "index among all environments of all actors"),
+    Column(EPSILON, "probability", "probability of a random action", "DQN"),
+    Column(NOISE_SCALE, "of the action's range [-1, 1]", "standard deviation of the noise", "DPG"),
+    *_EPISODES,
+    _WALL_TIME,
+)
+_EVALUATOR = (
+    Column(MEAN_RETURN, "return", "mean over the episodes of the evaluation"),
+    Column(STANDARD_ERROR, "return", "standard error of that mean"),
+    Column(NUM_EPISODES, "-", "episodes of the evaluation"),
+    Column(LEARNER_STEPS, "learner steps", "updates that led to the evaluated parameters"),
+    Column(ACTOR_STEPS, "actor steps", "steps of all actors when the evaluation ended"),
+    _WALL_TIME,
 )
 
 # By the name of the file, in which <i> is the index of an actor.
 COLUMNS: Mapping[str, Sequence[Column]] = {
-    LEARNER: (
-        Column(
-            LEARNER_STEPS,
-            "learner steps",
-            "updates so far; steps after the checkpoint from which a learner resumes appear twice",
-        ),
-        Column(LEARNER_STEPS_PER_SECOND, "1/s", "updates per second since the row before"),
-        Column(
-            DATA_WAIT_FRACTION,
-            "share of the time",
-            "time spent waiting for a batch since the row before",
-        ),
-        Column(
-            LOSS, "-", "mean of weight * 0.5 * TD error^2 over the batch (DPG: loss of the critic)"
-        ),
-        Column(TD_ERROR, "return", "mean of the absolute TD errors, which become the priorities"),
-        Column(
-            Q_VALUE,
-            "return",
-            "DQN: mean of all action values of the batch; DPG: mean value of the actions taken",
-        ),
-        Column(
-            GRADIENT_NORM, "-", "global norm of the gradients (DPG: of the critic) before clipping"
-        ),
-        Column(POLICY_Q_VALUE, "return", "mean value of the policy's own actions", "DPG"),
-        Column(
-            ACTION_GRADIENT,
-            "-",
-            "mean of the absolute elements of dq/da, before clipping",
-            "DPG",
-        ),
-        Column(POLICY_GRADIENT_NORM, "-", "global norm of the policy's gradients", "DPG"),
-        Column(
-            SAMPLE_AGE_STEPS,
-            "learner steps",
-            "mean age of the transitions of the newest 16 batches: learner steps from the "
-            "parameters that chose the action to the update",
-        ),
-        Column(
-            STEPS_SKIPPED,
-            "learner steps",
-            "steps that changed nothing because a gradient was not finite, since the learner's "
-            "process was started",
-        ),
-        Column(
-            PRIORITIES_NOT_FINITE,
-            "transitions",
-            "transitions whose new priority was not finite and left out, since then",
-        ),
-        Column(
-            PRIORITY_BATCHES_DROPPED,
-            "batches",
-            "batches whose priorities did not reach the replay, since then",
-        ),
-        *_STATISTICS,
-        _WALL_TIME,
-    ),
-    LEARNER_HISTOGRAMS: (
-        Column(LEARNER_STEPS, "learner steps", "updates so far"),
-        Column(
-            QUANTITY,
-            "-",
-            "`priority`: priority in the replay when the transition was sampled; `td_error`: its "
-            "new priority; `age_steps`: its age, as `sample_age_steps`; `times_sampled`: number of "
-            "times it has been sampled",
-        ),
-        Column(LOWER, "as the quantity", "smallest value of the bin"),
-        Column(UPPER, "as the quantity", "end of the bin, whose values are below it"),
-        Column(SAMPLED_SHARE, "share", "part of the sampled transitions that is in the bin"),
-        Column(
-            REPLAY_SHARE,
-            "share",
-            "part of the replay's transitions that is in the bin, estimated from the samples: one "
-            "that was sampled with probability P stands for 1 / P",
-        ),
-        _WALL_TIME,
-    ),
-    REPLAY: (
-        *_STATISTICS,
-        Column(
-            INSERTS_PER_SECOND,
-            "1/s",
-            "transitions added per second since the row before, replicas counted once",
-        ),
-        Column(SAMPLES_PER_SECOND, "1/s", "transitions sampled per second since the row before"),
-        _WALL_TIME,
-    ),
-    actor_file("<i>"): (
-        Column(
-            ACTOR_STEPS_PER_SECOND,
-            "1/s",
-            "steps per second of all environments of the actor, since the row before",
-        ),
-        *_EPISODES,
-        Column(
-            TRANSITIONS,
-            "transitions",
-            "transitions sent to the replay, since the actor's process was started",
-        ),
-        Column(
-            TRANSITIONS_NOT_FINITE,
-            "transitions",
-            "transitions left out because a number was not finite, since then",
-        ),
-        Column(
-            ENVIRONMENT_FAILURES,
-            "-",
-            "episodes that were given up because the environment failed, since then",
-        ),
-        Column(
-            PARAMETERS_LEARNER_STEPS,
-            "learner steps",
-            "learner steps of the parameters with which the actor acts",
-        ),
-        _WALL_TIME,
-    ),
-    actor_envs_file("<i>"): (
-        Column(ENV_INDEX, "-", "index among all environments of all actors"),
-        Column(EPSILON, "probability", "probability of a random action", "DQN"),
-        Column(
-            NOISE_SCALE,
-            "of the action's range [-1, 1]",
-            "standard deviation of the noise added to actions",
-            "DPG",
-        ),
-        *_EPISODES,
-        _WALL_TIME,
-    ),
-    EVALUATOR: (
-        Column(MEAN_RETURN, "return", "mean over the episodes of the evaluation"),
-        Column(STANDARD_ERROR, "return", "standard error of that mean"),
-        Column(NUM_EPISODES, "-", "episodes of the evaluation"),
-        Column(LEARNER_STEPS, "learner steps", "learner steps of the evaluated parameters"),
-        Column(ACTOR_STEPS, "actor steps", "steps of all actors when the evaluation ended"),
-        _WALL_TIME,
-    ),
+    LEARNER: _LEARNER,
+    LEARNER_HISTOGRAMS: _LEARNER_HISTOGRAMS,
+    REPLAY: _REPLAY,
+    actor_file("<i>"): _ACTOR,
+    actor_envs_file("<i>"): _ACTOR_ENVS,
+    EVALUATOR: _EVALUATOR,
 }

@@ -111,8 +111,9 @@ def _list_limits(state: RunState) -> list[_Bar]:
     bars = []
     for name, (row, speed) in sources.items():
         if total := run.get(f"max_{name}"):
-            left = (total - number(row, name)) / speed if speed > 0 else math.nan
-            bars.append(_Bar(name.replace("_", " "), number(row, name), total, left))
+            done = number(row, name)
+            left = max((total - done) / speed, 0.0) if speed > 0 else math.nan
+            bars.append(_Bar(name.replace("_", " "), done, total, left))
     return bars
 
 
@@ -123,12 +124,12 @@ def _draw_nodes(state: RunState) -> RenderableType:
         "replay": (
             f"{_format(replay, columns.INSERTS_PER_SECOND)} added/s",
             f"{_format(replay, columns.SAMPLES_PER_SECOND)} sampled/s",
-            f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert",
+            f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} per insert",
         ),
         "learner": (
             f"{_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s",
             f"{_format(learner, columns.LEARNER_STEPS)} steps",
-            f"{_format(learner, columns.DATA_WAIT_FRACTION, '.0%')} waiting for data",
+            f"{_format(learner, columns.DATA_WAIT_FRACTION, '.0%')} waiting",
         ),
         "actor": (
             f"{state.actor_speed():,.0f} steps/s",
