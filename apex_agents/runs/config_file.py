@@ -32,8 +32,10 @@ def read_values(workdir: pathlib.Path) -> dict[str, Any]:
     """Read what the file of a run holds, as nested dicts.
 
     Raises:
-      ValueError: the folder holds no such file, or one of another version.
+      ValueError: there is no such folder, or it holds no such file or one of another version.
     """
+    if not workdir.is_dir():
+        raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
     try:
         values = json.loads((workdir / CONFIG_FILE).read_text())
     except (OSError, ValueError, RecursionError):

@@ -36,8 +36,6 @@ class RunFolder:
           ValueError: the folder does not hold a run that can be read.
         """
         self.path = pathlib.Path(workdir).expanduser().absolute()
-        if not self.path.is_dir():
-            raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
         self.config = read_values(self.path)
 
     def summary(self) -> dict[str, Any] | None:

@@ -102,6 +102,8 @@ def test_a_folder_without_a_config(tmp_path, content):
     ):
         with pytest.raises(ValueError, match=f"^{tmp_path} holds no run"):
             read()
+    with pytest.raises(ValueError, match="missing is no folder"):
+        read_config(tmp_path / "missing", AGENTS)
 
 
 @pytest.mark.fault(
