@@ -44,10 +44,8 @@ class TensorBoardExport:
             if self._file is not None:
                 self._file.flush()
             report_success(self._folder)
-        except OSError as error:
+        except OSError as error:  # The file's buffer keeps the rest of a record for the next time.
             report_failure(self._folder, error)
-            # What follows a truncated record cannot be read: the next event starts a new file.
-            self.close()
 
     def close(self) -> None:
         """Close the file."""

@@ -1,6 +1,7 @@
 """Tests of the exports to TensorBoard and Weights & Biases, read back by their own readers."""
 
 import json
+import pathlib
 import sys
 
 import numpy as np
@@ -83,14 +84,8 @@ def test_tensorboard_reads_what_is_written(items, tmp_path):
     export.close()
 
 
-def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypatch):
-    wandb_export = pytest.importorskip("apex_agents.metrics.wandb_export")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    export = wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0123abcd")
-    export.write(items)
-    export.close()
-    (file,) = written_run.folder.glob("wandb/offline-run-*-0123abcd/run-0123abcd.wandb")
-    assert str(file.parent) == export.place
+def read_wandb_history(file: pathlib.Path) -> dict[str, str]:
+    """Return the newest value of each name that was logged, as JSON."""
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal.datastore import DataStore
 
@@ -102,9 +97,21 @@ def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypat
         record.ParseFromString(data)
         for item in record.history.item:
             logged["/".join(item.nested_key) or item.key] = item.value_json
+    return logged
+
+
+def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypatch):
+    wandb_export = pytest.importorskip("apex_agents.metrics.wandb_export")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    export = wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0123abcd")
+    export.write(items)
+    export.close()
+    (file,) = written_run.folder.glob("wandb/offline-run-*-0123abcd/run-0123abcd.wandb")
+    assert str(file.parent) == export.place
+    logged = read_wandb_history(file)
     newest = {"learner/loss": 0.25, "env_7/episode_return": 27.0, "evaluator/mean_return": 50.0}
     newest |= {"learner_steps": 300, "actor_steps": 2500}
-    assert {name: float(logged[name]) for name in newest} == newest
+    assert {name: float(logged.get(name, "nan")) for name in newest} == newest, sorted(logged)
     assert logged["learner/log10_priority/_type"] == '"histogram"'
     assert json.loads(logged["learner/log10_priority/values"]) == [0.25, *[0.0] * 24, 0.75]
 

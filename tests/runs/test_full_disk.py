@@ -341,6 +341,7 @@ def test_later_events_for_tensorboard_are_there(disk, caplog):
     steps = [event.step for event in events.Reload().Tensors("loss")]
     assert (steps[0], steps[-1]) == (1, 3)
     assert len(steps) < 2 * len(more_than_a_page)
+    assert list(folder.iterdir()) == [file]  # Not another one with each attempt.
     assert len(warnings(caplog)) == 1
 
 

@@ -137,9 +137,10 @@ def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
 
 def test_a_folder_that_cannot_be_written_is_not_locked(tmp_path):
     (tmp_path / "config.json.partial").mkdir()  # In the way of config.json.
-    with pytest.raises(ValueError, match="cannot be written"):
+    with pytest.raises(ValueError, match="cannot be written") as caught:
         open_workdir(str(tmp_path), "name", make_config())
     assert not is_locked(tmp_path)
+    assert caught.tb  # It would keep a lock alive that is not released.
 
 
 def test_the_home_of_an_unknown_user(tmp_path):
