@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -108,7 +109,11 @@ def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypat
     export.close()
     (file,) = written_run.folder.glob("wandb/offline-run-*-0123abcd/run-0123abcd.wandb")
     assert str(file.parent) == export.place
-    logged = read_wandb_history(file)
+    # The process of wandb may still be writing when `close` returns.
+    deadline = time.monotonic() + 60
+    while "learner/log10_priority/values" not in (logged := read_wandb_history(file)):
+        assert time.monotonic() < deadline, sorted(logged)
+        time.sleep(0.1)
     newest = {"learner/loss": 0.25, "env_7/episode_return": 27.0, "evaluator/mean_return": 50.0}
     newest |= {"learner_steps": 300, "actor_steps": 2500}
     assert {name: float(logged.get(name, "nan")) for name in newest} == newest, sorted(logged)
