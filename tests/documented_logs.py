@@ -1,14 +1,22 @@
-"""The columns of the CSV files, as `docs/logs.md` lists them."""
+"""The tables of `docs/logs.md`, as `metrics/columns.py` has them; run this file to print them."""
 
-import pathlib
-import re
-
-_TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "logs.md").read_text()
+from apex_agents.metrics.columns import COLUMNS
 
 
 def columns(name: str, agent: str) -> set[str]:
     """Return the columns of `logs/<name>.csv` of a run of 'dqn' or 'dpg'."""
-    section = _TEXT.partition(f"## `logs/{name}.csv`\n")[2].partition("\n## ")[0]
-    other = {"dqn": "DPG only", "dpg": "DQN only"}[agent]
-    rows = [line for line in section.splitlines() if line.startswith("| `") and other not in line]
-    return {column for row in rows for column in re.findall(r"`(\w+)`", row.split("|")[1])}
+    return {column.name for column in COLUMNS[name] if column.agent.lower() in ("", agent)}
+
+
+def to_markdown(name: str) -> str:
+    """Return the table of `logs/<name>.csv`."""
+    lines = ["| column | unit | meaning |", "|---|---|---|"]
+    for column in COLUMNS[name]:
+        only = f"{column.agent} only: " if column.agent else ""
+        lines.append(f"| `{column.name}` | {column.unit} | {only}{column.meaning} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    for name in COLUMNS:
+        print(f"## `logs/{name}.csv`\n\n{to_markdown(name)}\n")

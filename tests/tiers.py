@@ -34,7 +34,7 @@ ESSENTIAL = (
     "tests/test_program.py",  # Trains both agents to the end of their runs.
     "tests/test_readme.py::test_example_learns",
     "tests/faults/test_stops.py::test_ctrl_c",
-    "tests/faults/test_stops.py::test_a_run_goes_on_where_it_was_stopped",
+    "tests/faults/test_stops.py::test_a_run_resumes_where_it_was_stopped",
     "tests/faults/test_deaths.py::test_killed_actor",
     "tests/faults/test_deaths.py::test_killed_evaluator",
     "tests/faults/test_deaths.py::test_killed_learner",

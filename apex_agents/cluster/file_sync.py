@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.workdir import (
     ACTOR_STEPS_FILE,
     BEST_CHECKPOINT,

@@ -18,7 +18,7 @@ import ray
 from apex_agents.cluster.file_sync import Change, FileState, NodeFiles, take_some
 from apex_agents.nodes.ports import reserve_port
 from apex_agents.nodes.process import Exit, LocalNodeProcess, NodeCommand, NodeProcess, entry_argv
-from apex_agents.runs.locks import hold_lock
+from apex_agents.runs.files import hold_lock
 from apex_agents.runs.workdir import make_folders
 
 # What the nodes of a run exchange depends on the versions of these.

@@ -5,16 +5,11 @@ import re
 import zipfile
 
 from apex_agents.acting.policy import Policy
-from apex_agents.runs.checkpoints import list_checkpoints
-from apex_agents.runs.workdir import (
-    BEST_CHECKPOINT,
-    CHECKPOINTS,
-    LAST_CHECKPOINT,
-    load_parameters,
-)
+from apex_agents.runs.checkpoints import PARAMETERS, list_checkpoints
+from apex_agents.runs.parameter_file import load_parameters
+from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOINT
 
 BEST, LAST = "best", "last"
-PARAMETERS = "parameters.npz"  # In the folder of a learner checkpoint.
 
 
 def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
@@ -87,5 +82,4 @@ def load_into(policy: Policy, path: pathlib.Path) -> int:
     for name, variables in policy.variables.items():
         for variable, array in zip(variables, arrays[name], strict=True):
             variable.assign(array)
-    assert learner_steps is not None  # Parameters are always saved with their step.
     return learner_steps

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.evaluation.video import PARTIAL, VideoWriter
 from apex_agents.experiment import Experiment
-from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.workdir import VIDEOS
 
 # Faster environments are filmed at every second agent step, or third, ..., and at the last one.

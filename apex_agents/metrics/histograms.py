@@ -1,4 +1,4 @@
-"""Histograms with the same bins in all runs, which can therefore be compared and added up."""
+"""Histograms with the same bins in all runs, so that they can be compared and added."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,19 +7,19 @@ import numpy as np
 
 BINS_PER_DECADE = 4
 
-# From the smallest priority to more learner steps than anybody does; 0 has a bin of its own.
+# From the smallest priority to more learner steps than any run does; 0 has a bin of its own.
 _EXPONENTS = np.arange(-6 * BINS_PER_DECADE, 10 * BINS_PER_DECADE) / BINS_PER_DECADE
 _BIN_EDGES = np.concatenate([[0.0], 10.0**_EXPONENTS, [np.inf]])
 
 
 class Bin(NamedTuple):
-    """One bar of a histogram: values from `lower` on and below `upper`.
+    """One bin of a histogram; its fields are columns of the CSV file.
 
     Attributes:
-      lower: bound of the values.
-      upper: bound of the values.
-      sampled_share: part of the sampled transitions that is here, in [0, 1].
-      replay_share: part of the replay's transitions that is here, estimated from the sample.
+      lower: smallest value of the bin.
+      upper: end of the bin, whose values are below it.
+      sampled_share: part of the sampled transitions that is in the bin, in [0, 1].
+      replay_share: part of the replay's transitions that is in the bin, estimated from the sample.
     """
 
     lower: float
@@ -32,8 +32,9 @@ def make_histogram(values: np.ndarray, weights: np.ndarray) -> Iterator[Bin]:
     """Yield the bins that are not empty.
 
     Args:
-      values: `[N]`, of sampled transitions, at least 0; others are left out.
-      weights: `[N]`, how many transitions of the replay each of them stands for.
+      values: a quantity of N sampled transitions, `[N]`; values that are negative or not finite are
+        in no bin.
+      weights: number of transitions of the replay for which each of them stands, `[N]`.
     """
     index = np.digitize(values, _BIN_EDGES)
     num_bins = len(_BIN_EDGES) + 1

@@ -1,4 +1,4 @@
-"""What a person sees of a run in the terminal: one picture, or a line from time to time."""
+"""The state of a run as the terminal shows it: a picture of all of it, or one line."""
 
 import datetime
 import math
@@ -12,46 +12,50 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState, number
 from apex_agents.runs.folder import Row
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
-_NUM_HOSTS = 3  # That are named.
+_NUM_HOSTS = 3  # Named per group of nodes.
 
 
 def render(state: RunState, note: str = "") -> RenderableType:
-    """Draw how a run stands.
+    """Draw the state of a run.
 
     Args:
-      state: of the run.
-      note: shown below everything else.
+      state: state of the run.
+      note: text below everything else.
     """
     parts: list[RenderableType] = [_draw_progress(state)]
     for draw in (_draw_nodes, _draw_learning, _draw_returns):
         parts += [Text(), draw(state)]
     if note:
         parts += [Text(), Text(note, style="yellow")]
-    environment = state.run.config.get("environment", {})
-    title = f"[bold]{state.run.path.name}[/] · {environment.get('task', '?')}"
+    task = state.run.settings("environment").get("task", "?")
+    title = f"[bold]{state.run.path.name}[/] · {task}"
     panel = Panel(Group(*parts), title=title, subtitle=_describe_end(state), padding=(0, 1))
-    return Padding(panel, (0, 3, 0, 0))  # Room for the ^C that a terminal shows: no line may break.
+    # The margin is for the ^C that a terminal shows: it would break a line of the full width.
+    return Padding(panel, (0, 3, 0, 0))
 
 
 def format_line(state: RunState) -> str:
-    """Say in one line how a run stands."""
+    """Describe the state of a run in one line."""
     learner, replay = state.learner, state.replay
     evaluation = "none yet"
     if state.evaluations:
         last = state.evaluations[-1]
-        evaluation = f"{_return(last)} at learner step {_count(number(last, 'learner_steps'))}"
+        step = _format(last, columns.LEARNER_STEPS)
+        evaluation = f"{_format_return(last)} at learner step {step}"
+    actor_speed = f"{state.actor_speed():,.0f}"
     return (
         f"[{state.elapsed_seconds():5.0f} s] "
-        f"actors {_count(state.actor_speed())} steps/s ({_count(number(replay, 'actor_steps'))}) | "
-        f"learner {_speed(number(learner, 'learner_steps_per_second'))} steps/s "
-        f"({_count(number(learner, 'learner_steps'))}) | "
-        f"{_ratio(number(replay, 'samples_per_insert'))} samples/insert | "
-        f"replay {_count(number(replay, 'replay_size'))} | "
+        f"actors {actor_speed} steps/s ({_format(replay, columns.ACTOR_STEPS)}) | "
+        f"learner {_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s "
+        f"({_format(learner, columns.LEARNER_STEPS)}) | "
+        f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert | "
+        f"replay {_format(replay, columns.REPLAY_SIZE)} | "
         f"evaluation {evaluation}"
     )
 
@@ -65,13 +69,13 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 class _Bar(NamedTuple):
-    """Something that fills up.
+    """A progress bar.
 
     Attributes:
-      name: of what fills up.
-      done: how much there is.
-      total: how much there can be.
-      seconds_left: until it is full; NaN if that is not known.
+      name: name of what progresses.
+      done: amount so far.
+      total: amount at the end.
+      seconds_left: seconds until then; NaN if not known.
     """
 
     name: str
@@ -81,18 +85,17 @@ class _Bar(NamedTuple):
 
 
 def _draw_progress(state: RunState) -> RenderableType:
-    """Draw how far the run is from each of its ends, and how full the replay is."""
+    """Draw how far the run is from each of its limits, and how full the replay is."""
     table = _make_table(*[""] * 5)
-    replay = state.run.settings("agent", "replay")
     bars = _list_limits(state)
-    if max_size := replay.get("max_size"):
-        bars.append(_Bar("replay", number(state.replay, "replay_size"), max_size))
+    if max_size := state.run.settings("agent", "replay").get("max_size"):
+        bars.append(_Bar("replay", number(state.replay, columns.REPLAY_SIZE), max_size))
     for bar in bars:
         share = min(max(bar.done / bar.total, 0.0), 1.0) if math.isfinite(bar.done) else 0.0
         left = ""
         if math.isfinite(bar.seconds_left) and not state.is_over():
-            left = f"{datetime.timedelta(seconds=round(bar.seconds_left))} left"
-        amount = f"{_count(bar.done)} of {_count(bar.total)}"
+            left = f"{_format_seconds(bar.seconds_left)} left"
+        amount = f"{_format_number(bar.done)} of {_format_number(bar.total)}"
         progress = ProgressBar(total=1.0, completed=share, width=20)
         table.add_row(Text(bar.name, style="bold"), progress, f"{share:.0%}", amount, left)
     return table
@@ -100,42 +103,44 @@ def _draw_progress(state: RunState) -> RenderableType:
 
 def _list_limits(state: RunState) -> list[_Bar]:
     run = state.run.settings("run")
+    learner_speed = number(state.learner, columns.LEARNER_STEPS_PER_SECOND)
     sources = {
-        "actor_steps": (state.replay, state.actor_speed()),
-        "learner_steps": (state.learner, number(state.learner, "learner_steps_per_second")),
+        columns.ACTOR_STEPS: (state.replay, state.actor_speed()),
+        columns.LEARNER_STEPS: (state.learner, learner_speed),
     }
     bars = []
     for name, (row, speed) in sources.items():
         if total := run.get(f"max_{name}"):
-            left = (total - number(row, name)) / speed if speed > 0 else math.nan
-            bars.append(_Bar(name.replace("_", " "), number(row, name), total, left))
+            done = number(row, name)
+            left = max((total - done) / speed, 0.0) if speed > 0 else math.nan
+            bars.append(_Bar(name.replace("_", " "), done, total, left))
     return bars
 
 
 def _draw_nodes(state: RunState) -> RenderableType:
-    """Draw a row per group of nodes: how many live, and how fast they are."""
+    """Draw a row per group of nodes: how many are alive, and their speed."""
     replay, learner = state.replay, state.learner
     cells = {
         "replay": (
-            f"{_count(number(replay, 'inserts_per_second'))} added/s",
-            f"{_count(number(replay, 'samples_per_second'))} sampled/s",
-            f"{_ratio(number(replay, 'samples_per_insert'))} per insert",
+            f"{_format(replay, columns.INSERTS_PER_SECOND)} added/s",
+            f"{_format(replay, columns.SAMPLES_PER_SECOND)} sampled/s",
+            f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} per insert",
         ),
         "learner": (
-            f"{_speed(number(learner, 'learner_steps_per_second'))} steps/s",
-            f"{_count(number(learner, 'learner_steps'))} steps",
-            f"{_share(number(learner, 'data_wait_fraction'))} waiting",
+            f"{_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s",
+            f"{_format(learner, columns.LEARNER_STEPS)} steps",
+            f"{_format(learner, columns.DATA_WAIT_FRACTION, '.0%')} waiting",
         ),
         "actor": (
-            f"{_count(state.actor_speed())} steps/s",
-            f"{_count(number(replay, 'actor_steps'))} steps",
-            f"in {state.num_envs():,} environments",
+            f"{state.actor_speed():,.0f} steps/s",
+            f"{_format(replay, columns.ACTOR_STEPS)} steps",
+            f"{state.num_envs():,} environments",
         ),
         "evaluator": ("", f"{len(state.evaluations):,} evaluations", ""),
     }
     hosts = {group: _list_hosts(state, group) for group in cells}
-    columns = ["", "alive", "restarts", "speed", "", ""]
-    table = _make_table(*columns, *["hosts"] * any(hosts.values()), gap=1)
+    headers = ["", "alive", "restarts", "speed", "", ""]
+    table = _make_table(*headers, *["hosts"] * any(hosts.values()), gap=1)
     for group, texts in cells.items():
         name = Text(group, style="bold")
         table.add_row(name, *_describe_health(state, group), *texts, *hosts[group])
@@ -143,7 +148,7 @@ def _draw_nodes(state: RunState) -> RenderableType:
 
 
 def _list_hosts(state: RunState, group: str) -> list[str]:
-    """Say on which hosts a group's nodes are: one cell, or none on a single machine."""
+    """Return a cell with the hosts of a group's nodes, or none on a single machine."""
     hosts = sorted({node["host"] for node in _members(state, group) if node.get("host")})
     more = f" and {len(hosts) - _NUM_HOSTS} more" if len(hosts) > _NUM_HOSTS else ""
     return [", ".join(hosts[:_NUM_HOSTS]) + more] if hosts else []
@@ -154,7 +159,7 @@ def _members(state: RunState, group: str) -> list[dict[str, Any]]:
 
 
 def _describe_health(state: RunState, group: str) -> tuple[Text, Text]:
-    """Say how many of a group's nodes live, and how often they were started again."""
+    """Return how many of a group's nodes are alive, and how often they were restarted."""
     members = _members(state, group)
     if not members:
         return Text("-", style="dim"), Text("-", style="dim")
@@ -168,15 +173,15 @@ def _describe_health(state: RunState, group: str) -> tuple[Text, Text]:
 
 
 def _draw_learning(state: RunState) -> RenderableType:
-    """Draw the newest metrics of the learner, and how old what it and the actors use is."""
+    """Draw the learner's newest metrics, and the age of its samples and the actors' parameters."""
     row = state.learner
     metrics = {
-        "loss": _value(number(row, "loss")),
-        "TD error": _value(number(row, "td_error")),
-        "Q-value": _value(number(row, "q_value")),
-        "gradient norm": _value(number(row, "gradient_norm")),
-        "age of samples": f"{_count(number(row, 'sample_age_steps'))} steps",
-        "of parameters": f"{_count(state.parameter_age())} steps",
+        "loss": _format(row, columns.LOSS, ".3g"),
+        "TD error": _format(row, columns.TD_ERROR, ".3g"),
+        "Q-value": _format(row, columns.Q_VALUE, ".3g"),
+        "gradient norm": _format(row, columns.GRADIENT_NORM, ".3g"),
+        "sample age": f"{_format(row, columns.SAMPLE_AGE_STEPS)} steps",
+        "parameter age": f"{_format_number(state.parameter_age())} steps",
     }
     table = _make_table(*metrics)
     table.add_row(*metrics.values())
@@ -184,29 +189,19 @@ def _draw_learning(state: RunState) -> RenderableType:
 
 
 def _draw_returns(state: RunState) -> RenderableType:
-    """Draw the evaluations, and the environments at both ends of the ladder."""
+    """Draw the evaluations, and the environments at both ends of the exploration ladder."""
     table = _make_table("return", "last", "best", "")
-    evaluations = state.evaluations
-    returns = [number(row, "mean_return") for row in evaluations]
-    if evaluations:
+    if evaluations := state.evaluations:
+        returns = [number(row, columns.MEAN_RETURN) for row in evaluations]
         best = evaluations[returns.index(max(returns))]
-        line = sparkline(returns)
-        table.add_row(
-            Text("evaluator", style="bold"), _return(evaluations[-1]), _return(best), line
-        )
-    ends = (
-        {max(state.environments): "greediest", min(state.environments): "most exploring"}
-        if state.environments
-        else {}
-    )
-    for env_index, title in ends.items():
-        row = state.environments[env_index]
-        newest = _value(number(row, "episode_return"))
-        if "epsilon" in row:
-            title = f"{title}, epsilon {_value(number(row, 'epsilon'))}"
-        elif "noise_scale" in row:
-            title = f"noise scale {_value(number(row, 'noise_scale'))}"
-        table.add_row(Text(f"environment {env_index}", style="bold"), newest, "", title)
+        cells = _format_return(evaluations[-1]), _format_return(best), sparkline(returns)
+        table.add_row(Text("evaluator", style="bold"), *cells)
+    if environments := state.environments:
+        # The greater the index, the smaller is epsilon; noise is the same for all.
+        for i, end in {max(environments): "lowest", min(environments): "highest"}.items():
+            last = _format(environments[i], columns.EPISODE_RETURN, ".3g")
+            exploration = _describe_exploration(environments[i], end)
+            table.add_row(Text(f"environment {i}", style="bold"), last, "", exploration)
     if (target := state.run.settings("run").get("target_return")) is not None:
         table.add_row(Text("target", style="bold"), f"{target:g}", "", "")
     if not table.rows:
@@ -214,11 +209,17 @@ def _draw_returns(state: RunState) -> RenderableType:
     return table
 
 
+def _describe_exploration(row: Row, end: str) -> str:
+    if columns.NOISE_SCALE in row:
+        return f"noise scale {_format(row, columns.NOISE_SCALE, '.3g')}"
+    return f"{end} epsilon, {_format(row, columns.EPSILON, '.3g')}"
+
+
 def _describe_end(state: RunState) -> str:
-    clock = datetime.timedelta(seconds=round(state.elapsed_seconds()))
+    elapsed = _format_seconds(state.elapsed_seconds())
     if state.summary is not None:
-        return f"{state.summary.get('reason', 'over')} after {clock}"
-    return f"running for {clock}" if state.is_running else f"not running, after {clock}"
+        return f"{state.summary.get('reason', 'over')} after {elapsed}"
+    return f"running for {elapsed}" if state.is_running else f"not running, after {elapsed}"
 
 
 def _make_table(*headers: str, gap: int = 2) -> Table:
@@ -230,25 +231,18 @@ def _make_table(*headers: str, gap: int = 2) -> Table:
     return table
 
 
-def _return(row: Row) -> str:
-    return f"{number(row, 'mean_return'):.1f} ± {number(row, 'standard_error'):.1f}"
+def _format(row: Row, column: str, spec: str = ",.0f") -> str:
+    """Format a value of a row; '-' if the row has no such number."""
+    return _format_number(number(row, column), spec)
 
 
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if math.isfinite(value) else "-"
+def _format_number(value: float, spec: str = ",.0f") -> str:
+    return format(value, spec) if math.isfinite(value) else "-"
 
 
-def _speed(value: float) -> str:
-    return f"{value:,.1f}" if math.isfinite(value) else "-"
+def _format_return(row: Row) -> str:
+    return f"{number(row, columns.MEAN_RETURN):.1f} ± {number(row, columns.STANDARD_ERROR):.1f}"
 
 
-def _ratio(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else "-"
-
-
-def _share(value: float) -> str:
-    return f"{value:.0%}" if math.isfinite(value) else "-"
-
-
-def _value(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "-"
+def _format_seconds(seconds: float) -> str:
+    return str(datetime.timedelta(seconds=round(seconds)))

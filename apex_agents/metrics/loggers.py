@@ -1,11 +1,8 @@
-"""What each node writes into `logs/`: CSV files, by Acme's CSV logger.
-
-`docs/logs.md` explains every column.
-"""
+"""The loggers with which each node writes its CSV files; `columns.py` explains every column."""
 
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,64 +15,50 @@ from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
+from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import make_histogram
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller, read_statistics
-from apex_agents.runs.csv_file import CSVFile
+from apex_agents.runs.csv_file import CSVLogger
+from apex_agents.runs.workdir import LOGS
 
 _PERIOD_SECONDS = 5.0
 _HISTOGRAM_PERIOD_SECONDS = 30.0
 
 
-def make_csv_logger(experiment: Experiment, name: str, flush_every: int = 1) -> loggers.Logger:
-    """Open `logs/<name>.csv` for appending.
+class RunLogger(loggers.Logger):
+    """Writes rows to a CSV file of a run, each with the run's wall time."""
 
-    Args:
-      experiment: whose wall time is added to every row.
-      name: of the file.
-      flush_every: rows after which what was written is on disk, if there is room.
-    """
-    file = CSVFile(pathlib.Path(experiment.workdir, "logs", f"{name}.csv"))
-    logger = loggers.CSVLogger(file, flush_every=flush_every)
-    return _TimedLogger(logger, experiment)
-
-
-class _TimedLogger(loggers.Logger):
-    """Adds the wall time to every row."""
-
-    def __init__(self, logger: loggers.CSVLogger, experiment: Experiment):
-        self._logger = logger
+    def __init__(self, experiment: Experiment, name: str):
+        """Open `logs/<name>.csv` for appending."""
+        self._logger = CSVLogger(pathlib.Path(experiment.workdir, LOGS, f"{name}.csv"))
         self._experiment = experiment
 
     def write(self, data: Mapping[str, Any]) -> None:
-        self._logger.write({**data, "wall_time_seconds": self._experiment.elapsed_seconds()})
+        """Write one row."""
+        self.write_rows([data])
 
-    def flush(self) -> None:
-        self._logger.flush()
+    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write several rows at once."""
+        wall_time = {columns.WALL_TIME_SECONDS: self._experiment.elapsed_seconds()}
+        self._logger.write_rows({**row, **wall_time} for row in rows)
 
     def close(self) -> None:
+        """Write what waits for room on the disk, if there is some now."""
         self._logger.close()
 
 
 class LearnerLogger(loggers.Logger):
-    """Adds to the learner's rows how far the whole run is."""
+    """Writes the learner's rows, each with the newest counts of the replay."""
 
     def __init__(self, experiment: Experiment, poller: StatisticsPoller):
         """Open the learner's CSV file."""
-        self._logger = make_csv_logger(experiment, "learner")
+        self._logger = RunLogger(experiment, columns.LEARNER)
         self._poller = poller
 
     def write(self, data: Mapping[str, Any]) -> None:
         """Write one row."""
-        statistics = self._poller.latest
-        self._logger.write(
-            {
-                **data,
-                "actor_steps": statistics.actor_steps,
-                "replay_size": statistics.replay_size,
-                "samples_per_insert": statistics.samples_per_insert,
-            }
-        )
+        self._logger.write({**data, **_name_statistics(self._poller.latest)})
 
     def close(self) -> None:
         """Close the file."""
@@ -83,74 +66,89 @@ class LearnerLogger(loggers.Logger):
 
 
 class HistogramLogger:
-    """Writes the distributions of the learner's newest batches to a CSV file."""
+    """Writes the distributions of the learner's newest batches, every half a minute."""
 
-    def __init__(self, experiment: Experiment):
-        """Open the file."""
-        self._logger = make_csv_logger(experiment, "learner_histograms", flush_every=1000)
+    def __init__(self, experiment: Experiment, clock: Callable[[], float] = time.monotonic):
+        """Open the CSV file.
+
+        Args:
+          experiment: experiment whose run this is.
+          clock: returns a time in seconds.
+        """
+        self._logger = RunLogger(experiment, columns.LEARNER_HISTOGRAMS)
+        self._clock = clock
         self._last = -np.inf
 
     def write_if_due(self, learner: ApexLearner) -> None:
-        """Write the bins of all quantities, if the last time is long enough ago."""
-        if time.monotonic() < self._last + _HISTOGRAM_PERIOD_SECONDS:
+        """Write the bins of all quantities if a period has passed since the last time."""
+        if self._clock() < self._last + _HISTOGRAM_PERIOD_SECONDS:
             return
-        self._last = time.monotonic()
+        self._last = self._clock()
         samples = learner.recent_samples.collect()
-        for quantity in SampledTransitions._fields[:-1]:
-            for bar in make_histogram(getattr(samples, quantity), samples.weight):
-                identity = {"learner_steps": learner.num_steps, "quantity": quantity}
-                self._logger.write({**identity, **bar._asdict()})
-        self._logger.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._logger.close()
+        self._logger.write_rows(
+            {columns.LEARNER_STEPS: learner.num_steps, columns.QUANTITY: quantity, **bin_._asdict()}
+            for quantity in SampledTransitions._fields[:-1]
+            for bin_ in make_histogram(getattr(samples, quantity), samples.weight)
+        )
 
 
 class ReplayLogger:
-    """Writes what passed through the replay since the row before."""
+    """Writes how many transitions the replay got and gave since the row before."""
 
-    def __init__(self, experiment: Experiment, client: reverb.Client):
-        """Open the replay's CSV file."""
-        self._logger = make_csv_logger(experiment, "replay")
+    def __init__(
+        self,
+        experiment: Experiment,
+        client: reverb.Client,
+        read: Callable[[reverb.Client, int], ReplayStatistics] = read_statistics,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Open the replay's CSV file.
+
+        Args:
+          experiment: experiment whose run this is.
+          client: client of the replay server.
+          read: reads the statistics of a server.
+          clock: returns a time in seconds.
+        """
+        self._logger = RunLogger(experiment, columns.REPLAY)
         self._client = client
         self._replicas = experiment.builder.config.replay.replicas
+        self._read_statistics = read
+        self._clock = clock
         self._before = self._read() or ReplayStatistics()  # A restored server has its counts back.
-        self._last = time.monotonic()
+        self._last = clock()
 
     def write_if_due(self) -> None:
-        """Write a row if it is time for one."""
-        if time.monotonic() - self._last >= _PERIOD_SECONDS:
+        """Write a row if a period has passed since the last one."""
+        if self._clock() - self._last >= _PERIOD_SECONDS:
             self.write()
 
     def write(self) -> None:
-        """Write a row, unless the server is too busy to tell."""
+        """Write a row, unless the server is too busy to answer."""
         if (now := self._read()) is None:
             return
-        before, elapsed = self._before, time.monotonic() - self._last
+        before, elapsed = self._before, self._clock() - self._last
         self._logger.write(
             {
-                "actor_steps": now.actor_steps,
-                "replay_size": now.replay_size,
-                "inserts_per_second": (now.inserted - before.inserted) / elapsed,
-                "samples_per_second": (now.sampled - before.sampled) / elapsed,
-                "samples_per_insert": now.samples_per_insert,
+                **_name_statistics(now),
+                columns.INSERTS_PER_SECOND: (now.inserted - before.inserted) / elapsed,
+                columns.SAMPLES_PER_SECOND: (now.sampled - before.sampled) / elapsed,
             }
         )
         self._before = now
-        self._last = time.monotonic()
+        self._last = self._clock()
 
     def _read(self) -> ReplayStatistics | None:
         try:
-            return read_statistics(self._client, self._replicas)
+            return self._read_statistics(self._client, self._replicas)
         except (RuntimeError, reverb.errors.ReverbError):
             return None
 
 
 class ActorLogger:
-    """Sums up what one actor did, and each of its environments, every few seconds."""
+    """Writes what one actor, and each of its environments, did since the row before."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         experiment: Experiment,
         index: int,
@@ -158,10 +156,21 @@ class ActorLogger:
         policy: Policy,
         adders: Sequence[PrioritizedNStepAdder],
         source: ParameterSource,
+        clock: Callable[[], float] = time.monotonic,
     ):
-        """Open the actor's two CSV files."""
-        self._logger = make_csv_logger(experiment, f"actor_{index}")
-        self._env_logger = make_csv_logger(experiment, f"actor_{index}_envs")
+        """Open the actor's two CSV files.
+
+        Args:
+          experiment: experiment whose run this is.
+          index: index of the actor.
+          environment: environments of the actor, in lock-step.
+          policy: policy of the actor, which tells how each environment explores.
+          adders: adders of the environments.
+          source: source of the policy's parameters.
+          clock: returns a time in seconds.
+        """
+        self._logger = RunLogger(experiment, columns.actor_file(index))
+        self._env_logger = RunLogger(experiment, columns.actor_envs_file(index))
         self._first_env = index * environment.num_envs
         self._environment = environment
         self._exploration = {
@@ -170,55 +179,65 @@ class ActorLogger:
         }
         self._adders = adders
         self._source = source
+        self._clock = clock
         self._episodes: list[Episode] = []
         self._lock_steps = 0
-        self._last = time.monotonic()
+        self._last = clock()
 
     def record(self, episodes: Sequence[Episode]) -> None:
         """Count one lock-step and the episodes it finished; write rows when they are due."""
         self._episodes.extend(episodes)
         self._lock_steps += 1
-        if time.monotonic() - self._last >= _PERIOD_SECONDS:
+        if self._clock() - self._last >= _PERIOD_SECONDS:
             self._write()
 
     def close(self) -> None:
-        """Write what is left and close the files."""
+        """Write what was recorded since the last row and close the files."""
         if self._lock_steps:
             self._write()
         self._logger.close()
         self._env_logger.close()
 
     def _write(self) -> None:
-        elapsed = time.monotonic() - self._last
+        now = self._clock()
+        agent_steps = self._lock_steps * self._environment.num_envs
         self._logger.write(
             {
-                "actor_steps_per_second": self._lock_steps * self._environment.num_envs / elapsed,
+                columns.ACTOR_STEPS_PER_SECOND: agent_steps / (now - self._last),
                 **_summarise(self._episodes),
-                "transitions": sum(adder.num_transitions for adder in self._adders),
-                "transitions_not_finite": sum(adder.num_not_finite for adder in self._adders),
-                "environment_failures": self._environment.num_failures,
-                "parameters_learner_steps": self._source.learner_steps,
+                columns.TRANSITIONS: sum(adder.num_transitions for adder in self._adders),
+                columns.TRANSITIONS_NOT_FINITE: sum(a.num_not_finite for a in self._adders),
+                columns.ENVIRONMENT_FAILURES: self._environment.num_failures,
+                columns.PARAMETERS_LEARNER_STEPS: self._source.learner_steps,
             }
         )
-        for env_index in sorted({episode.env_index for episode in self._episodes}):
-            self._env_logger.write(
-                {
-                    "env_index": self._first_env + env_index,
-                    **{name: values[env_index] for name, values in self._exploration.items()},
-                    **_summarise([e for e in self._episodes if e.env_index == env_index]),
-                }
-            )
+        self._env_logger.write_rows(
+            {
+                columns.ENV_INDEX: self._first_env + i,
+                **{name: values[i] for name, values in self._exploration.items()},
+                **_summarise([episode for episode in self._episodes if episode.env_index == i]),
+            }
+            for i in sorted({episode.env_index for episode in self._episodes})
+        )
         self._episodes = []
         self._lock_steps = 0
-        self._last = time.monotonic()
+        self._last = now
+
+
+def _name_statistics(statistics: ReplayStatistics) -> dict[str, float]:
+    return {
+        columns.ACTOR_STEPS: statistics.actor_steps,
+        columns.REPLAY_SIZE: statistics.replay_size,
+        columns.SAMPLES_PER_INSERT: statistics.samples_per_insert,
+    }
 
 
 def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
     return {
-        "episodes": len(episodes),
-        "episode_return": _mean([episode.episode_return for episode in episodes]),
-        "clipped_return": _mean([episode.clipped_return for episode in episodes]),
-        "episode_length": _mean([episode.length for episode in episodes]),
+        columns.EPISODES: len(episodes),
+        columns.EPISODE_RETURN: _mean([episode.episode_return for episode in episodes]),
+        columns.CLIPPED_RETURN: _mean([episode.clipped_return for episode in episodes]),
+        columns.EPISODE_LENGTH: _mean([episode.length for episode in episodes]),
     }
 
 

@@ -1,4 +1,4 @@
-"""Follows a run's files in a thread: shows how it stands and passes rows on."""
+"""Follows a run's files in a thread, which shows the state of the run and exports new rows."""
 
 import contextlib
 import logging
@@ -14,14 +14,14 @@ from apex_agents.metrics.exports import Export, read_items
 from apex_agents.metrics.live_view import format_line, render
 from apex_agents.metrics.run_state import RunState
 
-# Rows come every 5 s, and drawing costs 5 ms or so.
+# Rows come every 5 s, and drawing takes about 5 ms.
 PERIOD_SECONDS = 2.0
 _LINE_PERIOD_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
 
 
 class View(Protocol):
-    """How a person sees the run.
+    """What shows a run in the terminal.
 
     Attributes:
       is_live: whether it stays in one place, where a note can be seen.
@@ -30,14 +30,14 @@ class View(Protocol):
     is_live: bool
 
     def show(self, state: RunState, note: str = "") -> None:
-        """Show how it stands now."""
+        """Show the state of the run."""
 
     def close(self) -> None:
-        """Leave what was shown last."""
+        """Leave on the screen what was shown last."""
 
 
 class LiveView:
-    """A picture in the terminal that changes; what is printed meanwhile appears above it."""
+    """A picture in the terminal that is redrawn in place, below what is printed meanwhile."""
 
     is_live = True
 
@@ -46,87 +46,105 @@ class LiveView:
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
 
     def show(self, state: RunState, note: str = "") -> None:
-        """Draw anew."""
+        """Redraw the picture."""
         self._live.start()
         self._live.update(render(state, note), refresh=True)
 
     def close(self) -> None:
-        """Leave the last picture."""
+        """Leave the last picture on the screen."""
         self._live.stop()
 
 
 class PlainLines:
-    """A line every few seconds."""
+    """A line every ten seconds."""
 
     is_live = False
 
-    def __init__(self, print_line: Callable[[str], None]):
-        """Remember who prints; the first line comes after the first period."""
+    def __init__(
+        self, print_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ):
+        """Wait a period for the first line.
+
+        Args:
+          print_line: prints a line.
+          clock: returns a time in seconds.
+        """
         self._print_line = print_line
-        self._last = time.monotonic()
+        self._clock = clock
+        self._last = clock()
 
     def show(self, state: RunState, note: str = "") -> None:
-        """Print a line if one is due and there is something to tell."""
-        if time.monotonic() >= self._last + _LINE_PERIOD_SECONDS and state.replay:
+        """Print a line if one is due and the replay has written a row."""
+        if self._clock() >= self._last + _LINE_PERIOD_SECONDS and state.replay:
             self._print_line(format_line(state))
-            self._last = time.monotonic()
+            self._last = self._clock()
 
     def close(self) -> None:
         """Do nothing."""
 
 
 def make_view(is_live: bool, print_line: Callable[[str], None]) -> View:
-    """Choose a view: lines where the output is no terminal, or if asked for."""
+    """Return a live view if it is asked for and the output is a terminal that can show it."""
     console = Console(highlight=False)
     can_be_live = console.is_terminal and not console.is_dumb_terminal
     return LiveView(console) if is_live and can_be_live else PlainLines(print_line)
 
 
 class Monitor:
-    """Looks at a run every two seconds, in a thread of its own; its failure is not the run's.
+    """A thread that shows and exports a run; its failure does not stop the run.
 
     Attributes:
-      note: what the view says besides, if it is live.
-      is_live: whether it is.
+      note: text that a live view shows below everything else.
+      is_live: whether the view is live.
     """
 
-    def __init__(self, state: RunState, view: View, exports: Sequence[Export] = ()):
-        """Take note of what is there already, which is not passed on, and start.
+    def __init__(
+        self,
+        state: RunState,
+        view: View,
+        exports: Sequence[Export] = (),
+        period_seconds: float = PERIOD_SECONDS,
+    ):
+        """Read the rows that exist, which are not exported, and start the thread.
 
         Args:
-          state: of the run.
-          view: shows it.
-          exports: receive all new rows.
+          state: state of the run.
+          view: what shows it.
+          exports: destinations of all new rows.
+          period_seconds: seconds between two looks at the files.
         """
         self.note = ""
         self.is_live = view.is_live
         self._state = state
         self._view = view
         self._exports = exports
+        self._period_seconds = period_seconds
         self._stop = threading.Event()
         state.refresh()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Show and pass on what came last."""
+        """Show and export the last rows, and stop the thread."""
         self._stop.set()
         self._thread.join(_CLOSE_SECONDS)
 
     def _follow(self) -> None:
         try:
-            while not self._stop.wait(PERIOD_SECONDS):
-                self._look()
+            while not self._stop.wait(self._period_seconds):
+                self._update()
             self.note = ""
-            self._look()
-        except Exception as error:  # Nobody needs the view as much as the run.
-            logging.warning("The run goes on unseen: %s: %s", type(error).__name__, error)
+            self._update()
+        except Exception as error:  # The run matters more than its view.
+            logging.warning(
+                "The run continues without its view: %s: %s", type(error).__name__, error
+            )
         with contextlib.suppress(Exception):
             self._view.close()
         for export in self._exports:
             export.close()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         rows = self._state.refresh()
         self._view.show(self._state, self.note)
         for export in self._exports:

@@ -1,15 +1,16 @@
-"""How a run stands, as its files tell: what the live view shows and plain lines say."""
+"""The state of a run as its files tell it: what the live view and plain lines show."""
 
 import collections
 import pathlib
-import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from apex_agents.metrics import columns
+from apex_agents.runs.config_file import CONFIG_FILE
 from apex_agents.runs.folder import Row, RowReader, RunFolder
-from apex_agents.runs.workdir import CONFIG_FILE
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.
 _STALE_SECONDS = 20.0
@@ -19,19 +20,24 @@ class RunState:
     """The newest rows of every node.
 
     Attributes:
-      run: the run's folder.
+      run: folder of the run.
       learner: newest row of the learner, empty before the first.
       replay: newest row of the replay, empty before the first.
       evaluations: all rows of the evaluator.
-      actors: newest row of each actor, by its number.
-      environment: newest row of each environment, by its number.
-      nodes: what the launcher says of each node; empty where none looks after them.
-      summary: how the run ended; None while it has not.
-      is_running: whether it goes on.
+      actors: newest row of each actor, by the actor's index.
+      environments: newest row of each environment, by the environment's index.
+      nodes: status of each node's process by the node's name; empty without a supervisor.
+      summary: how the run ended; None while it runs, or if it was killed.
+      is_running: whether a process of the run is alive.
     """
 
-    def __init__(self, run: RunFolder):
-        """Begin with nothing; `refresh` reads."""
+    def __init__(self, run: RunFolder, clock: Callable[[], float] = time.time):
+        """Start with no row; `refresh` reads them.
+
+        Args:
+          run: folder of the run.
+          clock: returns the time in seconds since the epoch.
+        """
         self.run = run
         self.learner: Row = {}
         self.replay: Row = {}
@@ -41,6 +47,7 @@ class RunState:
         self.nodes: dict[str, Any] = {}
         self.summary: dict[str, Any] | None = None
         self.is_running = False
+        self._clock = clock
         self._wall_time_seconds = 0.0  # Of the newest row.
         self._wall_time_read_at = 0.0
         self._readers: dict[str, RowReader] = {}
@@ -65,75 +72,77 @@ class RunState:
         return rows
 
     def is_over(self) -> bool:
-        """Return whether the run has ended, or was killed."""
+        """Return whether the run has ended or was killed."""
         return self.summary is not None or not self.is_running
 
     def elapsed_seconds(self) -> float:
-        """Return the wall time of the run, without the time for which it was stopped."""
+        """Return the wall time of the run, without the time for which it was down."""
         if self.is_over():
             return self._wall_time_seconds
-        # The command that runs wrote the config when it began.
-        began = _modification_time(self.run.path / CONFIG_FILE)
-        return self._wall_time_seconds + time.time() - max(began, self._wall_time_read_at)
-
-    def is_fresh(self, name: str) -> bool:
-        """Return whether a file has had new rows lately; always once the run is over."""
-        age = time.monotonic() - self._read_at.get(name, -np.inf)
-        return self.is_over() or age < _STALE_SECONDS
+        # The command wrote the config when it was started.
+        started = _modification_time(self.run.path / CONFIG_FILE)
+        return self._wall_time_seconds + self._clock() - max(started, self._wall_time_read_at)
 
     def num_actors(self) -> int:
-        """Return the actors of the run, whether they have written anything or not."""
-        return self._count("num_actors")
+        """Return the number of actors of the run, whether they have written rows or not."""
+        return self._read_count("num_actors")
 
     def num_envs(self) -> int:
-        """Return the environments of all actors."""
-        return self.num_actors() * self._count("num_envs_per_actor")
+        """Return the number of environments of all actors."""
+        return self.num_actors() * self._read_count("num_envs_per_actor")
 
     def actor_speed(self) -> float:
-        """Return agent steps per second of all actors that act."""
+        """Return the agent steps per second of all actors that have written rows lately."""
         return sum(
-            number(row, "actor_steps_per_second")
+            number(row, columns.ACTOR_STEPS_PER_SECOND)
             for index, row in self.actors.items()
-            if self.is_fresh(f"actor_{index}")
+            if self._is_fresh(columns.actor_file(index))
         )
 
     def parameter_age(self) -> float:
-        """Return for how many learner steps the actors have had their parameters, on average."""
+        """Return the mean age of the actors' parameters in learner steps; NaN if not known."""
         if not self._learner_steps or not self.actors:
             return np.nan
         times, steps = zip(*self._learner_steps, strict=True)
         ages = [
-            np.interp(number(row, "wall_time_seconds"), times, steps)
-            - number(row, "parameters_learner_steps")
+            np.interp(number(row, columns.WALL_TIME_SECONDS), times, steps)
+            - number(row, columns.PARAMETERS_LEARNER_STEPS)
             for row in self.actors.values()
         ]
         return max(float(np.mean(ages)), 0.0)
 
-    def _count(self, name: str) -> int:
+    def _is_fresh(self, name: str) -> bool:
+        """Return whether a file has had new rows lately; always once the run is over."""
+        age = self._clock() - self._read_at.get(name, -np.inf)
+        return self.is_over() or age < _STALE_SECONDS
+
+    def _read_count(self, name: str) -> int:
         count = self.run.settings("run").get(name)
         return count if isinstance(count, int) else 0
 
     def _take(self, name: str, row: Row) -> None:
-        self._read_at[name] = time.monotonic()
-        if number(row, "wall_time_seconds") > self._wall_time_seconds:
-            self._wall_time_seconds = number(row, "wall_time_seconds")
+        self._read_at[name] = self._clock()
+        wall_time = number(row, columns.WALL_TIME_SECONDS)
+        if wall_time > self._wall_time_seconds:
+            self._wall_time_seconds = wall_time
             self._wall_time_read_at = _modification_time(self.run.log_path(name))
-        if name == "learner":
+        if name == columns.LEARNER:
             self.learner = row
-            point = (number(row, "wall_time_seconds"), number(row, "learner_steps"))
-            self._learner_steps.append(point)
-        elif name == "replay":
+            self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
+        elif name == columns.REPLAY:
             self.replay = row
-        elif name == "evaluator":
+        elif name == columns.EVALUATOR:
             self.evaluations.append(row)
-        elif match := re.fullmatch(r"actor_(\d+)", name):
-            self.actors[int(match[1])] = row
-        elif re.fullmatch(r"actor_\d+_envs", name):
-            self.environments[int(number(row, "env_index"))] = row
+        elif (actor := columns.parse_actor_file(name)) is not None:
+            index, has_envs = actor
+            if has_envs:
+                self.environments[int(number(row, columns.ENV_INDEX))] = row
+            else:
+                self.actors[index] = row
 
 
 def number(row: Row, column: str) -> float:
-    """Return a value of a row; NaN if it has no such number."""
+    """Return a value of a row; NaN if the row has no such number."""
     value = row.get(column, np.nan)
     return value if isinstance(value, float) else np.nan
 

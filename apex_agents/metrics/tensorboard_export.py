@@ -15,9 +15,9 @@ from tensorboard.plugins.scalar import summary_v2 as scalar_summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from apex_agents.metrics.exports import Histogram, Scalars
-from apex_agents.runs.io_failures import report_failure, report_success
+from apex_agents.runs.files import report_failure, report_success
 
-# TensorBoard counts samples; ours are shares.
+# TensorBoard counts samples; our histograms hold shares.
 _SAMPLES_PER_HISTOGRAM = 1000
 
 _file_numbers = itertools.count()
@@ -26,17 +26,17 @@ _file_numbers = itertools.count()
 class TensorBoardExport:
     """Writes into a folder that `tensorboard --logdir` shows.
 
-    TensorBoard's own writers of files run in a thread, end with the first error and need some of
-    them TensorFlow, which would take the GPU's memory; the records are theirs.
+    TensorBoard's own event file writer writes from a thread that ends with the first OSError, and
+    imports TensorFlow, which would take the GPU's memory; its record writer does neither.
     """
 
     def __init__(self, folder: pathlib.Path):
-        """Begin a file with the first `write`."""
+        """Remember the folder; the first `write` makes a file."""
         self._folder = folder
         self._file: RecordWriter | None = None
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
-        """Write what is new; see `exports.Export`."""
+        """Write new items; see `exports.Export`."""
         try:
             for item in items:
                 for summary in _make_summaries(item):
@@ -44,10 +44,8 @@ class TensorBoardExport:
             if self._file is not None:
                 self._file.flush()
             report_success(self._folder)
-        except OSError as error:
+        except OSError as error:  # The file's buffer keeps the rest of a record for the next time.
             report_failure(self._folder, error)
-            # What follows a torn record cannot be read: the next file takes over.
-            self.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -59,6 +57,7 @@ class TensorBoardExport:
     def _write(self, event: event_pb2.Event) -> None:
         if self._file is None:
             self._file = self._open()
+            self._write(event_pb2.Event(file_version="brain.Event:2"))
         event.wall_time = time.time()
         self._file.write(event.SerializeToString())
 
@@ -66,10 +65,7 @@ class TensorBoardExport:
         self._folder.mkdir(exist_ok=True)
         # TensorBoard reads a folder's files in the order of their names.
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-        file = RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
-        beginning = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
-        file.write(beginning.SerializeToString())
-        return file
+        return RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
 
 
 def _make_summaries(item: Scalars | Histogram) -> Iterable[summary_pb2.Summary]:

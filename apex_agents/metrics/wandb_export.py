@@ -1,4 +1,4 @@
-"""Passes a run on to Weights & Biases."""
+"""Sends the metrics of a run to Weights & Biases."""
 
 import logging
 import os
@@ -6,26 +6,27 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+from apex_agents.metrics import columns
 from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.folder import RunFolder
 
 
 class WandbExport:
-    """One run there for one run here; where it goes, and whether at all, is up to wandb's settings.
+    """A run at Weights & Biases; wandb's own settings decide where it is stored.
 
     WANDB_MODE=offline, for example, writes it into the work directory, for `wandb sync`.
     """
 
     def __init__(self, run: RunFolder, project: str, run_id: str):
-        """Begin a run, or go on with it.
+        """Start a run at Weights & Biases, or resume it.
 
         Args:
-          run: its folder.
-          project: the project's name.
-          run_id: stays the same when a run goes on.
+          run: folder of the run.
+          project: name of the project.
+          run_id: id of the run, which stays the same when it is resumed.
 
         Raises:
-          ValueError: wandb is not installed, or cannot begin.
+          ValueError: wandb is not installed or cannot be started.
         """
         try:
             import wandb
@@ -34,8 +35,6 @@ class WandbExport:
                 "--wandb needs the package wandb: pip install 'apex_agents[wandb]'."
             ) from error
         self._wandb = wandb
-        # Output of this command is the terminal's; its nodes write logs of their own.
-        settings = wandb.Settings(console="off", silent=True)
         is_online = os.environ.get("WANDB_MODE", "online") == "online"
         try:
             self._run = wandb.init(
@@ -45,36 +44,37 @@ class WandbExport:
                 resume="allow" if is_online else None,
                 dir=str(run.path),
                 config=run.config,
-                settings=settings,
+                # The terminal keeps this command's output; its nodes write logs of their own.
+                settings=wandb.Settings(console="off", silent=True),
             )
         except (wandb.errors.Error, OSError) as error:
-            raise ValueError(f"--wandb={project} cannot begin: {error}") from error
+            raise ValueError(f"--wandb={project} cannot be started: {error}") from error
         self._step_names: dict[str, str] = {}
 
     @property
     def place(self) -> str:
-        """Where to look at the run: an address, or a folder when offline."""
+        """Where the run can be seen: an address, or a folder when offline."""
         if self._run.offline:
             return str(pathlib.Path(self._run.dir).parent)
         return str(self._run.url)
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
-        """Pass on what is new; see `exports.Export`."""
+        """Send new items; see `exports.Export`."""
         try:
             for item in items:
                 self._run.log(self._convert(item))
         except (self._wandb.errors.Error, OSError) as error:
-            logging.warning("Weights & Biases does not get everything: %s", error)
+            logging.warning("Weights & Biases misses some metrics: %s", error)
 
     def close(self) -> None:
-        """Send what waits, and finish."""
+        """Send what waits and finish the run."""
         self._run.finish()
 
     def _convert(self, item: Scalars | Histogram) -> dict[str, Any]:
         if isinstance(item, Histogram):
             histogram = self._wandb.Histogram(np_histogram=(item.shares, item.edges))
             values: dict[str, Any] = {item.name: histogram}
-            step_name = "learner_steps"
+            step_name = columns.LEARNER_STEPS
         else:
             values, step_name = dict(item.values), item.step_name
         for node in {name.partition("/")[0] for name in values} - self._step_names.keys():

@@ -13,7 +13,8 @@ from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.process import NodeCommand, NodeProcess, NodeStatus
 from apex_agents.nodes.supervisor import NodeFailure, RestartPolicy, Supervisor
-from apex_agents.runs.workdir import NODES_FILE, write_json
+from apex_agents.runs.files import write_json
+from apex_agents.runs.workdir import NODES_FILE
 
 _NUM_LOG_LINES = 15
 

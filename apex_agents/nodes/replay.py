@@ -18,8 +18,8 @@ from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_no
 from apex_agents.replay.messages import EVALUATION, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
 from apex_agents.replay.tables import RunClient, run_table_name, table_name
-from apex_agents.runs.io_failures import report_failure, report_success
-from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS, write_json
+from apex_agents.runs.files import report_failure, report_success, write_json
+from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS
 
 _COUNT_PERIOD_SECONDS = 1.0
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.

@@ -4,9 +4,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from apex_agents.runs.files import replace_file, report_failure, report_success
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.io_failures import report_failure, report_success
-from apex_agents.runs.workdir import replace_file
 
 PLOTS = "plots"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from apex_agents.runs.config_file import AGENT_TYPE
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import AGENT_TYPE
 
 # Fields in which the seeds of a setting may differ, beside the seed: limits of the run.
 LIMITS = ("run.max_learner_steps", "run.max_actor_steps", "run.target_return")

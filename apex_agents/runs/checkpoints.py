@@ -1,8 +1,9 @@
-"""Checkpoints of the learner, from which a run goes on where it stopped.
+"""Checkpoints of the learner, from which a run is resumed.
 
-Horgan et al. 2018, appendix F ("Failure Tolerance"). A checkpoint is a folder `learner-<step>` with
-the learner's state as TensorFlow writes it (tensors with checksums, nothing that could execute) and
-`progress.json`. It gets its name when it is complete.
+Horgan et al. 2018, appendix F ("Failure Tolerance"). A checkpoint is a folder `learner-<step>`,
+which gets its name when it is complete, with the learner's state as TensorFlow writes it (tensors
+with checksums, nothing that could be executed), `progress.json`, and for evaluations the policy's
+parameters in `parameters.npz`.
 """
 
 import dataclasses
@@ -11,21 +12,19 @@ import logging
 import pathlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.runs.io_failures import report_failure, report_success
-from apex_agents.runs.workdir import (
-    CHECKPOINTS,
-    LAST_CHECKPOINT,
-    SUMMARY_FILE,
-    save_parameters,
-    write_json,
-)
+from apex_agents.runs.files import report_failure, report_success, write_json
+from apex_agents.runs.parameter_file import encode_parameters, save_parameters
+from apex_agents.runs.workdir import CHECKPOINTS, LAST_CHECKPOINT, SUMMARY_FILE
+
+PARAMETERS = "parameters.npz"
 
 _STATE = "state"
 _PROGRESS = "progress.json"
@@ -35,8 +34,8 @@ class Checkpoint(NamedTuple):
     """A checkpoint that can be read.
 
     Attributes:
-      path: its folder.
-      progress: how far the run was.
+      path: path of its folder.
+      progress: progress of the run when it was saved.
     """
 
     path: pathlib.Path
@@ -47,7 +46,7 @@ class LearnerCheckpoints:
     """The checkpoints of one run's learner."""
 
     def __init__(self, experiment: Experiment, learner: ApexLearner):
-        """Take the learner up where the newest checkpoint, if there is one, left it."""
+        """Restore the learner from the newest checkpoint, if there is one."""
         self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS)
         self._experiment = experiment
         self._learner = learner
@@ -55,39 +54,39 @@ class LearnerCheckpoints:
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
             learner.resume()
-            logging.info("Going on from %s", checkpoint.path.name)
+            logging.info("Resuming from %s", checkpoint.path.name)
         self._last_save = time.monotonic()
         self._last_step = -1
 
     def save_if_due(self) -> None:
-        """Save one if the last one is older than the config's period."""
+        """Save a checkpoint if the last one is older than the config's period."""
         if time.monotonic() >= self._last_save + self._experiment.run.checkpoint_period_seconds:
             self.save()
 
     def save(self) -> None:
-        """Save one.
+        """Save a checkpoint, unless there is one of this learner step.
 
         Raises:
-          FloatingPointError: the learner's variables are not finite.
+          FloatingPointError: a variable of the learner is not finite.
         """
         self._last_save = time.monotonic()
-        if self._learner.num_steps == self._last_step:
+        learner, keep = self._learner, self._experiment.run.num_checkpoints
+        if learner.num_steps == self._last_step:
             return
-        self._learner.get_all_variables()  # Raises.
-        keep = self._experiment.run.num_checkpoints
-        progress = Progress(self._learner.num_steps, self._experiment.elapsed_seconds())
-        if save_checkpoint(self._folder, self._learner.state, progress, keep):
+        variables = learner.get_all_variables()
+        progress = Progress(learner.num_steps, self._experiment.elapsed_seconds())
+        if save_checkpoint(self._folder, learner.state, variables, progress, keep):
             self._last_step = progress.learner_steps
 
     def conclude(self, reason: str | None, actor_steps: int) -> None:
-        """Save what stays of the run: a checkpoint, the parameters, and how it ended.
+        """Save what remains of the run: a checkpoint, the parameters, and how the run ended.
 
         Args:
-          reason: why the run is over; None if it was stopped before.
+          reason: reason why the run is over; None if it was stopped before its end.
           actor_steps: transitions that all actors have added.
 
         Raises:
-          FloatingPointError: the learner's variables are not finite.
+          FloatingPointError: a variable of the learner is not finite.
         """
         self.save()
         workdir = pathlib.Path(self._experiment.workdir)
@@ -96,7 +95,7 @@ class LearnerCheckpoints:
         summary = {
             "finished": reason is not None,
             "reason": reason or "stopped from outside",
-            "learner_steps": self._learner.num_steps,
+            "learner_steps": step,
             "actor_steps": actor_steps,
             "wall_time_seconds": self._experiment.elapsed_seconds(),
         }
@@ -104,19 +103,23 @@ class LearnerCheckpoints:
 
 
 def save_checkpoint(
-    folder: pathlib.Path, state: Mapping[str, Any], progress: Progress, keep: int
+    folder: pathlib.Path,
+    state: Mapping[str, Any],
+    variables: Mapping[str, Sequence[np.ndarray]],
+    progress: Progress,
+    keep: int,
 ) -> bool:
-    """Save a checkpoint and remove old ones.
+    """Save a checkpoint and remove old ones; failures, such as a full disk, are logged.
 
     Args:
-      folder: where checkpoints are.
-      state: what `tf.train.Checkpoint` can hold: modules, optimisers, variables, by name.
-      progress: how far the run is.
-      keep: the newest so many stay.
+      folder: folder of all checkpoints.
+      state: objects that `tf.train.Checkpoint` can hold (modules, optimisers, variables), by name.
+      variables: parameters of the policy, arrays by name.
+      progress: progress of the run.
+      keep: number of checkpoints to keep, the newest ones.
 
     Returns:
-      Whether it was saved; if not, because of a full disk for example, a warning says why (once,
-      until one is saved again) and the older ones stay.
+      Whether the checkpoint was saved; if not, the older ones stay.
     """
     path = folder / f"learner-{progress.learner_steps:012d}"
     partial = folder / f"{path.name}.partial"
@@ -125,8 +128,11 @@ def save_checkpoint(
             shutil.rmtree(left, ignore_errors=True)
         partial.mkdir()
         tf.train.Checkpoint(**state).write(str(partial / _STATE))
+        parameters = encode_parameters(variables, progress.learner_steps)
+        (partial / PARAMETERS).write_bytes(parameters)
         (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
-        shutil.rmtree(path, ignore_errors=True)  # A damaged one, if the run goes on from before it.
+        # There is a corrupted one if the run was resumed from a step before it.
+        shutil.rmtree(path, ignore_errors=True)
         partial.rename(path)
     except (OSError, tf.errors.OpError) as error:
         report_failure(folder / "learner-*", error)
@@ -134,7 +140,7 @@ def save_checkpoint(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     report_success(folder / "learner-*")
-    # Later ones than this are damaged: the run went on from before them.
+    # Checkpoints of later steps are corrupted: the run was resumed from a step before them.
     checkpoints = list_checkpoints(folder)
     kept = [other for other in checkpoints if other <= path][-keep:]
     for other in checkpoints:
@@ -144,12 +150,12 @@ def save_checkpoint(
 
 
 def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or None; a warning tells of each that is not."""
+    """Return the newest checkpoint that can be read, or None; log each one that cannot."""
     for path in reversed(list_checkpoints(folder)):
         try:
             return open_checkpoint(path)
         except ValueError as error:
-            logging.warning("Checkpoint %s is damaged and left out: %s", path, error)
+            logging.warning("Checkpoint %s is corrupted and skipped: %s", path, error)
     return None
 
 
@@ -160,10 +166,10 @@ def find_progress(workdir: str) -> Progress:
 
 
 def open_checkpoint(path: pathlib.Path) -> Checkpoint:
-    """Read all of a checkpoint.
+    """Read the progress and check that all of the learner's state can be read.
 
     Raises:
-      ValueError: it is not whole.
+      ValueError: a file is missing, truncated or corrupted.
     """
     try:
         progress = Progress(**json.loads((path / _PROGRESS).read_text()))
@@ -176,26 +182,26 @@ def open_checkpoint(path: pathlib.Path) -> Checkpoint:
 
 
 def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
-    """Give a state, or a part of it, the values of a checkpoint.
+    """Assign the values of a checkpoint to a state, or to a part of one.
 
-    Variables that do not exist yet, as those of a module before its first call, get theirs when
-    they are made.
+    Variables that do not exist yet, such as those of a module before its first call, get theirs
+    when they are made.
 
     Raises:
       AssertionError: a variable of the state is not in the checkpoint.
-      ValueError: a variable has another shape there.
+      ValueError: a variable has another shape in the checkpoint.
     """
     status = tf.train.Checkpoint(**state).read(str(checkpoint.path / _STATE))
     status.expect_partial().assert_existing_objects_matched()
 
 
 def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
-    """Remove copies of a learner's checkpoints, but for so many that it saved last."""
+    """Remove all copies of a learner's checkpoints except the `keep` ones that it saved last."""
     complete = [path for path in list_checkpoints(folder) if (path / _PROGRESS).exists()]
     for path in sorted(complete, key=lambda path: (path / _PROGRESS).stat().st_mtime)[:-keep]:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
-    """List checkpoints, damaged ones too, oldest first."""
+    """List the paths of all checkpoints, corrupted ones too, oldest first."""
     return sorted(folder.glob("learner-" + "[0-9]" * 12))

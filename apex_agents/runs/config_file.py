@@ -1,87 +1,108 @@
-"""The config of a run as `config.json` holds it, and the way back."""
+"""The config of a run in its file `config.json`: encoded, compared with another, read back."""
 
 import dataclasses
+import json
 import pathlib
-import types
-import typing
 from collections.abc import Collection
 from typing import Any
 
+import dacite
+
 from apex_agents.config import ExperimentConfig
-from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import AGENT_TYPE, CONFIG_FILE
+
+CONFIG_FILE = "config.json"
+# In the file, beside the fields of the config: the class of its agent's config, and the format of
+# the whole folder, which changes with the names of files, of config fields and of CSV columns.
+AGENT_TYPE = "agent_type"
+FORMAT_VERSION = "format_version"
+
+_FORMAT = 1
+# A run can be resumed with another section `run` only.
+_FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
+
+
+def to_values(config: Any) -> dict[str, Any]:
+    """Return what the file holds of a config, as JSON gives it back."""
+    agent_type = type(getattr(config, "agent", None)).__name__
+    values = {FORMAT_VERSION: _FORMAT, AGENT_TYPE: agent_type, **dataclasses.asdict(config)}
+    return json.loads(json.dumps(values))
+
+
+def read_values(workdir: pathlib.Path) -> dict[str, Any]:
+    """Read what the file of a run holds, as nested dicts.
+
+    Raises:
+      ValueError: there is no such folder, or it holds no such file or one of another version.
+    """
+    if not workdir.is_dir():
+        raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
+    try:
+        values = json.loads((workdir / CONFIG_FILE).read_text())
+    except (OSError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise ValueError(f"{workdir} holds no run: it has no {CONFIG_FILE} that can be read.")
+    version = values.get(FORMAT_VERSION, _FORMAT)
+    if version != _FORMAT:
+        raise ValueError(
+            f"{workdir} was written by another version of apex_agents: {FORMAT_VERSION} is "
+            f"{version!r}, not {_FORMAT}."
+        )
+    return values
 
 
 def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> ExperimentConfig:
     """Rebuild the config of a run.
 
-    Fields that a run of an earlier version does not have get their defaults.
-
     Args:
-      workdir: the run's folder.
-      agent_types: the config classes that its agent may have.
+      workdir: folder of the run.
+      agent_types: config classes that its agent may have.
 
     Raises:
-      ValueError: there is no such run, its file cannot be read, or it holds fields or values that
-        this version does not know.
+      ValueError: there is no such run, or its file holds unknown fields or wrong values.
     """
-    values = RunFolder(workdir).config
-    sections = {name: value for name, value in values.items() if name != AGENT_TYPE}
+    values = read_values(workdir)
+    types = {kind.__name__: kind for kind in agent_types}
+    name = str(values.pop(AGENT_TYPE, None))
+    values.pop(FORMAT_VERSION, None)
     try:
-        agent_type = _find_agent_type(values, agent_types)
-        config = _build(ExperimentConfig, {**sections, "agent": {}}, "")
-        config.agent = _build(agent_type, sections.get("agent"), "agent.")
+        if name not in types:
+            raise ValueError(f"{AGENT_TYPE} is {name!r}; it has to be one of {', '.join(types)}.")
+        config = _build_config(values, types[name])
         config.validate()
-    except ValueError as error:
+    except (dacite.DaciteError, ValueError) as error:
         raise ValueError(f"{workdir / CONFIG_FILE}: {error}") from error
     return config
 
 
-def _find_agent_type(values: dict[str, Any], agent_types: Collection[type]) -> type:
-    """Return the agent's class: by its name or, where that is not written, by the fields."""
-    known = ", ".join(kind.__name__ for kind in agent_types)
-    if AGENT_TYPE in values:
-        for kind in agent_types:
-            if kind.__name__ == values[AGENT_TYPE]:
-                return kind
-        raise ValueError(f"{AGENT_TYPE} is {values[AGENT_TYPE]!r}; known are {known}.")
-    fields = set(values["agent"]) if isinstance(values.get("agent"), dict) else set()
-    fitting = [kind for kind in agent_types if fields and fields <= _field_names(kind)]
-    if len(fitting) != 1:
-        raise ValueError(
-            f"there is no {AGENT_TYPE}, and the fields of agent do not tell which of {known} it is."
-        )
-    return fitting[0]
+def _build_config(values: dict[str, Any], agent_type: type) -> ExperimentConfig:
+    # The field `agent` is declared as Any: this declares what it holds here.
+    fields: Any = [("agent", agent_type)]
+    kind = dataclasses.make_dataclass("Config", fields, bases=(ExperimentConfig,))
+    hooks = {tuple[int, ...]: lambda value: tuple(value) if isinstance(value, list) else value}
+    config: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
+    return ExperimentConfig(config.agent, config.environment, config.run)
 
 
-def _field_names(kind: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+def check_same_run(workdir: pathlib.Path, config: Any) -> None:
+    """Raise a ValueError unless the run in a folder can be resumed with a config."""
+    before, now = read_values(workdir), to_values(config)
+    for section in _FIXED_SECTIONS:
+        difference = _first_difference(before.get(section), now[section], section)
+        if difference is not None:
+            field, old, new = difference
+            raise ValueError(
+                f"--workdir={workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
+                "of run can change when it is resumed."
+            )
 
 
-def _build(kind: Any, values: Any, path: str) -> Any:
-    """Make a value of a declared type from what JSON made of it.
-
-    Args:
-      kind: a dataclass, a type, or a union of types.
-      values: from JSON.
-      path: where it is, with a dot behind it if it is a group of fields.
-    """
-    if isinstance(kind, types.UnionType):  # Such as `int | None`.
-        return values
-    if typing.get_origin(kind) is tuple and isinstance(values, list):
-        return tuple(values)
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        return values
-    if not isinstance(values, dict):
-        raise ValueError(f"{path.rstrip('.')} is {values!r}; it has to be a group of fields.")
-    hints = typing.get_type_hints(kind)
-    for name in values:
-        if name not in hints:
-            raise ValueError(f"{path}{name} is no field of this version.")
-    for field in dataclasses.fields(kind):
-        has_default = {field.default, field.default_factory} != {dataclasses.MISSING}
-        if field.name not in values and not has_default:
-            raise ValueError(f"{path}{field.name} is missing.")
-    return kind(
-        **{name: _build(hints[name], value, f"{path}{name}.") for name, value in values.items()}
-    )
+def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | None:
+    """Return the path of the first field that differs and its two values, None if none does."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return (path, old, new) if old != new else None
+    for name in {**old, **new}:
+        difference = _first_difference(old.get(name), new.get(name), f"{path}.{name}")
+        if difference is not None:
+            return difference
+    return None

@@ -1,57 +1,56 @@
-"""A CSV file that a full disk does not tear: its rows are there as a whole, or wait for room."""
+"""A CSV logger whose rows are written as a whole, or wait in memory while the disk is full."""
 
 import collections
+import csv
 import io
-import itertools
 import logging
 import os
 import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from apex_agents.runs.io_failures import report_failure, report_success
+from acme.utils import loggers
+
+from apex_agents.runs.files import report_failure, report_success
 
 # At a row every few seconds, those of the better part of an hour.
 _MAX_WAITING_ROWS = 500
 
 
-class CSVFile:
-    """What Acme's CSV logger takes for a text file that was opened for appending.
+class CSVLogger(loggers.Logger):
+    """Appends rows to a CSV file; the columns are those of the first row, sorted.
 
-    Rows that cannot be written are kept, and tried again with the next one. What a process that was
-    killed wrote of a row is cut off. If the file has other columns than the rows, it is renamed to
-    `<name>.1.csv` (`.2`, ...), and a new one begins.
-
-    Attributes:
-      mode: 'a'.
-      name: path of the file.
+    Rows that cannot be written are kept and tried again with the next one. A truncated row, which a
+    process that was killed left at the end of the file, is removed.
     """
 
-    mode = "a"
+    def __init__(self, path: pathlib.Path, max_waiting_rows: int = _MAX_WAITING_ROWS):
+        """Make the file, if it does not exist, and remove a truncated row.
 
-    def __init__(self, path: pathlib.Path):
-        """Make the file, if there is none, and cut off a torn row."""
-        self.name = str(path)
+        Args:
+          path: path of the file.
+          max_waiting_rows: number of rows that are kept while the disk is full: the newest ones.
+        """
         self._path = path
-        self._header = b""
-        self._rows: collections.deque[bytes] = collections.deque()
+        self._columns: list[str] = []
+        self._rows: collections.deque[bytes] = collections.deque(maxlen=max_waiting_rows)
         self._num_lost = 0
         self.flush()
 
-    def tell(self) -> int:
-        """Return 0: Acme's logger then begins with a header, which is compared to the file's."""
-        return 0
+    def write(self, data: Mapping[str, Any]) -> None:
+        """Write one row."""
+        self.write_rows([data])
 
-    def write(self, row: str) -> None:
-        """Keep a row for `flush`; the first one is the header."""
-        if not self._header:
-            self._header = row.encode()
-            return
-        if len(self._rows) == _MAX_WAITING_ROWS:
-            self._rows.popleft()
-            self._num_lost += 1
-        self._rows.append(row.encode())
+    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write several rows at once."""
+        for row in rows:
+            self._columns = self._columns or sorted(row)
+            self._num_lost += len(self._rows) == self._rows.maxlen
+            self._rows.append(_encode(row.get(column, "") for column in self._columns))
+        self.flush()
 
     def flush(self) -> None:
-        """Write the rows that were kept, as many as there is room for; never raise an OSError."""
+        """Write the rows that wait, as many as there is room for; log an OSError."""
         try:
             self._append_rows()
         except OSError as error:
@@ -62,28 +61,29 @@ class CSVFile:
             logging.warning("%s lacks %d rows: too many waited.", self._path, self._num_lost)
             self._num_lost = 0
 
+    def close(self) -> None:
+        """Write the rows that wait, if there is room for them."""
+        self.flush()
+
     def _append_rows(self) -> None:
-        # Opened anew each time: whoever makes room may have removed it.
+        # Opened for each row: the file may have been removed to make room.
         with self._path.open("ab+", buffering=0) as file:
-            _cut_torn_row(file)
-            file.seek(0)
-            beginning = file.read(len(self._header))
-        if beginning not in (b"", self._header):
-            self._path.rename(self._unused_path())
-        with self._path.open("ab", buffering=0) as file:
-            if not file.tell():
-                _append(file, self._header)
+            _remove_truncated_row(file)
+            if self._columns and not file.seek(0, os.SEEK_END):
+                _append(file, _encode(self._columns))
             while self._rows:
                 _append(file, self._rows[0])
                 self._rows.popleft()
 
-    def _unused_path(self) -> pathlib.Path:
-        paths = (self._path.with_suffix(f".{number}.csv") for number in itertools.count(1))
-        return next(path for path in paths if not path.exists())
+
+def _encode(values: Iterable[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(values)
+    return text.getvalue().encode()
 
 
-def _cut_torn_row(file: io.FileIO) -> None:
-    """Cut off what follows the last line's end."""
+def _remove_truncated_row(file: io.FileIO) -> None:
+    """Remove what follows the end of the last whole line."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - 1, 0))
     if file.read(1) not in (b"", b"\n"):
@@ -93,7 +93,7 @@ def _cut_torn_row(file: io.FileIO) -> None:
 
 def _append(file: io.FileIO, row: bytes) -> None:
     """Write a whole row, or raise an OSError and leave the file as it was."""
-    size = file.tell()
+    size = file.seek(0, os.SEEK_END)
     try:
         while row:
             row = row[file.write(row) :]

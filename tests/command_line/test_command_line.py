@@ -169,15 +169,15 @@ MISTAKES = {
     ),
     "workdir_with_a_list_for_a_config": (
         ["--workdir={tmp}/list"],
-        ["/list: config.json cannot be read", "name another folder"],
+        ["/list holds no run: it has no config.json that can be read"],
     ),
     "workdir_with_a_deep_config": (
         ["--workdir={tmp}/brackets"],
-        ["/brackets: config.json cannot be read", "name another folder"],
+        ["/brackets holds no run: it has no config.json that can be read"],
     ),
     "workdir_holds_another_run": (
         ["--workdir={tmp}/old"],
-        ["/old holds a run with agent None, not", "only fields of run can change"],
+        ["/old holds a run with format_version None, not 1", "only fields of run can change"],
     ),
     # One of Launchpad's, which would not work.
     "unknown_launch_type": (

@@ -18,10 +18,10 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig, make_vector_environment
-from apex_agents.evaluation.parameters import PARAMETERS
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.runs import workdir
-from apex_agents.runs.workdir import open_workdir, save_parameters
+from apex_agents.runs.checkpoints import PARAMETERS
+from apex_agents.runs.parameter_file import save_parameters
+from apex_agents.runs.workdir import close_workdir, open_workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -51,8 +51,8 @@ def runs(tmp_path_factory) -> pathlib.Path:
     """A folder with a run of each kind that has just begun: with best.npz and a checkpoint."""
     folder = tmp_path_factory.mktemp("runs")
     for name, (agent, environment) in RUNS.items():
-        open_workdir(str(folder / name), name, ExperimentConfig(agent, environment, RunConfig()))
-        workdir._locks.pop().close()
+        config = ExperimentConfig(agent, environment, RunConfig())
+        close_workdir(open_workdir(str(folder / name), name, config))
         builder = (ApexDPGBuilder if agent is DPG else ApexDQNBuilder)(agent)
         environment = make_vector_environment(environment, 1, 0)
         policy = builder.make_evaluation_policy(environment.spec, 1, seed=3)
@@ -254,7 +254,7 @@ MISTAKES = {
         ["--workdir={runs}/catch", "--output={tmp}/file"],
         ["File exists", "file"],
     ),
-    "config_of_another_version": (["--workdir={tmp}/other"], ["agent.new is no field of this"]),
+    "config_of_another_version": (["--workdir={tmp}/other"], ['can not match "new" to any']),
 }
 
 

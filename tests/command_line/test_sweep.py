@@ -44,7 +44,7 @@ MISTAKES = {
     "workdir_in_the_way": (["--workdir={tmp}/other.py/x"], ["other.py/x cannot be written"]),
     "workdir_with_a_run_of_another_setting": (
         ["--workdir={tmp}/old", "--seeds=2"],
-        ["CartPole-v1/seed_1 holds a run with agent None"],
+        ["CartPole-v1/seed_1 holds a run with format_version None"],
     ),
 }
 

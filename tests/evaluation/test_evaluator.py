@@ -13,7 +13,7 @@ from dm_env import specs
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation.evaluator import Evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
@@ -65,9 +65,9 @@ BUILDER = types.SimpleNamespace(
 )
 
 
-def make_environment(num_envs: int, seed: int, evaluation: bool) -> LockStepEnvironment:
+def make_environment(num_envs: int, seed: int, evaluation: bool) -> SyncVectorEnvironment:
     assert evaluation
-    return LockStepEnvironment([Bandit(handicap=2.0 * i) for i in range(num_envs)])
+    return SyncVectorEnvironment([Bandit(handicap=2.0 * i) for i in range(num_envs)])
 
 
 @pytest.fixture

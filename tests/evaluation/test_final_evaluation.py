@@ -28,7 +28,7 @@ from apex_agents.evaluation.final_evaluation import (
 )
 from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.runs.workdir import save_parameters
+from apex_agents.runs.parameter_file import save_parameters
 
 EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)
 MLP = ApexDQNConfig("mlp", (8,), 8, frame_stack=0, exploration=EXPLORATION)

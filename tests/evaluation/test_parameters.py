@@ -12,9 +12,10 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
-from apex_agents.evaluation.parameters import PARAMETERS, find_parameters, load_into
+from apex_agents.evaluation.parameters import find_parameters, load_into
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.runs.workdir import save_parameters
+from apex_agents.runs.checkpoints import PARAMETERS
+from apex_agents.runs.parameter_file import save_parameters
 
 STEPS = 1234
 NAME = "learner-000000001234"

@@ -20,7 +20,7 @@ from apex_agents.environments import (
     make_vector_environment,
 )
 from apex_agents.environments.toy import Catch
-from apex_agents.environments.vector_environment import LockStepEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.evaluation.videos import EvaluationVideos, FilmedActor, draw_frame
 from apex_agents.experiment import Experiment
@@ -160,7 +160,7 @@ class Fast(Catch):
 
 def test_fast_environments_are_filmed_at_every_third_step(tmp_path):
     # Eight agent steps, of which 0, 3, 6 and the last one are filmed.
-    environment = LockStepEnvironment([Fast(rows=9, seed=0)])
+    environment = SyncVectorEnvironment([Fast(rows=9, seed=0)])
     actor, _ = film(environment, [tmp_path / "a.mp4"])
     play_episodes(environment, actor)
     assert len(read(tmp_path / "a.mp4")) == 4
@@ -178,7 +178,7 @@ def test_an_episode_that_does_not_end_leaves_no_file(tmp_path):
 
 
 def test_an_environment_that_cannot_be_drawn_is_played_to_its_end(tmp_path):
-    environment = LockStepEnvironment([Catch(seed=0), Undrawn(seed=1)])
+    environment = SyncVectorEnvironment([Catch(seed=0), Undrawn(seed=1)])
     actor, failures = film(environment, [tmp_path / "0.mp4", tmp_path / "1.mp4"])
     assert [episode.length for episode in play_episodes(environment, actor)] == [9, 9]
     assert [type(error) for error in failures] == [ValueError]
@@ -298,7 +298,7 @@ def test_an_environment_without_pictures_is_one_warning(tmp_path, make_videos, c
 
 def test_a_picture_that_fails_is_one_warning(tmp_path, make_videos, clock, caplog):
     def make(num_envs: int, seed: int, **_: int) -> VectorEnvironment:
-        return LockStepEnvironment([Undrawn(seed=seed + i) for i in range(num_envs)])
+        return SyncVectorEnvironment([Undrawn(seed=seed + i) for i in range(num_envs)])
 
     videos = make_videos(make)
     environment = videos.make_vector_environment(2, seed=0)

@@ -1,4 +1,4 @@
-"""A run's folder as a run leaves it, written by hand."""
+"""A run's folder as a run writes it, but written by hand."""
 
 import csv
 import fcntl
@@ -22,7 +22,7 @@ CONFIG = {
 
 
 class WrittenRun:
-    """The folder of a run that goes on, unless its lock is given up."""
+    """The folder of a run that is active until it is ended."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
@@ -74,13 +74,13 @@ class WrittenRun:
                 parameters_learner_steps=parameters,
                 episode_return=float("nan"),
             )
-        for env_index, epsilon in ((0, 0.4), (3, 0.05), (4, 0.01), (7, 0.00066)):
+        for index, epsilon in ((0, 0.4), (3, 0.05), (4, 0.01), (7, 0.00066)):
             self.append(
-                f"actor_{env_index // 4}_envs",
+                f"actor_{index // 4}_envs",
                 wall_time_seconds=18.0,
-                env_index=env_index,
+                env_index=index,
                 epsilon=epsilon,
-                episode_return=20.0 + env_index,
+                episode_return=20.0 + index,
             )
         for step, mean in ((100, 10.0), (200, 90.0), (300, 50.0)):
             self.append(
@@ -106,7 +106,7 @@ class WrittenRun:
             )
 
     def end(self, reason: str | None = "target return 475 reached") -> None:
-        """Let the run be over, or killed if there is no reason."""
+        """End the run, or kill it if there is no reason."""
         if reason is not None:
             self.write_json("summary.json", {"finished": True, "reason": reason})
         self._lock.close()

@@ -1,4 +1,4 @@
-"""Tests of what a person sees: every number in its place."""
+"""Tests of the live view: every number is in its place."""
 
 import io
 import re
@@ -41,12 +41,12 @@ def lines(written_run) -> list[str]:
         ("replay +━", "25% 1,000 of 4,000"),
         ("replay +1/1", "0 250 added/s 4,000 sampled/s 15.50 per insert"),
         ("learner", "1/1 0 20.5 steps/s 300 steps 12% waiting"),
-        ("actor +1", "/2 2 250 steps/s 2,500 steps in 8 environments"),
+        ("actor +1", "/2 2 250 steps/s 2,500 steps 8 environments"),
         ("evaluator 1/1", "0 3 evaluations"),
         ("0.25", "0.5 42 3 77 steps 50 steps"),
         ("evaluator +50", "± 1.5 90.0 ± 1.5 ▁█▅"),
-        ("environment 7", "27 greediest, epsilon 0.00066"),
-        ("environment 0", "20 most exploring, epsilon 0.4"),
+        ("environment 7", "27 lowest epsilon, 0.00066"),
+        ("environment 0", "20 highest epsilon, 0.4"),
         ("target", "475"),
         ("Stopping.", ""),
     ],
@@ -64,7 +64,7 @@ def test_hosts_of_a_cluster_are_named(written_run, lines):
     lines = draw(written_run.folder, width=120)
     assert line_with(lines, "^│ learner").endswith("12% waiting gpu")
     assert line_with(lines, "^│ actor +9/9").endswith(
-        "in 8 environments host0, host1, host2 and 2 more"
+        "8 environments host0, host1, host2 and 2 more"
     )
     assert line_with(lines, "^│ evaluator -").endswith("evaluations")
 
@@ -88,6 +88,13 @@ def test_no_line_is_as_wide_as_the_terminal(written_run):
 def test_a_run_of_which_nothing_is_known_can_be_shown(config, written_run):
     written_run.write_json("config.json", config)
     assert "no finished episode yet" in "".join(draw(written_run.folder))
+
+
+def test_no_time_is_left_once_a_limit_is_passed(written_run):
+    written_run.append("actor_0", wall_time_seconds=1, actor_steps_per_second=10)
+    written_run.append("replay", wall_time_seconds=1, actor_steps=12_500)
+    line = line_with(draw(written_run.folder), "actor steps")
+    assert line.endswith("100% 12,500 of 10,000 0:00:00 left")
 
 
 def test_noise_in_place_of_epsilon(written_run):

@@ -1,4 +1,4 @@
-"""Tests of the CSV files: their columns and what is in them."""
+"""Tests of the loggers: the rows that they write, and when."""
 
 import csv
 import math
@@ -32,7 +32,22 @@ def rows(experiment: Experiment, node: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def make_actor_logger(experiment: Experiment):
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def make_actor_logger(experiment: Experiment, clock: Clock) -> loggers.ActorLogger:
     adders = [
         types.SimpleNamespace(num_transitions=10, num_not_finite=1),
         types.SimpleNamespace(num_transitions=20, num_not_finite=2),
@@ -40,21 +55,21 @@ def make_actor_logger(experiment: Experiment):
     source = types.SimpleNamespace(learner_steps=40)
     environment = types.SimpleNamespace(num_envs=2, num_failures=5)
     policy = types.SimpleNamespace(exploration={"epsilon": np.array([0.25, 0.125])})
-    return loggers.ActorLogger(experiment, 3, environment, policy, adders, source)
+    return loggers.ActorLogger(experiment, 3, environment, policy, adders, source, clock)
 
 
-def test_actor_row_sums_up_the_envs(experiment, monkeypatch):
-    logger = make_actor_logger(experiment)
+def test_actor_row_sums_up_the_environments(experiment, clock):
+    logger = make_actor_logger(experiment, clock)
     logger.record([Episode(0, 10.0, 1.0, 100)])
     logger.record([])
     assert rows(experiment, "actor_3") == []  # Not due yet.
-    monkeypatch.setattr(loggers, "_PERIOD_SECONDS", 0.0)
+    clock.now += 10
     logger.record([Episode(1, 20.0, 3.0, 300), Episode(0, 60.0, 5.0, 500)])
     (row,) = rows(experiment, "actor_3")  # On disk before the file is closed.
     values = {name: float(value) for name, value in row.items()}
     assert values.pop("wall_time_seconds") > 1e9
-    assert values.pop("actor_steps_per_second") > 0
     assert values == {
+        "actor_steps_per_second": 3 * 2 / 10,
         "episodes": 3,
         "episode_return": (10 + 20 + 60) / 3,
         "clipped_return": (1 + 3 + 5) / 3,
@@ -67,12 +82,10 @@ def test_actor_row_sums_up_the_envs(experiment, monkeypatch):
     logger.close()
 
 
-def test_actor_speed_counts_every_env(experiment, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
-    logger = make_actor_logger(experiment)
+def test_actor_speed_counts_every_environment(experiment, clock):
+    logger = make_actor_logger(experiment, clock)
     for _ in range(50):
-        now[0] += 0.125
+        clock.now += 0.125
         logger.record([])
     # Due after 5 s, 40 lock-steps of 2 environments; the 10 that follow wait for the next row.
     (row,) = rows(experiment, "actor_3")
@@ -80,11 +93,11 @@ def test_actor_speed_counts_every_env(experiment, monkeypatch):
     logger.close()
 
 
-def test_actor_rows_do_not_overlap(experiment, monkeypatch):
-    monkeypatch.setattr(loggers, "_PERIOD_SECONDS", 0.0)
-    logger = make_actor_logger(experiment)
-    logger.record([Episode(0, 10.0, 1.0, 100)])
-    logger.record([])
+def test_actor_rows_do_not_overlap(experiment, clock):
+    logger = make_actor_logger(experiment, clock)
+    for episodes in ([Episode(0, 10.0, 1.0, 100)], []):
+        clock.now += 5
+        logger.record(episodes)
     first, second = rows(experiment, "actor_3")
     assert float(first["episodes"]) == 1
     assert float(second["episodes"]) == 0
@@ -92,13 +105,15 @@ def test_actor_rows_do_not_overlap(experiment, monkeypatch):
     logger.close()
 
 
-def test_every_env_has_rows_of_its_own(experiment, monkeypatch):
-    logger = make_actor_logger(experiment)
+def test_every_environment_has_rows_of_its_own(experiment, clock):
+    logger = make_actor_logger(experiment, clock)
     logger.record([Episode(0, 10.0, 1.0, 100)])
     logger.record([Episode(0, 20.0, 2.0, 200), Episode(1, 60.0, 5.0, 500)])
-    monkeypatch.setattr(loggers, "_PERIOD_SECONDS", 0.0)
+    clock.now += 5
     logger.record([])
+    clock.now += 1
     logger.record([Episode(1, 70.0, 6.0, 600)])
+    assert len(rows(experiment, "actor_3_envs")) == 2
     logger.close()
     # Actor 3 has environments 6 and 7 of all; one without an episode has no row.
     columns = (
@@ -117,9 +132,7 @@ def test_every_env_has_rows_of_its_own(experiment, monkeypatch):
     ]
 
 
-def test_replay_row_counts_since_the_row_before(experiment, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
+def test_replay_row_counts_since_the_row_before(experiment, clock):
     statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     answers = [
         statistics,
@@ -133,13 +146,12 @@ def test_replay_row_counts_since_the_row_before(experiment, monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(loggers, "read_statistics", read_statistics)
-    logger = loggers.ReplayLogger(experiment, client=None)
-    now[0] += 4.0
-    logger.write_if_due()  # Not due: asks nobody.
-    now[0] += 2.0
+    logger = loggers.ReplayLogger(experiment, None, read_statistics, clock)
+    clock.now += 4
+    logger.write_if_due()  # Not due: the server is not asked.
+    clock.now += 2
     logger.write_if_due()  # The server does not answer.
-    now[0] += 2.0
+    clock.now += 2
     logger.write_if_due()
     (row,) = rows(experiment, "replay")
     values = {name: float(value) for name, value in row.items()}
@@ -153,7 +165,7 @@ def test_replay_row_counts_since_the_row_before(experiment, monkeypatch):
     }
 
 
-def test_distributions_are_written_every_period(experiment, monkeypatch):
+def test_distributions_are_written_every_period(experiment, clock):
     samples = SampledTransitions(
         priority=np.array([1.0, 2.0]),
         td_error=np.array([1.0, 1.0]),
@@ -163,13 +175,10 @@ def test_distributions_are_written_every_period(experiment, monkeypatch):
     )
     recent = types.SimpleNamespace(collect=lambda: samples)
     learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
-    now = [1000.0]
-    monkeypatch.setattr(loggers.time, "monotonic", lambda: now[0])
-    logger = loggers.HistogramLogger(experiment)
+    logger = loggers.HistogramLogger(experiment, clock)
     for seconds in (0, 29, 1):
-        now[0] += seconds
+        clock.now += seconds
         logger.write_if_due(learner)
-    logger.close()
     found = rows(experiment, "learner_histograms")
     assert [(row["quantity"], float(row["replay_share"])) for row in found] == 2 * [
         ("priority", 1 / 4),
@@ -210,7 +219,7 @@ def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
 
 def test_a_second_logger_appends_without_a_second_header(experiment):
     for step in (1, 2):
-        logger = loggers.make_csv_logger(experiment, "learner")
+        logger = loggers.RunLogger(experiment, "learner")
         logger.write({"learner_steps": step})
         logger.close()
     assert [row["learner_steps"] for row in rows(experiment, "learner")] == ["1", "2"]

@@ -1,12 +1,10 @@
-"""Tests of what is known of a run from its files."""
+"""Tests of the state of a run as its files tell it."""
 
 import math
 import os
-import time
 
 import pytest
 
-from apex_agents.metrics import run_state
 from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
@@ -14,6 +12,16 @@ from apex_agents.runs.folder import RunFolder
 @pytest.fixture
 def state(written_run) -> RunState:
     return RunState(RunFolder(written_run.folder))
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: float):
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def test_nothing_is_known_before_the_first_row(state):
@@ -45,11 +53,12 @@ def test_age_of_parameters_is_that_when_the_row_was_written(written_run, state):
     assert state.parameter_age() == ((200 - 150) + (300 - 250)) / 2
 
 
-def test_an_actor_that_writes_no_more_has_no_speed(written_run, state, monkeypatch):
+def test_an_actor_that_writes_no_more_has_no_speed(written_run):
+    clock = Clock(1000.0)
+    state = RunState(RunFolder(written_run.folder), clock)
     written_run.append_everything()
     state.refresh()
-    now = time.monotonic() + 15
-    monkeypatch.setattr(run_state.time, "monotonic", lambda: now)
+    clock.now += 15
     written_run.append(
         "actor_1",
         wall_time_seconds=35,
@@ -59,23 +68,26 @@ def test_an_actor_that_writes_no_more_has_no_speed(written_run, state, monkeypat
     )
     state.refresh()
     assert state.actor_speed() == 100 + 70
-    now += 10
+    clock.now += 10
     assert state.actor_speed() == 70
     written_run.end()
     state.refresh()
-    assert state.actor_speed() == 100 + 70  # How it was in the end.
+    assert state.actor_speed() == 100 + 70  # The speed at the end.
 
 
-def test_elapsed_time_goes_on_between_rows(written_run, state):
-    now = time.time()
-    os.utime(written_run.folder / "config.json", (now - 500, now - 500))
+def test_time_elapses_between_rows(written_run):
+    clock = Clock(5000.0)
+    state = RunState(RunFolder(written_run.folder), clock)
+    os.utime(written_run.folder / "config.json", (4500, 4500))
     state.refresh()
-    assert state.elapsed_seconds() == pytest.approx(500, abs=5)
+    assert state.elapsed_seconds() == 5000 - 4500
     written_run.append_everything()
     for path in written_run.folder.glob("logs/*.csv"):
-        os.utime(path, (now - 60, now - 60))
+        os.utime(path, (4940, 4940))
     state.refresh()
-    assert state.elapsed_seconds() == pytest.approx(20 + 60, abs=5)
+    assert state.elapsed_seconds() == 20 + 5000 - 4940
+    clock.now += 1.5
+    assert state.elapsed_seconds() == 20 + 5001.5 - 4940
     written_run.end()
     state.refresh()
     assert state.elapsed_seconds() == 20

@@ -1,4 +1,4 @@
-"""Tests of reading a run's folder while others write into it."""
+"""Tests of reading a run's folder while other processes write into it."""
 
 import fcntl
 import json
@@ -16,11 +16,11 @@ def workdir(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[1]"])
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", '{"format_version": 0}'])
 def test_a_folder_without_a_run_is_refused(content, tmp_path):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match=r"holds no run: it has no config\.json"):
+    with pytest.raises(ValueError, match=f"^{tmp_path} "):
         RunFolder(tmp_path)
     with pytest.raises(ValueError, match="missing is no folder"):
         RunFolder(tmp_path / "missing")
@@ -31,13 +31,13 @@ def test_what_the_folder_says(workdir):
     assert run.config["run"]["seed"] == 3
     assert (run.summary(), run.nodes(), run.logs()) == (None, {}, [])
     (workdir / "summary.json").write_text(json.dumps({"finished": True}))
-    for name in ("learner.csv", "learner.1.csv", "actor_0_envs.csv", "actor_0.log"):
+    for name in ("learner.csv", "actor_0_envs.csv", "actor_0.log"):
         (workdir / "logs" / name).touch()
     assert run.summary() == {"finished": True}
     assert run.logs() == ["actor_0_envs", "learner"]
 
 
-def test_a_run_goes_on_while_somebody_holds_its_lock(workdir):
+def test_a_run_is_running_while_a_process_holds_its_lock(workdir):
     run = RunFolder(workdir)
     assert not run.is_running()
     with (workdir / ".lock").open("w") as file:
@@ -66,18 +66,17 @@ def test_rows_are_read_as_they_are_written(workdir):
     assert reader.read() == []
 
 
-def test_a_file_with_other_columns_takes_the_place_of_one(workdir):
+def test_a_file_that_is_made_anew_is_read_from_its_beginning(workdir):
     path = workdir / "logs" / "learner.csv"
     reader = RowReader(path)
     path.write_text("a\n1\n2\n")
     assert reader.read() == [{"a": 1.0}, {"a": 2.0}]
-    path.rename(workdir / "logs" / "learner.1.csv")
+    path.rename(workdir / "logs" / "old")  # Its inode is not used again.
     assert reader.read() == []
-    path.write_text("b,a\n3,4\n")
-    assert reader.read() == [{"b": 3.0, "a": 4.0}]
-    columns = RunFolder(workdir).read_columns("learner")
-    assert columns["a"].tolist() == [1.0, 2.0, 4.0]
-    np.testing.assert_equal(columns["b"], [np.nan, np.nan, 3.0])
+    path.write_text("b,a\n3,4\n5,6\n")
+    assert reader.read() == [{"b": 3.0, "a": 4.0}, {"b": 5.0, "a": 6.0}]
+    path.write_text("a\n7\n")  # The same inode, but shorter.
+    assert reader.read() == [{"a": 7.0}]
 
 
 def test_columns_of_numbers_and_text(workdir):
@@ -86,6 +85,9 @@ def test_columns_of_numbers_and_text(workdir):
     np.testing.assert_equal(columns["value"], [np.nan, 0.001, np.inf])
     assert columns["quantity"].tolist() == ["age", "td", "age"]
     assert RunFolder(workdir).read_columns("nothing") == {}
+    for text in ("", "val", "value,quantity\n", "value,quantity\n1,ag"):
+        (workdir / "logs" / "x.csv").write_text(text)
+        assert RunFolder(workdir).read_columns("x") == {}
 
 
 def test_of_a_long_file_pieces_from_all_over_it_are_read(workdir):

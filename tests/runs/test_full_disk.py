@@ -1,4 +1,4 @@
-"""What a full disk does to the files of a run: nothing is torn or lost, and what waits is written.
+"""Tests of a full disk: nothing in a run's folder is corrupted or lost, and what waits is written.
 
 Every test runs here with a limit on the size of files, at which the kernel writes a part and then
 refuses, and again on a filesystem that is full, which needs a namespace of its own to be mounted.
@@ -20,24 +20,20 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-from acme.utils import loggers
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from apex_agents.evaluation.evaluator import BestParameters
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.experiment import Progress
+from apex_agents.metrics.exports import Scalars
+from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.nodes.replay import save_replay
 from apex_agents.replay.messages import Evaluation
-from apex_agents.runs import csv_file, workdir
-from apex_agents.runs import io_failures as outages
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
-from apex_agents.runs.csv_file import CSVFile
-from apex_agents.runs.workdir import (
-    load_variables,
-    open_workdir,
-    read_run_id,
-    save_variables,
-    write_json,
-)
+from apex_agents.runs.csv_file import CSVLogger
+from apex_agents.runs.files import write_json
+from apex_agents.runs.parameter_file import load_parameters, save_parameters
+from apex_agents.runs.workdir import close_workdir, open_workdir, read_run_id
 
 # Tells the tests where their small filesystem is.
 SMALL_DISK = "APEX_AGENTS_TEST_SMALL_DISK"
@@ -79,8 +75,7 @@ class SmallFilesystem:
 
 
 @pytest.fixture
-def disk(tmp_path, monkeypatch) -> LimitedFiles | SmallFilesystem:
-    monkeypatch.setattr(outages, "_failing", set())
+def disk(tmp_path) -> LimitedFiles | SmallFilesystem:
     if SMALL_DISK not in os.environ:
         return LimitedFiles(tmp_path)
     folder = pathlib.Path(os.environ[SMALL_DISK], tmp_path.name)
@@ -110,7 +105,7 @@ def read_rows(path: pathlib.Path) -> list[dict[str, float]]:
 )
 def test_rows_wait_for_room(disk, caplog):
     path = disk.folder / "learner.csv"
-    logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+    logger = CSVLogger(path)
     for step in range(20):
         logger.write(row(step))
     limit = path.stat().st_size + 1000
@@ -130,7 +125,7 @@ def test_rows_wait_for_room(disk, caplog):
 
 def test_every_outage_has_a_warning(disk, caplog):
     path = disk.folder / "learner.csv"
-    logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+    logger = CSVLogger(path)
     for outage in (1, 2, 3):
         with disk.full(path.stat().st_size + 10):
             for step in range(2 * PAGE // 10):  # More than a page.
@@ -139,12 +134,11 @@ def test_every_outage_has_a_warning(disk, caplog):
         assert len([text for text in warnings(caplog) if "cannot be written" in text]) == outage
 
 
-def test_only_the_newest_rows_are_kept(disk, caplog, monkeypatch):
-    monkeypatch.setattr(csv_file, "_MAX_WAITING_ROWS", 5)
+def test_only_the_newest_rows_are_kept(disk, caplog):
     path = disk.folder / "learner.csv"
     path.write_text("step,value\r\n" + "0,0.5\r\n" * 582 + "0,0.500\r\n", newline="")
     assert path.stat().st_size == PAGE - 1
-    logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+    logger = CSVLogger(path, max_waiting_rows=5)
     with disk.full(PAGE):
         for step in range(1, 13):
             logger.write(row(step))
@@ -157,7 +151,7 @@ def test_only_the_newest_rows_are_kept(disk, caplog, monkeypatch):
 def test_a_logger_may_begin_on_a_full_disk(disk, caplog):
     path = disk.folder / "learner.csv"
     with disk.full(0):
-        logger = loggers.CSVLogger(CSVFile(path), flush_every=1)
+        logger = CSVLogger(path)
         logger.write(row(1))
         logger.close()
     logger.write(row(2))
@@ -182,21 +176,23 @@ def make_variables(value: float, size: int = 10_000) -> dict[str, list[np.ndarra
     return {"network": [np.full(size, value, np.float32), np.zeros(3)]}
 
 
-def test_variables_are_kept_as_they_were(disk, caplog):
+def saved_value(path: pathlib.Path) -> float:
+    variables, _ = load_parameters(path)
+    (value,) = set(variables["network"][0].tolist())
+    return value
+
+
+def test_parameters_are_kept_as_they_were(disk, caplog):
     path = disk.folder / "best.npz"
-    assert save_variables(path, make_variables(1.0))
+    assert save_parameters(path, make_variables(1.0), 1)
     with disk.full():
-        assert not save_variables(path, make_variables(2.0))
-        assert not save_variables(path, make_variables(3.0))
-        np.testing.assert_array_equal(load_variables(path)["network"][0], np.full(10_000, 1.0))
+        assert not save_parameters(path, make_variables(2.0), 2)
+        assert not save_parameters(path, make_variables(3.0), 3)
+        assert saved_value(path) == 1.0
         assert [file.name for file in disk.folder.iterdir()] == ["best.npz"]
     assert len(warnings(caplog)) == 1
-    assert save_variables(path, make_variables(4.0))
-    np.testing.assert_array_equal(load_variables(path)["network"][0], np.full(10_000, 4.0))
-
-
-def saved_value(path: pathlib.Path) -> float:
-    return float(load_variables(path)["network"][0][0])
+    assert save_parameters(path, make_variables(4.0), 4)
+    assert saved_value(path) == 4.0
 
 
 def test_the_best_parameters_wait_for_room(disk):
@@ -260,7 +256,7 @@ def test_a_video_is_whole_or_not_there(disk, num_frames):
 
 def save(folder: pathlib.Path, steps: int) -> bool:
     state = {"weights": tf.Variable(tf.fill([10_000], float(steps)))}
-    return save_checkpoint(folder, state, Progress(steps, 1.5), keep=1)
+    return save_checkpoint(folder, state, make_variables(steps), Progress(steps, 1.5), keep=1)
 
 
 @pytest.mark.fault(
@@ -326,21 +322,44 @@ def test_the_saved_replay_stays(disk, caplog):
     restored.stop()
 
 
+@pytest.mark.fault(
+    breaks="a full disk while events for TensorBoard are written",
+    holds="one warning; later events are there and can be read",
+)
+def test_later_events_for_tensorboard_are_there(disk, caplog):
+    folder = disk.folder / "tensorboard"
+    export = TensorBoardExport(folder)
+    export.write([Scalars(1, "learner_steps", {"loss": 1.0})])
+    (file,) = folder.iterdir()
+    more_than_a_page = [Scalars(2, "learner_steps", {"loss": 2.0})] * 200
+    with disk.full(file.stat().st_size + 30):
+        export.write(more_than_a_page)
+        export.write(more_than_a_page)
+    export.write([Scalars(3, "learner_steps", {"loss": 3.0})])
+    export.close()
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})  # All of them.
+    steps = [event.step for event in events.Reload().Tensors("loss")]
+    assert (steps[0], steps[-1]) == (1, 3)
+    assert len(steps) < 2 * len(more_than_a_page)
+    assert list(folder.iterdir()) == [file]  # Not another one with each attempt.
+    assert len(warnings(caplog)) == 1
+
+
 @dataclasses.dataclass
 class Config:
-    text: str = "x" * 1000
+    agent: str = "x" * 1000
+    environment: str = "y"
 
 
 def test_a_run_does_not_begin_on_a_full_disk(disk):
     config = Config()
     folder = disk.folder / "run"
-    open_workdir(str(folder), "name", config)
-    workdir._locks.pop().close()
+    close_workdir(open_workdir(str(folder), "name", config))
     before = (folder / "config.json").read_text()
     with disk.full(), pytest.raises(ValueError, match="cannot be written: "):
         open_workdir(str(folder), "name", config)
-    workdir._locks.pop().close()
     assert (folder / "config.json").read_text() == before
+    close_workdir(open_workdir(str(folder), "name", config, wait_seconds=0))  # It is not locked.
     with disk.full(0), pytest.raises(ValueError, match="cannot be written: "):
         read_run_id(str(folder))
     assert len(read_run_id(str(folder))) == 12

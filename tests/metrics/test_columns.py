@@ -1,0 +1,119 @@
+"""Tests of the columns: those that are documented are those that are written."""
+
+import pathlib
+from typing import Any
+
+import documented_logs
+import pytest
+import reverb
+from acme.utils import loggers
+
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.learning.samples import SampledTransitions
+from apex_agents.metrics import columns
+from apex_agents.metrics.histograms import Bin
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import Evaluation
+
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "logs.md"
+REPLAY = ReplayConfig(max_size=100, min_size=1)
+DQN = ApexDQNConfig(
+    network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0, replay=REPLAY
+)
+DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8), replay=REPLAY)
+AGENTS = {"dqn": (ApexDQNBuilder(DQN), "catch"), "dpg": (ApexDPGBuilder(DPG), "point_mass")}
+
+
+@pytest.mark.parametrize("name", columns.COLUMNS)
+def test_tables_of_the_document(name):
+    section = DOCUMENT.read_text().partition(f"## `logs/{name}.csv`\n")[2].partition("\n## ")[0]
+    table = "\n".join(line for line in section.splitlines() if line.startswith("|"))
+    assert table == documented_logs.to_markdown(name)
+
+
+def test_every_file_of_the_document_is_known():
+    headers = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("## `logs/")]
+    assert headers == [f"## `logs/{name}.csv`" for name in columns.COLUMNS]
+
+
+def test_every_name_is_a_column_of_a_file():
+    constants = {v for name, v in vars(columns).items() if name[0].isupper() and isinstance(v, str)}
+    constants -= columns.COLUMNS.keys()
+    assert constants == {column.name for table in columns.COLUMNS.values() for column in table}
+
+
+class Recorder(loggers.Logger):
+    """Keeps the rows that are written."""
+
+    def __init__(self):
+        self.rows: list[dict[str, Any]] = []
+
+    def write(self, data) -> None:
+        self.rows.append(dict(data))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches):
+    builder, task = AGENTS[agent]
+    spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
+    server = reverb.Server(builder.make_replay_tables(spec))
+    client = reverb.Client(f"localhost:{server.port}")
+    logger = Recorder()
+    batches = make_fixed_batches(spec, 1)
+    learner = builder.make_learner(spec, batches, client, seed=0, logger=logger)
+    learner.step()
+    learner.close()
+    server.stop()
+    added_by_logger = {
+        columns.ACTOR_STEPS,
+        columns.REPLAY_SIZE,
+        columns.SAMPLES_PER_INSERT,
+        columns.WALL_TIME_SECONDS,
+    }
+    (row,) = logger.rows
+    assert set(row) | added_by_logger == documented_logs.columns(columns.LEARNER, agent)
+    assert set(row).isdisjoint(added_by_logger)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_exploration_of_a_policy_is_a_column(agent):
+    builder, task = AGENTS[agent]
+    spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
+    policy = builder.make_policy(spec, range(1), 1, 0)
+    name = columns.actor_envs_file("<i>")
+    explorations = {columns.EPSILON, columns.NOISE_SCALE}
+    assert set(policy.exploration) == documented_logs.columns(name, agent) & explorations
+
+
+def test_fields_of_evaluations_and_bins_are_columns():
+    wall_time = {columns.WALL_TIME_SECONDS}
+    evaluator = documented_logs.columns(columns.EVALUATOR, "dqn")
+    assert {*Evaluation._fields} == evaluator - wall_time
+    histograms = documented_logs.columns(columns.LEARNER_HISTOGRAMS, "dqn")
+    assert {*Bin._fields} == histograms - wall_time - {columns.LEARNER_STEPS, columns.QUANTITY}
+    (quantity,) = [c for c in columns.COLUMNS[columns.LEARNER_HISTOGRAMS] if c.name == "quantity"]
+    for name in SampledTransitions._fields[:-1]:
+        assert f"`{name}`: " in quantity.meaning
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("actor_0", (0, False)),
+        ("actor_12_envs", (12, True)),
+        (columns.actor_file(7), (7, False)),
+        (columns.actor_envs_file(7), (7, True)),
+        ("actor_x", None),
+        ("actor_1_", None),
+        ("learner", None),
+    ],
+)
+def test_files_of_actors(name, parsed):
+    assert columns.parse_actor_file(name) == parsed
