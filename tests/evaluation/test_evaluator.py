@@ -26,7 +26,8 @@ from apex_agents.replay.messages import (
 from apex_agents.replay.parameters import publish_parameters
 from apex_agents.replay.statistics import read_statistics
 from apex_agents.replay.tables import make_transition_table
-from apex_agents.runs.workdir import load_parameters, make_folders
+from apex_agents.runs.parameter_file import load_parameters
+from apex_agents.runs.workdir import make_folders
 
 
 class Bandit(dm_env.Environment):
