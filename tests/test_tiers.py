@@ -8,7 +8,7 @@ import pytest
 import reverb
 import tiers
 
-from apex_agents.local import run_local  # noqa: F401  # By its name.
+from apex_agents.local import run_local
 
 
 def start_nothing():
@@ -36,6 +36,10 @@ def start_by_default(start=start_a_program):
     return start()
 
 
+def learn():
+    return run_local
+
+
 def start_from_a_module():
     from apex_agents.nodes import process
 
@@ -52,7 +56,7 @@ def start_from_a_module():
         ("Program", {"process"}),
         ("start_by_default", {"process"}),
         ("start_from_a_module", {"process"}),
-        ("run_local", {"reverb"}),
+        ("learn", {"reverb"}),
     ],
 )
 def test_tiers_follow_from_the_code(name, needed):

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
 import multiprocessing.process
 import os
 import pathlib
-import pkgutil
-import re
 import subprocess
 import types
 from collections.abc import Iterable, Iterator
@@ -53,20 +50,33 @@ SLOW = (
 PROCESS_TIMEOUT_SECONDS = 1200
 SLOW_TIMEOUT_SECONDS = 3 * 3600
 
-# What raises the tier of a test: module, its attributes (none: any use of the module), tier.
+# What raises the tier of a test that names it: modules and functions of other libraries ...
 _STARTERS = {
-    "subprocess": ((), "process"),
-    "multiprocessing": ((), "process"),
-    "os": (("fork", "popen"), "process"),
-    "ray": ((), "process"),
-    "wandb": ((), "process"),
-    "reverb": (("Server",), "reverb"),
+    "subprocess": "process",
+    "multiprocessing": "process",
+    "fork": "process",
+    "ray": "process",
+    "wandb": "process",
+    "executable": "process",
+    "Server": "reverb",
+    # ... and of ours what uses these.
+    "ForkServer": "process",
+    "LocalNodeProcess": "process",
+    "LocalNodes": "process",
+    "VideoWriter": "process",
+    "EvaluationVideos": "process",
+    "FilmedActor": "process",
+    "start_process": "process",
+    "Runner": "process",
+    "WandbExport": "process",
+    "evaluate": "process",
+    "open_server": "process",
+    "launch_program": "process",
+    "run_local": "reverb",
 }
 # Files and fixtures whose tests are `process` whatever their code says: a fuzz test takes minutes,
 # and what looks for OpenGL starts a program once in a while.
 _PROCESS = ("tests/command_line/test_fuzz.py", "opengl")
-
-_MODULE = re.compile(r"apex_agents(\.[a-z]\w*)+")
 
 
 def markers_of(item: pytest.Function) -> Iterator[pytest.MarkDecorator]:
@@ -96,7 +106,7 @@ def tier_of(item: pytest.Function) -> str:
 
 
 def needed_tiers(roots: Iterable[Any]) -> set[str]:
-    """Return the tiers of all code of this repository that functions and classes reach by name."""
+    """Return the tiers of all code of the tests that functions and classes reach by name."""
     tiers, seen = set(), set()
     pending = [root for root in roots if _is_ours(root)]
     while pending:
@@ -145,23 +155,10 @@ def _read(code: Any) -> tuple[list[str], list[Any]]:
     function = inspect.unwrap(code)
     names = set(_names(function.__code__))
     values = [function.__globals__[name] for name in names & function.__globals__.keys()]
-    values += [importlib.import_module(name) for name in names if _MODULE.fullmatch(name)]
     values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    modules = [value for value in values if isinstance(value, types.ModuleType)]
-    for module in modules:  # Grows by the modules that those of ours hold.
-        if _is_our_file(module):
-            for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-                if found.name in names:
-                    importlib.import_module(f"{module.__name__}.{found.name}")
-            held = [vars(module)[name] for name in names & vars(module).keys()]
-            values += held
-            modules += [m for m in held if isinstance(m, types.ModuleType) and m not in modules]
-    tiers = []
-    for name in {module.__name__ for module in modules} | names:  # Also what is imported locally.
-        attributes, tier = _STARTERS.get(name, ((), ""))
-        if tier and (not attributes or names & set(attributes)):
-            tiers.append(tier)
-    return tiers, [value for value in values if _is_ours(value)]
+    for module in filter(inspect.ismodule, list(values)):
+        values += [vars(module)[name] for name in names & vars(module).keys()]
+    return [_STARTERS[name] for name in names & _STARTERS.keys()], list(filter(_is_ours, values))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -170,17 +167,11 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-        elif isinstance(constant, str) and _MODULE.fullmatch(constant):  # For importlib.
-            yield constant
 
 
 def _is_ours(value: Any) -> bool:
-    """Say whether a value is code of this repository; this module starts nothing itself."""
+    """Return whether a value is code of the tests, this module excluded."""
     if not isinstance(value, (types.FunctionType, type)) or value.__module__ == __name__:
         return False
-    return _is_our_file(inspect.getmodule(value))
-
-
-def _is_our_file(module: types.ModuleType | None) -> bool:
-    file = getattr(module, "__file__", None)
-    return file is not None and pathlib.Path(file).is_relative_to(ROOT)
+    file = getattr(inspect.getmodule(value), "__file__", None)
+    return file is not None and pathlib.Path(file).is_relative_to(ROOT / "tests")

@@ -111,5 +111,5 @@ def test_a_replay_that_is_saved_may_take_longer_to_exit(period, is_longer, tmp_p
         return []
 
     node = ReplayNode(make_tables, experiment)
-    assert (node.name, node.stops_last, node.uses_gpu) == ("replay", True, False)
-    assert (node.stop_seconds > 60) == is_longer
+    assert (node.name, node.role.stops_last, node.role.computes) == ("replay", True, False)
+    assert (node.role.stop_seconds > 60) == is_longer
