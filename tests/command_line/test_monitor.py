@@ -55,7 +55,9 @@ def monitor(*flags: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.fault(breaks="`kill -9` of a live view", holds="no node notices; the learner goes on")
+@pytest.mark.fault(
+    breaks="`kill -9` of a live view", holds="no node is affected; the learner continues"
+)
 def test_killing_a_view_does_not_disturb_the_run(run):
     terminal = Terminal(MONITOR, f"--workdir={run.workdir}")
     run.wait_for(lambda: "running for" in terminal.screen())

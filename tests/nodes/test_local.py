@@ -47,7 +47,7 @@ def test_one_command_per_node(experiment, tmp_path):
 
 
 @pytest.mark.fault(
-    breaks="a job file that somebody exchanges, or that a killed launcher leaves behind",
+    breaks="a job file that is exchanged, or that a killed launcher leaves behind",
     holds="there is none: jobs are in memory, and go with the launcher",
 )
 def test_jobs_are_not_in_the_file_system(experiment, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import pickle
 
 import dm_env
@@ -14,6 +15,7 @@ import tensorflow as tf
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, EnvironmentSpec
+from apex_agents.nodes.ports import reserve_port
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import (
@@ -327,7 +329,12 @@ def test_strangers_are_refused(address):
 
 def test_a_writer_that_knew_another_server_is_refused():
     # The server of another run takes over the port while an actor is connected.
-    first = reverb.Server(make_tables_of("ours"))
+    with contextlib.closing(reserve_port()) as reservation:  # No other test takes it meanwhile.
+        check_that_a_writer_is_refused(reservation.getsockname()[1])
+
+
+def check_that_a_writer_is_refused(port: int) -> None:
+    first = reverb.Server(make_tables_of("ours"), port)
     client = RunClient(f"localhost:{first.port}", "ours")
     add_an_episode(client)
     first.stop()

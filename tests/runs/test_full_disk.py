@@ -101,7 +101,7 @@ def read_rows(path: pathlib.Path) -> list[dict[str, float]]:
 
 @pytest.mark.fault(
     breaks="a full disk while a row of a CSV file is written",
-    holds="nothing raises; the row waits for room, none is torn, lost or doubled; one warning",
+    holds="nothing raises; the row waits for room, none is truncated, lost or doubled; one warning",
 )
 def test_rows_wait_for_room(disk, caplog):
     path = disk.folder / "learner.csv"
