@@ -31,12 +31,10 @@ class TensorBoardExport:
     """
 
     def __init__(self, folder: pathlib.Path):
-        """Remember the folder; the first `write` makes a file."""
         self._folder = folder
         self._file: RecordWriter | None = None
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
-        """Write new items; see `exports.Export`."""
         try:
             for item in items:
                 for summary in _make_summaries(item):
@@ -48,11 +46,9 @@ class TensorBoardExport:
             report_failure(self._folder, error)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-        self._file = None
 
     def _write(self, event: event_pb2.Event) -> None:
         if self._file is None:
