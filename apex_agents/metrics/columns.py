@@ -62,11 +62,7 @@ def actor_envs_file(index: int) -> str:
     return f"actor_{index}_envs"
 
 
-def parse_actor_file(name: str) -> tuple[int, bool] | None:
-    """Read the name of an actor's file.
-
-    Returns:
-      The actor's index and whether the rows are those of its environments; None for another file.
-    """
-    match = re.fullmatch(r"actor_(\d+)(_envs)?", name)
-    return None if match is None else (int(match[1]), match[2] is not None)
+def parse_actor_file(name: str) -> int | None:
+    """Return the index of the actor whose rows a file holds, None for another file."""
+    match = re.fullmatch(r"actor_(\d+)", name)
+    return None if match is None else int(match[1])

@@ -67,13 +67,11 @@ def _name_node(name: str, row: Row, state: RunState) -> str | None:
     """Return the name under which a row is exported, or None if it is not."""
     if name == columns.REPLAY:
         return name
-    if (actor := columns.parse_actor_file(name)) is None:
-        return None
-    index, has_envs = actor
-    if has_envs:
-        env_index = _to_int(number(row, columns.ENV_INDEX))
-        return f"env_{env_index}" if env_index in _spread(state.num_envs(), _MAX_ENVS) else None
-    return name if index in _spread(state.num_actors(), _MAX_ACTORS) else None
+    if columns.ENV_INDEX in row:
+        index = _to_int(number(row, columns.ENV_INDEX))
+        return f"env_{index}" if index in _spread(state.num_envs(), _MAX_ENVS) else None
+    actor = columns.parse_actor_file(name)
+    return name if actor in _spread(state.num_actors(), _MAX_ACTORS) else None
 
 
 def _spread(total: int, most: int) -> set[int]:

@@ -115,7 +115,7 @@ class RunState:
         elif columns.ENV_INDEX in row:
             self.environments[int(number(row, columns.ENV_INDEX))] = row
         elif (actor := columns.parse_actor_file(name)) is not None:
-            self.actors[actor[0]] = row
+            self.actors[actor] = row
 
 
 def number(row: Row, column: str) -> float:

@@ -38,7 +38,9 @@ class TensorBoardExport:
         try:
             for item in items:
                 for summary in _make_summaries(item):
-                    self._write(event_pb2.Event(summary=summary, step=item.step))
+                    self._file = self._file or self._open()
+                    event = event_pb2.Event(summary=summary, step=item.step, wall_time=time.time())
+                    self._file.write(event.SerializeToString())
             if self._file is not None:
                 self._file.flush()
             report_success(self._folder)
@@ -50,18 +52,14 @@ class TensorBoardExport:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def _write(self, event: event_pb2.Event) -> None:
-        if self._file is None:
-            self._file = self._open()
-            self._write(event_pb2.Event(file_version="brain.Event:2"))
-        event.wall_time = time.time()
-        self._file.write(event.SerializeToString())
-
     def _open(self) -> RecordWriter:
         self._folder.mkdir(exist_ok=True)
         # TensorBoard reads a folder's files in the order of their names.
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-        return RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
+        file = RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
+        version = event_pb2.Event(file_version="brain.Event:2", wall_time=time.time())
+        file.write(version.SerializeToString())
+        return file
 
 
 def _make_summaries(item: Scalars | Histogram) -> Iterable[summary_pb2.Summary]:

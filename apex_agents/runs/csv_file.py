@@ -13,9 +13,6 @@ from acme.utils import loggers
 
 from apex_agents.runs.files import report_failure, report_success
 
-# At a row every few seconds, those of the better part of an hour.
-_MAX_WAITING_ROWS = 500
-
 
 class CSVLogger(loggers.Logger):
     """Appends rows to a CSV file; the columns are those of the first row, sorted.
@@ -28,14 +25,15 @@ class CSVLogger(loggers.Logger):
         self,
         path: pathlib.Path,
         more: Callable[[], Mapping[str, Any]] = dict,
-        max_waiting_rows: int = _MAX_WAITING_ROWS,
+        max_waiting_rows: int = 500,
     ):
         """Make the file, if it does not exist, and remove a truncated row.
 
         Args:
           path: path of the file.
           more: returns columns that each row gets beside its own.
-          max_waiting_rows: number of rows that are kept while the disk is full: the newest ones.
+          max_waiting_rows: number of rows that are kept while the disk is full, the newest ones;
+            at a row every five seconds, 500 are those of 40 minutes.
         """
         self._path = path
         self._more = more
@@ -58,8 +56,7 @@ class CSVLogger(loggers.Logger):
         self._flush()
 
     def close(self) -> None:
-        """Write the rows that wait, if there is room for them."""
-        self._flush()
+        self._flush()  # Writes the rows that wait, if there is room for them.
 
     def _flush(self) -> None:
         try:

@@ -97,10 +97,9 @@ def test_fields_of_evaluations_and_bins_are_columns():
 @pytest.mark.parametrize(
     ("name", "parsed"),
     [
-        ("actor_0", (0, False)),
-        ("actor_12_envs", (12, True)),
-        (columns.actor_file(7), (7, False)),
-        (columns.actor_envs_file(7), (7, True)),
+        ("actor_12", 12),
+        (columns.actor_file(7), 7),
+        (columns.actor_envs_file(7), None),
         ("actor_x", None),
         ("actor_1_", None),
         ("learner", None),
