@@ -188,8 +188,7 @@ def _describe_end(state: RunState) -> str:
 
 def _make_table(*headers: str, gap: int = 2) -> Table:
     """Make a table without lines whose columns are as wide as they have to be."""
-    has_headers = any(headers)
-    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", show_header=has_headers)
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", show_header=any(headers))
     for header in headers:
         table.add_column(header, no_wrap=True)
     return table

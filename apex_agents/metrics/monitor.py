@@ -79,12 +79,7 @@ def make_view(is_live: bool, print_line: Callable[[str], None]) -> View:
 
 
 class Monitor:
-    """A thread that shows and exports a run; its failure does not stop the run.
-
-    Attributes:
-      note: text that a live view shows below everything else.
-      is_live: whether the view is live.
-    """
+    """A thread that shows and exports a run; its failure does not stop the run."""
 
     def __init__(
         self,
@@ -94,7 +89,7 @@ class Monitor:
         period_seconds: float = PERIOD_SECONDS,
     ):
         """Read the rows that exist, which are not exported, and look for new ones every period."""
-        self.note = ""
+        self.note = ""  # What a live view shows below everything else.
         self.is_live = view.is_live
         self._state = state
         self._view = view

@@ -71,11 +71,12 @@ class RunState:
         return self.num_actors() * self._read_count("num_envs_per_actor")
 
     def actor_speed(self) -> float:
-        """Return the agent steps per second of all actors that have written rows lately."""
+        """Return the steps per second of all actors that wrote rows lately, or before the end."""
+        oldest = -np.inf if self.is_over() else self._clock() - _STALE_SECONDS
         return sum(
             number(row, columns.ACTOR_STEPS_PER_SECOND)
             for index, row in self.actors.items()
-            if self._is_fresh(columns.actor_file(index))
+            if self._read_at[columns.actor_file(index)] > oldest
         )
 
     def parameter_age(self) -> float:
@@ -89,11 +90,6 @@ class RunState:
             for row in self.actors.values()
         ]
         return max(float(np.mean(ages)), 0.0)
-
-    def _is_fresh(self, name: str) -> bool:
-        """Return whether a file has had new rows lately; always once the run is over."""
-        age = self._clock() - self._read_at.get(name, -np.inf)
-        return self.is_over() or age < _STALE_SECONDS
 
     def _read_count(self, name: str) -> int:
         count = self.run.settings("run").get(name)

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from apex_agents.runs.config_file import read_values
-from apex_agents.runs.workdir import LOGS, NODES_FILE, SUMMARY_FILE, is_locked
+from apex_agents.runs.files import is_held
+from apex_agents.runs.workdir import LOCK_FILE, LOGS, NODES_FILE, SUMMARY_FILE
 
 Row = dict[str, float | str]
 
@@ -50,7 +51,7 @@ class RunFolder:
 
     def is_running(self) -> bool:
         """Return whether a process of the run is alive on this machine."""
-        return is_locked(self.path)
+        return is_held(self.path / LOCK_FILE)
 
     def logs(self) -> list[str]:
         """Return the names of the CSV files, without `.csv`."""

@@ -6,7 +6,7 @@ import uuid
 from typing import IO, Any
 
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
-from apex_agents.runs.files import encode_json, hold_lock, is_held, replace_file
+from apex_agents.runs.files import encode_json, hold_lock, replace_file
 
 SUMMARY_FILE = "summary.json"
 ACTOR_STEPS_FILE = "actor_steps.json"
@@ -20,8 +20,8 @@ TENSORBOARD = "tensorboard"
 EVALUATOR_CSV = "logs/evaluator.csv"
 VIDEOS = "videos"
 EVALUATIONS = "evaluations"
+LOCK_FILE = ".lock"
 
-_LOCK_FILE = ".lock"
 _RUN_ID_FILE = ".run_id"
 
 # Locks that this process holds, by the absolute paths of their folders.
@@ -55,7 +55,7 @@ def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: 
         if (workdir / CONFIG_FILE).exists():
             check_same_run(workdir, config)
         make_folders(workdir)
-        lock = hold_lock(workdir / _LOCK_FILE, wait_seconds)
+        lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
             replace_file(workdir / CONFIG_FILE, encode_json(to_values(config)))
             (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # How the run ended the last time.
@@ -81,11 +81,6 @@ def make_folders(workdir: pathlib.Path) -> None:
     """Make the folders into which nodes write, or raise an OSError."""
     for folder in (LOGS, CHECKPOINTS):
         (workdir / folder).mkdir(parents=True, exist_ok=True)
-
-
-def is_locked(workdir: pathlib.Path) -> bool:
-    """Return whether a process of the folder's run lives on this machine."""
-    return is_held(workdir / _LOCK_FILE)
 
 
 def lock_descriptors() -> list[int]:
