@@ -16,7 +16,7 @@ from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
+from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, make_learner_logger
 from apex_agents.nodes.node import (
     ClientNode,
     NodeRole,
@@ -103,7 +103,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         builder.make_dataset(client, spec),
         client,
         seed=run.node_seed("learner"),
-        logger=LearnerLogger(experiment, poller),
+        logger=make_learner_logger(experiment, poller),
         should_stop=is_over_without_a_step,
     )
     checkpoints = LearnerCheckpoints(experiment, learner)

@@ -1,22 +1,14 @@
-"""The tables of `docs/logs.md`, as `metrics/columns.py` has them; run this file to print them."""
+"""The files and columns that the tables of `docs/logs.md` explain."""
 
-from apex_agents.metrics.columns import COLUMNS
+import pathlib
+import re
+
+DOCUMENT = (pathlib.Path(__file__).resolve().parents[1] / "docs" / "logs.md").read_text()
+FILES = re.findall(r"^## `logs/(.+)\.csv`$", DOCUMENT, re.MULTILINE)
 
 
 def columns(name: str, agent: str) -> set[str]:
     """Return the columns of `logs/<name>.csv` of a run of 'dqn' or 'dpg'."""
-    return {column.name for column in COLUMNS[name] if column.agent.lower() in ("", agent)}
-
-
-def to_markdown(name: str) -> str:
-    """Return the table of `logs/<name>.csv`."""
-    lines = ["| column | unit | meaning |", "|---|---|---|"]
-    for column in COLUMNS[name]:
-        only = f"{column.agent} only: " if column.agent else ""
-        lines.append(f"| `{column.name}` | {column.unit} | {only}{column.meaning} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    for name in COLUMNS:
-        print(f"## `logs/{name}.csv`\n\n{to_markdown(name)}\n")
+    other_only = {"dqn": "DPG only:", "dpg": "DQN only:"}[agent]
+    section = DOCUMENT.partition(f"## `logs/{name}.csv`\n")[2].partition("\n## ")[0]
+    return set(re.findall(rf"^\| `(\w+)` (?!.*{other_only})", section, re.MULTILINE))

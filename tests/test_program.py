@@ -91,7 +91,7 @@ FILES = {  # By the name under which `docs/logs.md` documents them.
 
 def assert_columns_are_documented(run: Command, agent: str) -> None:
     found = {name: set(run.rows(file)[0]) for name, file in FILES.items()}
-    assert found == {name: documented_logs.columns(name, agent) for name in FILES}
+    assert found == {name: documented_logs.columns(name, agent) for name in documented_logs.FILES}
 
 
 def test_columns_are_the_documented_ones(processes_run):

@@ -20,7 +20,7 @@ from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
-from apex_agents.metrics.loggers import RunLogger
+from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.node import num_restarts, report_ready
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
@@ -80,7 +80,7 @@ class Evaluator:
         self._actor = ApexActor(self._policy)
         self._source = ParameterSource(client, should_stop)
         self._variables = variable_utils.VariableClient(self._source, self._policy.variables)
-        self._logger = RunLogger(experiment, columns.EVALUATOR)
+        self._logger = make_logger(experiment, columns.EVALUATOR)
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)

@@ -21,33 +21,20 @@ _MAX_ENVS = 16
 
 
 class Scalars(NamedTuple):
-    """Numbers of one row.
-
-    Attributes:
-      step: number of steps that the run had done.
-      step_name: `learner_steps` for rows of the learner and the evaluator, else `actor_steps`.
-      values: numbers by name, `<node>/<column>`.
-    """
+    """Numbers of one row."""
 
     step: int
-    step_name: str
-    values: Mapping[str, float]
+    step_name: str  # `learner_steps` for rows of the learner and the evaluator, or `actor_steps`.
+    values: Mapping[str, float]  # By `<node>/<column>`.
 
 
 class Histogram(NamedTuple):
-    """A distribution over bins that are equally wide on a logarithmic axis.
+    """A distribution over N bins that are equally wide on a logarithmic axis."""
 
-    Attributes:
-      step: learner steps that the run had done.
-      name: `learner/log10_<quantity>`.
-      edges: bounds of N bins, as logarithms, `[N + 1]`.
-      shares: part of the samples in each bin, `[N]`.
-    """
-
-    step: int
-    name: str
-    edges: np.ndarray
-    shares: np.ndarray
+    step: int  # Learner steps.
+    name: str  # `learner/log10_<quantity>`.
+    edges: np.ndarray  # Bounds of the bins, as logarithms, `[N + 1]`.
+    shares: np.ndarray  # Part of the samples in each bin, `[N]`.
 
 
 class Export(Protocol):
@@ -61,12 +48,7 @@ class Export(Protocol):
 
 
 def read_items(rows: Sequence[tuple[str, Row]], state: RunState) -> Iterator[Scalars | Histogram]:
-    """Turn rows into what is exported.
-
-    Args:
-      rows: new rows, each with the name of its file.
-      state: state of the run, these rows included.
-    """
+    """Turn new rows, each with the name of its file, into what is exported of a run."""
     actor_steps = _to_int(number(state.replay, columns.ACTOR_STEPS))
     bins = collections.defaultdict(list)
     for name, row in rows:
@@ -85,14 +67,11 @@ def _name_node(name: str, row: Row, state: RunState) -> str | None:
     """Return the name under which a row is exported, or None if it is not."""
     if name == columns.REPLAY:
         return name
+    if columns.ENV_INDEX in row:
+        index = _to_int(number(row, columns.ENV_INDEX))
+        return f"env_{index}" if index in _spread(state.num_envs(), _MAX_ENVS) else None
     actor = columns.parse_actor_file(name)
-    if actor is None:
-        return None
-    index, has_envs = actor
-    if has_envs:
-        env_index = _to_int(number(row, columns.ENV_INDEX))
-        return f"env_{env_index}" if env_index in _spread(state.num_envs(), _MAX_ENVS) else None
-    return name if index in _spread(state.num_actors(), _MAX_ACTORS) else None
+    return name if actor in _spread(state.num_actors(), _MAX_ACTORS) else None
 
 
 def _spread(total: int, most: int) -> set[int]:

@@ -13,14 +13,7 @@ _BIN_EDGES = np.concatenate([[0.0], 10.0**_EXPONENTS, [np.inf]])
 
 
 class Bin(NamedTuple):
-    """One bin of a histogram; its fields are columns of the CSV file.
-
-    Attributes:
-      lower: smallest value of the bin.
-      upper: end of the bin, whose values are below it.
-      sampled_share: part of the sampled transitions that is in the bin, in [0, 1].
-      replay_share: part of the replay's transitions that is in the bin, estimated from the sample.
-    """
+    """One bin of a histogram; its fields are columns that `docs/logs.md` explains."""
 
     lower: float
     upper: float

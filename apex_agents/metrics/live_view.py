@@ -3,7 +3,7 @@
 import datetime
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -22,12 +22,7 @@ _NUM_HOSTS = 3  # Named per group of nodes.
 
 
 def render(state: RunState, note: str = "") -> RenderableType:
-    """Draw the state of a run.
-
-    Args:
-      state: state of the run.
-      note: text below everything else.
-    """
+    """Draw the state of a run, with a note below everything else."""
     parts: list[RenderableType] = [_draw_progress(state)]
     for draw in (_draw_nodes, _draw_learning, _draw_returns):
         parts += [Text(), draw(state)]
@@ -48,10 +43,9 @@ def format_line(state: RunState) -> str:
         last = state.evaluations[-1]
         step = _format(last, columns.LEARNER_STEPS)
         evaluation = f"{_format_return(last)} at learner step {step}"
-    actor_speed = f"{state.actor_speed():,.0f}"
     return (
         f"[{state.elapsed_seconds():5.0f} s] "
-        f"actors {actor_speed} steps/s ({_format(replay, columns.ACTOR_STEPS)}) | "
+        f"actors {state.actor_speed():,.0f} steps/s ({_format(replay, columns.ACTOR_STEPS)}) | "
         f"learner {_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s "
         f"({_format(learner, columns.LEARNER_STEPS)}) | "
         f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert | "
@@ -68,53 +62,31 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round((value - low) * scale)] for value in shown)
 
 
-class _Bar(NamedTuple):
-    """A progress bar.
-
-    Attributes:
-      name: name of what progresses.
-      done: amount so far.
-      total: amount at the end.
-      seconds_left: seconds until then; NaN if not known.
-    """
-
-    name: str
-    done: float
-    total: float
-    seconds_left: float = math.nan
-
-
 def _draw_progress(state: RunState) -> RenderableType:
     """Draw how far the run is from each of its limits, and how full the replay is."""
-    table = _make_table(*[""] * 5)
-    bars = _list_limits(state)
-    if max_size := state.run.settings("agent", "replay").get("max_size"):
-        bars.append(_Bar("replay", number(state.replay, columns.REPLAY_SIZE), max_size))
-    for bar in bars:
-        share = min(max(bar.done / bar.total, 0.0), 1.0) if math.isfinite(bar.done) else 0.0
-        left = ""
-        if math.isfinite(bar.seconds_left) and not state.is_over():
-            left = f"{_format_seconds(bar.seconds_left)} left"
-        amount = f"{_format_number(bar.done)} of {_format_number(bar.total)}"
-        progress = ProgressBar(total=1.0, completed=share, width=20)
-        table.add_row(Text(bar.name, style="bold"), progress, f"{share:.0%}", amount, left)
-    return table
-
-
-def _list_limits(state: RunState) -> list[_Bar]:
-    run = state.run.settings("run")
+    learner_steps = number(state.learner, columns.LEARNER_STEPS)
     learner_speed = number(state.learner, columns.LEARNER_STEPS_PER_SECOND)
-    sources = {
-        columns.ACTOR_STEPS: (state.replay, state.actor_speed()),
-        columns.LEARNER_STEPS: (state.learner, learner_speed),
-    }
-    bars = []
-    for name, (row, speed) in sources.items():
-        if total := run.get(f"max_{name}"):
-            done = number(row, name)
-            left = max((total - done) / speed, 0.0) if speed > 0 else math.nan
-            bars.append(_Bar(name.replace("_", " "), done, total, left))
-    return bars
+    actor_steps = number(state.replay, columns.ACTOR_STEPS)
+    replay_size = number(state.replay, columns.REPLAY_SIZE)
+    run, replay = state.run.settings("run"), state.run.settings("agent", "replay")
+    table = _make_table(*[""] * 5)
+    for name, done, total, speed in (
+        ("actor steps", actor_steps, run.get("max_actor_steps"), state.actor_speed()),
+        ("learner steps", learner_steps, run.get("max_learner_steps"), learner_speed),
+        ("replay", replay_size, replay.get("max_size"), math.nan),
+    ):
+        if not total:
+            continue
+        share = min(done / total, 1.0) if math.isfinite(done) else 0.0
+        left = max((total - done) / speed, 0.0) if speed > 0 else math.nan
+        table.add_row(
+            Text(name, style="bold"),
+            ProgressBar(total=1.0, completed=share, width=20),
+            f"{share:.0%}",
+            f"{_format_number(done)} of {_format_number(total)}",
+            f"{_format_seconds(left)} left" if math.isfinite(left) and not state.is_over() else "",
+        )
+    return table
 
 
 def _draw_nodes(state: RunState) -> RenderableType:
@@ -138,36 +110,31 @@ def _draw_nodes(state: RunState) -> RenderableType:
         ),
         "evaluator": ("", f"{len(state.evaluations):,} evaluations", ""),
     }
-    hosts = {group: _list_hosts(state, group) for group in cells}
+    is_cluster = any(node.get("host") for node in state.nodes.values())
     headers = ["", "alive", "restarts", "speed", "", ""]
-    table = _make_table(*headers, *["hosts"] * any(hosts.values()), gap=1)
+    table = _make_table(*headers, *["hosts"] * is_cluster, gap=1)
     for group, texts in cells.items():
-        name = Text(group, style="bold")
-        table.add_row(name, *_describe_health(state, group), *texts, *hosts[group])
+        nodes = [node for name, node in state.nodes.items() if name.split("_")[0] == group]
+        hosts = [_list_hosts(nodes)] * is_cluster
+        table.add_row(Text(group, style="bold"), *_describe_health(state, nodes), *texts, *hosts)
     return table
 
 
-def _list_hosts(state: RunState, group: str) -> list[str]:
-    """Return a cell with the hosts of a group's nodes, or none on a single machine."""
-    hosts = sorted({node["host"] for node in _members(state, group) if node.get("host")})
+def _list_hosts(nodes: Sequence[dict[str, Any]]) -> str:
+    hosts = sorted({node["host"] for node in nodes if node.get("host")})
     more = f" and {len(hosts) - _NUM_HOSTS} more" if len(hosts) > _NUM_HOSTS else ""
-    return [", ".join(hosts[:_NUM_HOSTS]) + more] if hosts else []
+    return ", ".join(hosts[:_NUM_HOSTS]) + more
 
 
-def _members(state: RunState, group: str) -> list[dict[str, Any]]:
-    return [node for name, node in state.nodes.items() if name.split("_")[0] == group]
-
-
-def _describe_health(state: RunState, group: str) -> tuple[Text, Text]:
+def _describe_health(state: RunState, nodes: Sequence[dict[str, Any]]) -> tuple[Text, Text]:
     """Return how many of a group's nodes are alive, and how often they were restarted."""
-    members = _members(state, group)
-    if not members:
+    if not nodes:
         return Text("-", style="dim"), Text("-", style="dim")
-    alive = sum(bool(node.get("is_alive")) for node in members) * state.is_running
-    color = "green" if alive == len(members) else "red"
-    restarts = sum(node.get("num_restarts", 0) for node in members)
+    alive = sum(bool(node.get("is_alive")) for node in nodes) * state.is_running
+    color = "green" if alive == len(nodes) else "red"
+    restarts = sum(node.get("num_restarts", 0) for node in nodes)
     return (
-        Text(f"{alive}/{len(members)}", style="dim" if state.is_over() else color),
+        Text(f"{alive}/{len(nodes)}", style="dim" if state.is_over() else color),
         Text(str(restarts), style="yellow" if restarts else "dim"),
     )
 
@@ -175,7 +142,7 @@ def _describe_health(state: RunState, group: str) -> tuple[Text, Text]:
 def _draw_learning(state: RunState) -> RenderableType:
     """Draw the learner's newest metrics, and the age of its samples and the actors' parameters."""
     row = state.learner
-    metrics = {
+    metrics = {  # The header of each column, and the cell below it.
         "loss": _format(row, columns.LOSS, ".3g"),
         "TD error": _format(row, columns.TD_ERROR, ".3g"),
         "Q-value": _format(row, columns.Q_VALUE, ".3g"),
@@ -199,20 +166,17 @@ def _draw_returns(state: RunState) -> RenderableType:
     if environments := state.environments:
         # The greater the index, the smaller is epsilon; noise is the same for all.
         for i, end in {max(environments): "lowest", min(environments): "highest"}.items():
-            last = _format(environments[i], columns.EPISODE_RETURN, ".3g")
-            exploration = _describe_exploration(environments[i], end)
+            row = environments[i]
+            exploration = f"{end} epsilon, {_format(row, columns.EPSILON, '.3g')}"
+            if columns.NOISE_SCALE in row:
+                exploration = f"noise scale {_format(row, columns.NOISE_SCALE, '.3g')}"
+            last = _format(row, columns.EPISODE_RETURN, ".3g")
             table.add_row(Text(f"environment {i}", style="bold"), last, "", exploration)
     if (target := state.run.settings("run").get("target_return")) is not None:
         table.add_row(Text("target", style="bold"), f"{target:g}", "", "")
     if not table.rows:
         table.add_row(Text("no finished episode yet", style="dim"))
     return table
-
-
-def _describe_exploration(row: Row, end: str) -> str:
-    if columns.NOISE_SCALE in row:
-        return f"noise scale {_format(row, columns.NOISE_SCALE, '.3g')}"
-    return f"{end} epsilon, {_format(row, columns.EPSILON, '.3g')}"
 
 
 def _describe_end(state: RunState) -> str:
@@ -224,8 +188,7 @@ def _describe_end(state: RunState) -> str:
 
 def _make_table(*headers: str, gap: int = 2) -> Table:
     """Make a table without lines whose columns are as wide as they have to be."""
-    has_headers = any(headers)
-    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", show_header=has_headers)
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", show_header=any(headers))
     for header in headers:
         table.add_column(header, no_wrap=True)
     return table

@@ -1,13 +1,11 @@
-"""The loggers with which each node writes its CSV files; `columns.py` explains every column."""
+"""The loggers with which each node writes its CSV files; `docs/logs.md` explains every column."""
 
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import reverb
-from acme.utils import loggers
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
@@ -26,56 +24,33 @@ _PERIOD_SECONDS = 5.0
 _HISTOGRAM_PERIOD_SECONDS = 30.0
 
 
-class RunLogger(loggers.Logger):
-    """Writes rows to a CSV file of a run, each with the run's wall time."""
+def make_logger(
+    experiment: Experiment, name: str, more: Callable[[], Mapping[str, float]] = dict
+) -> CSVLogger:
+    """Open `logs/<name>.csv` for rows that get the run's wall time.
 
-    def __init__(self, experiment: Experiment, name: str):
-        """Open `logs/<name>.csv` for appending."""
-        self._logger = CSVLogger(pathlib.Path(experiment.workdir, LOGS, f"{name}.csv"))
-        self._experiment = experiment
-
-    def write(self, data: Mapping[str, Any]) -> None:
-        """Write one row."""
-        self.write_rows([data])
-
-    def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write several rows at once."""
-        wall_time = {columns.WALL_TIME_SECONDS: self._experiment.elapsed_seconds()}
-        self._logger.write_rows({**row, **wall_time} for row in rows)
-
-    def close(self) -> None:
-        """Write what waits for room on the disk, if there is some now."""
-        self._logger.close()
+    Args:
+      experiment: experiment whose run this is.
+      name: name of the file, without `.csv`.
+      more: returns further columns, which each row gets too.
+    """
+    path = pathlib.Path(experiment.workdir, LOGS, f"{name}.csv")
+    return CSVLogger(
+        path, lambda: {**more(), columns.WALL_TIME_SECONDS: experiment.elapsed_seconds()}
+    )
 
 
-class LearnerLogger(loggers.Logger):
-    """Writes the learner's rows, each with the newest counts of the replay."""
-
-    def __init__(self, experiment: Experiment, poller: StatisticsPoller):
-        """Open the learner's CSV file."""
-        self._logger = RunLogger(experiment, columns.LEARNER)
-        self._poller = poller
-
-    def write(self, data: Mapping[str, Any]) -> None:
-        """Write one row."""
-        self._logger.write({**data, **_name_statistics(self._poller.latest)})
-
-    def close(self) -> None:
-        """Close the file."""
-        self._logger.close()
+def make_learner_logger(experiment: Experiment, poller: StatisticsPoller) -> CSVLogger:
+    """Open the learner's CSV file for rows that get the newest counts of the replay."""
+    return make_logger(experiment, columns.LEARNER, lambda: _name_statistics(poller.latest))
 
 
 class HistogramLogger:
     """Writes the distributions of the learner's newest batches, every half a minute."""
 
     def __init__(self, experiment: Experiment, clock: Callable[[], float] = time.monotonic):
-        """Open the CSV file.
-
-        Args:
-          experiment: experiment whose run this is.
-          clock: returns a time in seconds.
-        """
-        self._logger = RunLogger(experiment, columns.LEARNER_HISTOGRAMS)
+        """Open the CSV file; `clock` returns a time in seconds."""
+        self._logger = make_logger(experiment, columns.LEARNER_HISTOGRAMS)
         self._clock = clock
         self._last = -np.inf
 
@@ -110,7 +85,7 @@ class ReplayLogger:
           read: reads the statistics of a server.
           clock: returns a time in seconds.
         """
-        self._logger = RunLogger(experiment, columns.REPLAY)
+        self._logger = make_logger(experiment, columns.REPLAY)
         self._client = client
         self._replicas = experiment.builder.config.replay.replicas
         self._read_statistics = read
@@ -163,14 +138,14 @@ class ActorLogger:
         Args:
           experiment: experiment whose run this is.
           index: index of the actor.
-          environment: environments of the actor, in lock-step.
+          environment: environments of the actor.
           policy: policy of the actor, which tells how each environment explores.
           adders: adders of the environments.
           source: source of the policy's parameters.
           clock: returns a time in seconds.
         """
-        self._logger = RunLogger(experiment, columns.actor_file(index))
-        self._env_logger = RunLogger(experiment, columns.actor_envs_file(index))
+        self._logger = make_logger(experiment, columns.actor_file(index))
+        self._env_logger = make_logger(experiment, columns.actor_envs_file(index))
         self._first_env = index * environment.num_envs
         self._environment = environment
         self._exploration = {
@@ -192,7 +167,7 @@ class ActorLogger:
             self._write()
 
     def close(self) -> None:
-        """Write what was recorded since the last row and close the files."""
+        """Write what was recorded since the last row, and rows that waited for room on the disk."""
         if self._lock_steps:
             self._write()
         self._logger.close()
@@ -233,13 +208,12 @@ def _name_statistics(statistics: ReplayStatistics) -> dict[str, float]:
 
 
 def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(values) if values else float("nan")
+
     return {
         columns.EPISODES: len(episodes),
-        columns.EPISODE_RETURN: _mean([episode.episode_return for episode in episodes]),
-        columns.CLIPPED_RETURN: _mean([episode.clipped_return for episode in episodes]),
-        columns.EPISODE_LENGTH: _mean([episode.length for episode in episodes]),
+        columns.EPISODE_RETURN: mean([episode.episode_return for episode in episodes]),
+        columns.CLIPPED_RETURN: mean([episode.clipped_return for episode in episodes]),
+        columns.EPISODE_LENGTH: mean([episode.length for episode in episodes]),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")

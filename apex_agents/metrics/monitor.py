@@ -21,13 +21,9 @@ _CLOSE_SECONDS = 5.0
 
 
 class View(Protocol):
-    """What shows a run in the terminal.
+    """What shows a run in the terminal."""
 
-    Attributes:
-      is_live: whether it stays in one place, where a note can be seen.
-    """
-
-    is_live: bool
+    is_live: bool  # Whether it stays in one place, where a note can be seen.
 
     def show(self, state: RunState, note: str = "") -> None:
         """Show the state of the run."""
@@ -42,16 +38,13 @@ class LiveView:
     is_live = True
 
     def __init__(self, console: Console):
-        """Draw nothing yet."""
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
 
     def show(self, state: RunState, note: str = "") -> None:
-        """Redraw the picture."""
         self._live.start()
         self._live.update(render(state, note), refresh=True)
 
     def close(self) -> None:
-        """Leave the last picture on the screen."""
         self._live.stop()
 
 
@@ -63,12 +56,7 @@ class PlainLines:
     def __init__(
         self, print_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ):
-        """Wait a period for the first line.
-
-        Args:
-          print_line: prints a line.
-          clock: returns a time in seconds.
-        """
+        """Wait a period of `clock`'s seconds for the first line."""
         self._print_line = print_line
         self._clock = clock
         self._last = clock()
@@ -91,12 +79,7 @@ def make_view(is_live: bool, print_line: Callable[[str], None]) -> View:
 
 
 class Monitor:
-    """A thread that shows and exports a run; its failure does not stop the run.
-
-    Attributes:
-      note: text that a live view shows below everything else.
-      is_live: whether the view is live.
-    """
+    """A thread that shows and exports a run; its failure does not stop the run."""
 
     def __init__(
         self,
@@ -105,15 +88,8 @@ class Monitor:
         exports: Sequence[Export] = (),
         period_seconds: float = PERIOD_SECONDS,
     ):
-        """Read the rows that exist, which are not exported, and start the thread.
-
-        Args:
-          state: state of the run.
-          view: what shows it.
-          exports: destinations of all new rows.
-          period_seconds: seconds between two looks at the files.
-        """
-        self.note = ""
+        """Read the rows that exist, which are not exported, and look for new ones every period."""
+        self.note = ""  # What a live view shows below everything else.
         self.is_live = view.is_live
         self._state = state
         self._view = view

@@ -17,49 +17,28 @@ _STALE_SECONDS = 20.0
 
 
 class RunState:
-    """The newest rows of every node.
-
-    Attributes:
-      run: folder of the run.
-      learner: newest row of the learner, empty before the first.
-      replay: newest row of the replay, empty before the first.
-      evaluations: all rows of the evaluator.
-      actors: newest row of each actor, by the actor's index.
-      environments: newest row of each environment, by the environment's index.
-      nodes: status of each node's process by the node's name; empty without a supervisor.
-      summary: how the run ended; None while it runs, or if it was killed.
-      is_running: whether a process of the run is alive.
-    """
+    """The newest rows of every node."""
 
     def __init__(self, run: RunFolder, clock: Callable[[], float] = time.time):
-        """Start with no row; `refresh` reads them.
-
-        Args:
-          run: folder of the run.
-          clock: returns the time in seconds since the epoch.
-        """
+        """Start with no row; `clock` returns the time in seconds since the epoch."""
         self.run = run
         self.learner: Row = {}
         self.replay: Row = {}
-        self.evaluations: list[Row] = []
-        self.actors: dict[int, Row] = {}
-        self.environments: dict[int, Row] = {}
-        self.nodes: dict[str, Any] = {}
-        self.summary: dict[str, Any] | None = None
+        self.evaluations: list[Row] = []  # All of them.
+        self.actors: dict[int, Row] = {}  # By the actor's index.
+        self.environments: dict[int, Row] = {}  # By the environment's index.
+        self.nodes: dict[str, Any] = {}  # Status of each process; empty without a supervisor.
+        self.summary: dict[str, Any] | None = None  # None while the run is active, or was killed.
         self.is_running = False
         self._clock = clock
-        self._wall_time_seconds = 0.0  # Of the newest row.
-        self._wall_time_read_at = 0.0
+        self._wall_time_seconds = 0.0  # Wall time of the newest row.
+        self._wall_time_written_at = 0.0
         self._readers: dict[str, RowReader] = {}
         self._read_at: dict[str, float] = {}
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
 
     def refresh(self) -> list[tuple[str, Row]]:
-        """Read what is new.
-
-        Returns:
-          The new rows, each with the name of its file.
-        """
+        """Read what is new; return the new rows, each with the name of its file."""
         self.is_running = self.run.is_running()
         self.nodes = self.run.nodes()
         self.summary = self.run.summary()
@@ -81,7 +60,7 @@ class RunState:
             return self._wall_time_seconds
         # The command wrote the config when it was started.
         started = _modification_time(self.run.path / CONFIG_FILE)
-        return self._wall_time_seconds + self._clock() - max(started, self._wall_time_read_at)
+        return self._wall_time_seconds + self._clock() - max(started, self._wall_time_written_at)
 
     def num_actors(self) -> int:
         """Return the number of actors of the run, whether they have written rows or not."""
@@ -92,11 +71,12 @@ class RunState:
         return self.num_actors() * self._read_count("num_envs_per_actor")
 
     def actor_speed(self) -> float:
-        """Return the agent steps per second of all actors that have written rows lately."""
+        """Return the steps per second of all actors that wrote rows lately, or before the end."""
+        oldest = -np.inf if self.is_over() else self._clock() - _STALE_SECONDS
         return sum(
             number(row, columns.ACTOR_STEPS_PER_SECOND)
             for index, row in self.actors.items()
-            if self._is_fresh(columns.actor_file(index))
+            if self._read_at[columns.actor_file(index)] > oldest
         )
 
     def parameter_age(self) -> float:
@@ -111,11 +91,6 @@ class RunState:
         ]
         return max(float(np.mean(ages)), 0.0)
 
-    def _is_fresh(self, name: str) -> bool:
-        """Return whether a file has had new rows lately; always once the run is over."""
-        age = self._clock() - self._read_at.get(name, -np.inf)
-        return self.is_over() or age < _STALE_SECONDS
-
     def _read_count(self, name: str) -> int:
         count = self.run.settings("run").get(name)
         return count if isinstance(count, int) else 0
@@ -125,7 +100,7 @@ class RunState:
         wall_time = number(row, columns.WALL_TIME_SECONDS)
         if wall_time > self._wall_time_seconds:
             self._wall_time_seconds = wall_time
-            self._wall_time_read_at = _modification_time(self.run.log_path(name))
+            self._wall_time_written_at = _modification_time(self.run.log_path(name))
         if name == columns.LEARNER:
             self.learner = row
             self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
@@ -133,12 +108,10 @@ class RunState:
             self.replay = row
         elif name == columns.EVALUATOR:
             self.evaluations.append(row)
+        elif columns.ENV_INDEX in row:
+            self.environments[int(number(row, columns.ENV_INDEX))] = row
         elif (actor := columns.parse_actor_file(name)) is not None:
-            index, has_envs = actor
-            if has_envs:
-                self.environments[int(number(row, columns.ENV_INDEX))] = row
-            else:
-                self.actors[index] = row
+            self.actors[actor] = row
 
 
 def number(row: Row, column: str) -> float:

@@ -31,16 +31,16 @@ class TensorBoardExport:
     """
 
     def __init__(self, folder: pathlib.Path):
-        """Remember the folder; the first `write` makes a file."""
         self._folder = folder
         self._file: RecordWriter | None = None
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
-        """Write new items; see `exports.Export`."""
         try:
             for item in items:
                 for summary in _make_summaries(item):
-                    self._write(event_pb2.Event(summary=summary, step=item.step))
+                    self._file = self._file or self._open()
+                    event = event_pb2.Event(summary=summary, step=item.step, wall_time=time.time())
+                    self._file.write(event.SerializeToString())
             if self._file is not None:
                 self._file.flush()
             report_success(self._folder)
@@ -48,24 +48,18 @@ class TensorBoardExport:
             report_failure(self._folder, error)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-        self._file = None
-
-    def _write(self, event: event_pb2.Event) -> None:
-        if self._file is None:
-            self._file = self._open()
-            self._write(event_pb2.Event(file_version="brain.Event:2"))
-        event.wall_time = time.time()
-        self._file.write(event.SerializeToString())
 
     def _open(self) -> RecordWriter:
         self._folder.mkdir(exist_ok=True)
         # TensorBoard reads a folder's files in the order of their names.
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-        return RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
+        file = RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
+        version = event_pb2.Event(file_version="brain.Event:2", wall_time=time.time())
+        file.write(version.SerializeToString())
+        return file
 
 
 def _make_summaries(item: Scalars | Histogram) -> Iterable[summary_pb2.Summary]:

@@ -18,12 +18,7 @@ class WandbExport:
     """
 
     def __init__(self, run: RunFolder, project: str, run_id: str):
-        """Start a run at Weights & Biases, or resume it.
-
-        Args:
-          run: folder of the run.
-          project: name of the project.
-          run_id: id of the run, which stays the same when it is resumed.
+        """Start a run of a project at Weights & Biases, or resume it by its id.
 
         Raises:
           ValueError: wandb is not installed or cannot be started.
@@ -31,9 +26,8 @@ class WandbExport:
         try:
             import wandb
         except ImportError as error:
-            raise ValueError(
-                "--wandb needs the package wandb: pip install 'apex_agents[wandb]'."
-            ) from error
+            message = "--wandb needs the package wandb: pip install 'apex_agents[wandb]'."
+            raise ValueError(message) from error
         self._wandb = wandb
         is_online = os.environ.get("WANDB_MODE", "online") == "online"
         try:
@@ -49,7 +43,7 @@ class WandbExport:
             )
         except (wandb.errors.Error, OSError) as error:
             raise ValueError(f"--wandb={project} cannot be started: {error}") from error
-        self._step_names: dict[str, str] = {}
+        self._nodes: set[str] = set()  # Those whose step is defined.
 
     @property
     def place(self) -> str:
@@ -59,7 +53,6 @@ class WandbExport:
         return str(self._run.url)
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
-        """Send new items; see `exports.Export`."""
         try:
             for item in items:
                 self._run.log(self._convert(item))
@@ -67,7 +60,6 @@ class WandbExport:
             logging.warning("Weights & Biases misses some metrics: %s", error)
 
     def close(self) -> None:
-        """Send what waits and finish the run."""
         self._run.finish()
 
     def _convert(self, item: Scalars | Histogram) -> dict[str, Any]:
@@ -77,7 +69,7 @@ class WandbExport:
             step_name = columns.LEARNER_STEPS
         else:
             values, step_name = dict(item.values), item.step_name
-        for node in {name.partition("/")[0] for name in values} - self._step_names.keys():
-            self._step_names[node] = step_name
+        for node in {name.partition("/")[0] for name in values} - self._nodes:
+            self._nodes.add(node)
             self._run.define_metric(f"{node}/*", step_metric=step_name)
         return {**values, step_name: item.step}

@@ -1,9 +1,8 @@
 """Checkpoints of the learner, from which a run is resumed.
 
 Horgan et al. 2018, appendix F ("Failure Tolerance"). A checkpoint is a folder `learner-<step>`,
-which gets its name when it is complete, with the learner's state as TensorFlow writes it (tensors
-with checksums, nothing that could be executed), `progress.json`, and for evaluations the policy's
-parameters in `parameters.npz`.
+which gets its name when it is complete. It holds the learner's state as TensorFlow writes it, with
+checksums, `progress.json`, and the policy's parameters for evaluations in `parameters.npz`.
 """
 
 import dataclasses
@@ -28,15 +27,12 @@ PARAMETERS = "parameters.npz"
 
 _STATE = "state"
 _PROGRESS = "progress.json"
+# What reading a file raises that is missing, truncated or corrupted.
+_READ_ERRORS = (OSError, ValueError, TypeError, IndexError, RuntimeError, tf.errors.OpError)
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that can be read.
-
-    Attributes:
-      path: path of its folder.
-      progress: progress of the run when it was saved.
-    """
+    """A checkpoint that can be read: its folder, and how far the run was when it was saved."""
 
     path: pathlib.Path
     progress: Progress
@@ -70,28 +66,29 @@ class LearnerCheckpoints:
           FloatingPointError: a variable of the learner is not finite.
         """
         self._last_save = time.monotonic()
-        learner, keep = self._learner, self._experiment.run.num_checkpoints
-        if learner.num_steps == self._last_step:
+        state, step = self._learner.state, self._learner.num_steps
+        if step == self._last_step:
             return
-        variables = learner.get_all_variables()
-        progress = Progress(learner.num_steps, self._experiment.elapsed_seconds())
-        if save_checkpoint(self._folder, learner.state, variables, progress, keep):
-            self._last_step = progress.learner_steps
+        variables = self._learner.get_all_variables()
+        progress = Progress(step, self._experiment.elapsed_seconds())
+        keep = self._experiment.run.num_checkpoints
+        if save_checkpoint(self._folder, state, variables, progress, keep):
+            self._last_step = step
 
     def conclude(self, reason: str | None, actor_steps: int) -> None:
         """Save what remains of the run: a checkpoint, the parameters, and how the run ended.
 
         Args:
           reason: reason why the run is over; None if it was stopped before its end.
-          actor_steps: transitions that all actors have added.
+          actor_steps: steps of all actors.
 
         Raises:
           FloatingPointError: a variable of the learner is not finite.
         """
         self.save()
         workdir = pathlib.Path(self._experiment.workdir)
-        variables, step = self._learner.get_all_variables(), self._learner.num_steps
-        save_parameters(workdir / LAST_CHECKPOINT, variables, step)
+        step = self._learner.num_steps
+        save_parameters(workdir / LAST_CHECKPOINT, self._learner.get_all_variables(), step)
         summary = {
             "finished": reason is not None,
             "reason": reason or "stopped from outside",
@@ -128,8 +125,7 @@ def save_checkpoint(
             shutil.rmtree(left, ignore_errors=True)
         partial.mkdir()
         tf.train.Checkpoint(**state).write(str(partial / _STATE))
-        parameters = encode_parameters(variables, progress.learner_steps)
-        (partial / PARAMETERS).write_bytes(parameters)
+        (partial / PARAMETERS).write_bytes(encode_parameters(variables, progress.learner_steps))
         (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
         # There is a corrupted one if the run was resumed from a step before it.
         shutil.rmtree(path, ignore_errors=True)
@@ -142,10 +138,8 @@ def save_checkpoint(
     report_success(folder / "learner-*")
     # Checkpoints of later steps are corrupted: the run was resumed from a step before them.
     checkpoints = list_checkpoints(folder)
-    kept = [other for other in checkpoints if other <= path][-keep:]
-    for other in checkpoints:
-        if other not in kept:
-            shutil.rmtree(other, ignore_errors=True)
+    for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
+        shutil.rmtree(other, ignore_errors=True)
     return True
 
 
@@ -153,8 +147,12 @@ def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
     """Return the newest checkpoint that can be read, or None; log each one that cannot."""
     for path in reversed(list_checkpoints(folder)):
         try:
-            return open_checkpoint(path)
-        except ValueError as error:
+            progress = Progress(**json.loads((path / _PROGRESS).read_text()))
+            reader = tf.train.load_checkpoint(str(path / _STATE))
+            for name in reader.get_variable_to_shape_map():
+                reader.get_tensor(name)  # Raises if its checksum is wrong.
+            return Checkpoint(path, progress)
+        except _READ_ERRORS as error:
             logging.warning("Checkpoint %s is corrupted and skipped: %s", path, error)
     return None
 
@@ -165,27 +163,10 @@ def find_progress(workdir: str) -> Progress:
     return Progress() if checkpoint is None else checkpoint.progress
 
 
-def open_checkpoint(path: pathlib.Path) -> Checkpoint:
-    """Read the progress and check that all of the learner's state can be read.
-
-    Raises:
-      ValueError: a file is missing, truncated or corrupted.
-    """
-    try:
-        progress = Progress(**json.loads((path / _PROGRESS).read_text()))
-        reader = tf.train.load_checkpoint(str(path / _STATE))
-        for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)  # Raises if its checksum is wrong.
-    except (OSError, ValueError, TypeError, IndexError, RuntimeError, tf.errors.OpError) as error:
-        raise ValueError(str(error)) from error
-    return Checkpoint(path, progress)
-
-
 def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
     """Assign the values of a checkpoint to a state, or to a part of one.
 
-    Variables that do not exist yet, such as those of a module before its first call, get theirs
-    when they are made.
+    Variables that do not exist yet, as before a module's first call, get theirs when they are made.
 
     Raises:
       AssertionError: a variable of the state is not in the checkpoint.

@@ -22,7 +22,7 @@ _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 
 
 def to_values(config: Any) -> dict[str, Any]:
-    """Return what the file holds of a config, as JSON gives it back."""
+    """Return what the file holds of a config, as JSON reads it."""
     agent_type = type(getattr(config, "agent", None)).__name__
     values = {FORMAT_VERSION: _FORMAT, AGENT_TYPE: agent_type, **dataclasses.asdict(config)}
     return json.loads(json.dumps(values))
@@ -65,23 +65,19 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     types = {kind.__name__: kind for kind in agent_types}
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
+    hooks = {tuple[int, ...]: lambda value: tuple(value) if isinstance(value, list) else value}
     try:
         if name not in types:
             raise ValueError(f"{AGENT_TYPE} is {name!r}; it has to be one of {', '.join(types)}.")
-        config = _build_config(values, types[name])
+        # The field `agent` is declared as Any: this declares what it holds here.
+        fields: Any = [("agent", types[name])]
+        kind = dataclasses.make_dataclass("Config", fields, bases=(ExperimentConfig,))
+        read: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
+        config = ExperimentConfig(read.agent, read.environment, read.run)
         config.validate()
     except (dacite.DaciteError, ValueError) as error:
         raise ValueError(f"{workdir / CONFIG_FILE}: {error}") from error
     return config
-
-
-def _build_config(values: dict[str, Any], agent_type: type) -> ExperimentConfig:
-    # The field `agent` is declared as Any: this declares what it holds here.
-    fields: Any = [("agent", agent_type)]
-    kind = dataclasses.make_dataclass("Config", fields, bases=(ExperimentConfig,))
-    hooks = {tuple[int, ...]: lambda value: tuple(value) if isinstance(value, list) else value}
-    config: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
-    return ExperimentConfig(config.agent, config.environment, config.run)
 
 
 def check_same_run(workdir: pathlib.Path, config: Any) -> None:

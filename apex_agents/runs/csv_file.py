@@ -6,15 +6,12 @@ import io
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acme.utils import loggers
 
 from apex_agents.runs.files import report_failure, report_success
-
-# At a row every few seconds, those of the better part of an hour.
-_MAX_WAITING_ROWS = 500
 
 
 class CSVLogger(loggers.Logger):
@@ -24,35 +21,53 @@ class CSVLogger(loggers.Logger):
     process that was killed left at the end of the file, is removed.
     """
 
-    def __init__(self, path: pathlib.Path, max_waiting_rows: int = _MAX_WAITING_ROWS):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        more: Callable[[], Mapping[str, Any]] = dict,
+        max_waiting_rows: int = 500,
+    ):
         """Make the file, if it does not exist, and remove a truncated row.
 
         Args:
           path: path of the file.
-          max_waiting_rows: number of rows that are kept while the disk is full: the newest ones.
+          more: returns columns that each row gets beside its own.
+          max_waiting_rows: number of rows that are kept while the disk is full, the newest ones;
+            at a row every five seconds, 500 are those of 40 minutes.
         """
         self._path = path
+        self._more = more
         self._columns: list[str] = []
         self._rows: collections.deque[bytes] = collections.deque(maxlen=max_waiting_rows)
         self._num_lost = 0
-        self.flush()
+        self._flush()
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Write one row."""
         self.write_rows([data])
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write several rows at once."""
+        more = self._more()
         for row in rows:
-            self._columns = self._columns or sorted(row)
+            values = {**row, **more}
+            self._columns = self._columns or sorted(values)
             self._num_lost += len(self._rows) == self._rows.maxlen
-            self._rows.append(_encode(row.get(column, "") for column in self._columns))
-        self.flush()
+            self._rows.append(_encode(values.get(column, "") for column in self._columns))
+        self._flush()
 
-    def flush(self) -> None:
-        """Write the rows that wait, as many as there is room for; log an OSError."""
+    def close(self) -> None:
+        self._flush()  # Writes the rows that wait, if there is room for them.
+
+    def _flush(self) -> None:
         try:
-            self._append_rows()
+            # Opened for each row: the file may have been removed to make room.
+            with self._path.open("ab+", buffering=0) as file:
+                _remove_truncated_row(file)
+                if self._columns and not file.seek(0, os.SEEK_END):
+                    _append(file, _encode(self._columns))
+                while self._rows:
+                    _append(file, self._rows[0])
+                    self._rows.popleft()
         except OSError as error:
             report_failure(self._path, error)
             return
@@ -60,20 +75,6 @@ class CSVLogger(loggers.Logger):
         if self._num_lost:
             logging.warning("%s lacks %d rows: too many waited.", self._path, self._num_lost)
             self._num_lost = 0
-
-    def close(self) -> None:
-        """Write the rows that wait, if there is room for them."""
-        self.flush()
-
-    def _append_rows(self) -> None:
-        # Opened for each row: the file may have been removed to make room.
-        with self._path.open("ab+", buffering=0) as file:
-            _remove_truncated_row(file)
-            if self._columns and not file.seek(0, os.SEEK_END):
-                _append(file, _encode(self._columns))
-            while self._rows:
-                _append(file, self._rows[0])
-                self._rows.popleft()
 
 
 def _encode(values: Iterable[Any]) -> bytes:

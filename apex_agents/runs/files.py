@@ -23,25 +23,24 @@ def hold_lock(path: pathlib.Path, wait_seconds: float) -> IO[str]:
       wait_seconds: seconds to wait for a process that holds the lock.
 
     Returns:
-      The open file. The lock is released when this process, and all processes that inherit the
-      file's descriptor, have closed it.
+      The open file, which holds the lock until it is closed here and in all processes that inherit
+      its descriptor.
 
     Raises:
       BlockingIOError: another process held the lock all that time.
       OSError: the file cannot be opened.
     """
     deadline = time.monotonic() + wait_seconds
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(path.open("a"))
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                stack.pop_all()  # Leaves the file open.
-                return file
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.1)
+    file = path.open("a")
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                file.close()
+                raise
+            time.sleep(0.1)
 
 
 def is_held(path: pathlib.Path) -> bool:
@@ -70,11 +69,7 @@ def replace_file(path: pathlib.Path, content: bytes | memoryview) -> None:
 
 
 def try_to_replace_file(path: pathlib.Path, content: bytes | memoryview) -> bool:
-    """Write a file atomically, as `replace_file` does, and report failures instead of raising.
-
-    Returns:
-      Whether the file was written.
-    """
+    """Write a file atomically, report failures, and return whether it was written."""
     try:
         replace_file(path, content)
     except OSError as error:
@@ -85,7 +80,7 @@ def try_to_replace_file(path: pathlib.Path, content: bytes | memoryview) -> bool
 
 
 def write_json(path: pathlib.Path, value: Any) -> bool:
-    """Write a JSON file atomically; report failures and return as `try_to_replace_file` does."""
+    """Write a JSON file atomically, report failures, and return whether it was written."""
     return try_to_replace_file(path, encode_json(value))
 
 
@@ -95,19 +90,14 @@ def encode_json(value: Any) -> bytes:
 
 
 def report_failure(path: pathlib.Path, error: Exception) -> None:
-    """Log a warning that writes fail, unless the last write failed, too.
-
-    Args:
-      path: name of what is written again and again: a path, or a pattern of paths.
-      error: reason of the failure.
-    """
+    """Log a warning that a file, or a pattern of files, cannot be written, once in a row."""
     if path not in _failing:
         _failing.add(path)
         logging.warning("%s cannot be written, the run continues without it: %s", path, error)
 
 
 def report_success(path: pathlib.Path) -> None:
-    """Log that writes work again, if the last one failed."""
+    """Log that a file can be written, if the last attempt failed."""
     if path in _failing:
         _failing.remove(path)
         logging.info("%s can be written again.", path)

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from apex_agents.runs.config_file import read_values
-from apex_agents.runs.workdir import LOGS, NODES_FILE, SUMMARY_FILE, is_locked
+from apex_agents.runs.files import is_held
+from apex_agents.runs.workdir import LOCK_FILE, LOGS, NODES_FILE, SUMMARY_FILE
 
 Row = dict[str, float | str]
 
@@ -22,12 +23,7 @@ _PIECE_BYTES = 2**15
 
 
 class RunFolder:
-    """The folder of one run.
-
-    Attributes:
-      path: absolute path of the folder.
-      config: every setting of the run, as nested dicts.
-    """
+    """The folder of one run, at the absolute path `path`, with the values of its config."""
 
     def __init__(self, workdir: str | pathlib.Path):
         """Read the config of the run in a folder.
@@ -55,7 +51,7 @@ class RunFolder:
 
     def is_running(self) -> bool:
         """Return whether a process of the run is alive on this machine."""
-        return is_locked(self.path)
+        return is_held(self.path / LOCK_FILE)
 
     def logs(self) -> list[str]:
         """Return the names of the CSV files, without `.csv`."""
@@ -88,11 +84,10 @@ class RunFolder:
 
 
 class RowReader:
-    """Reads the rows that are appended to one CSV file."""
+    """Reads the rows that are appended to one CSV file; from the first one if it is replaced."""
 
     def __init__(self, path: pathlib.Path):
-        """Remember the path of the file, which need not exist yet."""
-        self._path = path
+        self._path = path  # The file need not exist yet.
         self._inode = -1
         self._offset = 0
         self._header: list[str] = []
@@ -101,7 +96,9 @@ class RowReader:
         """Return the rows written since the last call, except one that is not complete yet."""
         try:
             with self._path.open("rb") as file:
-                self._start_over_if_replaced(file)
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._offset:
+                    self._inode, self._offset, self._header = status.st_ino, 0, []
                 file.seek(self._offset)
                 text = _whole_lines(file.read())
         except FileNotFoundError:
@@ -116,15 +113,9 @@ class RowReader:
             if len(line) == len(self._header)
         ]
 
-    def _start_over_if_replaced(self, file: BinaryIO) -> None:
-        """Forget the file of the last call if this is another one, or a shorter one."""
-        status = os.fstat(file.fileno())
-        if status.st_ino != self._inode or status.st_size < self._offset:
-            self._inode, self._offset, self._header = status.st_ino, 0, []
-
 
 def _read_rows(file: BinaryIO, max_bytes: int | None) -> bytes:
-    """Read whole rows from the file's position on; see `RunFolder.read_columns`."""
+    """Read whole rows that follow the file's position; see `RunFolder.read_columns`."""
     start, end = file.tell(), os.fstat(file.fileno()).st_size
     if max_bytes is None or end - start <= max_bytes:
         return _whole_lines(file.read())
@@ -155,7 +146,7 @@ def _parse_value(value: str) -> float | str:
 
 def _make_column(values: Sequence[str]) -> np.ndarray:
     try:
-        return np.array([float(value) for value in values])
+        return np.array(values, float)
     except ValueError:
         return np.array(values)
 

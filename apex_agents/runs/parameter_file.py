@@ -15,15 +15,12 @@ _LEARNER_STEPS = "learner_steps"  # Variables are called `<name>/<index>`.
 def save_parameters(
     path: pathlib.Path, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
 ) -> bool:
-    """Write parameters atomically; failures are logged.
+    """Write parameters atomically, report failures, and return whether they were written.
 
     Args:
       path: path of the file.
       variables: arrays by name.
       learner_steps: learner steps that led to them.
-
-    Returns:
-      Whether the file was written; if not, the one before stays.
     """
     return try_to_replace_file(path, encode_parameters(variables, learner_steps))
 

@@ -6,7 +6,7 @@ import uuid
 from typing import IO, Any
 
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
-from apex_agents.runs.files import encode_json, hold_lock, is_held, replace_file
+from apex_agents.runs.files import encode_json, hold_lock, replace_file
 
 SUMMARY_FILE = "summary.json"
 ACTOR_STEPS_FILE = "actor_steps.json"
@@ -20,30 +20,24 @@ TENSORBOARD = "tensorboard"
 EVALUATOR_CSV = "logs/evaluator.csv"
 VIDEOS = "videos"
 EVALUATIONS = "evaluations"
+LOCK_FILE = ".lock"
 
-_LOCK_FILE = ".lock"
 _RUN_ID_FILE = ".run_id"
 
-# The nodes of a launcher that was killed take a moment to exit.
-_LOCK_WAIT_SECONDS = 5.0
-
-# Of the folders that this process has opened, by their absolute paths.
+# Locks that this process holds, by the absolute paths of their folders.
 _locks: dict[str, IO[str]] = {}
 
 
-def open_workdir(
-    path: str | None, config_name: str, config: Any, wait_seconds: float = _LOCK_WAIT_SECONDS
-) -> str:
+def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: float = 5.0) -> str:
     """Make the folder of a new run, or take over that of a run to resume, and write the config.
 
-    The folder is locked until `close_workdir`, or until this process and all that inherit
-    `lock_descriptors` have ended.
+    It is locked until `close_workdir`, or until all processes with its lock descriptor have ended.
 
     Args:
       path: path of the folder; None makes a new one in `runs/`.
       config_name: beginning of the name of that new folder.
       config: dataclass to write to `config.json`.
-      wait_seconds: seconds to wait for another command that has opened the folder.
+      wait_seconds: seconds to wait for a lock; nodes of a killed launcher take a moment to exit.
 
     Returns:
       The folder's absolute path.
@@ -61,13 +55,15 @@ def open_workdir(
         if (workdir / CONFIG_FILE).exists():
             check_same_run(workdir, config)
         make_folders(workdir)
-        lock = _hold_lock(workdir, wait_seconds)
+        lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
             replace_file(workdir / CONFIG_FILE, encode_json(to_values(config)))
             (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # How the run ended the last time.
         except OSError:
             lock.close()
             raise
+    except BlockingIOError as error:
+        raise ValueError(f"--workdir={workdir} is in use: another command runs in it.") from error
     except OSError as error:
         raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
     except RuntimeError as error:  # `~name` of an unknown user.
@@ -81,22 +77,10 @@ def close_workdir(workdir: str) -> None:
     _locks.pop(workdir).close()
 
 
-def _hold_lock(workdir: pathlib.Path, wait_seconds: float) -> IO[str]:
-    try:
-        return hold_lock(workdir / _LOCK_FILE, wait_seconds)
-    except BlockingIOError as error:
-        raise ValueError(f"--workdir={workdir} is in use: another command runs in it.") from error
-
-
 def make_folders(workdir: pathlib.Path) -> None:
     """Make the folders into which nodes write, or raise an OSError."""
     for folder in (LOGS, CHECKPOINTS):
         (workdir / folder).mkdir(parents=True, exist_ok=True)
-
-
-def is_locked(workdir: pathlib.Path) -> bool:
-    """Return whether a process of the folder's run lives on this machine."""
-    return is_held(workdir / _LOCK_FILE)
 
 
 def lock_descriptors() -> list[int]:
@@ -105,11 +89,7 @@ def lock_descriptors() -> list[int]:
 
 
 def read_run_id(workdir: str) -> str:
-    """Return the id of the folder's run, which stays the same when the run is resumed.
-
-    Raises:
-      ValueError: a new id cannot be written.
-    """
+    """Return the id that a run keeps when it is resumed; a ValueError if it cannot be written."""
     path = pathlib.Path(workdir, _RUN_ID_FILE)
     try:
         if not path.exists():

@@ -194,7 +194,7 @@ def test_distributions_are_written_every_period(experiment, clock):
 def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
     statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     poller = types.SimpleNamespace(latest=statistics)
-    logger = loggers.LearnerLogger(experiment, poller)
+    logger = loggers.make_learner_logger(experiment, poller)
     logger.write({"learner_steps": 1, "loss": 0.5})
     poller.latest = statistics._replace(actor_steps=1500, inserted=500)
     logger.write({"learner_steps": 2, "loss": 0.25})
@@ -219,7 +219,7 @@ def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
 
 def test_a_second_logger_appends_without_a_second_header(experiment):
     for step in (1, 2):
-        logger = loggers.RunLogger(experiment, "learner")
+        logger = loggers.make_logger(experiment, "learner")
         logger.write({"learner_steps": step})
         logger.close()
     assert [row["learner_steps"] for row in rows(experiment, "learner")] == ["1", "2"]

@@ -9,9 +9,9 @@ import pytest
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.runs.files import is_held
 from apex_agents.runs.workdir import (
     close_workdir,
-    is_locked,
     lock_descriptors,
     open_workdir,
     read_run_id,
@@ -106,9 +106,9 @@ def test_two_runs_in_one_folder_are_refused(tmp_path, open_folder):
 def test_a_folder_is_locked_until_it_is_closed(tmp_path):
     workdir = open_workdir(str(tmp_path), "name", make_config())
     num_descriptors = len(lock_descriptors())
-    assert is_locked(tmp_path)
+    assert is_held(tmp_path / ".lock")
     close_workdir(workdir)
-    assert not is_locked(tmp_path)
+    assert not is_held(tmp_path / ".lock")
     assert len(lock_descriptors()) == num_descriptors - 1
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_is_not_locked(tmp_path):
     (tmp_path / "config.json.partial").mkdir()  # In the way of config.json.
     with pytest.raises(ValueError, match="cannot be written") as caught:
         open_workdir(str(tmp_path), "name", make_config())
-    assert not is_locked(tmp_path)
+    assert not is_held(tmp_path / ".lock")
     assert caught.tb  # It would keep a lock alive that is not released.
 
 
