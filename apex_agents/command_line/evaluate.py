@@ -41,7 +41,7 @@ from apex_agents.evaluation.final_evaluation import (
 from apex_agents.evaluation.parameters import find_parameters
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
-from apex_agents.registry import AGENTS
+from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
 
@@ -78,7 +78,7 @@ def _main(argv: Sequence[str]) -> None:
         if _VIDEO.value > _EPISODES.value:
             raise ValueError(f"--video is {_VIDEO.value}; it has to be at most --episodes.")
         workdir = _expand(_WORKDIR.value)
-        config = read_config(workdir, [agent.config_class for agent in AGENTS.values()])
+        config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)
         output = _make_output(workdir, path)

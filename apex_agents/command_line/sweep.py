@@ -19,14 +19,14 @@ import pathlib
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from absl import app, flags
+from absl import flags
 from rich.console import Console
 
 from apex_agents.command_line import commands
-from apex_agents.command_line.errors import fail, refuse_arguments, warn
-from apex_agents.command_line.settings import Settings, parse_settings
+from apex_agents.command_line.errors import fail, warn
+from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.experiment import check_environment, make_experiment
@@ -63,18 +63,10 @@ _WORKDIR = flags.DEFINE_string(
 
 def main() -> None:
     """Run the command, and exit."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while planning: no traceback.
-    parsed: list[Settings] = []
-
-    def parse(argv: Sequence[str]) -> list[str]:
-        parsed.append(parse_settings(_DEFAULT_CONFIG, _SHOWN_FLAGS, argv))
-        return parsed[0].arguments
-
-    app.run(lambda argv: _sweep(parsed[0]), flags_parser=parse)
+    run_with_settings(_sweep, _DEFAULT_CONFIG, _SHOWN_FLAGS)
 
 
 def _sweep(settings: Settings) -> None:
-    refuse_arguments(settings.arguments)
     folder, runs = _plan(settings)
     screen = Screen(Console())
     screen.print(f"Sweep folder: {folder}")

@@ -8,17 +8,17 @@ Examples:
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import shutil
-import signal
 import sys
 
-from absl import app, flags
+from absl import flags
 from rich import filesize
 
-from apex_agents.command_line.errors import fail, refuse_arguments, warn
-from apex_agents.command_line.settings import Settings, parse_settings
+from apex_agents.command_line.errors import fail, warn
+from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.experiment import Experiment, check_environment, make_experiment
 from apex_agents.launcher import LAUNCH_TYPES, launch_program, make_backend
 from apex_agents.metrics.exports import Export
@@ -28,7 +28,7 @@ from apex_agents.nodes.fork_server import close_server
 from apex_agents.nodes.host import available_memory
 from apex_agents.nodes.isolation import isolate
 from apex_agents.program import make_program
-from apex_agents.registry import AGENTS, find_agent
+from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
 from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.folder import RunFolder
@@ -79,24 +79,12 @@ _WANDB = flags.DEFINE_string(
 
 
 def main(agent: str) -> None:
-    """Parse the command line, train, and exit.
-
-    Args:
-      agent: name of the agent in `registry.AGENTS`.
-    """
-    # Until the launcher handles it, Ctrl-C ends the command without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parsed: list[Settings] = []
-
-    def parse(argv: list[str]) -> list[str]:
-        parsed.append(parse_settings(AGENTS[agent].default_config, _SHOWN_FLAGS, argv))
-        return parsed[0].arguments
-
-    app.run(lambda argv: _train(agent, parsed[0]), flags_parser=parse)
+    """Train the agent of this name, and exit."""
+    train = functools.partial(_train, agent)
+    run_with_settings(train, AGENTS[agent].default_config, _SHOWN_FLAGS)
 
 
 def _train(agent: str, settings: Settings) -> None:
-    refuse_arguments(settings.arguments)
     config = settings.config
     try:
         backend = make_backend(_LAUNCH_TYPE.value, _RAY_ADDRESS.value)
@@ -143,7 +131,7 @@ def _check_agent(agent: str, agent_config: object) -> None:
     """Raise a ValueError if the settings are those of another agent."""
     found = find_agent(agent_config)
     if found != agent:
-        kinds = [AGENTS[name].config_class.__name__ for name in (found, agent)]
+        kinds = [CONFIG_CLASSES[name].__name__ for name in (found, agent)]
         command = found.replace("_", "-")
         raise ValueError(
             f"agent is an {kinds[0]}; it has to be an {kinds[1]}. Use the command {command}, "
