@@ -31,7 +31,7 @@ def make_backend(launch_type: str, ray_address: str = "auto") -> Backend:
     Args:
       launch_type: 'local_mp', a process per node; 'local_mt', a thread per node; or 'ray', a
         process per node on the hosts of a Ray cluster.
-      ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for the cluster of this machine.
+      ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for this machine's cluster.
 
     Raises:
       ValueError: the launch type is unknown, or its package is not installed.
@@ -68,8 +68,7 @@ def launch_program(
       exports: receivers of the rows of the CSV files; closed in the end.
 
     Returns:
-      Exit code: 0 if the run reached its end, 1 if a node failed, 130 after SIGINT, 143 after
-      SIGTERM.
+      Exit code: 0 after the run's end, 1 if a node failed, 130 after SIGINT, 143 after SIGTERM.
     """
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:

@@ -12,7 +12,6 @@ import numpy as np
 # Units of a layer. Like most upper limits of the configs it is no limit of the code: a larger
 # number is a typing error that would take all memory, or hours, before its cause is visible.
 MAX_LAYER_SIZE = 10_000
-_LAYER_SIZES = range(1, MAX_LAYER_SIZE + 1)
 
 _MAX_INT = 2**63 - 1
 _FLOAT32 = np.finfo(np.float32)
@@ -45,7 +44,7 @@ def layer_sizes(default: tuple[int, ...], fewest: int, most: int) -> Any:
     """Make a field for the units of `fewest` to `most` layers."""
     return checked(
         default,
-        lambda sizes: fewest <= len(sizes) <= most and all(map(_LAYER_SIZES.__contains__, sizes)),
+        lambda sizes: fewest <= len(sizes) <= most and all(0 < n <= MAX_LAYER_SIZE for n in sizes),
         f"{fewest} to {most} whole numbers from 1 to {MAX_LAYER_SIZE}",
     )
 

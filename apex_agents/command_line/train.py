@@ -9,15 +9,13 @@ Examples:
 
 import dataclasses
 import functools
-import os
 import pathlib
 import shutil
-import sys
 
 from absl import flags
 from rich import filesize
 
-from apex_agents.command_line.errors import fail, warn
+from apex_agents.command_line.errors import fail, leave, warn
 from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.experiment import Experiment, check_environment, make_experiment
 from apex_agents.launcher import LAUNCH_TYPES, launch_program, make_backend
@@ -119,12 +117,7 @@ def _train(agent: str, settings: Settings) -> None:
     # Launchpad kills threads that take longer than this to stop, 10 s by default.
     stop_seconds = max(node.role.stop_seconds for node in program.get_all_nodes())
     flags.FLAGS.set_default("lp_termination_notice_secs", int(stop_seconds))
-    exit_code = launch_program(program, experiment, backend, _MONITOR.value, exports)
-    try:
-        sys.stdout.flush()
-    except OSError:  # A file on a full disk, for which Python has an exit code of its own.
-        os._exit(exit_code)
-    sys.exit(exit_code)
+    leave(launch_program(program, experiment, backend, _MONITOR.value, exports))
 
 
 def _check_agent(agent: str, agent_config: object) -> None:
@@ -140,7 +133,6 @@ def _check_agent(agent: str, agent_config: object) -> None:
 
 
 def _print_checkpoint_size(experiment: Experiment, replay_bytes: int) -> None:
-    """Print the space that checkpoints of the replay need, at most that of the replay's memory."""
     period = experiment.run.replay_checkpoint_period_seconds
     if period is not None:
         free = shutil.disk_usage(experiment.workdir).free
@@ -152,7 +144,6 @@ def _print_checkpoint_size(experiment: Experiment, replay_bytes: int) -> None:
 
 
 def _open_exports(experiment: Experiment) -> list[Export]:
-    """Open the receivers of the rows of the CSV files."""
     exports: list[Export] = [TensorBoardExport(pathlib.Path(experiment.workdir, TENSORBOARD))]
     if _WANDB.value is not None:
         wandb = WandbExport(RunFolder(experiment.workdir), _WANDB.value, experiment.run_id)

@@ -18,7 +18,7 @@ class ApexDPGConfig:
 
     Attributes:
       policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200).
-      critic_hidden_sizes: units of the critic's two (appendix D: 400, 300).
+      critic_hidden_sizes: units of the critic's two hidden layers (appendix D: 400, 300).
       n_step: steps per transition (as per DQN: 3).
       discount: gamma per agent step (as per DQN: 0.99).
       batch_size: transitions per learner step (section 4.2: 256).

@@ -4,17 +4,9 @@ import dataclasses
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import (
-    MAX_LAYER_SIZE,
-    bounded,
-    checked,
-    layer_sizes,
-    positive,
-    require_fields,
-)
+from apex_agents.validation import bounded, checked, layer_sizes, positive, require_fields
 
 NETWORKS = ("atari", "mlp")
-MAX_MLP_LAYERS = 16
 
 
 @dataclasses.dataclass
@@ -46,8 +38,8 @@ class ApexDQNConfig:
     """
 
     network: str = checked("atari", NETWORKS.__contains__, f"one of {NETWORKS}")
-    mlp_hidden_sizes: tuple[int, ...] = layer_sizes((256,), 0, MAX_MLP_LAYERS)
-    stream_hidden_size: int = bounded(512, 1, MAX_LAYER_SIZE)
+    mlp_hidden_sizes: tuple[int, ...] = layer_sizes((256,), 0, 16)
+    stream_hidden_size: int = bounded(512, 1, 10_000)
     frame_stack: int = bounded(4, 0)
     n_step: int = bounded(3, 1, 10_000)
     discount: float = bounded(0.99, 0, 1)
