@@ -1,11 +1,10 @@
 """Runs a program on a backend, shows its progress, and reports how it ended."""
 
 import contextlib
-import json
 import os
-import pathlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import launchpad as lp
 
@@ -18,7 +17,6 @@ from apex_agents.nodes.backend import Backend, Launch, Outcome
 from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import SUMMARY_FILE
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
@@ -73,8 +71,8 @@ def launch_program(
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")
-    state = RunState(RunFolder(experiment.workdir))
-    monitor = Monitor(state, make_view(is_live, _print_line), exports)
+    folder = RunFolder(experiment.workdir)
+    monitor = Monitor(RunState(folder), make_view(is_live, _print_line), exports)
 
     def on_interrupt() -> None:
         if monitor.is_live:
@@ -89,16 +87,14 @@ def launch_program(
         outcome = Outcome(str(error), 0)
     finally:
         monitor.close()
-    is_finished = (state.summary or {}).get("finished")
-    if outcome.num_interrupts == 1 or (is_finished and not outcome.num_interrupts):
+    summary = folder.summary() or {}
+    if outcome.num_interrupts == 1 or (summary.get("finished") and not outcome.num_interrupts):
         _draw(experiment)
-    return conclude(experiment, outcome)
+    return conclude(summary, outcome)
 
 
-def conclude(experiment: Experiment, outcome: Outcome) -> int:
+def conclude(summary: Mapping[str, Any], outcome: Outcome) -> int:
     """Print how a run ended, and return the exit code of its command."""
-    path = pathlib.Path(experiment.workdir, SUMMARY_FILE)
-    summary = json.loads(path.read_text()) if path.exists() else {}
     _print_line()
     if outcome.failure:
         _print_line(outcome.failure)

@@ -31,7 +31,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
-from apex_agents.evaluation.final_evaluation import Request, Result
+from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
 from apex_agents.evaluation.parameters import find_parameters
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
@@ -48,9 +48,7 @@ _CHECKPOINT = flags.DEFINE_string(
     "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
     "an .npz file.",
 )
-_VIDEO = flags.DEFINE_integer(
-    "video", 0, "Number of episodes to film (MP4).", 0, final_evaluation.MAX_ENVS
-)
+_VIDEO = flags.DEFINE_integer("video", 0, "Number of episodes to film (MP4).", 0, MAX_ENVS)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Equal seeds give equal episodes on one machine.", 0, 2**63 - 1
 )
@@ -85,11 +83,8 @@ def _main(argv: Sequence[str]) -> None:
         fail(error)
     summary = final_evaluation.summarise(config, request, result)
     videos = ", ".join(video.name for video in result.videos)
-    for name, text in (
-        *final_evaluation.describe(summary),
-        ("videos", videos or "none"),
-        ("results", output),
-    ):
+    lines = final_evaluation.describe(summary)
+    for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
         print(f"{name:>18}: {text}")
     try:
         table = final_evaluation.to_csv(config.environment, result.episodes)
