@@ -26,7 +26,11 @@ _LEARNER = NodeRole(computes=True, stop_seconds=60.0)  # It writes a checkpoint 
 
 
 def make_program(experiment: Experiment) -> lp.Program:
-    """Wire an experiment that cloudpickle can pickle, since nodes may run in other processes."""
+    """Wire an experiment that cloudpickle can pickle, since nodes may run in other processes.
+
+    Returns:
+      Program with the groups `replay`, `learner`, `evaluator` and `actor`.
+    """
     program = lp.Program("apex_agents")
     replay = ReplayNode(_make_tables, experiment)
 

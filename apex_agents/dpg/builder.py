@@ -1,4 +1,4 @@
-"""Makes the parts of Ape-X DPG."""
+"""The parts of Ape-X DPG that are its own."""
 
 from collections.abc import Sequence
 

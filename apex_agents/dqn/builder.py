@@ -1,4 +1,4 @@
-"""Makes the parts of Ape-X DQN."""
+"""The parts of Ape-X DQN that are its own."""
 
 from collections.abc import Sequence
 

@@ -31,7 +31,7 @@ class ApexDQNConfig:
         answers requests; at 19 steps/s, 20 steps are well below the 2.8 s between two requests).
       num_sgd_steps_per_step: learner steps per call of the compiled function, whose batches are
         sampled and prioritized together. More than 1 saves time with small networks.
-      bfloat16: whether CPUs that can compute convolutions and hidden layers in bfloat16; the
+      bfloat16: whether CPUs that can do so compute convolutions and hidden layers in bfloat16; the
         learner's variables and optimiser stay in float32.
       exploration: epsilons of the actors and of the evaluator.
       replay: settings of the replay memory.
