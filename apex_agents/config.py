@@ -22,8 +22,8 @@ class EvaluationConfig:
 
     Attributes:
       num_episodes: episodes per evaluation, played in lock-step by as many environments.
-      min_period_seconds: least time from the start of one evaluation to that of the next.
-      video_period_seconds: least time between two videos, each of one episode; None: no videos.
+      min_period_seconds: least seconds from the start of one evaluation to that of the next.
+      video_period_seconds: least seconds between two videos, each of one episode; None: no videos.
     """
 
     num_episodes: int = bounded(20, 1, 10_000)
@@ -59,7 +59,7 @@ class ClusterConfig:
     Attributes:
       replay, learner, evaluator: resources of these nodes.
       actor: resources of each actor.
-      wait_seconds: time for which the run waits for hosts with room for all nodes.
+      wait_seconds: seconds for which the run waits for hosts with room for all nodes.
     """
 
     replay: NodeResources = dataclasses.field(default_factory=NodeResources)
@@ -87,12 +87,12 @@ class RunConfig:
       max_learner_steps: limit in learner steps, checked after every call of the learner.
       max_actor_steps: limit in transitions of all actors together, one per agent step.
       target_return: limit in the mean unclipped return of an evaluation.
-      checkpoint_period_seconds: time between two checkpoints of the learner; one more at the end.
+      checkpoint_period_seconds: seconds between two checkpoints of the learner; one more at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.
-      replay_checkpoint_period_seconds: time between two checkpoints of the replay, each of which
+      replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, each of which
         blocks all access to it; one more at the end. None: a resumed run starts with an empty one.
       max_restarts: number of times that a node that died is restarted within the window.
-      restart_window_seconds: time after which a restart no longer counts.
+      restart_window_seconds: seconds after which a restart no longer counts.
       cluster: resources of the nodes on a cluster.
       evaluation: settings of the evaluator.
     """
