@@ -87,10 +87,10 @@ class RunConfig:
       max_learner_steps: limit in learner steps, checked after every call of the learner.
       max_actor_steps: limit in transitions of all actors together, one per agent step.
       target_return: limit in the mean unclipped return of an evaluation.
-      checkpoint_period_seconds: seconds between two checkpoints of the learner; one more at the end.
+      checkpoint_period_seconds: seconds between two checkpoints of the learner; also at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.
       replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, each of which
-        blocks all access to it; one more at the end. None: a resumed run starts with an empty one.
+        blocks all access to it; also at the end. None: a resumed run starts with an empty one.
       max_restarts: number of times that a node that died is restarted within the window.
       restart_window_seconds: seconds after which a restart no longer counts.
       cluster: resources of the nodes on a cluster.

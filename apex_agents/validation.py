@@ -94,12 +94,18 @@ def require_types(config: Any, prefix: str) -> None:
         require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
 
 
+def closest(name: str, allowed: Iterable[str]) -> str:
+    """List up to three allowed names that resemble `name`, the closest first, or 'none'."""
+    return ", ".join(difflib.get_close_matches(name, sorted(allowed))) or "none"
+
+
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
     """Make the error for a name that is not among the allowed ones; `kind` says what it names."""
     names = sorted(allowed)
-    closest = ", ".join(difflib.get_close_matches(name, names)) or "none"
     listed = ", ".join(names) if len(names) <= 20 else f"one of {len(names)} names"
-    return ValueError(f"unknown {kind} {name!r}; closest: {closest}; allowed: {listed}")
+    return ValueError(
+        f"unknown {kind} {name!r}; closest: {closest(name, names)}; allowed: {listed}"
+    )
 
 
 def field_paths(config: Any, prefix: str = "") -> list[str]:
