@@ -38,23 +38,7 @@ _MODULES = {
     "run_local": "local",
 }
 
-__all__ = [
-    "ApexDPGBuilder",
-    "ApexDPGConfig",
-    "ApexDQNBuilder",
-    "ApexDQNConfig",
-    "EnvironmentConfig",
-    "EvaluationConfig",
-    "Experiment",
-    "ExperimentConfig",
-    "ExplorationConfig",
-    "ReplayConfig",
-    "RunConfig",
-    "make_experiment",
-    "make_program",
-    "make_vector_environment",
-    "run_local",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,10 +22,8 @@ class EvaluationConfig:
 
     Attributes:
       num_episodes: episodes per evaluation, played in lock-step by as many environments.
-      min_period_seconds: least time in seconds from the start of one evaluation to that of the
-        next; an evaluation that takes longer is followed by the next one at once.
-      video_period_seconds: least time in seconds between two videos, each of one episode of an
-        evaluation; None: no videos.
+      min_period_seconds: least seconds from the start of one evaluation to that of the next.
+      video_period_seconds: least seconds between two videos, each of one episode; None: no videos.
     """
 
     num_episodes: int = bounded(20, 1, 10_000)
@@ -40,8 +38,7 @@ class NodeResources:
     Attributes:
       num_cpus: number of cores.
       num_gpus: number of GPUs.
-      custom: further resources that the hosts of the cluster declare, as 'NAME=AMOUNT,...'; for
-        example 'memory_host=1' for a node that belongs on a host with much memory.
+      custom: further resources that hosts of the cluster declare, such as 'memory_host=1,fast=0.5'.
     """
 
     num_cpus: float = bounded(1.0, 0)
@@ -60,12 +57,9 @@ class ClusterConfig:
     """What the nodes of each group reserve on a cluster; a run on one machine ignores it.
 
     Attributes:
-      replay: resources of the replay node.
-      learner: resources of the learner.
-      evaluator: resources of the evaluator.
+      replay, learner, evaluator: resources of these nodes.
       actor: resources of each actor.
-      wait_seconds: time in seconds for which the run waits for hosts with room for all nodes before
-        it gives up.
+      wait_seconds: seconds for which the run waits for hosts with room for all nodes.
     """
 
     replay: NodeResources = dataclasses.field(default_factory=NodeResources)
@@ -81,29 +75,24 @@ class ClusterConfig:
 
 @dataclasses.dataclass
 class RunConfig:
-    """The processes of a run, and its limits: the run ends at the one that is reached first.
+    """The processes of a run, and its limits; the first one reached ends it, None is no limit.
 
     Attributes:
       seed: seed of everything that can be seeded; sampling in the replay server cannot.
       num_actors: number of actor processes (section 4.1: 360).
       num_envs_per_actor: number of environments that each actor steps in lock-step; each of them is
         what the paper calls an actor, with an epsilon or noise of its own.
-      cpu_split: fraction of a machine's cores, rounded, but one core at least, on which its learner
-        runs; its other nodes run on the remaining cores, or on all if none remain. None: every
-        process may run on every core.
-      max_learner_steps: limit in learner steps, checked after every call of the learner, which may
-        do several; None: no limit.
-      max_actor_steps: limit in transitions of all actors together, one per agent step; None: no
-        limit.
-      target_return: limit in the mean unclipped return of an evaluation; None: no limit.
-      checkpoint_period_seconds: time in seconds between two checkpoints of the learner; another one
-        is written at the end.
+      cpu_split: fraction of a machine's cores, at least one, on which its learner runs; other nodes
+        run on the remaining ones, or on all if none remain. None: every process runs on all.
+      max_learner_steps: limit in learner steps, checked after every call of the learner.
+      max_actor_steps: limit in transitions of all actors together, one per agent step.
+      target_return: limit in the mean unclipped return of an evaluation.
+      checkpoint_period_seconds: seconds between two checkpoints of the learner; also at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.
-      replay_checkpoint_period_seconds: time in seconds between two checkpoints of the replay, each
-        of which blocks all access to it; another one is written at the end. None: no checkpoints of
-        the replay; a run that resumes starts with an empty one.
+      replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, each of which
+        blocks all access to it; also at the end. None: a resumed run starts with an empty one.
       max_restarts: number of times that a node that died is restarted within the window.
-      restart_window_seconds: time in seconds after which a restart no longer counts.
+      restart_window_seconds: seconds after which a restart no longer counts.
       cluster: resources of the nodes on a cluster.
       evaluation: settings of the evaluator.
     """

@@ -37,8 +37,7 @@ class Experiment:
       make_vector_environment: `(num_envs, seed, *, evaluation, num_rendered) ->
         VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
-      workdir: absolute path of the existing folder for logs and checkpoints, the same for all
-        processes; '' for a run that writes no files.
+      workdir: absolute path of the existing folder for all files, '' for a run that writes none.
       started_at: time at which the command was started, in seconds since the epoch.
       resumed_at: progress of the checkpoint that the run resumes from.
       run_id: suffix of the names of the replay's tables, '' for none.
@@ -81,11 +80,7 @@ def make_experiment(config: ExperimentConfig) -> Experiment:
 
 
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
-    """Return the spec of an experiment's environment.
-
-    Raises:
-      ValueError: the environment cannot be made, or the agent cannot learn in it.
-    """
+    """Return the environment's spec; raise a ValueError if the agent cannot learn in it."""
     with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
         warnings.simplefilter("ignore")
         spec = experiment.environment_spec()

@@ -1,11 +1,10 @@
 """Runs a program on a backend, shows its progress, and reports how it ended."""
 
 import contextlib
-import json
 import os
-import pathlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import launchpad as lp
 
@@ -18,7 +17,6 @@ from apex_agents.nodes.backend import Backend, Launch, Outcome
 from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import SUMMARY_FILE
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
@@ -31,7 +29,7 @@ def make_backend(launch_type: str, ray_address: str = "auto") -> Backend:
     Args:
       launch_type: 'local_mp', a process per node; 'local_mt', a thread per node; or 'ray', a
         process per node on the hosts of a Ray cluster.
-      ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for the cluster of this machine.
+      ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for this machine's cluster.
 
     Raises:
       ValueError: the launch type is unknown, or its package is not installed.
@@ -68,14 +66,13 @@ def launch_program(
       exports: receivers of the rows of the CSV files; closed in the end.
 
     Returns:
-      Exit code: 0 if the run reached its end, 1 if a node failed, 130 after SIGINT, 143 after
-      SIGTERM.
+      Exit code: 0 after the run's end, 1 if a node failed, 130 after SIGINT, 143 after SIGTERM.
     """
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")
-    state = RunState(RunFolder(experiment.workdir))
-    monitor = Monitor(state, make_view(is_live, _print_line), exports)
+    folder = RunFolder(experiment.workdir)
+    monitor = Monitor(RunState(folder), make_view(is_live, _print_line), exports)
 
     def on_interrupt() -> None:
         if monitor.is_live:
@@ -90,16 +87,14 @@ def launch_program(
         outcome = Outcome(str(error), 0)
     finally:
         monitor.close()
-    is_finished = (state.summary or {}).get("finished")
-    if outcome.num_interrupts == 1 or (is_finished and not outcome.num_interrupts):
+    summary = folder.summary() or {}
+    if outcome.num_interrupts == 1 or (summary.get("finished") and not outcome.num_interrupts):
         _draw(experiment)
-    return conclude(experiment, outcome)
+    return conclude(summary, outcome)
 
 
-def conclude(experiment: Experiment, outcome: Outcome) -> int:
+def conclude(summary: Mapping[str, Any], outcome: Outcome) -> int:
     """Print how a run ended, and return the exit code of its command."""
-    path = pathlib.Path(experiment.workdir, SUMMARY_FILE)
-    summary = json.loads(path.read_text()) if path.exists() else {}
     _print_line()
     if outcome.failure:
         _print_line(outcome.failure)

@@ -17,21 +17,18 @@ def run_local(
     """Run an experiment in this process: acting and learning take turns at a fixed ratio.
 
     After every lock-step of the environments of all actors, the learner takes as many steps as
-    `samples_per_insert` asks for (1 sample per insert if the config leaves it open). Environments,
-    exploration and initial parameters are seeded; which transitions the replay server samples is
-    not, so that runs are alike but not equal.
+    `samples_per_insert` asks for (1 sample per insert if the config leaves it open). All is seeded
+    but the sampling of the replay server, so that runs are alike but not equal.
 
     Args:
-      experiment: agent, environments and limits; `target_return` is ignored, since there is no
-        evaluator, so another limit has to be set.
+      experiment: agent, environments and limits; `target_return` needs an evaluator and is ignored.
       on_episode: called with every finished `Episode` of the acting environments.
 
     Returns:
       The learner, closed; its variables are the result.
 
     Raises:
-      ValueError: the run has no limit that would end it, or the agent cannot learn in the
-        environment.
+      ValueError: the run has no limit, or the agent cannot learn in the environment.
     """
     builder, run = experiment.builder, experiment.run
     if run.max_learner_steps is None and run.max_actor_steps is None:
@@ -47,12 +44,12 @@ def run_local(
     client = reverb.Client(f"localhost:{server.port}")
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(spec, dataset, client, run.node_seed("learner"))
+    num_envs = run.num_envs
     adders = [
         builder.make_adder(client, learner_steps_fn=lambda: learner.num_steps)
-        for _ in range(run.num_envs)
+        for _ in range(num_envs)
     ]
-    env_indices = range(run.num_envs)
-    policy = builder.make_policy(spec, env_indices, run.num_envs, run.node_seed("policy"))
+    policy = builder.make_policy(spec, range(num_envs), num_envs, run.node_seed("policy"))
     actor = builder.make_actor(policy, adders, variable_source=learner)
 
     schedule = _Schedule(client, builder.config)

@@ -1,9 +1,8 @@
 """The distributed program: one replay server, one learner, many actors, one evaluator.
 
-Figure 1 of Horgan et al. 2018 as a Launchpad program. Nodes communicate with the replay server
-only: actors add transitions and read parameters, the learner samples transitions and publishes
-parameters, the evaluator reads parameters and reports returns. The learner decides when the run
-ends.
+Figure 1 of Horgan et al. 2018. Nodes talk to the replay server only: actors add transitions and
+read parameters, the learner samples transitions and publishes parameters, the evaluator reads
+parameters and reports returns. The learner decides when the run ends.
 """
 
 from collections.abc import Callable
@@ -17,13 +16,7 @@ from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, make_learner_logger
-from apex_agents.nodes.node import (
-    ClientNode,
-    NodeRole,
-    num_restarts,
-    report_ready,
-    stop_program,
-)
+from apex_agents.nodes.node import ClientNode, NodeRole, num_restarts, report_ready, stop_program
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
@@ -33,14 +26,10 @@ _LEARNER = NodeRole(computes=True, stop_seconds=60.0)  # It writes a checkpoint 
 
 
 def make_program(experiment: Experiment) -> lp.Program:
-    """Wire an experiment.
-
-    Args:
-      experiment: experiment that cloudpickle can pickle, since nodes may run in other processes.
+    """Wire an experiment that cloudpickle can pickle, since nodes may run in other processes.
 
     Returns:
-      Program with the groups `replay`, `learner`, `evaluator` and `actor`, for `lp.launch` or
-      `launcher.launch_program`.
+      Program with the groups `replay`, `learner`, `evaluator` and `actor`.
     """
     program = lp.Program("apex_agents")
     replay = ReplayNode(_make_tables, experiment)

@@ -1,13 +1,10 @@
 """The agents that commands know by name: the only list of them."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from apex_agents.builder import Builder
 from apex_agents.dpg.builder import ApexDPGBuilder
-from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.validation import require
 
 
@@ -15,37 +12,31 @@ class Agent(NamedTuple):
     """One algorithm.
 
     Attributes:
-      config_class: dataclass of its settings, `ExperimentConfig.agent`.
-      make_builder: maker of its builder from these settings.
+      builder_class: class that makes its parts from its settings.
       default_config: name of the settings that its command uses without --config.
     """
 
-    config_class: type
-    make_builder: Callable[[Any], Builder]
+    builder_class: type[Builder]
     default_config: str
 
 
 AGENTS = {
-    "apex_dqn": Agent(ApexDQNConfig, ApexDQNBuilder, "apex_dqn_cartpole"),
-    "apex_dpg": Agent(ApexDPGConfig, ApexDPGBuilder, "apex_dpg_pendulum"),
+    "apex_dqn": Agent(ApexDQNBuilder, "apex_dqn_cartpole"),
+    "apex_dpg": Agent(ApexDPGBuilder, "apex_dpg_pendulum"),
 }
+CONFIG_CLASSES = {name: agent.builder_class.config_class for name, agent in AGENTS.items()}
 
 
 def find_agent(config: Any) -> str:
     """Return the name of the agent that a config belongs to.
 
-    Args:
-      config: settings of an agent.
-
     Raises:
       ValueError: it is the config of no agent in `AGENTS`.
     """
-    for name, agent in AGENTS.items():
-        if isinstance(config, agent.config_class):
-            return name
-    known = ", ".join(agent.config_class.__name__ for agent in AGENTS.values())
-    require(False, "agent", config, f"one of {known}")
-    raise AssertionError
+    names = [name for name, kind in CONFIG_CLASSES.items() if isinstance(config, kind)]
+    known = ", ".join(kind.__name__ for kind in CONFIG_CLASSES.values())
+    require(bool(names), "agent", config, f"one of {known}")
+    return names[0]
 
 
 def make_builder(config: Any) -> Builder:
@@ -54,4 +45,4 @@ def make_builder(config: Any) -> Builder:
     Raises:
       ValueError: it is the config of no agent in `AGENTS`, or a field has an invalid value.
     """
-    return AGENTS[find_agent(config)].make_builder(config)
+    return AGENTS[find_agent(config)].builder_class(config)

@@ -22,7 +22,7 @@ def checked(default: Any, is_allowed: Callable[[Any], bool], allowed: str) -> An
 
     Args:
       default: value of the field unless another one is given.
-      is_allowed: tells for a value of the declared type, but not for None, whether it is allowed.
+      is_allowed: says of a value of the declared type, None excluded, whether it is allowed.
       allowed: description of the values that are allowed.
     """
     return dataclasses.field(default=default, metadata={_CHECK: (is_allowed, allowed)})
@@ -40,18 +40,26 @@ def positive(default: Any) -> Any:
     return checked(default, lambda value: value > 0, "greater than 0")
 
 
+def layer_sizes(default: tuple[int, ...], fewest: int, most: int) -> Any:
+    """Make a field for the units of `fewest` to `most` layers."""
+    return checked(
+        default,
+        lambda sizes: fewest <= len(sizes) <= most and all(0 < n <= MAX_LAYER_SIZE for n in sizes),
+        f"{fewest} to {most} whole numbers from 1 to {MAX_LAYER_SIZE}",
+    )
+
+
 def require_fields(config: Any, prefix: str) -> None:
     """Check all fields of a config, those of the configs among them included.
 
     A config that has to check more than single fields has a method `validate(prefix)` that does so.
 
     Args:
-      config: a dataclass whose fields may be made by `checked`, `bounded` and `positive`.
+      config: a dataclass whose fields may be made by `checked` and the functions below it.
       prefix: dotted path of the config, such as 'run.', or ''.
 
     Raises:
-      ValueError: a field has another type than declared, or a value that is not allowed; names the
-        field, the value and what is allowed.
+      ValueError: a field has another type than declared, or a value that is not allowed.
     """
     require_types(config, prefix)
     for field in dataclasses.fields(config):
@@ -66,17 +74,7 @@ def require_fields(config: Any, prefix: str) -> None:
 
 
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:
-    """Raise unless a config field holds an allowed value.
-
-    Args:
-      condition: whether the value is allowed.
-      field: dotted path of the field, as a user writes it on the command line.
-      value: value of the field.
-      allowed: description of the values that are allowed.
-
-    Raises:
-      ValueError: the condition is false; names the field, the value and what is allowed.
-    """
+    """Raise a ValueError that says what is `allowed`, unless the condition on a field holds."""
     if not condition:
         raise ValueError(f"{field} is {value!r}; it has to be {allowed}.")
 
@@ -114,11 +112,8 @@ def field_paths(config: Any, prefix: str = "") -> list[str]:
     """Return the dotted paths of all fields of a config, and of those of the configs inside it."""
     paths = []
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            paths.extend(field_paths(value, f"{prefix}{field.name}."))
-        else:
-            paths.append(prefix + field.name)
+        value, path = getattr(config, field.name), prefix + field.name
+        paths += field_paths(value, f"{path}.") if dataclasses.is_dataclass(value) else [path]
     return paths
 
 

@@ -1,10 +1,4 @@
-"""Trains Ape-X DPG; the installed command is `apex-dpg`.
-
-Example:
-  python launch/apex_dpg.py --lp_launch_type=local_mp
-
-See apex_agents/command_line/train.py.
-"""
+"""Trains Ape-X DPG, as `apex-dpg` does: see apex_agents/command_line/train.py."""
 
 from apex_agents.command_line import commands
 

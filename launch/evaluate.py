@@ -1,10 +1,4 @@
-"""Evaluates the parameters of a run; the installed command is `apex-evaluate`.
-
-Example:
-  python launch/evaluate.py --workdir=RUN --episodes=100
-
-See apex_agents/command_line/evaluate.py.
-"""
+"""Evaluates a run, as `apex-evaluate` does: see apex_agents/command_line/evaluate.py."""
 
 from apex_agents.command_line import commands
 

@@ -1,10 +1,4 @@
-"""Shows the state of a run; the installed command is `apex-monitor`.
-
-Example:
-  python launch/monitor.py --workdir=RUN
-
-See apex_agents/command_line/monitor.py.
-"""
+"""Shows a run, as `apex-monitor` does: see apex_agents/command_line/monitor.py."""
 
 from apex_agents.command_line import commands
 

@@ -1,10 +1,4 @@
-"""Draws runs; the installed command is `apex-plot`.
-
-Example:
-  python launch/plot.py RUN [RUN ...]
-
-See apex_agents/command_line/plot.py.
-"""
+"""Draws runs, as `apex-plot` does: see apex_agents/command_line/plot.py."""
 
 from apex_agents.command_line import commands
 

@@ -1,10 +1,4 @@
-"""Trains with several seeds and on several tasks; the installed command is `apex-sweep`.
-
-Example:
-  python launch/sweep.py --config=apex_dqn_cartpole --seeds=5
-
-See apex_agents/command_line/sweep.py.
-"""
+"""Trains several runs, as `apex-sweep` does: see apex_agents/command_line/sweep.py."""
 
 from apex_agents.command_line import commands
 

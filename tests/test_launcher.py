@@ -1,36 +1,17 @@
 """Tests of exit codes and of what a run prints at its end; tests/test_program.py has whole runs."""
 
-import json
-import pathlib
-
 import pytest
 
 from apex_agents import launcher
-from apex_agents.config import RunConfig
-from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Outcome, describe_failure
 from apex_agents.nodes.process import Exit
 from apex_agents.nodes.supervisor import NodeFailure
 
-
-@pytest.fixture
-def experiment(tmp_path) -> Experiment:
-    agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=50)
-    return Experiment(ApexDQNBuilder(agent), lambda *_: None, RunConfig(), str(tmp_path))
-
-
-def write(experiment: Experiment, file: str, content: dict) -> None:
-    pathlib.Path(experiment.workdir, file).write_text(json.dumps(content))
-
-
 SUMMARY = {"finished": True, "reason": "5 learner steps done", "learner_steps": 5}
 
 
-def test_conclude_prints_the_summary_of_a_finished_run(experiment, capsys):
-    write(experiment, "summary.json", SUMMARY)
-    assert launcher.conclude(experiment, Outcome(None, 0)) == 0
+def test_conclude_prints_the_summary_of_a_finished_run(capsys):
+    assert launcher.conclude(SUMMARY, Outcome(None, 0)) == 0
     assert capsys.readouterr().out == (
         "\n"
         "          finished: True\n"
@@ -44,19 +25,17 @@ def test_conclude_prints_the_summary_of_a_finished_run(experiment, capsys):
     [
         ({**SUMMARY, "finished": False}, True, 130),
         ({**SUMMARY, "finished": False}, False, 143),
-        (None, True, 130),  # Stopped before there was a learner.
-        (None, False, 143),
+        ({}, True, 130),  # Stopped before there was a learner.
+        ({}, False, 143),
     ],
 )
-def test_conclude_tells_ctrl_c_from_sigterm(experiment, summary, interrupted, exit_code):
-    if summary:
-        write(experiment, "summary.json", summary)
-    assert launcher.conclude(experiment, Outcome(None, int(interrupted))) == exit_code
+def test_conclude_tells_ctrl_c_from_sigterm(summary, interrupted, exit_code):
+    assert launcher.conclude(summary, Outcome(None, int(interrupted))) == exit_code
 
 
-def test_conclude_prints_what_failed_instead_of_the_summary(experiment, capsys):
-    write(experiment, "summary.json", {**SUMMARY, "finished": False})
-    assert launcher.conclude(experiment, Outcome("Node actor_3 failed.", 0)) == 1
+def test_conclude_prints_what_failed_instead_of_the_summary(capsys):
+    outcome = Outcome("Node actor_3 failed.", 0)
+    assert launcher.conclude({**SUMMARY, "finished": False}, outcome) == 1
     assert capsys.readouterr().out == "\nNode actor_3 failed.\n"
 
 

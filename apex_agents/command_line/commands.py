@@ -1,9 +1,10 @@
 """The commands, as `launch/*.py` and the installed `apex-*` scripts call them.
 
-Each function imports its command when it is called: `--help` of a small command does not wait for
-TensorFlow, and the commands define flags of the same names.
+A command is imported when it is called: `--help` of a small one does not wait for TensorFlow, and
+the commands define flags of the same names.
 """
 
+import functools
 import importlib
 import os
 import sys
@@ -16,36 +17,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Imported by the process from which nodes are forked.
 _NODE_MODULES = ("apex_agents.program", "apex_agents.registry")
-
-
-def apex_dqn() -> None:
-    """Train Ape-X DQN."""
-    _train("apex_dqn")
-
-
-def apex_dpg() -> None:
-    """Train Ape-X DPG."""
-    _train("apex_dpg")
-
-
-def evaluate() -> None:
-    """Evaluate the parameters of a run."""
-    _run("evaluate")
-
-
-def monitor() -> None:
-    """Show the state of a run."""
-    _run("monitor")
-
-
-def plot() -> None:
-    """Draw runs."""
-    _run("plot")
-
-
-def sweep() -> None:
-    """Train with several seeds and on several tasks."""
-    _run("sweep")
 
 
 def train_argv(agent: str) -> list[str]:
@@ -63,6 +34,13 @@ def _run(command: str, *args: str) -> None:
     sys.modules["__main__"].__doc__ = module.__doc__  # Printed by --help.
     module.main(*args)
 
+
+apex_dqn = functools.partial(_train, "apex_dqn")
+apex_dpg = functools.partial(_train, "apex_dpg")
+evaluate = functools.partial(_run, "evaluate")
+monitor = functools.partial(_run, "monitor")
+plot = functools.partial(_run, "plot")
+sweep = functools.partial(_run, "sweep")
 
 if __name__ == "__main__":
     _train(sys.argv.pop(1))

@@ -1,5 +1,6 @@
 """How commands report mistakes: in one line on standard error, with exit code 2."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -14,6 +15,15 @@ _MAX_LINE_LENGTH = 2000
 def fail(message: object, exit_code: int = EXIT_USAGE) -> NoReturn:
     """Print one line and exit."""
     _print_line("error", message)
+    sys.exit(exit_code)
+
+
+def leave(exit_code: int) -> NoReturn:
+    """Exit, also if the output is a file on a full disk: Python has its own exit code for that."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os._exit(exit_code)
     sys.exit(exit_code)
 
 

@@ -13,6 +13,7 @@ Examples:
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -28,20 +29,13 @@ from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments,
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
+from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
-from apex_agents.evaluation.final_evaluation import (
-    MAX_ENVS,
-    Request,
-    Result,
-    describe,
-    evaluate,
-    summarise,
-    to_csv,
-)
+from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
 from apex_agents.evaluation.parameters import find_parameters
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
-from apex_agents.registry import AGENTS
+from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
 
@@ -78,7 +72,7 @@ def _main(argv: Sequence[str]) -> None:
         if _VIDEO.value > _EPISODES.value:
             raise ValueError(f"--video is {_VIDEO.value}; it has to be at most --episodes.")
         workdir = _expand(_WORKDIR.value)
-        config = read_config(workdir, [agent.config_class for agent in AGENTS.values()])
+        config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)
         output = _make_output(workdir, path)
@@ -87,12 +81,13 @@ def _main(argv: Sequence[str]) -> None:
         result = _play(config, request)
     except (ValueError, OSError) as error:
         fail(error)
-    summary = summarise(config, request, result)
+    summary = final_evaluation.summarise(config, request, result)
     videos = ", ".join(video.name for video in result.videos)
-    for name, text in (*describe(summary), ("videos", videos or "none"), ("results", output)):
+    lines = final_evaluation.describe(summary)
+    for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
         print(f"{name:>18}: {text}")
     try:
-        table = to_csv(config.environment, result.episodes)
+        table = final_evaluation.to_csv(config.environment, result.episodes)
         (output / "episodes.csv").write_text(table)
         (output / "summary.json").write_text(json.dumps(summary, indent=2))
         sys.stdout.flush()
@@ -133,7 +128,7 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _show_progress(request.num_episodes) as on_lock_step:
-            return evaluate(experiment, request, on_lock_step, _on_failure)
+            return final_evaluation.evaluate(experiment, request, on_lock_step, _on_failure)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
@@ -151,18 +146,12 @@ def _show_progress(num_episodes: int) -> Iterator[Callable[[Sequence[Episode]], 
     hidden = not console.is_terminal
     with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("", total=num_episodes, steps=0)
-        steps = 0
-
-        def on_lock_step(episodes: Sequence[Episode]) -> None:
-            nonlocal steps
-            steps += 1
-            bar.update(task, advance=len(episodes), steps=steps)
-
-        yield on_lock_step
+        steps = itertools.count(1)
+        yield lambda episodes: bar.update(task, advance=len(episodes), steps=next(steps))
 
 
 def _on_failure(error: Exception) -> None:
-    """Refuse environments that cannot be rendered; continue without videos if the disk is full."""
+    """Refuse environments that cannot be rendered; tolerate a full disk."""
     if not isinstance(error, OSError):
         raise ValueError(f"--video: {error}") from error
     warn(f"there will be no videos: {error}")

@@ -4,13 +4,14 @@ import difflib
 import importlib.util
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from absl import flags
+from absl import app, flags
 from ml_collections import config_flags
 
-from apex_agents.command_line.errors import fail
+from apex_agents.command_line.errors import fail, refuse_arguments
 from apex_agents.config import ExperimentConfig
 from apex_agents.validation import field_paths
 
@@ -28,23 +29,41 @@ class Settings(NamedTuple):
       config: settings of the experiment, overrides applied.
       path: file from which they come.
       overrides: new values of fields, by dotted path.
-      arguments: the command's name, and what is left of its command line.
     """
 
     config: ExperimentConfig
     path: pathlib.Path
     overrides: Mapping[str, Any]
-    arguments: list[str]
 
 
-def parse_settings(default: str, shown: Sequence[str], argv: Sequence[str]) -> Settings:
-    """Parse a command line with --config, or exit with one line that says what is wrong.
+def run_with_settings(
+    command: Callable[[Settings], None], default: str, shown: Sequence[str]
+) -> None:
+    """Run a command that has the flag --config.
 
     Args:
+      command: called with the settings of the command line; exits.
       default: name of the settings used without --config.
       shown: names of the other flags that --help shows.
-      argv: the command line.
     """
+    # Until the command handles it, Ctrl-C ends it without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parsed: list[Settings] = []
+
+    def parse(argv: Sequence[str]) -> list[str]:
+        settings, arguments = _parse(default, shown, argv)
+        parsed.append(settings)
+        return arguments
+
+    def run(argv: Sequence[str]) -> None:
+        refuse_arguments(argv)
+        command(parsed[0])
+
+    app.run(run, flags_parser=parse)
+
+
+def _parse(default: str, shown: Sequence[str], argv: Sequence[str]) -> tuple[Settings, list[str]]:
+    """Return the settings of a command line and its arguments that are no flags, or exit."""
     try:
         argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
         value, argv = _take_config_flag(argv, default)
@@ -67,7 +86,7 @@ def parse_settings(default: str, shown: Sequence[str], argv: Sequence[str]) -> S
     except Exception as error:  # Parsers of single flags raise errors of other types, too.
         fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
     flag: Any = flags.FLAGS["config"]
-    return Settings(flags.FLAGS.config, path, flag.override_values, arguments)
+    return Settings(flags.FLAGS.config, path, flag.override_values), arguments
 
 
 def find_config(value: str) -> pathlib.Path:
@@ -125,9 +144,5 @@ def _check_fields(config: ExperimentConfig, path: pathlib.Path, argv: Sequence[s
     overrides = [re.match(r"--?(?:no)?config\.([^=]*)", argument) for argument in argv]
     for field in (match[1] for match in overrides if match):
         if field not in fields:
-            _refuse_field(field, fields, path)
-
-
-def _refuse_field(field: str, fields: Sequence[str], path: pathlib.Path) -> NoReturn:
-    closest = difflib.get_close_matches(field, fields, 1, 0.0)[0]
-    fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")
+            closest = difflib.get_close_matches(field, fields, 1, 0.0)[0]
+            fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")

@@ -14,21 +14,19 @@ Examples:
 
 import dataclasses
 import itertools
-import os
 import pathlib
 import signal
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from absl import app, flags
+from absl import flags
 from rich.console import Console
 
 from apex_agents.command_line import commands
-from apex_agents.command_line.errors import fail, refuse_arguments, warn
-from apex_agents.command_line.settings import Settings, parse_settings
+from apex_agents.command_line.errors import fail, leave, warn
+from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.config import ExperimentConfig
-from apex_agents.exit_codes import EXIT_FAILURE
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.experiment import check_environment, make_experiment
 from apex_agents.nodes.host import available_memory
 from apex_agents.plotting import draw_sweep
@@ -63,18 +61,10 @@ _WORKDIR = flags.DEFINE_string(
 
 def main() -> None:
     """Run the command, and exit."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while planning: no traceback.
-    parsed: list[Settings] = []
-
-    def parse(argv: Sequence[str]) -> list[str]:
-        parsed.append(parse_settings(_DEFAULT_CONFIG, _SHOWN_FLAGS, argv))
-        return parsed[0].arguments
-
-    app.run(lambda argv: _sweep(parsed[0]), flags_parser=parse)
+    run_with_settings(_sweep, _DEFAULT_CONFIG, _SHOWN_FLAGS)
 
 
 def _sweep(settings: Settings) -> None:
-    refuse_arguments(settings.arguments)
     folder, runs = _plan(settings)
     screen = Screen(Console())
     screen.print(f"Sweep folder: {folder}")
@@ -87,15 +77,10 @@ def _sweep(settings: Settings) -> None:
     for run, ending in runner.endings.items():
         if ending != FINISHED:
             screen.print(f"{run.name}: {ending}, see {run.log}")
-    is_complete = is_written and set(runner.endings.values()) == {FINISHED}
-    exit_code = 0 if is_complete else EXIT_FAILURE
     if runner.signals:
-        exit_code = 128 + runner.signals[0]
-    try:
-        sys.stdout.flush()
-    except OSError:  # Python would end with a code of its own.
-        os._exit(exit_code)
-    sys.exit(exit_code)
+        leave(128 + runner.signals[0])
+    is_complete = is_written and set(runner.endings.values()) == {FINISHED}
+    leave(EXIT_SUCCESS if is_complete else EXIT_FAILURE)
 
 
 def _plan(settings: Settings) -> tuple[pathlib.Path, list[Run]]:

@@ -8,17 +8,15 @@ Examples:
 """
 
 import dataclasses
-import os
+import functools
 import pathlib
 import shutil
-import signal
-import sys
 
-from absl import app, flags
+from absl import flags
 from rich import filesize
 
-from apex_agents.command_line.errors import fail, refuse_arguments, warn
-from apex_agents.command_line.settings import Settings, parse_settings
+from apex_agents.command_line.errors import fail, leave, warn
+from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.experiment import Experiment, check_environment, make_experiment
 from apex_agents.launcher import LAUNCH_TYPES, launch_program, make_backend
 from apex_agents.metrics.exports import Export
@@ -28,7 +26,7 @@ from apex_agents.nodes.fork_server import close_server
 from apex_agents.nodes.host import available_memory
 from apex_agents.nodes.isolation import isolate
 from apex_agents.program import make_program
-from apex_agents.registry import AGENTS, find_agent
+from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
 from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.folder import RunFolder
@@ -79,24 +77,12 @@ _WANDB = flags.DEFINE_string(
 
 
 def main(agent: str) -> None:
-    """Parse the command line, train, and exit.
-
-    Args:
-      agent: name of the agent in `registry.AGENTS`.
-    """
-    # Until the launcher handles it, Ctrl-C ends the command without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parsed: list[Settings] = []
-
-    def parse(argv: list[str]) -> list[str]:
-        parsed.append(parse_settings(AGENTS[agent].default_config, _SHOWN_FLAGS, argv))
-        return parsed[0].arguments
-
-    app.run(lambda argv: _train(agent, parsed[0]), flags_parser=parse)
+    """Train the agent of this name, and exit."""
+    train = functools.partial(_train, agent)
+    run_with_settings(train, AGENTS[agent].default_config, _SHOWN_FLAGS)
 
 
 def _train(agent: str, settings: Settings) -> None:
-    refuse_arguments(settings.arguments)
     config = settings.config
     try:
         backend = make_backend(_LAUNCH_TYPE.value, _RAY_ADDRESS.value)
@@ -131,19 +117,14 @@ def _train(agent: str, settings: Settings) -> None:
     # Launchpad kills threads that take longer than this to stop, 10 s by default.
     stop_seconds = max(node.role.stop_seconds for node in program.get_all_nodes())
     flags.FLAGS.set_default("lp_termination_notice_secs", int(stop_seconds))
-    exit_code = launch_program(program, experiment, backend, _MONITOR.value, exports)
-    try:
-        sys.stdout.flush()
-    except OSError:  # A file on a full disk, for which Python has an exit code of its own.
-        os._exit(exit_code)
-    sys.exit(exit_code)
+    leave(launch_program(program, experiment, backend, _MONITOR.value, exports))
 
 
 def _check_agent(agent: str, agent_config: object) -> None:
     """Raise a ValueError if the settings are those of another agent."""
     found = find_agent(agent_config)
     if found != agent:
-        kinds = [AGENTS[name].config_class.__name__ for name in (found, agent)]
+        kinds = [CONFIG_CLASSES[name].__name__ for name in (found, agent)]
         command = found.replace("_", "-")
         raise ValueError(
             f"agent is an {kinds[0]}; it has to be an {kinds[1]}. Use the command {command}, "
@@ -152,7 +133,6 @@ def _check_agent(agent: str, agent_config: object) -> None:
 
 
 def _print_checkpoint_size(experiment: Experiment, replay_bytes: int) -> None:
-    """Print the space that checkpoints of the replay need, at most that of the replay's memory."""
     period = experiment.run.replay_checkpoint_period_seconds
     if period is not None:
         free = shutil.disk_usage(experiment.workdir).free
@@ -164,7 +144,6 @@ def _print_checkpoint_size(experiment: Experiment, replay_bytes: int) -> None:
 
 
 def _open_exports(experiment: Experiment) -> list[Export]:
-    """Open the receivers of the rows of the CSV files."""
     exports: list[Export] = [TensorBoardExport(pathlib.Path(experiment.workdir, TENSORBOARD))]
     if _WANDB.value is not None:
         wandb = WandbExport(RunFolder(experiment.workdir), _WANDB.value, experiment.run_id)

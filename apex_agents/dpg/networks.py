@@ -30,7 +30,6 @@ class PolicyNetwork(snt.Module):
     """a = pi(s), each element in [-1, 1]."""
 
     def __init__(self, hidden_sizes: Sequence[int], action_size: int, name: str | None = None):
-        """Build two hidden layers, and an output layer that ends in a tanh."""
         super().__init__(name=name)
         self._first, self._second = [snt.Linear(size) for size in hidden_sizes]
         self._output = _make_output_layer(action_size)
@@ -46,7 +45,6 @@ class CriticNetwork(snt.Module):
     """q(s, a); the action enters the second layer (Lillicrap et al. 2016, section 7)."""
 
     def __init__(self, hidden_sizes: Sequence[int], name: str | None = None):
-        """Build two hidden layers and a linear output layer."""
         super().__init__(name=name)
         self._first, self._second = [snt.Linear(size) for size in hidden_sizes]
         self._output = _make_output_layer(1)
@@ -60,15 +58,7 @@ class CriticNetwork(snt.Module):
 
 
 def make_networks(config: ApexDPGConfig, spec: EnvironmentSpec) -> DPGNetworks:
-    """Build the networks of a config.
-
-    Args:
-      config: sizes of the layers.
-      spec: specification of one environment; `observations` and `actions` are read.
-
-    Returns:
-      Networks whose variables exist.
-    """
+    """Build the networks of a config for one environment; their variables exist."""
     (action_size,) = spec.actions.shape
     policy = PolicyNetwork(config.policy_hidden_sizes, action_size)
     critic = CriticNetwork(config.critic_hidden_sizes)

@@ -14,18 +14,11 @@ class GaussianNoisePolicy:
 
     Attributes:
       variables: `{'policy': ..., 'critic': ...}`, variables of the networks.
-      exploration: `{'noise_scale': ...}`, standard deviation of the noise on each element of the
-        action, in every environment.
+      exploration: `{'noise_scale': ...}`, standard deviation of the noise in every environment.
     """
 
     def __init__(self, networks: DPGNetworks, noise_scale: float, seed: int):
-        """Wrap networks whose variables exist.
-
-        Args:
-          networks: policy and critic.
-          noise_scale: standard deviation of the noise; 0 for no noise.
-          seed: seed of the noise.
-        """
+        """Wrap networks whose variables exist; `seed` is that of the noise."""
         self.variables = {name: net.variables for name, net in networks._asdict().items()}
         self.exploration = {"noise_scale": noise_scale}
         policy, critic = networks
@@ -40,6 +33,5 @@ class GaussianNoisePolicy:
         self._evaluate = CompiledFunction(evaluate)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        """Choose an action in every environment; see `PolicyOutput` for shapes."""
         output = self._evaluate(observation)
         return PolicyOutput(*[tensor.numpy() for tensor in output])

@@ -1,18 +1,12 @@
 """The settings of Ape-X DQN; every default is the paper's value for Atari."""
 
 import dataclasses
-from collections.abc import Sequence
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import MAX_LAYER_SIZE, bounded, checked, positive, require_fields
+from apex_agents.validation import bounded, checked, layer_sizes, positive, require_fields
 
 NETWORKS = ("atari", "mlp")
-MAX_MLP_LAYERS = 16
-
-
-def _are_mlp_sizes(sizes: Sequence[int]) -> bool:
-    return len(sizes) <= MAX_MLP_LAYERS and all(0 < size <= MAX_LAYER_SIZE for size in sizes)
 
 
 @dataclasses.dataclass
@@ -20,13 +14,10 @@ class ApexDQNConfig:
     """Ape-X DQN (Horgan et al. 2018, sections 3.1 and 4.1, appendix C).
 
     Attributes:
-      network: 'atari' for stacked uint8 frames of 84x84 pixels (Wang et al. 2016), 'mlp' for
-        vectors.
+      network: 'atari' for stacks of uint8 frames [84, 84] (Wang et al. 2016), 'mlp' for vectors.
       mlp_hidden_sizes: units of the layers below the two streams; read by 'mlp' only.
-      stream_hidden_size: units of the hidden layer of the value and of the advantage stream
-        (Wang et al. 2016: 512).
-      frame_stack: frames per observation, each stored once; 0 if observations are not stacks of
-        frames (Mnih et al. 2015: 4).
+      stream_hidden_size: units of each stream's hidden layer (Wang et al. 2016: 512).
+      frame_stack: frames per observation (Mnih et al. 2015: 4), 0 if it is no stack of frames.
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).
@@ -35,24 +26,20 @@ class ApexDQNConfig:
       rmsprop_epsilon: epsilon of RMSProp, under the root (appendix C: 1.5e-7).
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
       target_update_period: learner steps between copies to the target network (appendix C: 2500).
-      variable_update_period: agent steps between two pulls of parameters by an actor (section
-        4.1: every 400 frames at action repeat 4).
+      variable_update_period: agent steps between two pulls by an actor (section 4.1: 400 frames).
       publish_period: learner steps between two publications of parameters (the paper's learner
         answers requests; at 19 steps/s, 20 steps are well below the 2.8 s between two requests).
-      num_sgd_steps_per_step: learner steps per call of the compiled function. More than 1 saves
-        time with small networks; all of its batches are sampled, and their priorities written,
-        together.
-      bfloat16: whether convolutions and hidden layers are computed in bfloat16 on CPUs that can;
-        variables and optimiser of the learner stay in float32.
+      num_sgd_steps_per_step: learner steps per call of the compiled function, whose batches are
+        sampled and prioritized together. More than 1 saves time with small networks.
+      bfloat16: whether CPUs that can do so compute convolutions and hidden layers in bfloat16; the
+        learner's variables and optimiser stay in float32.
       exploration: epsilons of the actors and of the evaluator.
       replay: settings of the replay memory.
     """
 
     network: str = checked("atari", NETWORKS.__contains__, f"one of {NETWORKS}")
-    mlp_hidden_sizes: tuple[int, ...] = checked(
-        (256,), _are_mlp_sizes, f"up to {MAX_MLP_LAYERS} whole numbers from 1 to {MAX_LAYER_SIZE}"
-    )
-    stream_hidden_size: int = bounded(512, 1, MAX_LAYER_SIZE)
+    mlp_hidden_sizes: tuple[int, ...] = layer_sizes((256,), 0, 16)
+    stream_hidden_size: int = bounded(512, 1, 10_000)
     frame_stack: int = bounded(4, 0)
     n_step: int = bounded(3, 1, 10_000)
     discount: float = bounded(0.99, 0, 1)

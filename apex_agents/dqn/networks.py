@@ -20,7 +20,7 @@ def make_network(
     """Build the action-value network of a config.
 
     Args:
-      config: kind of network, and its sizes.
+      config: kind and sizes of the network.
       num_actions: A.
       dtype: dtype of the variables of all layers but the output layers.
 
@@ -35,10 +35,9 @@ def make_network(
 
 
 class AtariTorso(snt.Module):
-    """Three convolutions over stacked frames (Mnih et al. 2015)."""
+    """Three convolutions over stacked frames (Mnih et al. 2015), with variables of a dtype."""
 
     def __init__(self, dtype: tf.DType = tf.float32, name: str | None = None):
-        """Build the layers; `dtype` is that of their variables."""
         super().__init__(name=name)
         self._convolutions = [
             PixelConv2D(32, 8, 4, dtype),
@@ -56,12 +55,11 @@ class AtariTorso(snt.Module):
 
 
 class VectorTorso(snt.Module):
-    """Fully connected layers over flat observations."""
+    """Fully connected layers over flat observations, each with a ReLU and variables of a dtype."""
 
     def __init__(
         self, hidden_sizes: Sequence[int], dtype: tf.DType = tf.float32, name: str | None = None
     ):
-        """Build the layers, which all end in a ReLU; `dtype` is that of their variables."""
         super().__init__(name=name)
         self._dtype = dtype
         self._mlp = snt.nets.MLP(hidden_sizes, activate_final=True)
@@ -76,7 +74,7 @@ class VectorTorso(snt.Module):
 
 
 class DuelingHead(snt.Module):
-    """Value and advantage streams.
+    """Value and advantage streams, each with one hidden layer of `hidden_size` units.
 
     q(s, a) = v(s) + adv(s, a) - mean_a' adv(s, a')
 
@@ -84,7 +82,6 @@ class DuelingHead(snt.Module):
     """
 
     def __init__(self, hidden_size: int, num_actions: int, name: str | None = None):
-        """Build both streams, one hidden layer of `hidden_size` units each."""
         super().__init__(name=name)
         self._hidden_layers = snt.Linear(2 * hidden_size)  # Side by side: one product for both.
         self._value = snt.Linear(1)

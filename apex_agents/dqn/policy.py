@@ -25,7 +25,6 @@ class EpsilonGreedyPolicy:
         self._random = np.random.default_rng(seed)
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        """Choose an action in every environment; see `PolicyOutput` for shapes."""
         q_values = self._evaluate(observation).numpy()
         num_envs, num_actions = q_values.shape
         explore = self._random.random(num_envs) < self._epsilons

@@ -1,7 +1,4 @@
-"""The learner: samples, updates, writes priorities back, publishes parameters.
-
-Horgan et al. 2018, algorithm 2. It knows nothing of the algorithm that updates.
-"""
+"""The learner (Horgan et al. 2018, algorithm 2), which knows nothing of the algorithm it runs."""
 
 import atexit
 import time
@@ -23,7 +20,7 @@ from apex_agents.replay.priorities import PriorityWriter
 
 
 class ApexLearner(core.Learner):
-    """Learns from prioritized batches.
+    """Samples, updates, writes priorities back and publishes parameters.
 
     Attributes:
       num_steps: learner steps (updates) done so far.
@@ -80,7 +77,7 @@ class ApexLearner(core.Learner):
         self._last_log = (time.monotonic(), self.num_steps)
 
     def step(self) -> None:
-        """Wait for a sample and learn from it; return without one only when told to stop."""
+        """Wait for a sample and learn from it; return without one if told to stop."""
         started = time.monotonic()
         sample = self._reader.next(self._should_stop)
         self._waiting_seconds += time.monotonic() - started
@@ -105,7 +102,6 @@ class ApexLearner(core.Learner):
         self._publisher.flush()
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
-        """Return copies of the named variables."""
         arrays = self.get_all_variables()
         return [arrays[name] for name in names]
 
@@ -113,8 +109,7 @@ class ApexLearner(core.Learner):
         """Return copies of all variables that actors need, by name.
 
         Raises:
-          FloatingPointError: a variable is NaN or infinite: no process should act with it, or
-            continue learning from it.
+          FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
         """
         arrays = to_arrays(self._update.variables)
         for name, group in arrays.items():

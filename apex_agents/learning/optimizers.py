@@ -26,11 +26,9 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
     """
 
     def __init__(self, learning_rate: float, decay: float, epsilon: float):
-        """Set the hyperparameters; `apex_agents.dqn.config` has the paper's values."""
         super().__init__(learning_rate, decay, momentum=0.0, epsilon=epsilon, centered=True)
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
-        """Take one step; `updates` are gradients."""
         self._initialize(parameters)
         slots = zip(updates, parameters, self.mg, self.ms, self.mom, strict=True)
         for gradient, parameter, mean, mean_square, momentum in slots:
@@ -53,7 +51,6 @@ class Adam(snt.optimizers.Adam):
     """Adam (Kingma & Ba 2015, algorithm 1)."""
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
-        """Take one step; `updates` are gradients."""
         self._initialize(parameters)
         self.step.assign_add(1)
         step = tf.cast(self.step, tf.float32)
@@ -96,9 +93,8 @@ class GuardedOptimizer:
 
         Args:
           gradients: gradients for each optimiser, in the order of the constructor.
-          norms: scalars, global norms of these gradients before any clipping. A norm is also
-            infinite if only its sum of squares is too large for float32: clipping by it would make
-            all gradients NaN, and a second moment might stay infinite forever.
+          norms: scalars, global norms of these gradients before any clipping. Squares too large for
+            float32 also make a norm infinite, by which clipping would make all gradients NaN.
         """
         is_finite = tf.reduce_all(tf.math.is_finite(norms))
         self.num_skipped.assign_add(tf.cast(tf.logical_not(is_finite), tf.int64))

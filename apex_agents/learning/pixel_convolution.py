@@ -1,22 +1,22 @@
-"""The first convolution over stacked frames, in a form that is fast on CPUs.
-
-`PixelConv2D(channels, 8, 4)` computes what this does:
-
-  pixels = tf.cast(tf.transpose(frames, [0, 2, 3, 1]), tf.float32) / 255.0
-  snt.Conv2D(channels, 8, 4, padding="VALID")(pixels)
-
-Frames are stored as `[B, stack, H, W]`, but CPUs convolve only what has its channels last, and
-moving single bytes there is slow. Here, the four pixels in a row of a 4x4 cell move as one 32-bit
-number, and all pixels of a cell become the channels of a smaller convolution: its filters are
-`[2, 2, stack * 16, channels]`. The filters are divided by 255 instead of the many more pixels.
-"""
+"""The first convolution over stacked frames, in a form that is fast on CPUs."""
 
 import sonnet as snt
 import tensorflow as tf
 
 
 class PixelConv2D(snt.Conv2D):
-    """Convolution over frames whose pixels it brings from 0..255 to 0..1."""
+    """Convolution over frames whose pixels it brings from 0..255 to 0..1.
+
+    `PixelConv2D(channels, 8, 4)` computes what this does:
+
+      pixels = tf.cast(tf.transpose(frames, [0, 2, 3, 1]), tf.float32) / 255.0
+      snt.Conv2D(channels, 8, 4, padding="VALID")(pixels)
+
+    CPUs convolve only what has its channels last, and moving single bytes there is slow. Here, the
+    four pixels in a row of a 4x4 cell move as one 32-bit number, and all pixels of a cell become
+    the channels of a smaller convolution, with filters `[2, 2, stack * 16, channels]`. The filters
+    are divided by 255 instead of the many more pixels.
+    """
 
     def __init__(
         self,
@@ -26,23 +26,13 @@ class PixelConv2D(snt.Conv2D):
         dtype: tf.DType = tf.float32,
         name: str | None = None,
     ):
-        """Make the layer, without padding; its first call makes the variables.
-
-        Args:
-          output_channels: number of filters.
-          kernel_shape: pixels of a side of a filter, a multiple of 4.
-          stride: pixels between two applications of a filter, a multiple of 4.
-          dtype: dtype of the variables.
-          name: name of the module.
+        """Make the layer, without padding; its first call makes variables of a dtype.
 
         Raises:
           ValueError: `kernel_shape` or `stride` is no multiple of 4.
         """
         if kernel_shape % 4 or stride % 4:
-            raise ValueError(
-                f"kernel_shape is {kernel_shape} and stride is {stride}; both have to be multiples "
-                "of 4."
-            )
+            raise ValueError(f"{kernel_shape=} and {stride=} have to be multiples of 4.")
         super().__init__(
             output_channels, kernel_shape // 4, stride // 4, padding="VALID", name=name
         )
@@ -64,16 +54,12 @@ class PixelConv2D(snt.Conv2D):
 
 
 def _split_into_cells(frames: tf.Tensor) -> tf.Tensor:
-    """Cut frames `[B, stack, H, W]` uint8 into cells of 4x4 pixels.
-
-    Returns:
-      `[B, H / 4, W / 4, stack * 16]` uint8; pixels of a cell in the order stack, row, column.
-    """
+    """Return cells `[B, H / 4, W / 4, stack * 16]` uint8: pixels in order of stack, row, column."""
     _, stack, height, width = frames.shape
     if frames.dtype != tf.uint8 or height % 4 or width % 4:
         raise ValueError(
-            f"frames are {frames.dtype.name} {frames.shape}; they have to be uint8, and their "
-            "sides multiples of 4."
+            f"frames are {frames.dtype.name} {frames.shape}; they have to be uint8, with sides "
+            "that are multiples of 4."
         )
     # The four pixels in a row of a cell move as one number.
     rows = tf.bitcast(tf.reshape(frames, [-1, stack, height, width // 4, 4]), tf.int32)

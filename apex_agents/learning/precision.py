@@ -5,8 +5,6 @@ import pathlib
 
 import tensorflow as tf
 
-_CPU_FLAGS = pathlib.Path("/proc/cpuinfo")
-
 
 def compute_dtype(bfloat16: bool) -> tf.DType:
     """Return bfloat16 if it is asked for and the CPU computes in it, float32 otherwise."""
@@ -17,7 +15,7 @@ def compute_dtype(bfloat16: bool) -> tf.DType:
 def cpu_has_bfloat16() -> bool:
     """Return whether the CPU multiplies bfloat16 numbers (AVX-512 BF16 or AMX)."""
     try:
-        flags = _CPU_FLAGS.read_text()
+        flags = pathlib.Path("/proc/cpuinfo").read_text()
     except OSError:  # Only Linux has this file.
         return False
     return "avx512_bf16" in flags or "amx_bf16" in flags

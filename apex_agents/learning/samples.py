@@ -39,17 +39,10 @@ class RecentSamples:
     """The newest batches of a learner."""
 
     def __init__(self) -> None:
-        """Start without a batch."""
         self._batches: collections.deque = collections.deque(maxlen=_NUM_BATCHES)
 
     def add(self, sample: reverb.ReplaySample, output: UpdateOutput, learner_steps: int) -> None:
-        """Keep the tensors of one batch, which costs next to nothing.
-
-        Args:
-          sample: the batch.
-          output: results of the update on it.
-          learner_steps: learner steps done before that update.
-        """
+        """Keep the tensors of a batch and of the update that followed these learner steps."""
         self._batches.append((sample.info, sample.data.learner_steps, output, learner_steps))
 
     def collect(self) -> SampledTransitions:

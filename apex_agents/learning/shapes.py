@@ -9,9 +9,8 @@ def check_shapes(shape: tf.TensorShape | Sequence[int | None], **tensors: tf.Ten
     """Check tensors of equal shape: `[B, 1]` where `[B]` is meant would broadcast to `[B, B]`.
 
     Args:
-      shape: the shape that all of them have to have; a size of None matches any size.
-      **tensors: the tensors by the names that an error shall call them. Sizes that are unknown
-        while a graph is built are not checked.
+      shape: shape that all of them have to have; None matches any size.
+      **tensors: tensors by name; sizes that are unknown while a graph is built are not checked.
 
     Raises:
       ValueError: a tensor has another shape.

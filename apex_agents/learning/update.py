@@ -77,9 +77,9 @@ class TargetCopies:
 def update_in_turn(
     update: Callable[[Any], UpdateOutput], sample: Any, num_updates: int
 ) -> UpdateOutput:
-    """Learn from the batches of a sample one after the other, in one call of a compiled function.
+    """Learn from the batches of a sample one after the other, within one compiled function.
 
-    Small networks are updated in less time than it takes to call a function.
+    Updates of small networks take less time than calling a function.
 
     Args:
       update: one update on one batch, a nest of tensors `[B, ...]`.

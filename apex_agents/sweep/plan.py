@@ -91,5 +91,4 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
 
 
 def _limits(config: dict) -> list:
-    """Return where a run ends."""
     return [flatten(config).get(limit) for limit in LIMITS]

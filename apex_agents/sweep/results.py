@@ -59,12 +59,7 @@ def to_markdown(rows: Sequence[Row]) -> str:
     cells += [[_show(row, name) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
-    lines = [
-        "| "
-        + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
-        + " |"
-        for line in cells
-    ]
+    lines = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in cells]
     meaning = _MEANING + _MEANING_OF_SCORES if has_scores else _MEANING
     return "\n".join([*lines, "", meaning, ""])
 
@@ -102,7 +97,7 @@ def _normalize(returns: Sequence[float], folders: Sequence[RunFolder]) -> list[f
 
 
 def _show(row: Row, name: str) -> str:
-    """Write a field of a row for people, with its confidence interval if it has one."""
+    """Format a field of a row, with its confidence interval if it has one."""
     if row[name] != row[name]:  # NaN.
         return "-"
     show = _FORMATS[name]
@@ -112,13 +107,9 @@ def _show(row: Row, name: str) -> str:
 
 
 def _show_return(value: float) -> str:
-    """Write a return with about four digits."""
+    """Format a return with about four digits."""
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # No -0.
-
-
-def _show_time(seconds: float) -> str:
-    return str(datetime.timedelta(seconds=round(seconds)))
 
 
 _PROGRESS = ("actor_steps", "learner_steps", "wall_time_seconds")
@@ -131,7 +122,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "human_normalized": "{:.1%}".format,
     "actor_steps": "{:,.0f}".format,
     "learner_steps": "{:,.0f}".format,
-    "wall_time_seconds": _show_time,
+    "wall_time_seconds": lambda seconds: str(datetime.timedelta(seconds=round(seconds))),
 }
 _MEANING = (
     "Returns: interquartile mean over the seeds (of fewer than 4 the mean) with its 95 % "

@@ -10,11 +10,11 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from apex_agents.exit_codes import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.sweep.plan import Run
 
 FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not started"
 
-_EXIT_CODES_WHEN_STOPPED = (130, 143)  # 128 + SIGINT, 128 + SIGTERM.
 _MAX_TAIL_BYTES = 8192
 _PR_SET_PDEATHSIG = 1  # From <linux/prctl.h>.
 _libc = ctypes.CDLL(None)
@@ -29,12 +29,7 @@ class Runner:
     """
 
     def __init__(self, runs: Sequence[Run], num_parallel: int):
-        """Queue the runs that are not finished; `step` starts them.
-
-        Args:
-          runs: all runs of the sweep.
-          num_parallel: how many run at once.
-        """
+        """Queue the runs that are not finished, for `step` to start `num_parallel` at once."""
         self.endings = {run: FINISHED if run.is_finished else NOT_STARTED for run in runs}
         self.signals: list[int] = []
         self._num_parallel = num_parallel
@@ -47,10 +42,7 @@ class Runner:
         return not (self._running or self._waiting)
 
     def stop(self, signum: int) -> None:
-        """Have the next step send a signal to the active runs; no other run will be started.
-
-        Safe to call from a signal handler.
-        """
+        """Have the next step signal the active runs and start no other; for signal handlers."""
         self.signals.append(signum)
 
     def step(self) -> list[str]:
@@ -90,12 +82,11 @@ class Runner:
         return f"{self._label(run)} starts; its output goes to {run.log}"
 
     def _end(self, run: Run) -> str:
-        """Record how a run has ended."""
         process, started_at = self._running.pop(run)
         exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        if exit_code == 0:
+        if exit_code == EXIT_SUCCESS:
             ending, reason = FINISHED, run.read_end_reason()
-        elif self.signals or exit_code in _EXIT_CODES_WHEN_STOPPED:
+        elif self.signals or exit_code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
             ending, reason = STOPPED, "it can be resumed"
         else:
             ending, reason = FAILED, f"exit code {exit_code}: {last_words(run.log)}"

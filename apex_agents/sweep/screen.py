@@ -19,7 +19,6 @@ class Screen:
     """
 
     def __init__(self, console: Console):
-        """Show nothing yet."""
         self._console = console
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
