@@ -52,20 +52,15 @@ class ControlEnvironment(dm_env.Environment):
     """A task of the suite whose observations are one vector.
 
     An observation is all arrays that the task observes, flattened, in the order in which the task
-    lists them: `humanoid` joint_angles (21), head_height (1), extremities (12), torso_vertical (3),
-    com_velocity (3), velocity (27), for example. Episodes are truncated, with discount 1, after
-    1000 steps in most domains.
+    lists them. Actions, float32 `[D]` in [-1, 1], are scaled to the bounds of the actuators.
+    Episodes are truncated, with discount 1, after 1000 steps in most domains.
 
     Attributes:
       frames_per_second: control steps per second.
     """
 
     def __init__(self, task: str, seed: int | None = None):
-        """Load a task.
-
-        Args:
-          task: 'domain:task', such as 'humanoid:stand'.
-          seed: seed of the task's random numbers; None: unseeded.
+        """Load a task such as 'humanoid:stand'.
 
         Raises:
           ValueError: there is no such task.
@@ -81,33 +76,21 @@ class ControlEnvironment(dm_env.Environment):
         self.frames_per_second = 1.0 / environment.control_timestep()
 
     def reset(self) -> dm_env.TimeStep:
-        """Start an episode and return its FIRST step."""
         return self._convert(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Play one control step.
-
-        Args:
-          action: `[D]` in [-1, 1], scaled to the bounds of the actuators; ignored after a LAST
-            step.
-        """
         return self._convert(self._environment.step(np.asarray(action)))
 
     def observation_spec(self) -> specs.Array:
-        """Return the spec of an observation: float32 `[O]`."""
         shape = self._environment.observation_spec()[self._key].shape
         return specs.Array(shape, np.float32, name="observation")
 
     def action_spec(self) -> specs.BoundedArray:
-        """Return the spec of an action: float32 `[D]` in [-1, 1]."""
         shape = self._environment.action_spec().shape
         return specs.BoundedArray(shape, np.float32, -1.0, 1.0, name="action")
 
     def render(self) -> np.ndarray:
-        """Draw the scene as the task's first camera sees it.
-
-        Returns:
-          uint8 `[480, 640, 3]`.
+        """Draw the scene as the task's first camera sees it, uint8 `[480, 640, 3]`.
 
         Raises:
           ValueError: MuJoCo cannot draw on this machine; names what to install.
@@ -121,7 +104,6 @@ class ControlEnvironment(dm_env.Environment):
         return physics.render(_FRAME_HEIGHT, _FRAME_WIDTH, camera)
 
     def close(self) -> None:
-        """Release the simulation."""
         self._environment.physics.free()  # The suite's own `close` does nothing.
 
     def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:

@@ -20,8 +20,7 @@ from apex_agents.replay.transitions import pack_transition
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
 # transition than chunks of one.
 _PACKED_CHUNK_LENGTH = 4
-# Steps between two checks, of which the first step of an episode has one. Comparing two stacks of
-# Atari frames takes 2.5 us, adding a transition 110 us.
+# Steps between two checks. Comparing two Atari stacks takes 2.5 us, adding a transition 110 us.
 _SLIDE_CHECK_PERIOD = 16
 
 
@@ -31,7 +30,7 @@ def make_writer(
     """Open the writer of one environment.
 
     Args:
-      client: connected to the replay server.
+      client: client of the replay server.
       replay: replicas, and the eviction policy, which decides how transitions share chunks.
       n_step: longest transition, in agent steps.
       frame_stack: frames per observation, 0 for the packed layout.
@@ -57,14 +56,12 @@ class PackedWriter:
     """Writes every transition as a row of its own."""
 
     def __init__(self, stream: RowStream):
-        """Write to a stream of one column."""
-        self.stream = stream
+        self.stream = stream  # Of one column.
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Do nothing: no transition ends at a FIRST step."""
 
     def begin_step(self, observation: np.ndarray) -> None:
-        """Remember the newest observation."""
         self._newest = observation
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
@@ -88,8 +85,7 @@ class FrameWriter:
     """
 
     def __init__(self, stream: RowStream, n_step: int, frame_stack: int):
-        """Write to a stream of two columns whose items can refer to n + stack rows."""
-        self.stream = stream
+        self.stream = stream  # Of two columns, whose items can refer to n + stack rows.
         self._frames: collections.deque[Reference] = collections.deque(maxlen=frame_stack + n_step)
         self._num_padding = n_step - 1
         self._num_steps = 0
@@ -129,10 +125,7 @@ class FrameWriter:
         reference = self._append(self._frame, outcome)
         self._frame = None
         frames = list(self._frames)  # Without a gap: with one Reverb returns other rows.
-        if len(frames) != self._frames.maxlen:
-            raise AssertionError(
-                f"{len(frames)} of {self._frames.maxlen} frames are in the writer."
-            )
+        assert len(frames) == self._frames.maxlen
         if None in frames:
             return False
         self.stream.create_item({"frames": frames, "outcome": reference}, priority)
