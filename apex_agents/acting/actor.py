@@ -99,7 +99,6 @@ class ApexActor(core.Actor):
         """Return a batched time step whose arrays do not change later."""
         if self._is_batched:
             return timestep
-        reward = 0.0 if timestep.first() else timestep.reward
-        discount = 1.0 if timestep.first() else timestep.discount
-        fields = (timestep.step_type, reward, discount, timestep.observation)
-        return dm_env.TimeStep(*[np.array(field)[None] for field in fields])
+        if timestep.first():
+            timestep = timestep._replace(reward=0.0, discount=1.0)
+        return dm_env.TimeStep(*[np.array(field)[None] for field in timestep])

@@ -192,7 +192,7 @@ class PrioritizedNStepAdder:
             except reverb.errors.DeadlineExceededError:
                 seconds += _FLUSH_TIMEOUT_MS / 1000
             if seconds >= self._warn_after_seconds:
-                self._warn_after_seconds = math.inf  # Once is enough.
+                self._warn_after_seconds = math.inf  # One warning is enough.
                 _logger.warning(
                     "The replay has accepted no transitions for %.0f s: nothing samples from it, "
                     "and agent.replay.samples_per_insert is %g. Start a learner or set it to None.",

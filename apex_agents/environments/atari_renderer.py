@@ -25,7 +25,7 @@ class AtariRenderer:
         self._frames: np.ndarray | None = None  # [R, 1, H, W, 3]
 
     def reset(self, seeds: np.ndarray | None) -> None:
-        """Start new games; `seeds` are those of all environments, `[E]`, or None to keep on."""
+        """Start new games; `seeds` are those of all environments, `[E]`, or None later."""
         seeds = None if seeds is None else seeds[: self._num_envs]
         self._frames, _ = self._emulators.reset(seed=seeds)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.opengl import BACKEND, prepare_opengl, without_opengl
+from apex_agents.environments.opengl import prepare_opengl, without_opengl
 from apex_agents.validation import unknown_name
 
 
@@ -30,14 +29,9 @@ def _silence() -> Iterator[None]:
         logging.disable(level)
 
 
-# The import of dm_control looks for a display, and logs and warns about it, although few processes
-# render.
-with _silence():
-    try:
-        from dm_control import _render, suite
-    except Exception:  # The chosen OpenGL is not installed.
-        with without_opengl():
-            from dm_control import _render, suite
+# The import of dm_control would look for a display, although few processes render.
+with _silence(), without_opengl():
+    from dm_control import _render, suite
     from dm_control.suite.wrappers import action_scale
 
 
@@ -96,9 +90,9 @@ class ControlEnvironment(dm_env.Environment):
           ValueError: MuJoCo cannot draw on this machine; names what to install.
         """
         prepare_opengl()
-        if os.environ.get(BACKEND, _render.BACKEND) != _render.BACKEND:
+        if _render.BACKEND in _render.constants.NO_RENDERER:
             with _silence():
-                importlib.reload(_render)  # It reads the environment variable when imported.
+                importlib.reload(_render)  # It chooses an OpenGL when imported.
         physics = self._environment.physics
         camera = 0 if physics.model.ncam else -1  # -1 is the free camera of every model.
         return physics.render(_FRAME_HEIGHT, _FRAME_WIDTH, camera)

@@ -87,7 +87,7 @@ class StatisticsPoller:
                 try:
                     self.latest = read_statistics(client, replicas, _POLL_TIMEOUT_SECONDS)
                 except (RuntimeError, reverb.errors.ReverbError):
-                    continue  # The server is away: the last statistics stand.
+                    continue  # The server is away: the last statistics remain.
 
         self._thread = threading.Thread(target=poll_forever, daemon=True)
         self._thread.start()

@@ -36,7 +36,7 @@ def make_writer(
       frame_stack: frames per observation, 0 for the packed layout.
     """
     chunk_length = rows_per_chunk(replay, n_step, frame_stack)
-    if frame_stack:  # The columns are frames and outcomes.
+    if frame_stack:
         stream = RowStream(client, 2, chunk_length, replay.replicas)
         return FrameWriter(stream, n_step, frame_stack)
     return PackedWriter(RowStream(client, 1, chunk_length, replay.replicas))
@@ -53,10 +53,10 @@ def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
 
 
 class PackedWriter:
-    """Writes every transition as a row of its own."""
+    """Writes every transition as a row of its own, to a stream of one column."""
 
     def __init__(self, stream: RowStream):
-        self.stream = stream  # Of one column.
+        self.stream = stream
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Do nothing: no transition ends at a FIRST step."""
@@ -80,12 +80,13 @@ class PackedWriter:
 class FrameWriter:
     """Writes every frame once; items refer to all frames from their first to their last one.
 
-    The first transition that ends at an observation puts its outcome into the row of its frame.
-    Where several transitions end, at the end of an episode, further rows hold an outcome alone.
+    The stream has a column of frames and one of outcomes. The first transition that ends at an
+    observation puts its outcome into the row of its frame. Where several transitions end, at the
+    end of an episode, further rows hold an outcome alone.
     """
 
     def __init__(self, stream: RowStream, n_step: int, frame_stack: int):
-        self.stream = stream  # Of two columns, whose items can refer to n + stack rows.
+        self.stream = stream
         self._frames: collections.deque[Reference] = collections.deque(maxlen=frame_stack + n_step)
         self._num_padding = n_step - 1
         self._num_steps = 0
@@ -124,7 +125,7 @@ class FrameWriter:
         """
         reference = self._append(self._frame, outcome)
         self._frame = None
-        frames = list(self._frames)  # Without a gap: with one Reverb returns other rows.
+        frames = list(self._frames)  # Reverb returns other rows if there is a gap among them.
         assert len(frames) == self._frames.maxlen
         if None in frames:
             return False
@@ -150,7 +151,6 @@ def _check_slide(previous: np.ndarray, observation: np.ndarray) -> None:
     if observation[:-1].tobytes() != previous[1:].tobytes():
         raise ValueError(
             f"agent.frame_stack is {len(observation)}, but observations of shape "
-            f"{observation.shape} are no stacks of frames: all frames of one but the newest have "
-            "to be the last frames of the one before. Stack frames along the first axis, oldest "
-            "first, or set agent.frame_stack=0."
+            f"{observation.shape} do not slide by one frame per step. Stack frames along the first "
+            "axis, oldest first, or set agent.frame_stack=0."
         )
