@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
@@ -147,14 +147,12 @@ class SyncVectorEnvironment:
         return Episode(env_index, total, total, self._lengths[env_index])
 
     def render(self, env_index: int) -> np.ndarray:
-        render = getattr(self._environments[env_index], "render", None)
-        if render is None:
-            raise ValueError(f"{type(self._environments[env_index]).__name__} has no `render`")
+        environment: Any = self._environments[env_index]
         try:
-            frame = np.asarray(render())
+            frame = np.asarray(environment.render())
         except ValueError:
             raise
-        except Exception as error:  # A library is missing or finds no OpenGL.
+        except Exception as error:  # It has no `render`, or a library is missing.
             raise ValueError(f"cannot be rendered: {type(error).__name__}: {error}") from error
         if frame.ndim != 3 or frame.shape[2] != 3:
             raise ValueError(f"a frame has to be RGB, [H, W, 3], got {frame.shape}")

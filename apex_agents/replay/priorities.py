@@ -38,7 +38,7 @@ class PriorityWriter:
     """
 
     def __init__(self, client: reverb.Client, max_pending_batches: int = 100):
-        """Start the writing thread; batches beyond the pending ones are dropped."""
+        """Start the writing thread; batches beyond `max_pending_batches` are dropped."""
         self._client = client
         self._table = table_name(client, TRANSITIONS)
         self._pending: queue.Queue = queue.Queue(max_pending_batches)
