@@ -1,7 +1,4 @@
-"""The actor: one policy evaluation for all environments, one adder for each.
-
-Horgan et al. 2018, algorithm 1.
-"""
+"""The actor (Horgan et al. 2018, algorithm 1): one policy for all environments, an adder each."""
 
 from collections.abc import Sequence
 
@@ -28,9 +25,6 @@ def make_actor(
       adders: one per environment, or none for an actor that records nothing.
       variable_source: source of new variables; None leaves the policy's variables as they are.
       update_period: agent steps of each environment between two pulls of variables.
-
-    Returns:
-      An actor whose policy has the newest variables.
     """
     variable_client = None
     if variable_source is not None:
@@ -60,13 +54,7 @@ class ApexActor(core.Actor):
         adders: Sequence[PrioritizedNStepAdder] = (),
         variable_client: variable_utils.VariableClient | None = None,
     ):
-        """Put the parts together.
-
-        Args:
-          policy: evaluated once per step for all environments.
-          adders: one per environment, or none for an actor that records nothing.
-          variable_client: pulls the policy's variables; None leaves them as they are.
-        """
+        """Put the parts together; `make_actor` says what they are."""
         self._policy = policy
         self._adders = adders
         self._variable_client = variable_client
@@ -80,7 +68,6 @@ class ApexActor(core.Actor):
         return self._output.action if self._is_batched else self._output.action[0]
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
-        """Start recording with the first time step."""
         self._is_batched = np.ndim(timestep.step_type) > 0
         self._timestep = self._make_batch(timestep)
 
@@ -95,7 +82,6 @@ class ApexActor(core.Actor):
             self._record(self._policy(self._timestep.observation))
 
     def update(self, wait: bool = False) -> None:
-        """Pull variables when they are due, without blocking unless `wait`."""
         if self._variable_client is not None:
             self._variable_client.update(wait)
 
@@ -113,7 +99,6 @@ class ApexActor(core.Actor):
         """Return a batched time step whose arrays do not change later."""
         if self._is_batched:
             return timestep
-        reward = 0.0 if timestep.first() else timestep.reward
-        discount = 1.0 if timestep.first() else timestep.discount
-        fields = (timestep.step_type, reward, discount, timestep.observation)
-        return dm_env.TimeStep(*[np.array(field)[None] for field in fields])
+        if timestep.first():
+            timestep = timestep._replace(reward=0.0, discount=1.0)
+        return dm_env.TimeStep(*[np.array(field)[None] for field in timestep])

@@ -79,7 +79,7 @@ class PrioritizedNStepAdder:
         """Open a writer.
 
         Args:
-          client: connected to the replay server.
+          client: client of the replay server.
           replay: batch sizes, replicas and eviction policy.
           n_step: n, agent steps per transition.
           discount: gamma, multiplied with the environment's discount at every step.
@@ -107,15 +107,17 @@ class PrioritizedNStepAdder:
 
         Args:
           timestep: one environment's; its arrays are kept without a copy and must not change.
-          output: what the policy returned for this observation, `[]` or `[D]` each, kept in the
-            same way; on LAST only the value is used.
+          output: the policy's for this observation, `[]` or `[D]` each, kept in the same way; on
+            LAST only the value is used.
 
         Raises:
           ValueError: observations are not stacks of frames, with `frame_stack`.
         """
         step_type = int(timestep.step_type)  # NumPy compares its numbers with enums slowly.
         if step_type == _FIRST:
-            self._begin_episode(timestep.observation)
+            if self._partial:  # The episode before was abandoned.
+                self._end_episode()
+            self._writer.begin_episode(timestep.observation)
         else:
             self._continue_episode(timestep, step_type == _LAST, float(output.value))
         if step_type == _LAST:
@@ -134,11 +136,6 @@ class PrioritizedNStepAdder:
         """Send all complete transitions, unless the program stops, and close the writer."""
         self.flush()
         self._writer.stream.close()
-
-    def _begin_episode(self, observation: np.ndarray) -> None:
-        if self._partial:  # The episode before was abandoned.
-            self._end_episode()
-        self._writer.begin_episode(observation)
 
     def _continue_episode(self, timestep: dm_env.TimeStep, is_last: bool, value: float) -> None:
         reward, discount = float(timestep.reward), self._discount * float(timestep.discount)
@@ -195,7 +192,7 @@ class PrioritizedNStepAdder:
             except reverb.errors.DeadlineExceededError:
                 seconds += _FLUSH_TIMEOUT_MS / 1000
             if seconds >= self._warn_after_seconds:
-                self._warn_after_seconds = math.inf  # Once is enough.
+                self._warn_after_seconds = math.inf  # One warning is enough.
                 _logger.warning(
                     "The replay has accepted no transitions for %.0f s: nothing samples from it, "
                     "and agent.replay.samples_per_insert is %g. Start a learner or set it to None.",

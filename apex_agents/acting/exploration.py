@@ -1,7 +1,4 @@
-"""Exploration of Ape-X DQN: the ladder of epsilons.
-
-Horgan et al. 2018, section 4.1 and appendix B.
-"""
+"""Exploration of Ape-X DQN: the ladder of epsilons."""
 
 import dataclasses
 

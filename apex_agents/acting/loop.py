@@ -12,12 +12,7 @@ def run_in_lock_step(
     actor: core.Actor,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Episode]]:
-    """Let `actor` act in all environments at once, one lock-step after the other.
-
-    Args:
-      environment: E environments in lock-step.
-      actor: handles batched time steps, as `ApexActor` does.
-      should_stop: asked before every step.
+    """Let an actor that handles batched time steps act until `should_stop`.
 
     Yields:
       The episodes that finished in each lock-step (one agent step in each environment).

@@ -42,20 +42,18 @@ class Policy(Protocol):
 
 
 class CompiledFunction:
-    """A compiled function of observations.
+    """A compiled function from observations, `[E, ...]`, to any nest of tensors.
 
     It skips TensorFlow's look-up of the graph for an input, which for small networks takes as long
     as their evaluation.
     """
 
     def __init__(self, function: Callable[[tf.Tensor], Any]):
-        """Wrap a function from a tensor `[E, ...]` to any nest of tensors."""
         # AutoGraph would take a second, and networks have no Python control flow to convert.
         self._function = tf.function(function, autograph=False)
         self._graphs: dict[Any, Callable[[tf.Tensor], Any]] = {}
 
     def __call__(self, observation: np.ndarray) -> Any:
-        """Call the function, compiled first where this shape and dtype are new."""
         tensor = tf.convert_to_tensor(observation)
         key = (observation.shape, observation.dtype)
         if key not in self._graphs:

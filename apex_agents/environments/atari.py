@@ -30,20 +30,16 @@ def make_emulators(
       evaluation: whether `evaluation_max_frames` is the limit of a game.
       **colours: `colour_settings`, or nothing for the observations of agents.
     """
-    observations = {
-        "img_height": config.frame_size,
-        "img_width": config.frame_size,
-        "stack_num": config.frame_stack,
-    }
+    size = config.frame_size
+    observations = {"img_height": size, "img_width": size, "stack_num": config.frame_stack}
+    max_frames = config.evaluation_max_frames if evaluation else config.max_frames
     # At its frame limit the native environment stops before it captures the last frame: the newest
     # image of a truncated episode's last observation is pooled with that of the step before.
     return AtariVectorEnv(
         rom,
         num_envs,
         num_threads=config.num_threads,
-        max_num_frames_per_episode=(
-            config.evaluation_max_frames if evaluation else config.max_frames
-        ),
+        max_num_frames_per_episode=max_frames,
         repeat_action_probability=config.sticky_action_probability,
         full_action_space=config.full_action_set,
         autoreset_mode=AutoresetMode.NEXT_STEP,
@@ -73,7 +69,7 @@ class AtariVectorEnvironment:
         num_rendered: int = 0,
         make_emulators: Callable[..., AtariVectorEnv] = make_emulators,
     ):
-        """Initialize the emulators.
+        """Start the emulators.
 
         Args:
           task: name of the game; see `rom_name`.
@@ -86,8 +82,7 @@ class AtariVectorEnvironment:
           make_emulators: makes the native vector environments.
 
         Raises:
-          ValueError: the game is unknown, a field of the config is out of range, or there is no
-            environment.
+          ValueError: the game is unknown, a field is out of range, or there is no seed.
         """
         require_fields(config, "environment.atari.")
         if not seeds:
@@ -105,25 +100,20 @@ class AtariVectorEnvironment:
             )
         self.spec = _make_spec(self._native)
         self._seeds: np.ndarray | None = np.array(seeds, np.int64)
-        self._agent_reward_fn = _clip if config.clip_rewards else np.copy
+        self._clip_rewards = config.clip_rewards
         self._lives_end_episodes = config.life_loss_ends_episode and not evaluation
         self._num_older_frames = config.frame_stack - 1
         self._finished: list[Episode] = []
 
     def reset(self) -> dm_env.TimeStep:
-        """Start a new game in every environment; the seeds are used at the first reset only."""
         observation, info = self._native.reset(seed=self._seeds)
         if self._renderer is not None:
             self._renderer.reset(self._seeds)
-        self._seeds = None
+        self._seeds = None  # Later games continue the emulators' random numbers.
         self._lives = info["lives"]
-        self._ended = np.zeros(self.num_envs, bool)
-        self._over = np.zeros(self.num_envs, bool)
-        self._over_at_first = np.zeros(self.num_envs, bool)
-        self._ages = np.zeros(self.num_envs, np.int64)
-        self._returns = np.zeros(self.num_envs, np.float64)
-        self._clipped_returns = np.zeros(self.num_envs, np.float64)
-        self._lengths = np.zeros(self.num_envs, np.int64)
+        self._ended = self._over = self._over_at_first = np.zeros(self.num_envs, bool)
+        self._ages, self._lengths = np.zeros([2, self.num_envs], np.int64)
+        self._returns, self._clipped_returns = np.zeros([2, self.num_envs])
         return dm_env.TimeStep(
             step_type=np.full(self.num_envs, dm_env.StepType.FIRST, np.int32),
             reward=np.zeros(self.num_envs, np.float32),
@@ -132,17 +122,11 @@ class AtariVectorEnvironment:
         )
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Hold each action for `action_repeat` frames; see `VectorEnvironment.step`.
+        """Hold each action for `action_repeat` frames.
 
         The step after the end of a game starts a new game. The step after the loss of a life that
         ended an episode plays action 0 in the same game (a no-op in every game that has one); its
         reward counts in `Episode.episode_return` only.
-
-        Args:
-          actions: int `[E]`; ignored before the first reset.
-
-        Returns:
-          The batched time step.
 
         Raises:
           ValueError: an action is outside of the action spec.
@@ -150,7 +134,10 @@ class AtariVectorEnvironment:
         if self._seeds is not None:
             return self.reset()
         first = self._ended
-        actions = self._check_actions(np.where(first, 0, actions))
+        actions = np.where(first, 0, actions)
+        num_actions = self.spec.actions.num_values
+        if actions.min() < 0 or actions.max() >= num_actions:  # The native step would never return.
+            raise ValueError(f"actions must be in [0, {num_actions}), got {actions.tolist()}")
         if self._renderer is not None:
             self._renderer.step(actions)
         observation, native_reward, terminated, truncated, info = self._native.step(actions)
@@ -165,7 +152,8 @@ class AtariVectorEnvironment:
         # native environment then starts a new game, and the next step is returned as a LAST one.
         self._over_at_first = over & first
 
-        agent_reward = np.where(first, np.float32(0.0), self._agent_reward_fn(reward))
+        agent_reward = np.clip(reward, -1.0, 1.0) if self._clip_rewards else reward
+        agent_reward = np.where(first, np.float32(0.0), agent_reward)
         self._count(reward, agent_reward, first, over)
         self._blacken_older_frames(observation, first)
         return dm_env.TimeStep(
@@ -176,12 +164,10 @@ class AtariVectorEnvironment:
         )
 
     def finished_episodes(self) -> list[Episode]:
-        """Return the newly finished games; see `VectorEnvironment.finished_episodes`."""
         finished, self._finished = self._finished, []
         return finished
 
     def current_episode(self, env_index: int) -> Episode:
-        """Report a game up to now; see `VectorEnvironment.current_episode`."""
         return Episode(
             env_index=env_index,
             episode_return=float(self._returns[env_index]),
@@ -190,23 +176,14 @@ class AtariVectorEnvironment:
         )
 
     def render(self, env_index: int) -> np.ndarray:
-        """Return the console's picture, uint8 `[210, 160, 3]`; see `VectorEnvironment.render`."""
         if self._renderer is None:
             raise ValueError("no environment was made to be rendered")
         return self._renderer.render(env_index)
 
     def close(self) -> None:
-        """Close the emulators; their threads end when they are garbage collected."""
         self._native.close()
         if self._renderer is not None:
             self._renderer.close()
-
-    def _check_actions(self, actions: np.ndarray) -> np.ndarray:
-        # The native environment never returns from a step with an unknown action.
-        num_actions = self.spec.actions.num_values
-        if actions.min() < 0 or actions.max() >= num_actions:
-            raise ValueError(f"actions must be in [0, {num_actions}), got {actions.tolist()}")
-        return actions
 
     def _count(
         self, reward: np.ndarray, agent_reward: np.ndarray, first: np.ndarray, over: np.ndarray
@@ -247,7 +224,3 @@ def _make_spec(native: AtariVectorEnv) -> EnvironmentSpec:
         rewards=specs.Array((), np.float32, name="reward"),
         discounts=specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount"),
     )
-
-
-def _clip(reward: np.ndarray) -> np.ndarray:
-    return np.clip(reward, -1.0, 1.0)

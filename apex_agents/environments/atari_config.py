@@ -51,14 +51,7 @@ class AtariConfig:
 
 
 def rom_name(task: str) -> str:
-    """Find the ROM of a game.
-
-    Args:
-      task: name of a ROM ('ms_pacman'), or gymnasium's name of the game ('MsPacman',
-        'ALE/MsPacman-v5').
-
-    Returns:
-      The name of the ROM ('ms_pacman').
+    """Find the ROM ('ms_pacman') of a game, named as it or as in gymnasium ('ALE/MsPacman-v5').
 
     Raises:
       ValueError: there is no such game; names the closest ones.

@@ -19,17 +19,13 @@ class AtariRenderer:
     """
 
     def __init__(self, emulators: AtariVectorEnv):
-        """Initialize the renderer.
-
-        Args:
-          emulators: R emulators, made as those of the environments but with `colour_settings`.
-        """
+        """Take R emulators, made as those of the environments but with `colour_settings`."""
         self._emulators = emulators
         self._num_envs = emulators.num_envs
         self._frames: np.ndarray | None = None  # [R, 1, H, W, 3]
 
     def reset(self, seeds: np.ndarray | None) -> None:
-        """Start new games; `seeds` are those of all environments, `[E]`, or None to keep on."""
+        """Start new games; `seeds` are those of all environments, `[E]`, or None later."""
         seeds = None if seeds is None else seeds[: self._num_envs]
         self._frames, _ = self._emulators.reset(seed=seeds)
 
@@ -38,7 +34,6 @@ class AtariRenderer:
         self._frames, *_ = self._emulators.step(actions[: self._num_envs])
 
     def render(self, env_index: int) -> np.ndarray:
-        """Return the picture of one environment, uint8 `[H, W, 3]`."""
         if self._frames is None or not 0 <= env_index < self._num_envs:
             raise ValueError(
                 f"environment {env_index} is none of the {self._num_envs} that are rendered"
@@ -46,7 +41,6 @@ class AtariRenderer:
         return self._frames[env_index, 0].copy()
 
     def close(self) -> None:
-        """Close the emulators."""
         self._emulators.close()
 
 

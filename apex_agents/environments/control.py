@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.opengl import BACKEND, prepare_opengl, without_opengl
+from apex_agents.environments.opengl import prepare_opengl, without_opengl
 from apex_agents.validation import unknown_name
 
 
@@ -30,14 +29,9 @@ def _silence() -> Iterator[None]:
         logging.disable(level)
 
 
-# The import of dm_control looks for a display, and logs and warns about it, although few processes
-# render.
-with _silence():
-    try:
-        from dm_control import _render, suite
-    except Exception:  # The chosen OpenGL is not installed.
-        with without_opengl():
-            from dm_control import _render, suite
+# The import of dm_control would look for a display, although few processes render.
+with _silence(), without_opengl():
+    from dm_control import _render, suite
     from dm_control.suite.wrappers import action_scale
 
 
@@ -52,20 +46,15 @@ class ControlEnvironment(dm_env.Environment):
     """A task of the suite whose observations are one vector.
 
     An observation is all arrays that the task observes, flattened, in the order in which the task
-    lists them: `humanoid` joint_angles (21), head_height (1), extremities (12), torso_vertical (3),
-    com_velocity (3), velocity (27), for example. Episodes are truncated, with discount 1, after
-    1000 steps in most domains.
+    lists them. Actions, float32 `[D]` in [-1, 1], are scaled to the bounds of the actuators.
+    Episodes are truncated, with discount 1, after 1000 steps in most domains.
 
     Attributes:
       frames_per_second: control steps per second.
     """
 
     def __init__(self, task: str, seed: int | None = None):
-        """Load a task.
-
-        Args:
-          task: 'domain:task', such as 'humanoid:stand'.
-          seed: seed of the task's random numbers; None: unseeded.
+        """Load a task such as 'humanoid:stand'.
 
         Raises:
           ValueError: there is no such task.
@@ -81,47 +70,34 @@ class ControlEnvironment(dm_env.Environment):
         self.frames_per_second = 1.0 / environment.control_timestep()
 
     def reset(self) -> dm_env.TimeStep:
-        """Start an episode and return its FIRST step."""
         return self._convert(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Play one control step.
-
-        Args:
-          action: `[D]` in [-1, 1], scaled to the bounds of the actuators; ignored after a LAST
-            step.
-        """
         return self._convert(self._environment.step(np.asarray(action)))
 
     def observation_spec(self) -> specs.Array:
-        """Return the spec of an observation: float32 `[O]`."""
         shape = self._environment.observation_spec()[self._key].shape
         return specs.Array(shape, np.float32, name="observation")
 
     def action_spec(self) -> specs.BoundedArray:
-        """Return the spec of an action: float32 `[D]` in [-1, 1]."""
         shape = self._environment.action_spec().shape
         return specs.BoundedArray(shape, np.float32, -1.0, 1.0, name="action")
 
     def render(self) -> np.ndarray:
-        """Draw the scene as the task's first camera sees it.
-
-        Returns:
-          uint8 `[480, 640, 3]`.
+        """Draw the scene as the task's first camera sees it, uint8 `[480, 640, 3]`.
 
         Raises:
           ValueError: MuJoCo cannot draw on this machine; names what to install.
         """
         prepare_opengl()
-        if os.environ.get(BACKEND, _render.BACKEND) != _render.BACKEND:
+        if _render.BACKEND in _render.constants.NO_RENDERER:
             with _silence():
-                importlib.reload(_render)  # It reads the environment variable when imported.
+                importlib.reload(_render)  # It chooses an OpenGL when imported.
         physics = self._environment.physics
         camera = 0 if physics.model.ncam else -1  # -1 is the free camera of every model.
         return physics.render(_FRAME_HEIGHT, _FRAME_WIDTH, camera)
 
     def close(self) -> None:
-        """Release the simulation."""
         self._environment.physics.free()  # The suite's own `close` does nothing.
 
     def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:

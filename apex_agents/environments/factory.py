@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
 
 import dm_env
 import gymnasium
@@ -34,15 +33,9 @@ class EnvironmentConfig:
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
 
     def validate(self, prefix: str = "environment.") -> None:
-        """Check all fields, without making an environment.
-
-        Raises:
-          ValueError: the suite or the task is unknown, or an Atari field is out of its range.
-        """
+        """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
-        if self.suite not in _SUITES:
-            raise unknown_name("suite", self.suite, _SUITES)
-        _SUITES[self.suite].check_task(self.task)
+        _check_task(self.suite, self.task)
 
 
 def make_vector_environment(
@@ -62,53 +55,53 @@ def make_vector_environment(
       evaluation: whether the rules of evaluation apply, where a suite has some (see `AtariConfig`).
       num_rendered: number of environments, the first ones, that can `render` what they show.
 
-    Returns:
-      E environments; the caller resets them first and closes them in the end.
-
     Raises:
-      ValueError: `num_envs` is less than 1, the suite or the task is unknown, an Atari field is out
-        of its range, or an environment cannot be made or cannot be rendered.
+      ValueError: `num_envs` is less than 1, the config is invalid, or an environment cannot be made
+        or cannot be rendered.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     config.validate()
-    seeds = _make_seeds(seed, num_envs)
-    make = _SUITES[config.suite].make
-    if make is None:
+    children = np.random.SeedSequence(seed).spawn(num_envs)
+    # Every environment accepts a seed in [0, 2 ** 31).
+    seeds = [int(child.generate_state(1)[0]) >> 1 for child in children]
+    if config.suite == "atari":
         return AtariVectorEnvironment(
             config.task, config.atari, seeds, evaluation=evaluation, num_rendered=num_rendered
         )
     return SyncVectorEnvironment(
-        [make(config.task, seed, i < num_rendered) for i, seed in enumerate(seeds)]
+        [
+            _make_environment(config.suite, config.task, seed, i < num_rendered)
+            for i, seed in enumerate(seeds)
+        ]
     )
 
 
-def _make_seeds(seed: int, num_envs: int) -> list[int]:
-    """Return a seed in [0, 2 ** 31), which every environment accepts, for each environment."""
-    children = np.random.SeedSequence(seed).spawn(num_envs)
-    return [int(child.generate_state(1)[0]) >> 1 for child in children]
+def _check_task(suite: str, task: str) -> None:
+    if suite == "atari":
+        rom_name(task)
+    elif suite == "control":
+        from apex_agents.environments.control import check_control_task
+
+        check_control_task(task)
+    elif suite == "gymnasium":
+        try:
+            gymnasium.spec(task)
+        except (gymnasium.error.Error, ImportError, ValueError) as error:
+            raise unknown_name("gymnasium task", task, gymnasium.registry) from error
+    elif suite != "toy":
+        raise unknown_name("suite", suite, ("atari", "control", "gymnasium", "toy"))
+    elif task not in _TOYS:
+        raise unknown_name("toy task", task, _TOYS)
 
 
-def _check_control_task(task: str) -> None:
-    from apex_agents.environments.control import check_control_task
+def _make_environment(suite: str, task: str, seed: int, render: bool) -> dm_env.Environment:
+    if suite == "control":
+        from apex_agents.environments.control import ControlEnvironment
 
-    check_control_task(task)
-
-
-def _make_control(task: str, seed: int, render: bool) -> dm_env.Environment:
-    from apex_agents.environments.control import ControlEnvironment
-
-    return ControlEnvironment(task, seed)
-
-
-def _check_gymnasium_task(task: str) -> None:
-    try:
-        gymnasium.spec(task)
-    except (gymnasium.error.Error, ImportError, ValueError) as error:
-        raise unknown_name("gymnasium task", task, gymnasium.registry) from error
-
-
-def _make_gymnasium(task: str, seed: int, render: bool) -> dm_env.Environment:
+        return ControlEnvironment(task, seed)
+    if suite == "toy":
+        return _TOYS[task](seed=seed)
     try:
         return GymnasiumEnvironment(task, seed, render)
     # The task is registered, but its library is missing, its spaces do not become arrays, or it
@@ -117,34 +110,4 @@ def _make_gymnasium(task: str, seed: int, render: bool) -> dm_env.Environment:
         raise ValueError(f"environment.task {task!r} cannot be made: {error}") from error
 
 
-def _check_toy_task(task: str) -> None:
-    if task not in _TOYS:
-        raise unknown_name("toy task", task, _TOYS)
-
-
-def _make_toy(task: str, seed: int, render: bool) -> dm_env.Environment:
-    return _TOYS[task](seed=seed)
-
-
 _TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}
-
-
-class _Suite(NamedTuple):
-    """A source of tasks.
-
-    Attributes:
-      check_task: raises a ValueError for a name that is not one of the suite's tasks.
-      make: makes an environment from a task, a seed and whether it is rendered; None for Atari,
-        whose emulators are vectorized themselves.
-    """
-
-    check_task: Callable[[str], object]
-    make: Callable[[str, int, bool], dm_env.Environment] | None
-
-
-_SUITES = {
-    "atari": _Suite(rom_name, None),
-    "control": _Suite(_check_control_task, _make_control),
-    "gymnasium": _Suite(_check_gymnasium_task, _make_gymnasium),
-    "toy": _Suite(_check_toy_task, _make_toy),
-}

@@ -33,11 +33,11 @@ class GymnasiumEnvironment(dm_env.Environment):
     def __init__(
         self, environment: gymnasium.Env | str, seed: int | None = None, render: bool = False
     ):
-        """Initialize the adapter.
+        """Adapt an environment.
 
         Args:
           environment: an environment, or the id of a registered one.
-          seed: seed of the first reset, which decides the later episodes, too; None: unseeded.
+          seed: seed of the first reset, which decides the later episodes, too.
           render: whether the environment is made to be drawn, where an id is given.
 
         Raises:
@@ -45,7 +45,9 @@ class GymnasiumEnvironment(dm_env.Environment):
             environment cannot be drawn.
         """
         if isinstance(environment, str):
-            environment = _make_to_render(environment) if render else _make(environment)
+            # gymnasium's checker would cost time on every step; our specs check the spaces.
+            make = _make_to_render if render else gymnasium.make
+            environment = make(environment, disable_env_checker=True)
         self.frames_per_second = float(
             environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND
         )
@@ -54,33 +56,22 @@ class GymnasiumEnvironment(dm_env.Environment):
         self._seed = seed
         self._observation_spec = _make_spec(environment.observation_space, "observation")
         self._action_spec = _make_spec(environment.action_space, "action")
-        self._observation_dtype = self._observation_spec.dtype
         self._observation_start = _first_value(environment.observation_space)
         self._action_dtype = environment.action_space.dtype
         self._action_start = _first_value(environment.action_space)
         self._needs_reset = True
 
     def reset(self) -> dm_env.TimeStep:
-        """Start an episode and return its FIRST step."""
         observation, _ = self._environment.reset(seed=self._seed)
         self._seed = None
         self._needs_reset = False
         return dm_env.restart(self._convert_observation(observation))
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Play one step.
-
-        Args:
-          action: a value of the action spec: int32, or `[D]`.
-
-        Returns:
-          The next time step.
-        """
         if self._needs_reset:
             return self.reset()
-        observation, reward, terminated, truncated, _ = self._environment.step(
-            self._convert_action(action)
-        )
+        action = self._convert_action(action)
+        observation, reward, terminated, truncated, _ = self._environment.step(action)
         self._needs_reset = terminated or truncated
         reward, observation = float(reward), self._convert_observation(observation)
         if terminated:
@@ -98,10 +89,7 @@ class GymnasiumEnvironment(dm_env.Environment):
         return self._action_spec
 
     def render(self) -> np.ndarray:
-        """Let the environment draw itself.
-
-        Returns:
-          uint8 `[H, W, 3]`.
+        """Let the environment draw itself, uint8 `[H, W, 3]`.
 
         Raises:
           ValueError: the environment was not made to be drawn, or MuJoCo cannot draw.
@@ -113,13 +101,12 @@ class GymnasiumEnvironment(dm_env.Environment):
         return np.asarray(self._environment.render())
 
     def close(self) -> None:
-        """Close the gymnasium environment."""
         self._environment.close()
 
     def _convert_observation(self, observation: Any) -> np.ndarray:
         if self._observation_start:
             observation = observation - self._observation_start
-        return np.asarray(observation, self._observation_dtype)
+        return np.asarray(observation, self._observation_spec.dtype)
 
     def _convert_action(self, action: Any) -> Any:
         if self._action_start is None:
@@ -127,18 +114,13 @@ class GymnasiumEnvironment(dm_env.Environment):
         return int(action) + self._action_start
 
 
-def _make(task: str, **settings: Any) -> gymnasium.Env:
-    # gymnasium's checker would cost time on every step; our specs check the spaces.
-    return gymnasium.make(task, disable_env_checker=True, **settings)
-
-
-def _make_to_render(task: str) -> gymnasium.Env:
+def _make_to_render(task: str, **settings: Any) -> gymnasium.Env:
     if not has_display():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would print complaints.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gymnasium warns of what raises an error below.
-            environment = _make(task, render_mode="rgb_array")
+            environment = gymnasium.make(task, render_mode="rgb_array", **settings)
     except TypeError as error:  # The environment takes no `render_mode`.
         raise ValueError(f"{task} cannot be drawn: {error}") from error
     modes = environment.metadata.get("render_modes", [])
@@ -158,10 +140,10 @@ def _rescale_actions(environment: gymnasium.Env) -> gymnasium.Env:
 
 
 def _make_spec(space: spaces.Space, name: str) -> specs.BoundedArray:
-    """Return the spec of a space.
+    """Return the spec of a space, float32 for most boxes and int32 for discrete ones.
 
-    Boxes become float32, but for uint8 and whole numbers that are actions: those keep their dtype,
-    and an agent with float actions can refuse them. Discrete spaces become int32.
+    Boxes of uint8, and of whole numbers that are actions, which an agent may refuse, stay as they
+    are.
     """
     if isinstance(space, spaces.Discrete):
         return specs.DiscreteArray(int(space.n), dtype=np.int32, name=name)

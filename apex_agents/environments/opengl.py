@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-BACKEND = "MUJOCO_GL"
+_BACKEND = "MUJOCO_GL"
 
 _TIMEOUT_SECONDS = 60
 _PROBE = """
@@ -29,14 +29,14 @@ def has_display() -> bool:
 @contextlib.contextmanager
 def without_opengl() -> Iterator[None]:
     """Disable OpenGL for the modules that are imported within the context."""
-    chosen = os.environ.get(BACKEND)
-    os.environ[BACKEND] = "disabled"
+    chosen = os.environ.get(_BACKEND)
+    os.environ[_BACKEND] = "disabled"
     try:
         yield
     finally:
-        del os.environ[BACKEND]
+        del os.environ[_BACKEND]
         if chosen is not None:
-            os.environ[BACKEND] = chosen
+            os.environ[_BACKEND] = chosen
 
 
 def prepare_opengl() -> None:
@@ -47,9 +47,9 @@ def prepare_opengl() -> None:
     Raises:
       ValueError: MuJoCo cannot draw; names what to install.
     """
-    if not os.environ.get(BACKEND) and not has_display():
-        os.environ[BACKEND] = "egl"
-    _probe(os.environ.get(BACKEND, "not set"))
+    if not os.environ.get(_BACKEND) and not has_display():
+        os.environ[_BACKEND] = "egl"
+    _probe(os.environ.get(_BACKEND, "not set"))
 
 
 @functools.cache
@@ -57,14 +57,13 @@ def _probe(backend: str) -> None:
     """Draw in another process, since some OpenGL libraries end the process in which they fail."""
     command = [sys.executable, "-c", _PROBE]
     try:
-        result = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS)
-        failed, messages = result.returncode != 0, result.stderr
-    except subprocess.TimeoutExpired:
-        failed, messages = True, b"no picture within %d seconds" % _TIMEOUT_SECONDS
-    if failed:
-        *_, reason = ["no message", *messages.decode(errors="replace").strip().splitlines()]
+        subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        messages: bytes = error.stderr or b""
+        lines = messages.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else type(error).__name__
         raise ValueError(
             f"MuJoCo cannot draw with OpenGL; MUJOCO_GL is {backend} ({reason}). Install EGL for "
             "MUJOCO_GL=egl (Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri) or OSMesa for "
             "MUJOCO_GL=osmesa (apt install libosmesa6)."
-        )
+        ) from error

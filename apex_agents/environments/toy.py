@@ -9,8 +9,7 @@ from dm_env import specs
 _CELL = 32  # Pixels.
 _BACKGROUND, _GRID, _WHITE = (24, 26, 32), (44, 48, 58), (235, 235, 235)
 _ORANGE, _BLUE = (255, 159, 64), (90, 170, 255)
-# Slow enough for people to follow.
-_FRAMES_PER_SECOND = 5.0
+_FRAMES_PER_SECOND = 5.0  # Slow enough for people to follow.
 
 
 class Catch(dm_env.Environment):
@@ -25,49 +24,26 @@ class Catch(dm_env.Environment):
     frames_per_second = _FRAMES_PER_SECOND
 
     def __init__(self, rows: int = 10, columns: int = 5, seed: int | None = None):
-        """Initialize the board.
-
-        Args:
-          rows: height of the board, in cells.
-          columns: width of the board, in cells.
-          seed: seed of the ball's columns; None: unseeded.
-
-        Raises:
-          ValueError: the board has fewer than two rows or no column.
-        """
-        if rows < 2 or columns < 1:
-            raise ValueError(
-                f"the board must have at least 2 rows and 1 column, got {rows} x {columns}"
-            )
+        """Initialize a board of at least two rows; `seed` is that of the ball's columns."""
         self._rows = rows
         self._columns = columns
         self._random = np.random.default_rng(seed)
-        self._ball_row = 0
-        self._ball_column = 0
-        self._paddle_column = 0
-        self._needs_reset = True
+        self._ball_row = rows - 1  # As at the end of an episode.
+        self._ball_column = self._paddle_column = 0
 
     def reset(self) -> dm_env.TimeStep:
-        """Drop a new ball and return the FIRST step."""
         self._ball_row = 0
         self._ball_column = int(self._random.integers(self._columns))
         self._paddle_column = self._columns // 2
-        self._needs_reset = False
         return dm_env.restart(self._observe())
 
     def step(self, action: int) -> dm_env.TimeStep:
         """Move the paddle, then let the ball fall by one row.
 
-        Args:
-          action: 0 (left), 1 (stay) or 2 (right); ignored before a reset and after a LAST step.
-
-        Returns:
-          The next time step.
-
         Raises:
           ValueError: the action is none of the three.
         """
-        if self._needs_reset:
+        if self._ball_row == self._rows - 1:
             return self.reset()
         if action not in (0, 1, 2):
             raise ValueError(f"action must be 0, 1 or 2, got {action}")
@@ -76,18 +52,15 @@ class Catch(dm_env.Environment):
         self._ball_row += 1
         if self._ball_row < self._rows - 1:
             return dm_env.transition(0.0, self._observe())
-        self._needs_reset = True
         caught = self._paddle_column == self._ball_column
         return dm_env.termination(1.0 if caught else -1.0, self._observe())
 
     def observation_spec(self) -> specs.BoundedArray:
         """Return the spec of an observation: `[rows * columns]`, 1 at the ball and the paddle."""
-        return specs.BoundedArray(
-            (self._rows * self._columns,), np.float32, 0.0, 1.0, name="observation"
-        )
+        size = self._rows * self._columns
+        return specs.BoundedArray((size,), np.float32, 0.0, 1.0, name="observation")
 
     def action_spec(self) -> specs.DiscreteArray:
-        """Return the spec of an action: int32, 0 left, 1 stay, 2 right."""
         return specs.DiscreteArray(3, dtype=np.int32, name="action")
 
     def render(self) -> np.ndarray:
@@ -110,28 +83,14 @@ class Catch(dm_env.Environment):
 class PointMass(dm_env.Environment):
     """Push a point to the middle of a line.
 
-    The point starts anywhere in [-1, 1] and moves by `step_size` times the action, which is in
-    [-1, 1]; it cannot leave the line. The reward of a step is minus the distance to the middle.
-    Episodes are truncated after `num_steps` steps.
+    The point starts anywhere in [-1, 1], which is the observation, and moves by `step_size` times
+    the action, which is in [-1, 1]; it cannot leave the line. The reward of a step is minus the
+    distance to the middle. Episodes are truncated after `num_steps` steps.
     """
 
     frames_per_second = _FRAMES_PER_SECOND
 
     def __init__(self, step_size: float = 0.25, num_steps: int = 10, seed: int | None = None):
-        """Initialize the line.
-
-        Args:
-          step_size: largest move per step.
-          num_steps: number of steps per episode.
-          seed: seed of the first positions; None: unseeded.
-
-        Raises:
-          ValueError: `step_size` or `num_steps` is not positive.
-        """
-        if step_size <= 0 or num_steps < 1:
-            raise ValueError(
-                f"step_size must be positive and num_steps at least 1, got {step_size}, {num_steps}"
-            )
         self._step_size = step_size
         self._num_steps = num_steps
         self._random = np.random.default_rng(seed)
@@ -139,20 +98,11 @@ class PointMass(dm_env.Environment):
         self._steps_left = 0
 
     def reset(self) -> dm_env.TimeStep:
-        """Put the point at a random position and return the FIRST step."""
         self._position = self._random.uniform(-1.0, 1.0)
         self._steps_left = self._num_steps
         return dm_env.restart(self._observe())
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Move the point.
-
-        Args:
-          action: `[1]` in [-1, 1]; ignored before a reset and after a LAST step.
-
-        Returns:
-          The next time step.
-        """
         if not self._steps_left:
             return self.reset()
         (push,) = np.asarray(action)
@@ -162,11 +112,9 @@ class PointMass(dm_env.Environment):
         return make_step(-abs(self._position), self._observe())
 
     def observation_spec(self) -> specs.BoundedArray:
-        """Return the spec of an observation: `[1]`, the position."""
         return specs.BoundedArray((1,), np.float32, -1.0, 1.0, name="observation")
 
     def action_spec(self) -> specs.BoundedArray:
-        """Return the spec of an action: `[1]`, the move as a fraction of `step_size`."""
         return specs.BoundedArray((1,), np.float32, -1.0, 1.0, name="action")
 
     def render(self) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
@@ -21,19 +21,12 @@ class EnvironmentSpec(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """The report of an episode.
+    """The report of an episode."""
 
-    Attributes:
-      env_index: index of the environment that it was played in.
-      episode_return: sum of the rewards as the environment gave them.
-      clipped_return: sum of the rewards as the agent received them.
-      length: number of agent steps.
-    """
-
-    env_index: int
-    episode_return: float
-    clipped_return: float
-    length: int
+    env_index: int  # Index of the environment in which it was played.
+    episode_return: float  # Sum of the rewards as the environment gave them.
+    clipped_return: float  # Sum of the rewards as the agent received them.
+    length: int  # Number of agent steps.
 
 
 class VectorEnvironment(Protocol):
@@ -75,13 +68,7 @@ class VectorEnvironment(Protocol):
         """Report an environment's episode up to now; after its LAST step this is all of it."""
 
     def render(self, env_index: int) -> np.ndarray:
-        """Draw the current state of an environment, without a change of it.
-
-        Args:
-          env_index: index of one of the environments that were made to be rendered.
-
-        Returns:
-          uint8 `[H, W, 3]`, RGB.
+        """Draw the current state of an environment, uint8 `[H, W, 3]`, without a change of it.
 
         Raises:
           ValueError: the environment cannot be drawn; says why.
@@ -107,11 +94,7 @@ class SyncVectorEnvironment:
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
-        """Initialize the vector environment.
-
-        Args:
-          environments: E environments with equal specs, closed by `close`; they may reuse their
-            arrays.
+        """Take E environments with equal specs; they may reuse their arrays.
 
         Raises:
           ValueError: there is no environment, or one has other specs than the first.
@@ -137,14 +120,12 @@ class SyncVectorEnvironment:
         self._failures_in_a_row = [0] * self.num_envs
 
     def reset(self) -> dm_env.TimeStep:
-        """Reset every environment; see `VectorEnvironment.reset`."""
         rows = self._make_rows()
         for i in range(self.num_envs):
             self._record(rows, i, self._reset(i))
         return rows
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Step every environment; see `VectorEnvironment.step`."""
         rows = self._make_rows()
         for i, environment in enumerate(self._environments):
             try:
@@ -158,32 +139,26 @@ class SyncVectorEnvironment:
         return rows
 
     def finished_episodes(self) -> list[Episode]:
-        """Return the newly finished episodes; see `VectorEnvironment.finished_episodes`."""
         finished, self._finished = self._finished, []
         return finished
 
     def current_episode(self, env_index: int) -> Episode:
-        """Report an episode up to now; see `VectorEnvironment.current_episode`."""
         total = self._returns[env_index]
         return Episode(env_index, total, total, self._lengths[env_index])
 
     def render(self, env_index: int) -> np.ndarray:
-        """Call the environment's own `render`; see `VectorEnvironment.render`."""
-        render = getattr(self._environments[env_index], "render", None)
-        if render is None:
-            raise ValueError(f"{type(self._environments[env_index]).__name__} has no `render`")
+        environment: Any = self._environments[env_index]
         try:
-            frame = np.asarray(render())
+            frame = np.asarray(environment.render())
         except ValueError:
             raise
-        except Exception as error:  # A library is missing or finds no OpenGL.
+        except Exception as error:  # It has no `render`, or a library is missing.
             raise ValueError(f"cannot be rendered: {type(error).__name__}: {error}") from error
         if frame.ndim != 3 or frame.shape[2] != 3:
             raise ValueError(f"a frame has to be RGB, [H, W, 3], got {frame.shape}")
         return frame.astype(np.uint8, copy=True)
 
     def close(self) -> None:
-        """Close every environment."""
         for environment in self._environments:
             environment.close()
 

@@ -14,10 +14,12 @@ _CLOSE_TIMEOUT_SECONDS = 1
 
 
 class BatchReader:
-    """Waits for batches in a thread of its own, so that an unreachable server blocks no caller."""
+    """Waits for batches in a thread of its own, so that an unreachable server blocks no caller.
+
+    The first `next` starts reading.
+    """
 
     def __init__(self, dataset: tf.data.Dataset):
-        """Prepare to read a dataset of `make_dataset`; the first `next` starts reading."""
         self._dataset = dataset
         self._batches: queue.Queue = queue.Queue(1)
         self._error: Exception | None = None
@@ -54,8 +56,7 @@ class BatchReader:
                     self._hand_over(batch)
                     if self._closed.is_set():
                         return
-        except Exception as error:
-            # Any error is raised in the thread that waits for batches.
+        except Exception as error:  # Raised in the thread that waits for batches.
             self._error = error
 
     def _hand_over(self, batch: reverb.ReplaySample) -> None:

@@ -7,8 +7,7 @@ from apex_agents.validation import bounded, checked, positive, require, require_
 EVICTION_POLICIES = ("fifo", "prioritized")
 # Reverb's sizes have 32 bits.
 MAX_SIZE = 2**31 - 1
-# Priorities are between 1e-6 and 1e6: from an exponent of 52 on, their sum is infinite and the
-# probability of every item 0 or NaN.
+# Priorities are between 1e-6 and 1e6: with an exponent of 52 their sum would be infinite.
 MAX_EXPONENT = 10
 
 

@@ -1,7 +1,4 @@
-"""Reads prioritized batches of transitions ahead of the learner.
-
-Horgan et al. 2018, algorithm 2, line 4, and appendix F ("Sampling Data").
-"""
+"""Reads prioritized batches ahead (Horgan et al. 2018, algorithm 2, line 4, and appendix F)."""
 
 from typing import Any
 
@@ -13,7 +10,6 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS, table_name
 from apex_agents.replay.transitions import unpack_item
 
-# An iterator ends when the limiter lets nothing through for this long.
 _RATE_LIMITER_TIMEOUT_MS = 500
 
 
@@ -27,16 +23,15 @@ def make_dataset(
     """Sample the transition table for as long as its limiter allows.
 
     Args:
-      client: connected to the replay server.
+      client: client of the replay server.
       replay: number of batches to read ahead.
       batch_size: B, transitions per batch.
       spec: specification of one environment.
       batches_per_sample: K, batches that are handed over together.
 
     Returns:
-      Samples `reverb.ReplaySample(info, data)`: `info` a `reverb.SampleInfo`, `data` a
-      `Transition`, `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for
-      half a second; a new one can be made at once.
+      `reverb.ReplaySample`s whose `info` is a `reverb.SampleInfo` and `data` a `Transition`,
+      `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for half a second.
     """
     sample_size = batches_per_sample * batch_size
     prefetch = max(replay.prefetch_batches // batches_per_sample, 1)

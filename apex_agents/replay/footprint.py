@@ -1,19 +1,15 @@
-"""Memory that a full replay takes.
-
-Reverb's server holds the items and the chunks of rows that they refer to. The sizes below are the
-growth of the server's resident memory, measured with Reverb 0.14 (`benchmarks/replay_memory.py`).
-"""
+"""Memory that a full replay takes: its items, and the chunks of rows that they refer to."""
 
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 from rich.filesize import decimal
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.writers import rows_per_chunk
 
-# Overhead of an item, of each of its columns, and of a chunk, which holds rows of one column.
+# Overhead of an item, of each of its columns, and of a chunk, which holds rows of one column, as
+# measured with Reverb 0.14 (`benchmarks/replay_memory.py`).
 _ITEM_BYTES = 330
 _COLUMN_BYTES = 300
 _CHUNK_BYTES = 940
@@ -59,34 +55,22 @@ def estimate_replay_bytes(
 
 
 def _row_bytes(name: str, spec: tf.TensorSpec) -> float:
-    """Return the bytes of one row of a column; an item may refer to several rows."""
-    shape = spec.shape.as_list()
-    if name != "frames":
-        return float(np.prod(shape) * spec.dtype.size)
-    frame_bytes = float(np.prod(shape[1:]) * spec.dtype.size)
-    return frame_bytes / _FRAME_COMPRESSION if spec.dtype == tf.uint8 else frame_bytes
+    """Return the bytes of one row of a column; an item refers to several rows of frames."""
+    shape = spec.shape[1:] if name == "frames" else spec.shape
+    is_compressed = name == "frames" and spec.dtype == tf.uint8
+    row_bytes = shape.num_elements() * spec.dtype.size
+    return row_bytes / _FRAME_COMPRESSION if is_compressed else row_bytes
 
 
 def memory_warning(config: ReplayConfig, estimate: int, available: int) -> str | None:
-    """Return a warning that says what to do if the replay will not fit into memory, else None.
-
-    Args:
-      config: settings of the table.
-      estimate: bytes that the full replay takes.
-      available: bytes that are free.
-    """
+    """Return a warning if `estimate` bytes do not fit into the `available` ones, else None."""
     if estimate <= _USABLE * available:
         return None
     item_bytes = estimate / config.max_size
-    allowed = _round_down(_USABLE * available / item_bytes)
+    allowed = int(_USABLE * available / item_bytes)
+    allowed -= allowed % 10 ** max(len(str(allowed)) - 2, 0)  # Rounded down to two digits.
     return (
         f"The replay will grow to about {decimal(estimate)} ({config.max_size:,} items of about "
         f"{decimal(round(item_bytes))}), and this machine has {decimal(available)} of memory free: "
         f"lower agent.replay.max_size to {allowed:,} or less, or use a machine with more memory."
     )
-
-
-def _round_down(number: float) -> int:
-    """Round to two digits."""
-    digits = 10 ** max(len(str(int(number))) - 2, 0)
-    return int(number // digits * digits)

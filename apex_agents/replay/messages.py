@@ -13,25 +13,17 @@ INITIAL_ACTOR_STEPS = "initial_actor_steps"
 
 
 class Evaluation(NamedTuple):
-    """One evaluation, as the evaluator reports it to the learner; every field a scalar.
+    """One evaluation, as the evaluator reports it to the learner; every field a scalar."""
 
-    Attributes:
-      mean_return: mean unclipped return over the episodes.
-      standard_error: standard error of that mean.
-      num_episodes: episodes evaluated.
-      learner_steps: learner steps of the parameters that were evaluated.
-      actor_steps: transitions that all actors had added by then.
-    """
-
-    mean_return: np.ndarray
-    standard_error: np.ndarray
+    mean_return: np.ndarray  # Mean unclipped return over the episodes.
+    standard_error: np.ndarray  # Standard error of that mean.
     num_episodes: np.ndarray
-    learner_steps: np.ndarray
-    actor_steps: np.ndarray
+    learner_steps: np.ndarray  # Learner steps of the evaluated parameters.
+    actor_steps: np.ndarray  # Transitions that all actors had added by then.
 
 
 def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:
-    """Build the table of one item from which actors and evaluator read the newest parameters."""
+    """Build the table from which actors and evaluator read the newest parameters."""
     parameters = {
         name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
         for name, group in variables.items()
@@ -41,23 +33,18 @@ def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reve
 
 
 def make_evaluation_table() -> reverb.Table:
-    """Build the table of one item through which the evaluator reports to the learner."""
+    """Build the table through which the evaluator reports to the learner."""
     signature = Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields])
     return _make_latest_value_table(EVALUATION, signature)
 
 
 def make_initial_actor_steps_table() -> reverb.Table:
-    """Build the table of one item that holds how far the run was before this server."""
+    """Build the table that holds how far the run was before this server."""
     return _make_latest_value_table(INITIAL_ACTOR_STEPS, tf.TensorSpec([], tf.int64))
 
 
 def read_latest(client: reverb.Client, table: str) -> Any:
-    """Return the item of a table that is not empty.
-
-    Args:
-      client: connected to the replay server.
-      table: name that the table has in the run; see `tables.table_name`.
-    """
+    """Return the item of a table that is not empty, by the name that it has in the run."""
     samples = client.sample(table, emit_timesteps=False, unpack_as_table_signature=True)
     return tf.nest.map_structure(lambda column: column[0], next(iter(samples)).data)
 

@@ -1,6 +1,5 @@
 """Parameters travel through a table of the replay server: the learner publishes, others read.
 
-The learner answers no requests, so that nothing interrupts it, and actors need one address only.
 Horgan et al. 2018, algorithm 1, lines 2 and 13.
 """
 
@@ -26,13 +25,7 @@ _LEARNER_STEPS = "learner_steps"
 def publish_parameters(
     client: reverb.Client, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
 ) -> None:
-    """Replace the published parameters.
-
-    Args:
-      client: connected to the replay server.
-      variables: arrays by the name under which actors ask for them.
-      learner_steps: learner steps that led to these parameters.
-    """
+    """Replace the published parameters by those after `learner_steps`, arrays by name."""
     item = {
         "learner_steps": np.asarray(learner_steps, np.int64),
         "variables": {name: list(group) for name, group in variables.items()},
@@ -44,12 +37,7 @@ class ParameterPublisher:
     """Publishes without holding up its caller, and again when a new server has no parameters."""
 
     def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
-        """Start the publishing thread.
-
-        Args:
-          client: connected to the replay server.
-          check_period_seconds: seconds between two looks at whether the server has parameters.
-        """
+        """Start the publishing thread, which checks periodically that the server has parameters."""
         self._client = client
         self._check_period_seconds = check_period_seconds
         self._latest: tuple[Mapping[str, Sequence[np.ndarray]], int] | None = None
@@ -75,7 +63,7 @@ class ParameterPublisher:
             self._changed.notify_all()
 
     def flush(self, timeout_seconds: float | None = None) -> None:
-        """Block until what was handed over is published, or until the timeout."""
+        """Block until all that was handed over is published, or until the timeout."""
         with self._changed:
             last = self._num_received
             self._changed.wait_for(
@@ -93,7 +81,10 @@ class ParameterPublisher:
     def _publish_forever(self) -> None:
         while not self._closed:
             with self._changed:
-                self._changed.wait_for(self._has_work, self._check_period_seconds)
+                self._changed.wait_for(
+                    lambda: self._closed or self._num_received > self._num_published,
+                    self._check_period_seconds,
+                )
                 latest, num_received = self._latest, self._num_received
             if latest is None or self._closed:
                 continue
@@ -110,9 +101,6 @@ class ParameterPublisher:
             with self._changed:
                 self._num_published = num_received
                 self._changed.notify_all()
-
-    def _has_work(self) -> bool:
-        return self._closed or self._num_received > self._num_published
 
     def _is_table_empty(self) -> bool:
         info = self._client.server_info(_CLOSE_TIMEOUT_SECONDS)
@@ -131,7 +119,7 @@ class ParameterSource(core.VariableSource):
         """Prepare to read; nothing is read yet.
 
         Args:
-          client: connected to the replay server.
+          client: client of the replay server.
           should_stop: asked while waiting for the first parameters.
           timeout_seconds: seconds to wait for the server, before parameters read earlier will do.
         """
@@ -153,26 +141,13 @@ class ParameterSource(core.VariableSource):
         return self._steps_in_use.value
 
     def track(self, variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, Sequence[Any]]:
-        """Return the variables for a `VariableClient` that fetches now and assigns later.
-
-        Args:
-          variables: variables by name.
-
-        Returns:
-          The variables and, assigned together with them, `learner_steps`.
-        """
+        """Add `learner_steps` to the variables that a `VariableClient` assigns together."""
         return {**variables, _LEARNER_STEPS: [self._steps_in_use]}
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
-        """Return the newest published parameters, or the last ones read while the server is away.
+        """Return the newest published arrays, one list per name, or wait for the first ones.
 
-        Waits only as long as there have never been any.
-
-        Args:
-          names: groups to return.
-
-        Returns:
-          One list of arrays per name.
+        While the server is away these are the last ones read.
 
         Raises:
           RuntimeError: the program stopped before anything was published.

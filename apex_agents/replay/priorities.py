@@ -38,13 +38,7 @@ class PriorityWriter:
     """
 
     def __init__(self, client: reverb.Client, max_pending_batches: int = 100):
-        """Start the writing thread.
-
-        Args:
-          client: connected to the replay server.
-          max_pending_batches: batches kept while the server does not answer; further ones are
-            dropped, and their transitions keep the priorities that they have.
-        """
+        """Start the writing thread; batches beyond `max_pending_batches` are dropped."""
         self._client = client
         self._table = table_name(client, TRANSITIONS)
         self._pending: queue.Queue = queue.Queue(max_pending_batches)
@@ -54,12 +48,7 @@ class PriorityWriter:
         self._thread.start()
 
     def write(self, keys: np.ndarray, priorities: np.ndarray) -> None:
-        """Hand over one batch.
-
-        Args:
-          keys: `[B]` uint64, keys of the items.
-          priorities: `[B]`, |td error|.
-        """
+        """Hand over one batch: keys of items, `[B]` uint64, and priorities, `[B]`."""
         try:
             self._pending.put_nowait((keys, priorities))
         except queue.Full:

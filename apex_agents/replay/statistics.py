@@ -14,21 +14,13 @@ _POLL_TIMEOUT_SECONDS = 2
 
 
 class ReplayStatistics(NamedTuple):
-    """Counts of a run.
+    """Counts of a run, in transitions; replicas are counted once."""
 
-    Attributes:
-      actor_steps: transitions added by all actors since the run began, replicas counted once.
-      inserted: transitions added to this server, which may have been started later.
-      sampled: transitions that the learner sampled from this server.
-      replay_size: transitions in the replay now, replicas counted once.
-      evaluation: newest evaluation, None before the first.
-    """
-
-    actor_steps: int = 0
-    inserted: int = 0
-    sampled: int = 0
-    replay_size: int = 0
-    evaluation: Evaluation | None = None
+    actor_steps: int = 0  # Added by all actors since the run began.
+    inserted: int = 0  # Added to this server, which may have been started later.
+    sampled: int = 0  # Sampled from this server by the learner.
+    replay_size: int = 0  # In the replay now.
+    evaluation: Evaluation | None = None  # The newest one.
 
     @property
     def samples_per_insert(self) -> float:
@@ -39,12 +31,7 @@ class ReplayStatistics(NamedTuple):
 def read_statistics(
     client: reverb.Client, replicas: int = 1, timeout_seconds: int = 5
 ) -> ReplayStatistics:
-    """Read the statistics of a run from its replay server.
-
-    Args:
-      client: connected to the replay server.
-      replicas: times each transition is added.
-      timeout_seconds: seconds to wait for the server.
+    """Read the statistics of a run that adds each transition `replicas` times.
 
     Raises:
       reverb.errors.DeadlineExceededError: the server did not answer.
@@ -64,11 +51,7 @@ def read_statistics(
 
 
 def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int:
-    """Return how many transitions were added to the replay server, replicas counted once.
-
-    Raises:
-      As `read_statistics` does.
-    """
+    """Return how many transitions were added to this server; raises as `read_statistics` does."""
     (transitions,) = _read_tables(client, (TRANSITIONS,), timeout_seconds)
     return transitions.rate_limiter_info.insert_stats.completed // replicas
 
@@ -84,7 +67,6 @@ def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
 
 
 def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:
-    """Return what the server knows about some tables of the client's run."""
     tables = client.server_info(timeout_seconds)
     full_names = [table_name(client, name) for name in names]
     if not set(full_names) <= set(tables):
@@ -94,14 +76,9 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
 
 
 class StatisticsPoller:
-    """Reads the statistics in a thread of its own, so that a slow server blocks no caller.
-
-    Attributes:
-      latest: statistics read last.
-    """
+    """Reads `latest` statistics in a thread of its own, so that a slow server blocks no caller."""
 
     def __init__(self, client: reverb.Client, replicas: int, period_seconds: float = 0.5):
-        """Start reading every `period_seconds`; other arguments as for `read_statistics`."""
         self.latest = ReplayStatistics()
         self._stop = threading.Event()
 
@@ -110,7 +87,7 @@ class StatisticsPoller:
                 try:
                     self.latest = read_statistics(client, replicas, _POLL_TIMEOUT_SECONDS)
                 except (RuntimeError, reverb.errors.ReverbError):
-                    continue  # The server is away: the last statistics stand.
+                    continue  # The server is away: the last statistics remain.
 
         self._thread = threading.Thread(target=poll_forever, daemon=True)
         self._thread.start()

@@ -1,10 +1,7 @@
-"""The tables of the replay server, and the names that they have in one run.
+"""The tables of the replay server (Horgan et al. 2018, section 3 and appendix F), and their names.
 
-Horgan et al. 2018, section 3 and appendix F, built from Reverb's own selectors and limiters.
-
-The tables' names end with the id of their run. A Reverb server looks up the name at every request
-and compares nothing else: a client of another run, for example of one that had the same port
-before, thus cannot add to these tables.
+Names end with the id of their run, so that a client of another run, for example of one that had
+the same port before, cannot add to these tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,25 +10,16 @@ from typing import Any
 import reverb
 import tensorflow as tf
 
+from apex_agents.replay import messages
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.messages import (
-    make_evaluation_table,
-    make_initial_actor_steps_table,
-    make_parameter_table,
-)
 
 TRANSITIONS = "transitions"
 
 
 class RunClient(reverb.Client):
-    """A client for the tables of one run.
-
-    Attributes:
-      run_id: id of the run, '' for tables with plain names.
-    """
+    """A client for the tables of one run; with `run_id` '' for tables with plain names."""
 
     def __init__(self, server_address: str, run_id: str):
-        """Connect to the replay server of a run."""
         super().__init__(server_address)
         self.run_id = run_id
 
@@ -55,19 +43,12 @@ def make_tables(
     variables: Mapping[str, Sequence[tf.Variable]],
     rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
 ) -> list[reverb.Table]:
-    """Build all tables of a replay server.
-
-    Args:
-      config: settings of the transition table.
-      signature: signature of a transition; see `transitions.item_signature`.
-      variables: variables that the learner will publish, by name.
-      rate_limiter: limiter of the transition table, used instead of the config's.
-    """
+    """Build all tables of a replay server; `variables` are those that the learner will publish."""
     return [
         make_transition_table(config, signature, rate_limiter),
-        make_parameter_table(variables),
-        make_evaluation_table(),
-        make_initial_actor_steps_table(),
+        messages.make_parameter_table(variables),
+        messages.make_evaluation_table(),
+        messages.make_initial_actor_steps_table(),
     ]
 
 
@@ -92,30 +73,23 @@ def make_transition_table(
     signature: Any,
     rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
 ) -> reverb.Table:
-    """Build the prioritized table of transitions.
+    """Build the table of transitions, sampled with P(k) = p_k^alpha / sum p^alpha.
 
     Args:
       config: sizes, exponents, eviction policy and ratio.
       signature: nest of `tf.TensorSpec` of one item; see `transitions.item_signature`.
-      rate_limiter: used instead of the config's, for callers that interleave acting and learning
-        themselves.
-
-    Returns:
-      A table with proportional sampling, P(k) = p_k^alpha / sum p^alpha.
+      rate_limiter: limiter for callers that interleave acting and learning; None: the config's.
     """
+    remover = reverb.selectors.Prioritized(config.eviction_exponent)
+    if config.eviction_policy == "fifo":
+        remover = reverb.selectors.Fifo()
     return reverb.Table(
         name=TRANSITIONS,
         sampler=reverb.selectors.Prioritized(config.priority_exponent),
         # Differs from the paper: a full table removes one transition for each that is added,
         # instead of everything over the limit every 100 learner steps.
-        remover=_make_remover(config),
+        remover=remover,
         max_size=config.max_size,
         rate_limiter=rate_limiter or make_rate_limiter(config),
         signature=signature,
     )
-
-
-def _make_remover(config: ReplayConfig) -> Any:
-    if config.eviction_policy == "fifo":
-        return reverb.selectors.Fifo()
-    return reverb.selectors.Prioritized(config.eviction_exponent)

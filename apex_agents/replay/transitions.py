@@ -4,10 +4,10 @@ Every column of an item costs Reverb memory and time, so that items have as few 
 
 - packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
 - stacks of frames: `frames`, the last n + stack frames up to the end of the transition, each of
-  which is stored once for all items that refer to it, and `outcome`.
+  which is stored once for all items that refer to it, and `outcome` (see `pack_outcome`).
 
-The outcome is the float32 vector `[A_t..., R, D, learner steps, num steps]`. float32 holds discrete
-actions, values of 8-bit observations and the first 16 million learner steps exactly.
+float32 holds discrete actions, values of 8-bit observations and the first 16 million learner steps
+exactly.
 """
 
 from collections.abc import Mapping
@@ -67,14 +67,10 @@ def pack_outcome(
     learner_steps: int,
     num_steps: int,
 ) -> np.ndarray | None:
-    """Return the outcome of a transition, None unless all its numbers are finite in float32.
+    """Return the outcome `[A_t..., R, D, learner steps, num steps]` of a transition.
 
-    Args:
-      action: `[]` or `[D]`, A_t.
-      n_step_return: R.
-      n_step_discount: D.
-      learner_steps: learner steps of the parameters with which A_t was chosen.
-      num_steps: agent steps from S_t to the last observation, at most n.
+    None stands for numbers that are not finite in float32. `num_steps` are the agent steps from S_t
+    to the last observation, at most n.
     """
     numbers = action.ravel().tolist()
     numbers += [n_step_return, n_step_discount, learner_steps, num_steps]
@@ -92,12 +88,7 @@ def pack_transition(
 
 
 def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
-    """Turn a batch of items of either layout into a batch of transitions.
-
-    Args:
-      item: columns by name, `[B, ...]` each.
-      spec: specification of one environment.
-    """
+    """Turn a batch of items, columns `[B, ...]` of either layout, into a batch of transitions."""
     if "transition" in item:
         size = _size(spec.observations)
         columns = tf.split(item["transition"], [size, -1, size], axis=1)
@@ -121,13 +112,7 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
 def _split_frames(
     frames: tf.Tensor, num_steps: tf.Tensor, frame_stack: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the first and the last observation of each transition, `[B, stack, ...]`.
-
-    Args:
-      frames: `[B, n + stack, ...]`.
-      num_steps: `[B]`, agent steps of each transition, at most n.
-      frame_stack: frames per observation.
-    """
+    """Return the first and the last stacks of `[B, n + stack, ...]` frames, `[B, stack, ...]`."""
     n_step = frames.shape[1] - frame_stack
     indices = (n_step - num_steps)[:, tf.newaxis] + tf.range(frame_stack)
     return tf.gather(frames, indices, batch_dims=1), frames[:, n_step:]

@@ -20,8 +20,7 @@ from apex_agents.replay.transitions import pack_transition
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
 # transition than chunks of one.
 _PACKED_CHUNK_LENGTH = 4
-# Steps between two checks, of which the first step of an episode has one. Comparing two stacks of
-# Atari frames takes 2.5 us, adding a transition 110 us.
+# Steps between two checks. Comparing two Atari stacks takes 2.5 us, adding a transition 110 us.
 _SLIDE_CHECK_PERIOD = 16
 
 
@@ -31,13 +30,13 @@ def make_writer(
     """Open the writer of one environment.
 
     Args:
-      client: connected to the replay server.
+      client: client of the replay server.
       replay: replicas, and the eviction policy, which decides how transitions share chunks.
       n_step: longest transition, in agent steps.
       frame_stack: frames per observation, 0 for the packed layout.
     """
     chunk_length = rows_per_chunk(replay, n_step, frame_stack)
-    if frame_stack:  # The columns are frames and outcomes.
+    if frame_stack:
         stream = RowStream(client, 2, chunk_length, replay.replicas)
         return FrameWriter(stream, n_step, frame_stack)
     return PackedWriter(RowStream(client, 1, chunk_length, replay.replicas))
@@ -54,17 +53,15 @@ def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
 
 
 class PackedWriter:
-    """Writes every transition as a row of its own."""
+    """Writes every transition as a row of its own, to a stream of one column."""
 
     def __init__(self, stream: RowStream):
-        """Write to a stream of one column."""
         self.stream = stream
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Do nothing: no transition ends at a FIRST step."""
 
     def begin_step(self, observation: np.ndarray) -> None:
-        """Remember the newest observation."""
         self._newest = observation
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
@@ -83,12 +80,12 @@ class PackedWriter:
 class FrameWriter:
     """Writes every frame once; items refer to all frames from their first to their last one.
 
-    The first transition that ends at an observation puts its outcome into the row of its frame.
-    Where several transitions end, at the end of an episode, further rows hold an outcome alone.
+    The stream has a column of frames and one of outcomes. The first transition that ends at an
+    observation puts its outcome into the row of its frame. Where several transitions end, at the
+    end of an episode, further rows hold an outcome alone.
     """
 
     def __init__(self, stream: RowStream, n_step: int, frame_stack: int):
-        """Write to a stream of two columns whose items can refer to n + stack rows."""
         self.stream = stream
         self._frames: collections.deque[Reference] = collections.deque(maxlen=frame_stack + n_step)
         self._num_padding = n_step - 1
@@ -128,11 +125,8 @@ class FrameWriter:
         """
         reference = self._append(self._frame, outcome)
         self._frame = None
-        frames = list(self._frames)  # Without a gap: with one Reverb returns other rows.
-        if len(frames) != self._frames.maxlen:
-            raise AssertionError(
-                f"{len(frames)} of {self._frames.maxlen} frames are in the writer."
-            )
+        frames = list(self._frames)  # Reverb returns other rows if there is a gap among them.
+        assert len(frames) == self._frames.maxlen
         if None in frames:
             return False
         self.stream.create_item({"frames": frames, "outcome": reference}, priority)
@@ -157,7 +151,6 @@ def _check_slide(previous: np.ndarray, observation: np.ndarray) -> None:
     if observation[:-1].tobytes() != previous[1:].tobytes():
         raise ValueError(
             f"agent.frame_stack is {len(observation)}, but observations of shape "
-            f"{observation.shape} are no stacks of frames: all frames of one but the newest have "
-            "to be the last frames of the one before. Stack frames along the first axis, oldest "
-            "first, or set agent.frame_stack=0."
+            f"{observation.shape} do not slide by one frame per step. Stack frames along the first "
+            "axis, oldest first, or set agent.frame_stack=0."
         )

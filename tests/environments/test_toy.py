@@ -79,9 +79,7 @@ def test_a_step_after_the_last_one_starts_an_episode():
     assert environment.step(STAY).step_type is dm_env.StepType.FIRST
 
 
-def test_errors():
-    with pytest.raises(ValueError, match="got 1 x 5"):
-        Catch(rows=1)
+def test_unknown_action_is_an_error():
     environment = Catch()
     environment.reset()
     with pytest.raises(ValueError, match="action must be 0, 1 or 2, got 3"):
@@ -117,9 +115,3 @@ def test_seed_decides_where_the_point_starts():
     assert play(1) == play(1)
     assert play(1) != play(2)
     assert min(play(1)) < -0.5 and max(play(1)) > 0.5
-
-
-@pytest.mark.parametrize("settings", [{"step_size": 0.0}, {"num_steps": 0}])
-def test_line_without_length(settings):
-    with pytest.raises(ValueError, match="must be positive"):
-        PointMass(**settings)
