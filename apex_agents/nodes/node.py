@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import socket
@@ -23,7 +24,6 @@ from apex_agents.replay.tables import RunClient
 _PR_SET_NAME = 15
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
-_is_ready = False
 
 
 class NodeRole(NamedTuple):
@@ -42,12 +42,7 @@ class NodeRole(NamedTuple):
 
 
 class ClientNode(lp.PyNode):
-    """A node that works with the replay server.
-
-    Attributes:
-      name: name of the node and of its files.
-      role: what it may use, and how it stops.
-    """
+    """A node that works with the replay server; `name` is the name of its files, too."""
 
     def __init__(
         self,
@@ -59,25 +54,15 @@ class ClientNode(lp.PyNode):
         role: NodeRole = NodeRole(),  # noqa: B008  # Immutable.
     ):
         """Run `function(experiment, client, *args)`, which returns when the program stops."""
-        # The address instead of Launchpad's handle, which would make an ordinary client.
-        super().__init__(_run_client, name, role, function, experiment, replay_address, *args)
+
+        def connect_and_run() -> Any:
+            # Launchpad's handle of the server would make an ordinary client.
+            client = RunClient(replay_address.resolve(), experiment.run_id)
+            return function(experiment, client, *args)
+
+        super().__init__(run_node, name, connect_and_run, role, experiment.run.cpu_split)
         self.name = name
         self.role = role
-
-
-def _run_client(
-    name: str,
-    role: NodeRole,
-    function: Callable[..., Any],
-    experiment: Experiment,
-    replay_address: lp.Address,
-    *args: Any,
-) -> None:
-    def connect_and_run() -> Any:
-        client = RunClient(replay_address.resolve(), experiment.run_id)
-        return function(experiment, client, *args)
-
-    run_node(name, connect_and_run, role, experiment.run.cpu_split)
 
 
 def run_node(
@@ -85,8 +70,8 @@ def run_node(
 ) -> None:
     """Run the function of one node.
 
-    A node in a process of its own that fails ends its process with exit code 1, which its
-    supervisor sees; without a supervisor it stops the program.
+    A failure ends a process of the node's own with exit code 1, which its supervisor sees; without
+    a supervisor it stops the program.
 
     Args:
       name: name of the node.
@@ -117,22 +102,17 @@ def run_node(
     del result
 
 
+@functools.cache  # Once is enough.
 def report_ready() -> None:
     """Tell the supervisor, if there is one, that this node has begun its work."""
-    global _is_ready
-    if _channel is not None and not _is_ready:
-        _is_ready = True
-        with contextlib.suppress(ConnectionError):
-            _channel.send(WORKS)
+    _send(WORKS)
 
 
 def stop_program() -> None:
     """Stop all nodes, through the supervisor if there is one."""
     if _channel is None:
         lp.stop()
-        return
-    with contextlib.suppress(ConnectionError):
-        _channel.send(STOP)
+    _send(STOP)
 
 
 def is_supervised() -> bool:
@@ -165,6 +145,12 @@ def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int
     """Return the learner's share of some cores, or the other cores; at least one either way."""
     num_learner = max(1, round(cpu_split * len(cores)))
     return cores[:num_learner] if computes else cores[num_learner:] or cores
+
+
+def _send(message: bytes) -> None:
+    if _channel is not None:
+        with contextlib.suppress(ConnectionError):
+            _channel.send(message)
 
 
 def _has_own_process() -> bool:

@@ -1,4 +1,4 @@
-"""Processes of nodes: what starts one, what is known of it, how it is ended."""
+"""Processes of nodes: what starts one, what is known of it, how it is ended, where it listens."""
 
 import contextlib
 import importlib.util
@@ -19,7 +19,6 @@ NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
 # The messages of a node through its channel: it has begun its work; the program is to stop.
 WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
-_SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def entry_argv(job: int, index: int) -> list[str]:
@@ -73,7 +72,7 @@ class NodeStatus(NamedTuple):
       pid: process id of its newest process; None before the first and while it waits for a restart.
       is_alive: whether that process lives.
       num_restarts: number of restarts in this run.
-      host: name of the process's host; '' for the machine of the supervisor.
+      host: see `NodeProcess`.
       exit_code: exit code of the process, negative for a signal; None while it lives, and where it
         is unknown.
     """
@@ -103,18 +102,15 @@ class Exit(NamedTuple):
 
 
 class NodeProcess(Protocol):
-    """One process of a node, on this machine or on another host.
-
-    Attributes:
-      pid: process id; None until it is known.
-      host: see `NodeStatus`.
-    """
+    """One process of a node, on this machine or on another host."""
 
     @property
-    def pid(self) -> int | None: ...
+    def pid(self) -> int | None:
+        """Process id; None until it is known."""
 
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """Name of its host; '' for this machine."""
 
     def poll(self) -> Exit | None:
         """Return how it ended, None while it lives."""
@@ -135,11 +131,7 @@ class LocalNodeProcess:
     host = ""
 
     def __init__(self, command: NodeCommand, num_restarts: int):
-        """Start it.
-
-        Args:
-          command: what to run.
-          num_restarts: number of restarts of the node in this run.
+        """Start it, for a node that was restarted so often in this run.
 
         Raises:
           OSError: the log cannot be opened, or the system has no room for another process.
@@ -148,13 +140,10 @@ class LocalNodeProcess:
         self._channel, other_end = socket.socketpair()
         self._channel.setblocking(False)
         env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
+        env = {**os.environ, **command.env, **env}
         with other_end, command.log.open("ab") as log:
-            self._process = start_process(
-                command.argv,
-                {**os.environ, **command.env, **env},
-                log,
-                [other_end.fileno(), *command.fds],
-            )
+            fds = [other_end.fileno(), *command.fds]
+            self._process = start_process(command.argv, env, log, fds)
 
     @property
     def pid(self) -> int:
@@ -180,7 +169,6 @@ class LocalNodeProcess:
 
 
 def _describe(exit_code: int) -> Exit:
-    from_outside = exit_code == 0 or -exit_code in _SIGNALS_FROM_OUTSIDE
     if exit_code == -signal.SIGKILL:
         description = "was killed (SIGKILL: by hand, or by the kernel when memory ran out)"
     elif exit_code < 0:
@@ -189,4 +177,23 @@ def _describe(exit_code: int) -> Exit:
         description = "exited before the run's end"
     else:
         description = f"failed with exit code {exit_code}"
+    from_outside = exit_code in (0, -signal.SIGKILL, -signal.SIGTERM)
     return Exit(description, from_outside, exit_code=exit_code)
+
+
+def reserve_port() -> socket.socket:
+    """Take a free port that stays reserved, also while its server is restarted.
+
+    A Reverb server shares its port with sockets that allow it, as this one does without ever
+    accepting a connection; processes that look for a free port find it taken.
+
+    Returns:
+      The reservation, which ends when it is closed; `getsockname()[1]` is the port.
+    """
+    dual = socket.has_dualstack_ipv6()
+    reservation = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if dual:
+        reservation.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    reservation.bind(("", 0))
+    return reservation
