@@ -20,41 +20,25 @@ _NUM_LOG_LINES = 15
 
 
 class Launch(NamedTuple):
-    """What is to be run.
+    """What is to be run."""
 
-    Attributes:
-      program: program made by `program.make_program`.
-      experiment: experiment that it was made from.
-      report: receives texts for the terminal, or events whose `str` is one.
-      on_interrupt: called at the first SIGINT (Ctrl-C), within the signal's handler.
-    """
-
-    program: lp.Program
-    experiment: Experiment
-    report: Callable[[object], None]
-    on_interrupt: Callable[[], None]
+    program: lp.Program  # Made by `program.make_program`.
+    experiment: Experiment  # The one that the program was made from.
+    report: Callable[[object], None]  # Receives texts for the terminal, or events with a `str`.
+    on_interrupt: Callable[[], None]  # Called by the handler of the first SIGINT (Ctrl-C).
 
 
 class Outcome(NamedTuple):
-    """How the nodes of a program ended.
+    """How the nodes of a program ended."""
 
-    Attributes:
-      failure: why the run failed, for the terminal; None if it did not.
-      num_interrupts: how often SIGINT (Ctrl-C) was received.
-    """
-
-    failure: str | None
-    num_interrupts: int
+    failure: str | None  # Why the run failed, for the terminal.
+    num_interrupts: int  # How often SIGINT (Ctrl-C) was received.
 
 
 class Backend(Protocol):
-    """A place where the nodes of a program run.
+    """A place where the nodes of a program run."""
 
-    Attributes:
-      is_local: whether all nodes share this machine: its memory, its disk, its cores.
-    """
-
-    is_local: bool
+    is_local: bool  # Whether all nodes share this machine: its memory, its disk, its cores.
 
     def prepare(self, run: RunConfig) -> None:
         """Check that this backend can be used, before anything is written.

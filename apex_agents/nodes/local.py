@@ -22,6 +22,8 @@ from apex_agents.nodes.backend import Launch, Outcome, supervise
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.runs.workdir import NODES_FILE, lock_descriptors
 
+_PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")  # To hosts with environments of their own.
+
 
 class LocalBackend:
     """Runs nodes as processes of this machine, restarted when they die; see `Backend`."""
@@ -67,19 +69,10 @@ class ThreadBackend:
 
 
 class LocalNodes:
-    """The nodes of a program as commands, with the ports that they listen on.
-
-    Attributes:
-      commands: one command per node.
-    """
+    """The nodes of a program as `commands`, with the ports that they listen on."""
 
     def __init__(self, program: lp.Program, workdir: str):
-        """Give every address a free port and serialise the nodes.
-
-        Args:
-          program: program whose nodes have a `name` and a `role`; see `nodes.node`.
-          workdir: folder of the run.
-        """
+        """Give every address a free port, and serialise the nodes."""
         self._ports: list[socket.socket] = []
         nodes = program.get_all_nodes()
         for address in (address for node in nodes for address in node.addresses):
@@ -102,17 +95,12 @@ class LocalNodes:
 
 
 def make_command(node: Any, workdir: str, sees_gpus: bool) -> NodeCommand:
-    """Return the part of a node's command that does not depend on its host.
-
-    Args:
-      node: node with a `name` and a `role`.
-      workdir: folder of the run.
-      sees_gpus: whether it may use the GPUs that its process finds.
-    """
+    """Return the part of a node's command that does not depend on its host."""
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return NodeCommand(
         name=node.name,
         argv=(),
-        env={} if sees_gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
+        env=env if sees_gpus else {**env, "CUDA_VISIBLE_DEVICES": "-1"},
         log=pathlib.Path(workdir, "logs", f"{node.name}.log"),
         stop_seconds=node.role.stop_seconds,
         stops_last=node.role.stops_last,
@@ -140,8 +128,6 @@ def bind_address(address: lp.Address, host_and_port: str) -> None:
 
 
 class _FixedAddress(lp_address.AbstractAddressBuilder):
-    """An address that is known already."""
-
     def __init__(self, address: str):
         self._address = address
 

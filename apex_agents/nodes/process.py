@@ -25,8 +25,7 @@ def entry_argv(job: int, index: int) -> list[str]:
     """Return the command of a node.
 
     Args:
-      job: descriptor, which the process inherits, of a file with the functions of all nodes, as
-        Launchpad serialises them.
+      job: inherited descriptor of a file with the functions of all nodes, see `serialize_nodes`.
       index: position of the node's function in that file.
     """
     # Launchpad is located without importing it: an import defines flags and takes seconds.
@@ -44,61 +43,38 @@ def entry_argv(job: int, index: int) -> list[str]:
 
 
 class NodeCommand(NamedTuple):
-    """How to run one node.
-
-    Attributes:
-      name: name of the node.
-      argv: command, the Python interpreter first.
-      env: environment variables in addition to those of this process.
-      log: file to which all its output is appended.
-      fds: descriptors that it inherits.
-      stop_seconds: seconds that it may take to exit before it is killed.
-      stops_last: whether it is stopped only after all other nodes have exited.
-    """
+    """How to run one node."""
 
     name: str
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    log: pathlib.Path
-    fds: Sequence[int] = ()
-    stop_seconds: float = 15.0
-    stops_last: bool = False
+    argv: Sequence[str]  # The Python interpreter first.
+    env: Mapping[str, str]  # In addition to the variables of this process.
+    log: pathlib.Path  # All output is appended to it.
+    fds: Sequence[int] = ()  # Descriptors that the process inherits.
+    stop_seconds: float = 15.0  # Time that it may take to exit before it is killed.
+    stops_last: bool = False  # Whether it is stopped only after all other nodes have exited.
 
 
 class NodeStatus(NamedTuple):
-    """State of a node.
+    """State of a node, as `nodes.json` holds it."""
 
-    Attributes:
-      pid: process id of its newest process; None before the first and while it waits for a restart.
-      is_alive: whether that process lives.
-      num_restarts: number of restarts in this run.
-      host: see `NodeProcess`.
-      exit_code: exit code of the process, negative for a signal; None while it lives, and where it
-        is unknown.
-    """
-
-    pid: int | None
-    is_alive: bool
-    num_restarts: int
-    host: str = ""
-    exit_code: int | None = None
+    pid: int | None  # Of its newest process; None before the first and while waiting for a restart.
+    is_alive: bool  # Whether that process lives.
+    num_restarts: int  # In this run.
+    host: str = ""  # See `NodeProcess`.
+    exit_code: int | None = None  # See `Exit`; None while the process lives, too.
 
 
 class Exit(NamedTuple):
     """How a process ended.
 
-    Attributes:
-      description: what happened, as a predicate for the node's name.
-      from_outside: whether the cause lies outside of the process (a signal, a lost host), so that
-        another process may fare better.
-      can_restart: whether the node can continue with another process.
-      exit_code: exit code, negative for a signal; None if it is unknown.
+    `from_outside` says that the cause lies outside of the process (a signal, a lost host), so that
+    another process may fare better.
     """
 
-    description: str
+    description: str  # A predicate for the node's name.
     from_outside: bool
-    can_restart: bool = True
-    exit_code: int | None = None
+    can_restart: bool = True  # Whether the node can continue with another process.
+    exit_code: int | None = None  # Negative for a signal; None if it is unknown.
 
 
 class NodeProcess(Protocol):
@@ -182,13 +158,11 @@ def _describe(exit_code: int) -> Exit:
 
 
 def reserve_port() -> socket.socket:
-    """Take a free port that stays reserved, also while its server is restarted.
+    """Take a free port, `getsockname()[1]`, until this socket is closed.
 
     A Reverb server shares its port with sockets that allow it, as this one does without ever
-    accepting a connection; processes that look for a free port find it taken.
-
-    Returns:
-      The reservation, which ends when it is closed; `getsockname()[1]` is the port.
+    accepting a connection. Processes that look for a free port find it taken, also while the server
+    is restarted.
     """
     dual = socket.has_dualstack_ipv6()
     reservation = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)

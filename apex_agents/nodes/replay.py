@@ -29,11 +29,7 @@ _SAVING_STOP_SECONDS = 600.0
 
 
 class ReplayNode(lp.ReverbNode):
-    """A Reverb server that continues the counts and, if it was saved, the content of the last one.
-
-    Attributes:
-      role: what it may use, and how it stops.
-    """
+    """A Reverb server that continues the counts and any saved content of the last one."""
 
     name = "replay"
 
@@ -55,7 +51,7 @@ class ReplayNode(lp.ReverbNode):
     def _serve(self) -> reverb.Server:
         server = self._start_server()
         client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
-        # A restored server holds old messages. Their writers write anew where there are none.
+        # A restored server holds old messages, which their writers replace once they are missing.
         for table in (PARAMETERS, EVALUATION):
             client.reset(table_name(client, table))
         path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)

@@ -20,55 +20,33 @@ from apex_agents.nodes.process import (
 
 
 class RestartPolicy(NamedTuple):
-    """How often, and how soon, a node is restarted.
+    """How often, and how soon, a node is restarted."""
 
-    Attributes:
-      max_restarts: number of restarts of one node within the window; one more ends the run.
-      window_seconds: seconds after which a restart is forgotten.
-      first_delay_seconds: seconds until the first restart within the window; they double with
-        every further one.
-      max_delay_seconds: largest delay in seconds.
-    """
-
-    max_restarts: int
-    window_seconds: float
-    first_delay_seconds: float = 0.5
+    max_restarts: int  # Of one node within the window; one more ends the run.
+    window_seconds: float  # Time after which a restart is forgotten.
+    first_delay_seconds: float = 0.5  # Doubles with every further restart within the window.
     max_delay_seconds: float = 30.0
 
 
 class NodeEvent(NamedTuple):
-    """A node died and will be restarted, or had to be killed; `str` makes a sentence of it.
+    """A node died and will be restarted, or had to be killed; `str` makes a sentence of it."""
 
-    Attributes:
-      node: name of the node.
-      description: what happened, as a predicate for the node's name.
-      exit: how its process ended before a restart; None if it was killed.
-      delay_seconds: seconds until its next process starts.
-      num_recent: number of its restarts within the policy's window, this one included.
-    """
-
-    node: str
-    description: str
-    exit: Exit | None = None
-    delay_seconds: float = 0.0
-    num_recent: int = 0
+    node: str  # Its name.
+    description: str  # What happened, as a predicate for the node's name.
+    exit: Exit | None = None  # How its process ended before a restart; None if it was killed.
+    delay_seconds: float = 0.0  # Time until its next process starts.
+    num_recent: int = 0  # Number of its restarts within the policy's window, with this one.
 
     def __str__(self) -> str:
         return f"Node {self.node} {self.description}."
 
 
 class NodeFailure(NamedTuple):
-    """Why the supervisor ended the run.
+    """Why the supervisor ended the run."""
 
-    Attributes:
-      node: name of the node that failed.
-      exit: how its last process ended; its description says what ruled out a restart, too.
-      log: file with its output.
-    """
-
-    node: str
-    exit: Exit
-    log: pathlib.Path
+    node: str  # Its name.
+    exit: Exit  # How its last process ended, and why it is not restarted.
+    log: pathlib.Path  # The file with its output.
 
 
 class Supervisor:
