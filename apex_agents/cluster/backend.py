@@ -1,8 +1,8 @@
 """Runs the nodes of a program as processes on the hosts of a Ray cluster.
 
-A supervisor restarts them as it does on one machine (`nodes.local.LocalBackend`). Each node has a
-host agent, which starts its process and reports on it. Only the replay is bound to its host, since
-the other nodes know its address; a node of a host that is lost is restarted wherever there is room.
+A supervisor restarts them as on one machine. Each node has a host agent, which starts its process
+and reports on it. Only the replay is bound to its host, since the other nodes know its address; any
+other node of a lost host is restarted wherever there is room.
 """
 
 import contextlib
@@ -34,10 +34,8 @@ from apex_agents.runs.checkpoints import remove_old_checkpoints
 from apex_agents.runs.workdir import CHECKPOINTS
 
 _CHECK_SECONDS = 0.5
-_CHECKS_PER_HOST_CHECK = 4
 _REPORT_SECONDS = 30.0
 _MARK = ".command-"
-_PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")
 
 
 class RayBackend:
@@ -50,28 +48,19 @@ class RayBackend:
         self._address = address
 
     def prepare(self, run: RunConfig) -> None:
-        """Connect to the cluster.
-
-        Raises:
-          ValueError: it cannot be reached, or `run.cpu_split` is set.
-        """
+        """Connect to the cluster."""
         if run.cpu_split is not None:
             raise ValueError("run.cpu_split and --lp_launch_type=ray exclude each other.")
         connect(self._address)
 
     def run(self, launch: Launch) -> Outcome:
-        """Run all nodes until the program stops."""
         nodes = RayNodes(launch.program, launch.experiment, launch.report)
         with contextlib.closing(nodes):
-            return supervise(nodes, launch)
+            return supervise(launch, nodes.commands, nodes.start)
 
 
 class RayNodes:
-    """The nodes of a program as commands, with places on the hosts of the cluster.
-
-    Attributes:
-      commands: one command per node.
-    """
+    """The nodes of a program as `commands`, with places on the hosts of the cluster."""
 
     def __init__(
         self, program: lp.Program, experiment: Experiment, report: Callable[[object], None]
@@ -80,8 +69,7 @@ class RayNodes:
 
         Args:
           program: program whose nodes have a `name` and a `role`.
-          experiment: experiment that it was made from. A host that does not share the run's folder
-            has one of its own, whose files are copied to that of this process.
+          experiment: experiment that it was made from.
           report: receives sentences about missing resources.
 
         Raises:
@@ -104,30 +92,28 @@ class RayNodes:
             self._mark.touch()
             self._placement.wait(cluster.wait_seconds, report)
             hosts = self._placement.open(experiment.workdir, self._mark.name)
-            for host_info in hosts.values():
+            for host_info in hosts:
                 check_versions(host_info, self._versions)
             for node in nodes:
                 for address in node.addresses:
                     agent = self._placement.host_agents[node.name]
-                    port = ray.get(agent.reserve_port.remote())
-                    bind_address(address, _join(hosts[node.name].ip, port))
-            self._job = ray.put(_read(serialize_nodes(nodes)))
+                    bind_address(address, ray.get(agent.reserve_address.remote()))
+            job = serialize_nodes(nodes)
+            self._job = ray.put(pathlib.Path(f"/proc/self/fd/{job}").read_bytes())
+            os.close(job)
         except (ray.exceptions.RayError, OSError) as error:
             self._release()
             raise ValueError(f"The cluster cannot be used: {last_line(error)}") from error
         except BaseException:
             self._release()
             raise
-        self._indices = {node.name: index for index, node in enumerate(nodes)}
-        self._files = {name: FileSync(experiment.workdir, name) for name in self._indices}
+        self._files = {node.name: FileSync(experiment.workdir, node.name) for node in nodes}
         self._processes: dict[str, RemoteNodeProcess] = {}
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
-        passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self.commands = [
-            make_command(node, experiment.workdir, "GPU" in wanted[node.name], passed_on)
-            for node in nodes
+            make_command(node, experiment.workdir, "GPU" in wanted[node.name]) for node in nodes
         ]
 
     def start(self, command: NodeCommand, num_restarts: int) -> RemoteNodeProcess:
@@ -156,7 +142,7 @@ class RayNodes:
         try:
             host_info = self._visit(command.name)
             where = f" on {host_info.ip}"
-            process.start(command, self._job, self._indices[command.name], host_info)
+            process.start(command, self._job, self.commands.index(command), host_info)
         except Exception as error:
             reason = f"could not be started{where} ({last_line(error)})"
             process.end(Exit(reason, from_outside=True))
@@ -172,35 +158,20 @@ class RayNodes:
         return host_info
 
     def _watch(self) -> None:
-        num_rounds, told = 0, ""
+        last_error = ""
         while not self._closed.wait(_CHECK_SECONDS):
-            num_rounds += 1
             try:
-                self._check(hosts_too=num_rounds % _CHECKS_PER_HOST_CHECK == 0)
+                self._check()
             except Exception as error:  # Otherwise the nodes would never be checked again.
-                if last_line(error) != told:
-                    told = last_line(error)
-                    self._report(f"The nodes could not be checked, which is tried again: {told}")
+                if last_line(error) != last_error:
+                    last_error = last_line(error)
+                    self._report(f"Checking the nodes failed and is tried again: {last_error}")
 
-    def _check(self, hosts_too: bool) -> None:
-        """Receive the reports of all processes; check which hosts are alive, too, if asked to."""
-        hosts = living_hosts() if hosts_too else None
-        for process in list(self._processes.values()):
-            if process.check():
+    def _check(self) -> None:
+        """Receive the reports of all processes that have a host, and find those that lost it."""
+        placed = [process for process in list(self._processes.values()) if process.host_info]
+        hosts = living_hosts()  # Read after `placed`, so that it knows the hosts of all of them.
+        for process in placed:
+            if process.check(hosts):
                 folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
                 remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)
-            host_info = process.host_info
-            if hosts is not None and host_info and host_info.node_id not in hosts:
-                process.lose(host_is_there=False)
-
-
-def _read(descriptor: int) -> bytes:
-    """Read a whole file by its descriptor, and close it."""
-    with open(descriptor, "rb") as file:
-        file.seek(0)
-        return file.read()
-
-
-def _join(host: str, port: int) -> str:
-    """Format an address for gRPC."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

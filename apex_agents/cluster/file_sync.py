@@ -1,8 +1,7 @@
-"""Copies files of a node between its host's folder of the run and the command's.
+"""Copies files of a node between its host's folder of the run and the command's, if they are two.
 
-The two are one where hosts share a folder; elsewhere, what a node writes comes to the command's
-folder, which a later host of the node begins with. A saved replay stays on its host: it may have
-gigabytes.
+What a node writes comes to the command's folder, with which a later host of the node begins. A
+saved replay stays on its host: it may have gigabytes.
 """
 
 import contextlib
@@ -33,30 +32,18 @@ _MAX_BYTES = 64 << 20
 
 
 class FileState(NamedTuple):
-    """What tells one version of a file from another.
+    """What tells one version of a file from another."""
 
-    Attributes:
-      modified: time of its last change, in nanoseconds since the epoch.
-      size: size in bytes.
-    """
-
-    modified: int
-    size: int
+    modified: int  # Time of its last change, in nanoseconds since the epoch.
+    size: int  # In bytes.
 
 
 class Change(NamedTuple):
-    """New content of a file: all of it, or what was appended to a log.
+    """New content of a file: all of it, or what was appended to a log."""
 
-    Attributes:
-      path: path of the file, relative to the run's folder.
-      modified: time of the file's last change; see `FileState`.
-      offset: position of the content in the file, in bytes.
-      content: the bytes.
-    """
-
-    path: str
-    modified: int
-    offset: int
+    path: str  # Relative to the run's folder.
+    modified: int  # See `FileState`.
+    offset: int  # Position of the content in the file, in bytes.
     content: bytes
 
     @property
@@ -66,22 +53,14 @@ class Change(NamedTuple):
 
 
 class NodeFiles:
-    """The files of one node in one folder of the run.
-
-    Attributes:
-      folder: folder of the run.
-    """
+    """The files of one node in one folder of the run, which need not exist."""
 
     def __init__(self, workdir: str, node: str):
-        """Describe the files of a node, by its name, in a folder that need not exist."""
         self.folder = pathlib.Path(workdir)
         self._patterns = (f"{_LOGS}{node}.*", f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
 
     def states(self) -> dict[str, FileState]:
-        """Return the states of the files by their paths, in the order of their last changes.
-
-        A checkpoint is complete with the last of its files.
-        """
+        """Return the states of the files by their paths, in the order of their last changes."""
         found = {}
         for pattern in self._patterns:
             with contextlib.suppress(OSError):  # A file was removed meanwhile.
@@ -90,14 +69,11 @@ class NodeFiles:
                         status = path.stat()
                         relative = path.relative_to(self.folder).as_posix()
                         found[relative] = FileState(status.st_mtime_ns, status.st_size)
+        # A checkpoint is complete with the last of its files.
         return dict(sorted(found.items(), key=lambda item: item[1].modified))
 
     def changes(self, known: Mapping[str, FileState]) -> Iterator[Change]:
-        """Read what is new, in the order of the files' last changes.
-
-        Args:
-          known: states of the files in the other folder.
-        """
+        """Read what the other folder, whose states are known, lacks; the oldest change first."""
         for path, state in self.states().items():
             if state != known.get(path):
                 with contextlib.suppress(OSError):  # The file was removed meanwhile.
@@ -106,11 +82,7 @@ class NodeFiles:
                         yield change
 
     def write(self, change: Change) -> None:
-        """Write a change, so that the file has its old content or the new one at any time.
-
-        Raises:
-          OSError: it cannot be written.
-        """
+        """Write a change, so that the file has its old content or the new one at any time."""
         path = self.folder / change.path
         path.parent.mkdir(parents=True, exist_ok=True)
         target = path if change.offset else path.with_name(f"{path.name}{_PARTIAL}")
@@ -128,7 +100,7 @@ class NodeFiles:
                 (self.folder / path).unlink(missing_ok=True)
 
     def _read(self, path: str, state: FileState, known: FileState | None) -> Change:
-        """Read a file, or only the new lines of a log; a log that has shrunk has begun anew."""
+        """Read a file, or only the new lines of a log; a log that has shrunk is read as a whole."""
         if not path.startswith(_LOGS):
             return Change(path, state.modified, 0, (self.folder / path).read_bytes())
         offset = known.size if known is not None and known.size <= state.size else 0
@@ -140,17 +112,12 @@ class NodeFiles:
 
 
 class FileSync:
-    """The command's files of one node, kept in line with those on the node's host.
-
-    Attributes:
-      known: states of the files on the host, as far as they are the same here.
-    """
+    """The command's files of one node, kept in line with those on the node's host."""
 
     def __init__(self, workdir: str, node: str):
-        """Describe the files of a node, by its name, in the command's folder of the run."""
         self._files = NodeFiles(workdir, node)
         self._log = self._files.folder / _LOGS / f"{node}.log"
-        self.known: dict[str, FileState] = {}
+        self.known: dict[str, FileState] = {}  # Of files that are the same on the host.
 
     def paths(self) -> list[str]:
         """Return the paths of the files, relative to the folder."""
@@ -165,11 +132,7 @@ class FileSync:
             self.known[change.path] = change.state
 
     def receive(self, changes: Iterable[Change], removed: Iterable[str]) -> bool:
-        """Write what is new on the host.
-
-        Args:
-          changes: changes of the files there, in their order.
-          removed: paths of known files that are no longer there; here they stay.
+        """Write the changes of files on the host, and forget, but keep, those removed there.
 
         Returns:
           Whether everything could be written; what could not is wanted again, as a whole.

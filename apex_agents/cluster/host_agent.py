@@ -16,8 +16,14 @@ from typing import Any, NamedTuple
 import ray
 
 from apex_agents.cluster.file_sync import Change, FileState, NodeFiles, take_some
-from apex_agents.nodes.ports import reserve_port
-from apex_agents.nodes.process import Exit, LocalNodeProcess, NodeCommand, NodeProcess, entry_argv
+from apex_agents.nodes.process import (
+    Exit,
+    LocalNodeProcess,
+    NodeCommand,
+    NodeProcess,
+    entry_argv,
+    reserve_port,
+)
 from apex_agents.runs.files import hold_lock
 from apex_agents.runs.workdir import make_folders
 
@@ -26,39 +32,23 @@ _DISTRIBUTIONS = ("dm-reverb", "tensorflow", "dm-acme", "dm-launchpad", "numpy")
 
 
 class HostInfo(NamedTuple):
-    """The host of a host agent.
+    """The host of a host agent."""
 
-    Attributes:
-      node_id: Ray's id of the host.
-      ip: address under which other hosts reach it.
-      versions: versions of what has to be the same on all hosts, by name.
-      shares_workdir: whether the run's folder there is the command's own.
-    """
-
-    node_id: str
-    ip: str
-    versions: Mapping[str, str]
-    shares_workdir: bool
+    node_id: str  # Ray's id of the host.
+    ip: str  # The address under which other hosts reach it.
+    versions: Mapping[str, str]  # See `versions`.
+    shares_workdir: bool  # Whether the run's folder there is the command's own.
 
 
 class ProcessReport(NamedTuple):
-    """State of a node's process and news of its files.
+    """State of a node's process and news of its files."""
 
-    Attributes:
-      num_restarts: number of restarts of the node before this process; -1 if there is no process.
-      pid: process id.
-      exit: how the process ended; None while it lives.
-      messages: messages of the process; see `NodeProcess`.
-      changes: changes of the node's files.
-      removed: paths of known files that were removed.
-    """
-
-    num_restarts: int = -1
+    num_restarts: int = -1  # Of the node before this process; -1 if there is no process.
     pid: int | None = None
-    exit: Exit | None = None
-    messages: bytes = b""
+    exit: Exit | None = None  # None while it lives.
+    messages: bytes = b""  # All since its start.
     changes: Sequence[Change] = ()
-    removed: Collection[str] = ()
+    removed: Collection[str] = ()  # Paths of known files that were removed.
 
 
 class HostAgent:
@@ -99,21 +89,21 @@ class HostAgent:
             (self._files.folder / mark).exists(),
         )
 
-    def reserve_port(self) -> int:
-        """Reserve a port of this host for as long as the host agent lives."""
+    def reserve_address(self) -> str:
+        """Reserve a port for as long as the host agent lives; return 'HOST:PORT' for gRPC."""
         self._ports.append(reserve_port())
-        return self._ports[-1].getsockname()[1]
+        host, port = ray.util.get_node_ip_address(), self._ports[-1].getsockname()[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def prepare(self, keep: Collection[str] | None) -> dict[str, FileState] | None:
         """Prepare the run's folder for the node's first process here.
 
         Args:
-          keep: paths of the files in the command's folder, relative to it; others are removed.
-            None keeps all files, because the folder is the command's own.
+          keep: paths of the node's files to keep, relative to the folder; None keeps all.
 
         Returns:
-          States of the node's files here; None if this host agent has started a process before,
-          whose files are newer than the command's.
+          States of these files; None after the first process, whose files are newer than the
+          command's.
 
         Raises:
           OSError: the folder cannot be written.
@@ -132,7 +122,7 @@ class HostAgent:
         return self._files.states()
 
     def write(self, change: Change) -> None:
-        """Write a change of the node's files; raises an OSError if that is impossible."""
+        """Write a change of the node's files; an OSError says that this is impossible."""
         self._files.write(change)
 
     def start(self, command: NodeCommand, job: bytes, index: int, num_restarts: int) -> None:
@@ -140,7 +130,7 @@ class HostAgent:
 
         Args:
           command: command without `argv` and `fds`.
-          job: functions of all nodes; see `process.entry_argv`.
+          job: functions of all nodes, serialised.
           index: position of this node's function among them.
           num_restarts: number of restarts of the node.
 
@@ -154,8 +144,7 @@ class HostAgent:
             raise RuntimeError("its host was lost meanwhile")
         if self._job is None:
             self._job = os.memfd_create("job")
-            with open(self._job, "wb", closefd=False) as file:
-                file.write(job)
+            pathlib.Path(f"/proc/self/fd/{self._job}").write_bytes(job)
         self.kill(self._num_restarts)
         argv = entry_argv(self._job, index)
         fds = [self._job, self._lock.fileno()]  # The lock is held while the process lives.
@@ -163,23 +152,17 @@ class HostAgent:
         self._num_restarts = num_restarts
 
     def report(self, known: Mapping[str, FileState] | None) -> ProcessReport:
-        """Report on the process.
-
-        Args:
-          known: states of the files that the command's folder has; None asks for no changes.
-        """
+        """Report on the process, and on files unless `known`, their states there, is None."""
         process = self._process
         if process is None:
             return ProcessReport()
-        ended, messages = process.poll(), process.messages()
-        changes: list[Change] = []
-        removed: list[str] = []
-        if known is not None:
-            states = self._files.states()
-            removed = [path for path in known if path not in states]
-            changes = take_some(self._files.changes(known))
-        pid = process.pid
-        return ProcessReport(self._num_restarts, pid, ended, messages, changes, removed)
+        # The process comes first: once it has ended, its files are complete.
+        report = ProcessReport(self._num_restarts, process.pid, process.poll(), process.messages())
+        if known is None:
+            return report
+        states = self._files.states()
+        removed = [path for path in known if path not in states]
+        return report._replace(changes=take_some(self._files.changes(known)), removed=removed)
 
     def terminate(self, num_restarts: int) -> None:
         """Send SIGTERM to the process with this number of restarts."""

@@ -64,10 +64,10 @@ def _check_address(address: str) -> None:
 
 
 class Placement:
-    """Room for nodes on the hosts of the cluster, with a host agent for each node.
+    """Room for nodes on the hosts of the cluster.
 
     Attributes:
-      host_agents: actors of Ray, by the names of their nodes.
+      host_agents: a host agent, an actor of Ray, for each node, by the names of the nodes.
     """
 
     def __init__(self, wanted: Mapping[str, Mapping[str, float]], bound: Collection[str]):
@@ -87,11 +87,8 @@ class Placement:
         """Wait until there is room for all nodes.
 
         Args:
-          timeout_seconds: seconds to wait at most.
+          timeout_seconds: seconds after which a ValueError says what is missing.
           report: receives a sentence about what is missing every ten seconds.
-
-        Raises:
-          ValueError: there was not enough room in time.
         """
         deadline = time.monotonic() + timeout_seconds
         while not self._group.wait(min(_REPORT_SECONDS, timeout_seconds)):
@@ -104,18 +101,15 @@ class Placement:
                 raise ValueError(f"No room for the run after {timeout_seconds:g} s: {lack}.")
             report(f"Waiting for room: {lack}.")
 
-    def open(self, workdir: str, mark: str) -> dict[str, HostInfo]:
-        """Start the host agents.
+    def open(self, workdir: str, mark: str) -> list[HostInfo]:
+        """Start the host agents, and return descriptions of their hosts.
 
         Args:
           workdir: folder of the run.
           mark: see `HostAgent.host_info`.
 
-        Returns:
-          Descriptions of their hosts, by the names of the nodes.
-
         Raises:
-          ValueError: a host agent cannot run on its host.
+          RayError: a host agent cannot run on its host.
         """
         make_agent = ray.remote(HostAgent)
         for index, (name, bundle) in enumerate(self._wanted.items()):
@@ -130,12 +124,7 @@ class Placement:
                 max_task_retries=-1,
             ).remote(name, workdir)
         asked = [agent.host_info.remote(mark) for agent in self.host_agents.values()]
-        try:
-            hosts = ray.get(asked, timeout=_OPEN_SECONDS)
-        except ray.exceptions.RayError as error:
-            lack = f"A host of the cluster cannot take a node: {last_line(error)}"
-            raise ValueError(lack) from error
-        return dict(zip(self.host_agents, hosts, strict=True))
+        return ray.get(asked, timeout=_OPEN_SECONDS)
 
     def close(self) -> None:
         """Give the room back; the host agents and their processes end."""

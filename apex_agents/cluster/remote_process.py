@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -17,57 +18,36 @@ _RETRY_SECONDS = 10.0  # Until what could not be written is fetched again.
 
 
 class RemoteNodeProcess:
-    """A process that a host agent runs; see `process.NodeProcess`.
-
-    Attributes:
-      num_restarts: number of restarts of the node before this process.
-      host_info: description of its host; None until the process was started.
-      pid: process id on its host.
-      host: name of its host.
-    """
+    """A process that a host agent runs; see `NodeProcess`."""
 
     def __init__(self, agent: Any, files: FileSync, is_bound: bool, num_restarts: int):
-        """Describe a process that is about to be started.
-
-        Args:
-          agent: the host agent, an actor of Ray.
-          files: files of the node in the command's folder.
-          is_bound: whether the node cannot continue on another host.
-          num_restarts: number of restarts of the node.
-        """
-        self.num_restarts = num_restarts
-        self.host_info: HostInfo | None = None
+        """Describe a process that an agent, an actor of Ray, is about to start."""
+        self._num_restarts = num_restarts
+        self.host_info: HostInfo | None = None  # None until the process was started.
         self.pid: int | None = None
         self.host = ""
         self._agent = agent
         self._files = files
-        self._is_bound = is_bound
+        self._is_bound = is_bound  # The node cannot continue on another host.
         self._exit: Exit | None = None
         self._messages = b""
         self._report: Any = None  # The one that was asked for last.
         self._fetch_at = 0.0  # In the time of `time.monotonic`.
 
     def start(self, command: NodeCommand, job: Any, index: int, host_info: HostInfo) -> None:
-        """Start it, after its host has the node's files; waits for that.
-
-        Args:
-          command: command without `argv` and `fds`.
-          job: reference of the functions of all nodes; see `HostAgent.start`.
-          index: position of this node's function among them.
-          host_info: description of the host.
+        """Start it once its host has the node's files; see `HostAgent.start`.
 
         Raises:
           RayError: the host agent was lost, or could not start the process.
         """
-        shares = host_info.shares_workdir
-        keep = None if shares else self._files.paths()
+        keep = None if host_info.shares_workdir else self._files.paths()
         there = ray.get(self._agent.prepare.remote(keep))
-        if there is not None and not shares:
+        if there is not None and keep is not None:
             for change in self._files.outgoing(there):
                 ray.get(self._agent.write.remote(change))
         if self._exit is not None:  # The run was stopped meanwhile.
             return
-        ray.get(self._agent.start.remote(command, job, index, self.num_restarts))
+        ray.get(self._agent.start.remote(command, job, index, self._num_restarts))
         self.host = living_hosts().get(host_info.node_id, host_info.ip)
         self.host_info = host_info
         if self._exit is not None:
@@ -77,37 +57,27 @@ class RemoteNodeProcess:
         """Note how it ended, unless that is known."""
         self._exit = self._exit or ended
 
-    def check(self) -> bool:
+    def check(self, hosts: Collection[str]) -> bool:
         """Take news of the process that have arrived, and ask for more.
+
+        Args:
+          hosts: Ray's ids of the hosts that are alive.
 
         Returns:
           Whether new files have arrived.
         """
         if self.host_info is None or self._exit is not None:
             return False
-        if self._report is None:
-            fetches = not self.host_info.shares_workdir and time.monotonic() >= self._fetch_at
-            self._report = self._agent.report.remote(self._files.known if fetches else None)
-        if not ray.wait([self._report], timeout=0)[0]:
-            return False
-        asked, self._report = self._report, None
-        try:
-            report: ProcessReport = ray.get(asked)
-        except (ActorUnavailableError, ObjectLostError):  # The network failed for a moment.
-            return False
-        except RayActorError:
-            report = ProcessReport()
-        if report.num_restarts != self.num_restarts:  # The host agent is gone, or is a new one.
-            self.lose(host_is_there=self.host_info.node_id in living_hosts())
-            return False
-        return self._take(report)
-
-    def lose(self, host_is_there: bool) -> None:
-        """Note that its host, or only its host agent there, is gone."""
-        lost = f"was lost with {'a worker of Ray on' if host_is_there else 'its host'} {self.host}"
-        if self._is_bound:
-            lost += "; the same command continues from the learner's last checkpoint"
-        self.end(Exit(lost, from_outside=True, can_restart=not self._is_bound))
+        report = self._receive_report(fetches=not self.host_info.shares_workdir)
+        if report is not None and report.num_restarts == self._num_restarts:
+            return self._take(report)
+        is_there = self.host_info.node_id in hosts
+        if report is not None or not is_there:  # The host agent is gone, or is a new one.
+            lost = f"was lost with {'a worker of Ray on' if is_there else 'its host'} {self.host}"
+            if self._is_bound:
+                lost += "; the same command continues from the learner's last checkpoint"
+            self.end(Exit(lost, from_outside=True, can_restart=not self._is_bound))
+        return False
 
     def poll(self) -> Exit | None:
         return self._exit
@@ -119,15 +89,30 @@ class RemoteNodeProcess:
         if self.host_info is None:
             self.end(Exit("was stopped before it was started", from_outside=True))
         else:
-            self._agent.terminate.remote(self.num_restarts)
+            self._agent.terminate.remote(self._num_restarts)
 
     def kill(self) -> None:
-        killed = self._agent.kill.remote(self.num_restarts)
+        killed = self._agent.kill.remote(self._num_restarts)
         if self.host_info is not None and self._exit is None:
             # A host agent whose host was just lost does not answer, and has nothing to kill.
             with contextlib.suppress(RayError):
                 ray.get(killed, timeout=_KILL_SECONDS)
         self.end(Exit("was killed", from_outside=True))
+
+    def _receive_report(self, fetches: bool) -> ProcessReport | None:
+        """Return the report that was asked for, if it has arrived, or ask for one."""
+        if self._report is None:
+            fetches = fetches and time.monotonic() >= self._fetch_at
+            self._report = self._agent.report.remote(self._files.known if fetches else None)
+        if not ray.wait([self._report], timeout=0)[0]:
+            return None
+        asked, self._report = self._report, None
+        try:
+            return ray.get(asked)
+        except (ActorUnavailableError, ObjectLostError):  # The network failed for a moment.
+            return None
+        except RayActorError:
+            return ProcessReport()
 
     def _take(self, report: ProcessReport) -> bool:
         self.pid, self._messages = report.pid, report.messages

@@ -11,7 +11,7 @@ import launchpad as lp
 
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.process import NodeCommand, NodeProcess, NodeStatus
+from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, NodeProcess, NodeStatus
 from apex_agents.nodes.supervisor import NodeFailure, RestartPolicy, Supervisor
 from apex_agents.runs.files import write_json
 from apex_agents.runs.workdir import NODES_FILE
@@ -20,41 +20,25 @@ _NUM_LOG_LINES = 15
 
 
 class Launch(NamedTuple):
-    """What is to be run.
+    """What is to be run."""
 
-    Attributes:
-      program: program made by `program.make_program`.
-      experiment: experiment that it was made from.
-      report: receives texts for the terminal, or events whose `str` is one.
-      on_interrupt: called at the first SIGINT (Ctrl-C), within the signal's handler.
-    """
-
-    program: lp.Program
-    experiment: Experiment
-    report: Callable[[object], None]
-    on_interrupt: Callable[[], None]
+    program: lp.Program  # Made by `program.make_program`.
+    experiment: Experiment  # The one that the program was made from.
+    report: Callable[[object], None]  # Receives texts for the terminal, or events with a `str`.
+    on_interrupt: Callable[[], None]  # Called by the handler of the first SIGINT (Ctrl-C).
 
 
 class Outcome(NamedTuple):
-    """How the nodes of a program ended.
+    """How the nodes of a program ended."""
 
-    Attributes:
-      failure: why the run failed, for the terminal; None if it did not.
-      num_interrupts: how often SIGINT (Ctrl-C) was received.
-    """
-
-    failure: str | None
-    num_interrupts: int
+    failure: str | None  # Why the run failed, for the terminal.
+    num_interrupts: int  # How often SIGINT (Ctrl-C) was received.
 
 
 class Backend(Protocol):
-    """A place where the nodes of a program run.
+    """A place where the nodes of a program run."""
 
-    Attributes:
-      is_local: whether all nodes share this machine: its memory, its disk, its cores.
-    """
-
-    is_local: bool
+    is_local: bool  # Whether all nodes share this machine: its memory, its disk, its cores.
 
     def prepare(self, run: RunConfig) -> None:
         """Check that this backend can be used, before anything is written.
@@ -71,19 +55,15 @@ class Backend(Protocol):
         """
 
 
-class NodeStarter(Protocol):
-    """Commands of nodes, and what starts a process of one; see `Supervisor`."""
-
-    @property
-    def commands(self) -> Sequence[NodeCommand]: ...
-
-    def start(self, command: NodeCommand, num_restarts: int) -> NodeProcess: ...
-
-
-def supervise(nodes: NodeStarter, launch: Launch) -> Outcome:
+def supervise(
+    launch: Launch,
+    commands: Sequence[NodeCommand],
+    start: Callable[[NodeCommand, int], NodeProcess] = LocalNodeProcess,
+) -> Outcome:
     """Run nodes in processes, restart those that die, and record them in `nodes.json`.
 
-    SIGINT and SIGTERM stop the nodes; a second SIGINT kills them.
+    SIGINT and SIGTERM stop the nodes; a second SIGINT kills them. `Supervisor` describes `commands`
+    and `start`.
     """
     run = launch.experiment.run
     nodes_file = pathlib.Path(launch.experiment.workdir, NODES_FILE)
@@ -92,7 +72,7 @@ def supervise(nodes: NodeStarter, launch: Launch) -> Outcome:
         write_json(nodes_file, {name: status._asdict() for name, status in statuses.items()})
 
     policy = RestartPolicy(run.max_restarts, run.restart_window_seconds)
-    supervisor = Supervisor(nodes.commands, policy, launch.report, record, nodes.start)
+    supervisor = Supervisor(commands, policy, launch.report, record, start)
     num_interrupts = 0
 
     def interrupt(signum: int, frame: Any) -> None:
@@ -116,4 +96,5 @@ def describe_failure(failure: NodeFailure) -> str:
     with contextlib.suppress(OSError), failure.log.open(errors="replace") as log:
         lines = collections.deque(log, maxlen=_NUM_LOG_LINES)
     end = "".join(f"  | {line.rstrip()}\n" for line in lines) or "  (nothing)\n"
-    return f"Node {failure.node} {failure.reason}. {failure.log} ends with:\n{end.rstrip()}"
+    happened = f"Node {failure.node} {failure.exit.description}."
+    return f"{happened} {failure.log} ends with:\n{end.rstrip()}"

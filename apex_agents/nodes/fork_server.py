@@ -1,10 +1,9 @@
 """A server that forks Python processes which have imported the slow modules already.
 
-TensorFlow alone takes seconds to import. The server imports it while the command that opened the
-server does the same on another core. It starts no threads, sessions or connections, since a fork
-could not share them. What it forks becomes a child of the command, as after `subprocess.Popen`.
-`multiprocessing.forkserver` does not fit: its processes import the command's main module again,
-and are not the command's children.
+TensorFlow alone takes seconds to import. The server imports it while the command that opened
+it does the same on another core, and starts no threads or connections, which a fork cannot share.
+What it forks becomes a child of the command, as after `subprocess.Popen`; processes of
+`multiprocessing.forkserver` are not, and import the command's main module again.
 """
 
 import atexit
@@ -15,14 +14,14 @@ import importlib
 import json
 import os
 import runpy
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 import numpy as np
+import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 20
@@ -32,13 +31,10 @@ _server: "ForkServer | None" = None
 
 
 def open_server(modules: Sequence[str] = ()) -> "ForkServer | None":
-    """Open the server that `start_process` uses.
+    """Open the server that `start_process` uses; None on a system other than Linux.
 
     Args:
       modules: names of the modules that it imports, in the background.
-
-    Returns:
-      The server; None on a system other than Linux, which can have none.
     """
     global _server
     close_server()
@@ -85,18 +81,9 @@ def start_process(
 
 
 class ForkServer:
-    """The server as the command sees it.
+    """The server as the command sees it; `pid` is its process id."""
 
-    Attributes:
-      pid: process id of the server.
-    """
-
-    def __init__(self, modules: Iterable[str] = ()) -> None:
-        """Start it; it imports the modules in the background.
-
-        Raises:
-          OSError: this system does not let processes adopt others.
-        """
+    def __init__(self, modules: Sequence[str]) -> None:
         _adopt_orphans(True)
         self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other_end:
@@ -114,11 +101,7 @@ class ForkServer:
     def start_process(
         self, argv: Sequence[str], env: Mapping[str, str], log: BinaryIO, fds: Sequence[int]
     ) -> "ForkedProcess":
-        """Fork a process; see the function of this name.
-
-        Raises:
-          OSError: the server has ended, or the request is too large for one message.
-        """
+        """Fork a process; an OSError says that the server has ended or the request is too large."""
         request = json.dumps({"argv": list(argv), "env": dict(env), "fds": list(fds)}).encode()
         socket.send_fds(self._socket, [request], [log.fileno(), *fds])
         answer = self._socket.recv(64)
@@ -134,32 +117,17 @@ class ForkServer:
         _adopt_orphans(False)
 
 
-class ForkedProcess:
-    """A process that the server forked and this process adopted, with methods of `Popen`."""
-
-    def __init__(self, pid: int):
-        """Take charge of the child with this process id."""
-        self.pid = pid
-        self._exit_code: int | None = None
+class ForkedProcess(psutil.Process):
+    """A process that the server forked and this process adopted, with the methods of `Popen`."""
 
     def poll(self) -> int | None:
-        return self._wait(os.WNOHANG)
-
-    def wait(self) -> int:
-        exit_code = self._wait(0)
-        assert exit_code is not None
-        return exit_code
+        with contextlib.suppress(psutil.TimeoutExpired):
+            return self.wait(timeout=0)
+        return None
 
     def terminate(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGTERM)
-
-    def _wait(self, options: int) -> int | None:
-        if self._exit_code is None:
-            pid, status = os.waitpid(self.pid, options)
-            if pid:
-                self._exit_code = os.waitstatus_to_exitcode(status)
-        return self._exit_code
+        with contextlib.suppress(psutil.NoSuchProcess):
+            super().terminate()
 
 
 ChildProcess = subprocess.Popen | ForkedProcess
@@ -211,7 +179,7 @@ def _run(request: dict, fds: Sequence[int]) -> None:
     os.environ.update(request["env"])
     sys.argv = request["argv"][1:]
     np.random.seed()  # noqa: NPY002  # Otherwise all processes would draw the same numbers.
-    exit_code: object = 0
+    exit_code: object = None
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as leaving:

@@ -45,10 +45,7 @@ def free_in_cgroups(root: pathlib.Path, memberships: str) -> Iterator[int]:
                     yield _free_in_cgroup(folder, *names)
 
 
-def _free_in_cgroup(
-    folder: pathlib.Path, limit_name: str, used_name: str, reclaimable_name: str
-) -> int:
-    limit, used = (int((folder / name).read_text()) for name in (limit_name, used_name))
+def _free_in_cgroup(folder: pathlib.Path, limit: str, used: str, reclaimable: str) -> int:
     words = (folder / "memory.stat").read_text().split()
-    statistics = dict(zip(words[::2], words[1::2], strict=True))
-    return max(limit - used + int(statistics.get(reclaimable_name, 0)), 0)
+    cache = int(words[words.index(reclaimable) + 1])
+    return max(int((folder / limit).read_text()) - int((folder / used).read_text()) + cache, 0)

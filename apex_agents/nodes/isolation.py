@@ -1,9 +1,8 @@
 """A network namespace for one command, so that no other process reaches its replay server.
 
 Reverb's server listens on all interfaces and answers every client. Inside a Linux network namespace
-"all interfaces" is one loopback, which only the processes of the run share. The kernel grants it to
-ordinary users together with a user namespace, in which they count as root; files still get the
-user's own name, and processes are visible from outside as usual.
+there is one interface, a loopback that only the processes of the run share. Ordinary users get it
+together with a user namespace, in which they are root; files still belong to the user.
 """
 
 import fcntl
@@ -16,20 +15,19 @@ import sys
 
 _UNSHARE = ("unshare", "--map-root-user", "--net", "--")
 _NAMESPACE = "/proc/self/ns/net"
-# Environment variable that tells the command, when it is executed anew, which namespace it left.
+# Environment variable that tells the command, when it is executed again, which namespace it left.
 _LEFT_NAMESPACE = "APEX_AGENTS_LEFT_NAMESPACE"
 
 # From <linux/sockios.h> and <linux/if.h>; struct ifreq is a name and a union of 24 bytes.
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
-_IFREQ = "16sH22x"
+_SIOCSIFFLAGS = 0x8914
+_LOOPBACK_UP = struct.pack("16sH22x", b"lo", 0x1)
 
 
 def isolate() -> None:
     """Move this command into a network namespace of its own.
 
-    Outside of one, this function does not return: it executes the command anew inside, under the
-    same process id, so that signals, terminal and exit code stay the command's. Whatever the
-    command did before is done again, so call this first.
+    Outside of one, this function does not return: it executes the command again inside, under the
+    same process id, so that signals, terminal and exit code stay the command's. Call this first.
 
     Raises:
       ValueError: the system does not allow it; the message says why.
@@ -44,7 +42,8 @@ def isolate() -> None:
     if left == os.readlink(_NAMESPACE):
         raise _refusal("unshare made no network namespace")
     try:
-        _bring_loopback_up()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            fcntl.ioctl(control, _SIOCSIFFLAGS, _LOOPBACK_UP)
     except OSError as error:
         raise _refusal(f"loopback cannot be brought up: {error.strerror}") from error
 
@@ -68,10 +67,3 @@ def _refusal(reason: str) -> ValueError:
         "user namespaces (sysctl user.max_user_namespaces, AppArmor, a container's seccomp "
         "profile), or leave the flag out on a network that you trust."
     )
-
-
-def _bring_loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        request = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack(_IFREQ, b"lo", 0))
-        name, interface_flags = struct.unpack(_IFREQ, request)
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack(_IFREQ, name, interface_flags | _IFF_UP))

@@ -1,7 +1,7 @@
 """Runs the nodes of a program on this machine: as processes, or as threads of this process.
 
-Launchpad's own `local_mp` neither notices nor restarts a node that died. `LocalBackend` uses its
-way of serialising nodes and its entry script, and leaves the processes to a `Supervisor`.
+Launchpad's own `local_mp` neither notices nor restarts a node that died. `LocalBackend` serialises
+nodes as it does, runs its entry script, and leaves the processes to a `Supervisor`.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 import pathlib
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import launchpad as lp
@@ -19,9 +19,10 @@ from launchpad.launch import serialization
 
 from apex_agents.config import RunConfig
 from apex_agents.nodes.backend import Launch, Outcome, supervise
-from apex_agents.nodes.ports import reserve_port
-from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, entry_argv
+from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.runs.workdir import NODES_FILE, lock_descriptors
+
+_PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")  # To hosts with environments of their own.
 
 
 class LocalBackend:
@@ -33,10 +34,8 @@ class LocalBackend:
         """Accept every run."""
 
     def run(self, launch: Launch) -> Outcome:
-        """Run all nodes until the program stops."""
-        nodes = LocalNodes(launch.program, launch.experiment.workdir)
-        with contextlib.closing(nodes):
-            return supervise(nodes, launch)
+        with contextlib.closing(LocalNodes(launch.program, launch.experiment.workdir)) as nodes:
+            return supervise(launch, nodes.commands)
 
 
 class ThreadBackend:
@@ -48,15 +47,14 @@ class ThreadBackend:
         """Accept every run."""
 
     def run(self, launch: Launch) -> Outcome:
-        """Run all nodes until the program stops."""
         pathlib.Path(launch.experiment.workdir, NODES_FILE).unlink(missing_ok=True)
         manager = lp.launch(launch.program, launch_type="local_mt")
-        num_interrupts = 0
+        was_interrupted = False
         stop: Any = signal.getsignal(signal.SIGINT)  # Launchpad's handler, which stops the nodes.
 
         def interrupt(signum: int, frame: Any) -> None:
-            nonlocal num_interrupts
-            num_interrupts += 1
+            nonlocal was_interrupted
+            was_interrupted = True
             stop(signum, frame)
 
         signal.signal(signal.SIGINT, interrupt)
@@ -67,37 +65,24 @@ class ThreadBackend:
             failure = str(error)
         os.kill(os.getpid(), signal.SIGTERM)  # This is how `lp.stop` stops the other nodes.
         manager.wait(raise_error=False)
-        return Outcome(failure, min(num_interrupts, 1))
+        return Outcome(failure, int(was_interrupted))
 
 
 class LocalNodes:
-    """The nodes of a program as commands, with the ports that they listen on.
-
-    Attributes:
-      commands: one command per node.
-      start: maker of a node's process; see `Supervisor`.
-    """
-
-    start = LocalNodeProcess
+    """The nodes of a program as `commands`, with the ports that they listen on."""
 
     def __init__(self, program: lp.Program, workdir: str):
-        """Give every address a free port and serialise the nodes.
-
-        Args:
-          program: program whose nodes have a `name` and a `role`; see `nodes.node`.
-          workdir: folder of the run.
-        """
+        """Give every address a free port, and serialise the nodes."""
         self._ports: list[socket.socket] = []
         nodes = program.get_all_nodes()
-        for node in nodes:
-            for address in node.addresses:
-                self._ports.append(reserve_port())
-                bind_address(address, f"localhost:{self._ports[-1].getsockname()[1]}")
+        for address in (address for node in nodes for address in node.addresses):
+            self._ports.append(reserve_port())
+            bind_address(address, f"localhost:{self._ports[-1].getsockname()[1]}")
         self._job = serialize_nodes(nodes)
+        fds = [self._job, *lock_descriptors()]
         self.commands = [
-            make_command(node, workdir, sees_gpus=node.role.computes)._replace(
-                argv=entry_argv(self._job, index),
-                fds=[self._job, *lock_descriptors()],
+            make_command(node, workdir, node.role.computes)._replace(
+                argv=entry_argv(self._job, index), fds=fds
             )
             for index, node in enumerate(nodes)
         ]
@@ -109,21 +94,13 @@ class LocalNodes:
             port.close()
 
 
-def make_command(
-    node: Any, workdir: str, sees_gpus: bool, env: Mapping[str, str] | None = None
-) -> NodeCommand:
-    """Return the part of a node's command that does not depend on its host.
-
-    Args:
-      node: node with a `name` and a `role`.
-      workdir: folder of the run.
-      sees_gpus: whether it may use the GPUs that its process finds.
-      env: further environment variables.
-    """
+def make_command(node: Any, workdir: str, sees_gpus: bool) -> NodeCommand:
+    """Return the part of a node's command that does not depend on its host."""
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return NodeCommand(
         name=node.name,
         argv=(),
-        env={**(env or {}), **({} if sees_gpus else {"CUDA_VISIBLE_DEVICES": "-1"})},
+        env=env if sees_gpus else {**env, "CUDA_VISIBLE_DEVICES": "-1"},
         log=pathlib.Path(workdir, "logs", f"{node.name}.log"),
         stop_seconds=node.role.stop_seconds,
         stops_last=node.role.stops_last,
@@ -151,8 +128,6 @@ def bind_address(address: lp.Address, host_and_port: str) -> None:
 
 
 class _FixedAddress(lp_address.AbstractAddressBuilder):
-    """An address that is known already."""
-
     def __init__(self, address: str):
         self._address = address
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import socket
@@ -22,32 +23,28 @@ from apex_agents.replay.tables import RunClient
 
 _PR_SET_NAME = 15
 
+_TYPES_WITH_ONE_PROCESS = (
+    context.LaunchType.LOCAL_MULTI_THREADING,
+    context.LaunchType.TEST_MULTI_THREADING,
+)
+
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
-_is_ready = False
 
 
 class NodeRole(NamedTuple):
     """What a node may use of its machine, and how it stops.
 
-    Attributes:
-      computes: whether it may use GPUs and the learner's cores, with a thread on each of them; a
-        node that does not compute sees no GPU and uses one thread.
-      stop_seconds: time it may take to stop, in seconds.
-      stops_last: whether it runs until all other nodes have stopped.
+    A node that computes may use GPUs and the learner's cores, with a thread on each of them; any
+    other sees no GPU and uses one thread.
     """
 
     computes: bool = False
-    stop_seconds: float = 15.0
-    stops_last: bool = False
+    stop_seconds: float = 15.0  # Time that it may take to stop.
+    stops_last: bool = False  # Whether it runs until all other nodes have stopped.
 
 
 class ClientNode(lp.PyNode):
-    """A node that works with the replay server.
-
-    Attributes:
-      name: name of the node and of its files.
-      role: what it may use, and how it stops.
-    """
+    """A node that works with the replay server; `name` is the name of its files, too."""
 
     def __init__(
         self,
@@ -59,25 +56,15 @@ class ClientNode(lp.PyNode):
         role: NodeRole = NodeRole(),  # noqa: B008  # Immutable.
     ):
         """Run `function(experiment, client, *args)`, which returns when the program stops."""
-        # The address instead of Launchpad's handle, which would make an ordinary client.
-        super().__init__(_run_client, name, role, function, experiment, replay_address, *args)
+
+        def connect_and_run() -> Any:
+            # Launchpad's handle of the server would make an ordinary client.
+            client = RunClient(replay_address.resolve(), experiment.run_id)
+            return function(experiment, client, *args)
+
+        super().__init__(run_node, name, connect_and_run, role, experiment.run.cpu_split)
         self.name = name
         self.role = role
-
-
-def _run_client(
-    name: str,
-    role: NodeRole,
-    function: Callable[..., Any],
-    experiment: Experiment,
-    replay_address: lp.Address,
-    *args: Any,
-) -> None:
-    def connect_and_run() -> Any:
-        client = RunClient(replay_address.resolve(), experiment.run_id)
-        return function(experiment, client, *args)
-
-    run_node(name, connect_and_run, role, experiment.run.cpu_split)
 
 
 def run_node(
@@ -85,8 +72,8 @@ def run_node(
 ) -> None:
     """Run the function of one node.
 
-    A node in a process of its own that fails ends its process with exit code 1, which its
-    supervisor sees; without a supervisor it stops the program.
+    A failure ends a process of the node's own with exit code 1, which its supervisor sees; without
+    a supervisor it stops the program.
 
     Args:
       name: name of the node.
@@ -98,7 +85,7 @@ def run_node(
     Raises:
       RuntimeError: the node failed in a thread; names the node.
     """
-    own_process = _has_own_process()
+    own_process = context.get_context().launch_type not in _TYPES_WITH_ONE_PROCESS
     if own_process:
         _attach_to_supervisor(role.stop_seconds)
         _name_process(name)
@@ -107,32 +94,32 @@ def run_node(
     try:
         result = function()
     except Exception as error:  # A failure of any kind has to be reported.
-        if lp.stop_event().is_set():  # The run ends regularly; other nodes have stopped already.
-            _print_traceback()
-        else:
-            exit_code = 1
-            _report_failure(name, error)
+        failed = not lp.stop_event().is_set()  # Otherwise other nodes have stopped already.
+        if failed and not own_process:
+            raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
+        with contextlib.suppress(OSError):  # The log is on a full disk.
+            traceback.print_exc()
+        if failed and _channel is None:
+            lp.stop()
+        exit_code = int(failed)
     if own_process:
-        _exit(exit_code)
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(exit_code)  # An ordinary exit waits for clients of a server that is gone.
     del result
 
 
+@functools.cache  # Once is enough.
 def report_ready() -> None:
     """Tell the supervisor, if there is one, that this node has begun its work."""
-    global _is_ready
-    if _channel is not None and not _is_ready:
-        _is_ready = True
-        with contextlib.suppress(ConnectionError):
-            _channel.send(WORKS)
+    _send(WORKS)
 
 
 def stop_program() -> None:
     """Stop all nodes, through the supervisor if there is one."""
     if _channel is None:
         lp.stop()
-        return
-    with contextlib.suppress(ConnectionError):
-        _channel.send(STOP)
+    _send(STOP)
 
 
 def is_supervised() -> bool:
@@ -146,12 +133,7 @@ def num_restarts() -> int:
 
 
 def limit_cores(computes: bool, cpu_split: float | None) -> None:
-    """Restrict this process to its cores, and TensorFlow to its threads.
-
-    Args:
-      computes: see `NodeRole`.
-      cpu_split: see `apex_agents.config.RunConfig`.
-    """
+    """Restrict this process to its cores, and TensorFlow to its threads; see `NodeRole`."""
     cores = sorted(os.sched_getaffinity(0))
     if cpu_split is not None:
         cores = select_cores(cores, computes, cpu_split)
@@ -167,11 +149,10 @@ def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int
     return cores[:num_learner] if computes else cores[num_learner:] or cores
 
 
-def _has_own_process() -> bool:
-    return context.get_context().launch_type not in (
-        context.LaunchType.LOCAL_MULTI_THREADING,
-        context.LaunchType.TEST_MULTI_THREADING,
-    )
+def _send(message: bytes) -> None:
+    if _channel is not None:
+        with contextlib.suppress(ConnectionError):
+            _channel.send(message)
 
 
 def _name_process(name: str) -> None:
@@ -197,22 +178,3 @@ def _attach_to_supervisor(stop_seconds: float) -> None:
         os._exit(1)
 
     threading.Thread(target=stop_with_supervisor, daemon=True).start()
-
-
-def _report_failure(name: str, error: Exception) -> None:
-    if not _has_own_process():
-        raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
-    _print_traceback()
-    if _channel is None:
-        lp.stop()
-
-
-def _print_traceback() -> None:
-    with contextlib.suppress(OSError):  # The log is on a full disk.
-        traceback.print_exc()
-
-
-def _exit(exit_code: int) -> None:
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-    os._exit(exit_code)  # An ordinary exit waits for clients of a server that is gone.

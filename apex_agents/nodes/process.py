@@ -1,4 +1,4 @@
-"""Processes of nodes: what starts one, what is known of it, how it is ended."""
+"""Processes of nodes: what starts one, what is known of it, how it is ended, where it listens."""
 
 import contextlib
 import importlib.util
@@ -19,15 +19,13 @@ NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
 # The messages of a node through its channel: it has begun its work; the program is to stop.
 WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
-_SIGNALS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
 
 def entry_argv(job: int, index: int) -> list[str]:
     """Return the command of a node.
 
     Args:
-      job: descriptor, which the process inherits, of a file with the functions of all nodes, as
-        Launchpad serialises them.
+      job: inherited descriptor of a file with the functions of all nodes, see `serialize_nodes`.
       index: position of the node's function in that file.
     """
     # Launchpad is located without importing it: an import defines flags and takes seconds.
@@ -45,76 +43,50 @@ def entry_argv(job: int, index: int) -> list[str]:
 
 
 class NodeCommand(NamedTuple):
-    """How to run one node.
-
-    Attributes:
-      name: name of the node.
-      argv: command, the Python interpreter first.
-      env: environment variables in addition to those of this process.
-      log: file to which all its output is appended.
-      fds: descriptors that it inherits.
-      stop_seconds: seconds that it may take to exit before it is killed.
-      stops_last: whether it is stopped only after all other nodes have exited.
-    """
+    """How to run one node."""
 
     name: str
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    log: pathlib.Path
-    fds: Sequence[int] = ()
-    stop_seconds: float = 15.0
-    stops_last: bool = False
+    argv: Sequence[str]  # The Python interpreter first.
+    env: Mapping[str, str]  # In addition to the variables of this process.
+    log: pathlib.Path  # All output is appended to it.
+    fds: Sequence[int] = ()  # Descriptors that the process inherits.
+    stop_seconds: float = 15.0  # Time that it may take to exit before it is killed.
+    stops_last: bool = False  # Whether it is stopped only after all other nodes have exited.
 
 
 class NodeStatus(NamedTuple):
-    """State of a node.
+    """State of a node, as `nodes.json` holds it."""
 
-    Attributes:
-      pid: process id of its newest process; None before the first and while it waits for a restart.
-      is_alive: whether that process lives.
-      num_restarts: number of restarts in this run.
-      host: name of the process's host; '' for the machine of the supervisor.
-      exit_code: exit code of the process, negative for a signal; None while it lives, and where it
-        is unknown.
-    """
-
-    pid: int | None
-    is_alive: bool
-    num_restarts: int
-    host: str = ""
-    exit_code: int | None = None
+    pid: int | None  # Of its newest process; None before the first and while waiting for a restart.
+    is_alive: bool  # Whether that process lives.
+    num_restarts: int  # In this run.
+    host: str = ""  # See `NodeProcess`.
+    exit_code: int | None = None  # See `Exit`; None while the process lives, too.
 
 
 class Exit(NamedTuple):
     """How a process ended.
 
-    Attributes:
-      description: what happened, as a predicate for the node's name.
-      from_outside: whether the cause lies outside of the process (a signal, a lost host), so that
-        another process may fare better.
-      can_restart: whether the node can continue with another process.
-      exit_code: exit code, negative for a signal; None if it is unknown.
+    `from_outside` says that the cause lies outside of the process (a signal, a lost host), so that
+    another process may fare better.
     """
 
-    description: str
+    description: str  # A predicate for the node's name.
     from_outside: bool
-    can_restart: bool = True
-    exit_code: int | None = None
+    can_restart: bool = True  # Whether the node can continue with another process.
+    exit_code: int | None = None  # Negative for a signal; None if it is unknown.
 
 
 class NodeProcess(Protocol):
-    """One process of a node, on this machine or on another host.
-
-    Attributes:
-      pid: process id; None until it is known.
-      host: see `NodeStatus`.
-    """
+    """One process of a node, on this machine or on another host."""
 
     @property
-    def pid(self) -> int | None: ...
+    def pid(self) -> int | None:
+        """Process id; None until it is known."""
 
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """Name of its host; '' for this machine."""
 
     def poll(self) -> Exit | None:
         """Return how it ended, None while it lives."""
@@ -135,11 +107,7 @@ class LocalNodeProcess:
     host = ""
 
     def __init__(self, command: NodeCommand, num_restarts: int):
-        """Start it.
-
-        Args:
-          command: what to run.
-          num_restarts: number of restarts of the node in this run.
+        """Start it, for a node that was restarted so often in this run.
 
         Raises:
           OSError: the log cannot be opened, or the system has no room for another process.
@@ -148,13 +116,10 @@ class LocalNodeProcess:
         self._channel, other_end = socket.socketpair()
         self._channel.setblocking(False)
         env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
+        env = {**os.environ, **command.env, **env}
         with other_end, command.log.open("ab") as log:
-            self._process = start_process(
-                command.argv,
-                {**os.environ, **command.env, **env},
-                log,
-                [other_end.fileno(), *command.fds],
-            )
+            fds = [other_end.fileno(), *command.fds]
+            self._process = start_process(command.argv, env, log, fds)
 
     @property
     def pid(self) -> int:
@@ -180,7 +145,6 @@ class LocalNodeProcess:
 
 
 def _describe(exit_code: int) -> Exit:
-    from_outside = exit_code == 0 or -exit_code in _SIGNALS_FROM_OUTSIDE
     if exit_code == -signal.SIGKILL:
         description = "was killed (SIGKILL: by hand, or by the kernel when memory ran out)"
     elif exit_code < 0:
@@ -189,4 +153,21 @@ def _describe(exit_code: int) -> Exit:
         description = "exited before the run's end"
     else:
         description = f"failed with exit code {exit_code}"
+    from_outside = exit_code in (0, -signal.SIGKILL, -signal.SIGTERM)
     return Exit(description, from_outside, exit_code=exit_code)
+
+
+def reserve_port() -> socket.socket:
+    """Take a free port, `getsockname()[1]`, until this socket is closed.
+
+    A Reverb server shares its port with sockets that allow it, as this one does without ever
+    accepting a connection. Processes that look for a free port find it taken, also while the server
+    is restarted.
+    """
+    dual = socket.has_dualstack_ipv6()
+    reservation = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if dual:
+        reservation.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    reservation.bind(("", 0))
+    return reservation

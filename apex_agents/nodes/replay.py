@@ -24,38 +24,25 @@ from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS
 _COUNT_PERIOD_SECONDS = 1.0
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
 _LINGER_SECONDS = 1.0
-_STOP_SECONDS = 15.0
 # A replay of gigabytes has to be written before the node exits.
-_STOP_SECONDS_WITH_CHECKPOINT = 600.0
+_SAVING_STOP_SECONDS = 600.0
 
 
 class ReplayNode(lp.ReverbNode):
-    """A Reverb server that continues the counts and, if it was saved, the content of the last one.
-
-    Attributes:
-      name: name of the node and of its files.
-      role: what it may use, and how it stops.
-    """
+    """A Reverb server that continues the counts and any saved content of the last one."""
 
     name = "replay"
 
     def __init__(
         self, make_tables: Callable[[Experiment], Sequence[reverb.Table]], experiment: Experiment
     ):
-        """Describe the node.
-
-        Args:
-          make_tables: makes the tables of the server.
-          experiment: experiment that the server belongs to.
-        """
+        """Serve the tables of an experiment."""
         super().__init__(functools.partial(make_tables, experiment))
         self._experiment = experiment
         self._folder = pathlib.Path(experiment.workdir, REPLAY_CHECKPOINTS)
-        saves = experiment.run.replay_checkpoint_period_seconds is not None
-        self.role = NodeRole(
-            stops_last=True,
-            stop_seconds=_STOP_SECONDS_WITH_CHECKPOINT if saves else _STOP_SECONDS,
-        )
+        self.role = NodeRole(stops_last=True)
+        if experiment.run.replay_checkpoint_period_seconds is not None:
+            self.role = self.role._replace(stop_seconds=_SAVING_STOP_SECONDS)
 
     def run(self) -> None:
         """Serve until the program stops."""
@@ -64,7 +51,7 @@ class ReplayNode(lp.ReverbNode):
     def _serve(self) -> reverb.Server:
         server = self._start_server()
         client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
-        # A restored server holds old messages. Their writers write anew where there are none.
+        # A restored server holds old messages, which their writers replace once they are missing.
         for table in (PARAMETERS, EVALUATION):
             client.reset(table_name(client, table))
         path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
@@ -160,12 +147,7 @@ class ActorStepCounter:
 
 
 def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
-    """Save the server's content; where that fails, the last checkpoint stays.
-
-    Args:
-      client: connected to a server whose checkpoints are in the folder.
-      folder: folder of the checkpoints.
-    """
+    """Save a server's content to its folder of checkpoints; if that fails, the last one stays."""
     started = time.monotonic()
     try:
         path = client.checkpoint()

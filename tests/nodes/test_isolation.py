@@ -128,7 +128,7 @@ def test_unshare_that_does_not_isolate(tmp_path, name):
 
 def test_namespace_without_rights_in_it(network_namespaces, tmp_path):
     # What AppArmor does on some systems: namespaces are made, but one may do nothing in them. Here
-    # by leaving the user unmapped, who then is not root inside.
+    # by leaving the user unmapped, so that it is not root inside.
     unshare = shutil.which("unshare")
     script = f'while [ "$1" != -- ]; do shift; done; exec {unshare} --user --net "$@"'
     result = run(STARTS_NOTHING, tmp_path, path=put_first_on_path(tmp_path, script))

@@ -40,9 +40,9 @@ def test_one_command_per_node(experiment, tmp_path):
     assert [command.log for command in processes.commands] == [
         tmp_path / "logs" / f"{name}.log" for name in names
     ]
-    # The replay leaves last; nobody but the learner sees a GPU.
     assert [c.name for c in processes.commands if c.stops_last] == ["replay"]
-    assert [c.name for c in processes.commands if not c.env] == ["learner"]
+    sees_gpus = [c.name for c in processes.commands if "CUDA_VISIBLE_DEVICES" not in c.env]
+    assert sees_gpus == ["learner"]
     processes.close()
 
 
@@ -63,7 +63,7 @@ def test_jobs_are_not_in_the_file_system(experiment, tmp_path):
 
 @pytest.mark.fault(
     breaks="a port that is in use",
-    holds="another is taken, and stays the run's while its replay is started again",
+    holds="another is taken, and stays the run's while its replay is restarted",
 )
 def test_ports(experiment, tmp_path):
     with contextlib.ExitStack() as stack:
@@ -78,8 +78,8 @@ def test_ports(experiment, tmp_path):
         assert len(set(ports)) == 5
         assert not used & set(ports)
     for port in ports:
-        assert not portpicker.is_port_free(port)  # Nobody else gets it, though nobody listens.
-        for _ in range(2):  # The replay does, again and again.
+        assert not portpicker.is_port_free(port)  # It is reserved before a server listens.
+        for _ in range(2):  # A replay server can listen, and be restarted.
             server = reverb.Server([reverb.Table.queue("queue", 1)], port)
             assert list(reverb.Client(f"localhost:{port}").server_info(5)) == ["queue"]
             server.stop()

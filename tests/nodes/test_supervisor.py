@@ -16,13 +16,7 @@ import psutil
 import pytest
 
 from apex_agents.nodes.process import STOP, WORKS, Exit, NodeCommand, NodeStatus
-from apex_agents.nodes.supervisor import (
-    NodeFailure,
-    NodeKill,
-    NodeRestart,
-    RestartPolicy,
-    Supervisor,
-)
+from apex_agents.nodes.supervisor import NodeEvent, NodeFailure, RestartPolicy, Supervisor
 
 TIMEOUT_SECONDS = 60
 NEVER = float("inf")
@@ -84,7 +78,7 @@ class Run:
         **nodes: Sequence[Process | OSError],
     ):
         self._waiting = {name: collections.deque(processes) for name, processes in nodes.items()}
-        self.reports: list[NodeRestart | NodeKill] = []
+        self.reports: list[NodeEvent] = []
         self.records: list[dict[str, NodeStatus]] = []
         self.events: list[tuple[str, str]] = []
         self.on_event: dict[tuple[str, str], Callable[[], None]] = {}
@@ -103,7 +97,7 @@ class Run:
         """Counts the processes that were not started."""
         return len(self._waiting[name])
 
-    def _report(self, event: NodeRestart | NodeKill) -> None:
+    def _report(self, event: NodeEvent) -> None:
         self.reports.append(event)
         self._call(event.node, "report")
 
@@ -150,7 +144,8 @@ def test_a_node_that_dies_is_restarted(processes):
 def test_a_node_that_fails_before_it_works_ends_the_run(ended):
     run = Run(a=[Process(ended, b""), ends_the_run()], b=[Process()])
     failure = run.run()
-    assert (failure.node, failure.exit, failure.log) == ("a", ended, pathlib.Path("a.log"))
+    assert (failure.node, failure.log) == ("a", pathlib.Path("a.log"))
+    assert failure.exit.exit_code == ended.exit_code
     assert run.reports == []
     assert run.num_left("a") == 1
     assert ("b", "SIGTERM") in run.events
@@ -159,7 +154,7 @@ def test_a_node_that_fails_before_it_works_ends_the_run(ended):
 def test_a_node_that_cannot_be_restarted_ends_the_run():
     run = Run(a=[Process(LOST), ends_the_run()], b=[Process()])
     failure = run.run()
-    assert (failure.node, failure.exit, failure.reason) == ("a", LOST, "was lost")
+    assert (failure.node, failure.exit) == ("a", LOST)
     assert run.num_left("a") == 1
     assert ("b", "SIGTERM") in run.events
 
@@ -198,7 +193,7 @@ def test_one_node_is_stopped_after_the_others_have_exited():
 def test_a_node_that_does_not_exit_is_killed():
     run = Run(stop_seconds=0.0, last="b", a=[Process(num_polls=NEVER)], b=[ends_the_run()])
     assert run.run() is None
-    assert run.reports == [NodeKill("a", 0.0)]
+    assert [(event.node, event.exit) for event in run.reports] == [("a", None)]
     assert run.events[:3] == [("a", "SIGTERM"), ("a", "report"), ("a", "SIGKILL")]
 
 
@@ -218,16 +213,18 @@ def test_stopping_does_not_wait_for_a_restart():
 
 
 def test_sentences():
-    restart = NodeRestart("actor_0", FAILED, 0.5, 2, RestartPolicy(10, 600.0))
-    assert str(restart) == (
-        "Node actor_0 failed with exit code 3; it restarts in 0.5 s "
-        "(restart 2 of 10 allowed within 600 s)."
+    restarted = Run(POLICY._replace(max_restarts=2), a=[Process(FAILED)] * 3)
+    failure = restarted.run()
+    assert str(restarted.reports[1]) == (
+        "Node a failed with exit code 3; it restarts in 0.002 s "
+        "(restart 2 of 2 allowed within 60 s)."
     )
-    assert str(NodeKill("actor_0", 15.0)) == "Node actor_0 did not exit within 15 s and was killed."
+    assert failure.exit.description == "failed with exit code 3, after 2 restarts within 60 s"
     early = Run(a=[Process(FAILED, b"")]).run()
-    assert early.reason == "failed with exit code 3 before it began its work"
-    often = Run(POLICY._replace(max_restarts=2), a=[Process(FAILED)] * 3).run()
-    assert often.reason == "failed with exit code 3, after 2 restarts within 60 s"
+    assert early.exit.description == "failed with exit code 3 before it began its work"
+    killed = Run(stop_seconds=0.0, a=[Process(num_polls=NEVER)], b=[ends_the_run()])
+    killed.run()
+    assert str(killed.reports[0]) == "Node a did not exit within 0 s and was killed."
 
 
 # Real processes.
@@ -247,7 +244,7 @@ class RealRun:
 
     def __init__(self, folder: pathlib.Path, *names: str, stop_seconds: float = 1000.0):
         self.logs = {name: folder / f"{name}.log" for name in names}
-        self.reports: list[NodeRestart | NodeKill] = []
+        self.reports: list[NodeEvent] = []
         self.records: list[dict[str, NodeStatus]] = []
         commands = [
             NodeCommand(name, [sys.executable, "-c", WORK], {}, log, (), stop_seconds)
@@ -315,4 +312,4 @@ def test_a_node_that_is_suspended_is_killed(tmp_path):
     run.wait_for_log("works", "a")
     run.process("a").suspend()
     run.stop()
-    assert run.reports == [NodeKill("a", 0.0)]
+    assert [(event.node, event.exit) for event in run.reports] == [("a", None)]
