@@ -1,10 +1,13 @@
 """The agents that commands know by name: the only list of them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from apex_agents.builder import Builder
 from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.validation import require
 
 
@@ -12,19 +15,21 @@ class Agent(NamedTuple):
     """One algorithm.
 
     Attributes:
-      builder_class: class that makes its parts from its settings.
+      config_class: dataclass of its settings, `ExperimentConfig.agent`.
+      make_builder: maker of its builder from these settings.
       default_config: name of the settings that its command uses without --config.
     """
 
-    builder_class: type[Builder]
+    config_class: type
+    make_builder: Callable[[Any], Builder]
     default_config: str
 
 
 AGENTS = {
-    "apex_dqn": Agent(ApexDQNBuilder, "apex_dqn_cartpole"),
-    "apex_dpg": Agent(ApexDPGBuilder, "apex_dpg_pendulum"),
+    "apex_dqn": Agent(ApexDQNConfig, ApexDQNBuilder, "apex_dqn_cartpole"),
+    "apex_dpg": Agent(ApexDPGConfig, ApexDPGBuilder, "apex_dpg_pendulum"),
 }
-CONFIG_CLASSES = {name: agent.builder_class.config_class for name, agent in AGENTS.items()}
+CONFIG_CLASSES = {name: agent.config_class for name, agent in AGENTS.items()}
 
 
 def find_agent(config: Any) -> str:
@@ -45,4 +50,4 @@ def make_builder(config: Any) -> Builder:
     Raises:
       ValueError: it is the config of no agent in `AGENTS`, or a field has an invalid value.
     """
-    return AGENTS[find_agent(config)].builder_class(config)
+    return AGENTS[find_agent(config)].make_builder(config)

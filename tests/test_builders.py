@@ -1,13 +1,12 @@
-"""What builders hand to the parts that they make, from the config and from the caller."""
+"""What both builders pass on to the parts that they make, from the config and from the caller."""
 
 import numpy as np
 import pytest
 from dm_env import specs
 
-from apex_agents import builder
-from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg import builder as dpg_builder
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.dqn import builder as dqn_builder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
@@ -37,18 +36,18 @@ class Parts:
     def __init__(self, name: str, monkeypatch):
         vector = specs.Array((4,), np.float32)
         if name == "dqn":
-            actions = specs.DiscreteArray(2)
+            module, actions = dqn_builder, specs.DiscreteArray(2)
             config = ApexDQNConfig(network="mlp", frame_stack=0, **SETTINGS)
-            self.builder: builder.Builder = ApexDQNBuilder(config)
+            self.builder = dqn_builder.ApexDQNBuilder(config)
         else:
-            actions = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
-            self.builder = ApexDPGBuilder(ApexDPGConfig(**SETTINGS))
+            module, actions = dpg_builder, specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+            self.builder = dpg_builder.ApexDPGBuilder(ApexDPGConfig(**SETTINGS))
         self.spec = EnvironmentSpec(vector, actions, rewards=None, discounts=None)
-        self._monkeypatch = monkeypatch
+        self._module, self._monkeypatch = module, monkeypatch
 
     def record(self, name: str) -> Recorder:
         recorder = Recorder()
-        self._monkeypatch.setattr(builder, name, recorder)
+        self._monkeypatch.setattr(self._module, name, recorder)
         return recorder
 
 
@@ -61,8 +60,13 @@ def test_learner(parts):
     recorder = parts.record("ApexLearner")
     given = {name: object() for name in ("logger", "should_stop")}
     parts.builder.make_learner(parts.spec, "dataset", "client", seed=1, **given)
-    update, *others = recorder.args
-    assert others == ["dataset", "client", parts.builder.config, *given.values()]
+    update = recorder.kwargs.pop("update")
+    assert recorder.kwargs == {
+        "dataset": "dataset",
+        "client": "client",
+        "config": parts.builder.config,
+        **given,
+    }
     assert update.variables
 
 
@@ -71,7 +75,7 @@ def test_learners_begin_with_the_seed(parts):
     initial = []
     for seed in (1, 1, 2):
         parts.builder.make_learner(parts.spec, None, None, seed)
-        groups = recorder.args[0].variables.values()
+        groups = recorder.kwargs["update"].variables.values()
         initial.append([variable.numpy().tolist() for group in groups for variable in group])
     assert initial[0] == initial[1] != initial[2]
 
@@ -80,12 +84,12 @@ def test_adder(parts):
     recorder = parts.record("PrioritizedNStepAdder")
     should_stop, learner_steps_fn = object(), object()
     parts.builder.make_adder("client", should_stop, learner_steps_fn)
+    assert recorder.kwargs.pop("frame_stack", 0) == 0
     assert recorder.kwargs == {
         "client": "client",
         "replay": REPLAY,
         "n_step": 5,
         "discount": 0.75,
-        "frame_stack": 0,
         "should_stop": should_stop,
         "learner_steps_fn": learner_steps_fn,
     }
@@ -113,7 +117,7 @@ def test_memory_of_a_full_replay(parts):
 def test_memory_of_a_full_replay_of_frames():
     frames = specs.Array((4, 84, 84), np.uint8)
     spec = EnvironmentSpec(frames, specs.DiscreteArray(2), rewards=None, discounts=None)
-    builder = ApexDQNBuilder(ApexDQNConfig(frame_stack=4, n_step=5, replay=REPLAY))
+    builder = dqn_builder.ApexDQNBuilder(ApexDQNConfig(frame_stack=4, n_step=5, replay=REPLAY))
     # Chunks of 4 + 5 + 1 rows.
     row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 5 * 4
     assert builder.estimate_replay_bytes(spec) == round(100 * (930 + row_bytes))

@@ -16,7 +16,7 @@ def test_an_agent_is_found_by_its_default_settings(name):
     config = load_config(find_config(agent.default_config))
     assert find_agent(config.agent) == name
     builder = make_builder(config.agent)
-    assert type(builder) is agent.builder_class
+    assert type(builder) is agent.make_builder
     assert builder.config is config.agent
 
 

@@ -1,25 +1,53 @@
-"""The parts of Ape-X DPG that are its own."""
+"""Makes the parts of Ape-X DPG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import reverb
 import tensorflow as tf
+from acme import core
+from acme.utils import loggers
 
+from apex_agents.acting.actor import ApexActor, make_actor
+from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
-from apex_agents.builder import Builder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.footprint import estimate_replay_bytes
+from apex_agents.replay.tables import make_tables
+from apex_agents.replay.transitions import item_signature
+from apex_agents.validation import require
 
 
-class ApexDPGBuilder(Builder):
-    """Builder of Ape-X DPG, for continuous actions; its config is an `ApexDPGConfig`."""
+class ApexDPGBuilder:
+    """Builder of Ape-X DPG; its methods are documented in `apex_agents.builder.Builder`.
 
-    config_class = ApexDPGConfig
+    Attributes:
+      config: settings of the agent.
+    """
+
+    def __init__(self, config: ApexDPGConfig):
+        """Check the config; nothing is built yet.
+
+        Raises:
+          ValueError: the config is another agent's, or a field has a value that is not allowed.
+        """
+        kind = type(config).__name__
+        require(isinstance(config, ApexDPGConfig), "agent", kind, "an ApexDPGConfig")
+        config.validate()
+        self.config = config
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Check that actions are float vectors in [-1, 1] and that observations are no images.
+
+        Raises:
+          ValueError: one of them does not hold.
+        """
         actions, observations = spec.actions, spec.observations
         if not np.issubdtype(actions.dtype, np.floating) or len(actions.shape) != 1:
             raise ValueError(
@@ -33,6 +61,39 @@ class ApexDPGBuilder(Builder):
         if observations.dtype == np.uint8 and len(observations.shape) > 1:
             raise ValueError(f"Ape-X DPG learns from vectors, not from images: {observations}.")
 
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        networks = self._make_networks(spec, seed=0)
+        variables = {name: net.variables for name, net in networks._asdict().items()}
+        return make_tables(self.config.replay, item_signature(spec), variables, rate_limiter)
+
+    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
+        return estimate_replay_bytes(self.config.replay, item_signature(spec), self.config.n_step)
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        config = self.config
+        return make_dataset(
+            client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
+        )
+
+    def make_adder(
+        self,
+        client: reverb.Client,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ) -> PrioritizedNStepAdder:
+        return PrioritizedNStepAdder(
+            client=client,
+            replay=self.config.replay,
+            n_step=self.config.n_step,
+            discount=self.config.discount,
+            should_stop=should_stop,
+            learner_steps_fn=learner_steps_fn,
+        )
+
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
@@ -40,11 +101,35 @@ class ApexDPGBuilder(Builder):
         return GaussianNoisePolicy(self._make_networks(spec, seed), self.config.noise_scale, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
+        """Build the policy that is evaluated: without noise."""
         return GaussianNoisePolicy(self._make_networks(spec, seed), noise_scale=0.0, seed=seed)
 
-    def make_update(self, spec: EnvironmentSpec, seed: int) -> DPGUpdate:
+    def make_actor(
+        self,
+        policy: Policy,
+        adders: Sequence[PrioritizedNStepAdder] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> ApexActor:
+        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
+
+    def make_learner(
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        seed: int = 0,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ApexLearner:
         online, target = [self._make_networks(spec, seed) for _ in range(2)]
-        return DPGUpdate(online, target, self.config)
+        return ApexLearner(
+            update=DPGUpdate(online, target, self.config),
+            dataset=dataset,
+            client=client,
+            config=self.config,
+            logger=logger,
+            should_stop=should_stop,
+        )
 
     def _make_networks(self, spec: EnvironmentSpec, seed: int) -> DPGNetworks:
         tf.random.set_seed(seed)

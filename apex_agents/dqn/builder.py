@@ -1,29 +1,56 @@
-"""The parts of Ape-X DQN that are its own."""
+"""Makes the parts of Ape-X DQN."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import reverb
 import sonnet as snt
 import tensorflow as tf
-from acme import specs
+from acme import core, specs
+from acme.utils import loggers
 
+from apex_agents.acting.actor import ApexActor, make_actor
+from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import Policy
-from apex_agents.builder import Builder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.footprint import estimate_replay_bytes
+from apex_agents.replay.tables import make_tables
+from apex_agents.replay.transitions import item_signature
+from apex_agents.validation import require
 
 
-class ApexDQNBuilder(Builder):
-    """Builder of Ape-X DQN, for discrete actions; its config is an `ApexDQNConfig`."""
+class ApexDQNBuilder:
+    """Builder of Ape-X DQN; its methods are documented in `apex_agents.builder.Builder`.
 
-    config_class = ApexDQNConfig
+    Attributes:
+      config: settings of the agent.
+    """
+
+    def __init__(self, config: ApexDQNConfig):
+        """Check the config; nothing is built yet.
+
+        Raises:
+          ValueError: the config is another agent's, or a field has a value that is not allowed.
+        """
+        kind = type(config).__name__
+        require(isinstance(config, ApexDQNConfig), "agent", kind, "an ApexDQNConfig")
+        config.validate()
+        self.config = config
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Check that actions are discrete and that observations fit the network.
+
+        Raises:
+          ValueError: one of them does not hold.
+        """
         if not isinstance(spec.actions, specs.DiscreteArray):
             raise ValueError(
                 f"Ape-X DQN needs discrete actions; the environment has {spec.actions}."
@@ -42,6 +69,39 @@ class ApexDQNBuilder(Builder):
                 "first dimension, or 0 if they are no images."
             )
 
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        variables = {"network": self._make_network(spec, seed=0).variables}
+        return make_tables(self.config.replay, self._signature(spec), variables, rate_limiter)
+
+    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
+        return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        config = self.config
+        return make_dataset(
+            client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
+        )
+
+    def make_adder(
+        self,
+        client: reverb.Client,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ) -> PrioritizedNStepAdder:
+        return PrioritizedNStepAdder(
+            client=client,
+            replay=self.config.replay,
+            n_step=self.config.n_step,
+            discount=self.config.discount,
+            frame_stack=self.config.frame_stack,
+            should_stop=should_stop,
+            learner_steps_fn=learner_steps_fn,
+        )
+
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
@@ -51,12 +111,39 @@ class ApexDQNBuilder(Builder):
         return EpsilonGreedyPolicy(network, epsilons, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
+        """Build the policy that is evaluated: with the config's evaluation epsilon."""
         epsilons = np.full(num_envs, self.config.exploration.evaluation_epsilon)
         return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
 
-    def make_update(self, spec: EnvironmentSpec, seed: int) -> DQNUpdate:
+    def make_actor(
+        self,
+        policy: Policy,
+        adders: Sequence[PrioritizedNStepAdder] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> ApexActor:
+        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
+
+    def make_learner(
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        seed: int = 0,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ApexLearner:
         network, target_network = [self._make_network(spec, seed) for _ in range(2)]
-        return DQNUpdate(network, target_network, self.config)
+        return ApexLearner(
+            update=DQNUpdate(network, target_network, self.config),
+            dataset=dataset,
+            client=client,
+            config=self.config,
+            logger=logger,
+            should_stop=should_stop,
+        )
+
+    def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
+        return item_signature(spec, self.config.n_step, self.config.frame_stack)
 
     def _make_network(
         self, spec: EnvironmentSpec, seed: int, dtype: tf.DType = tf.float32

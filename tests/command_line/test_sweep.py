@@ -37,7 +37,7 @@ MISTAKES = {
     ),
     "value_that_cannot_work": (["--config.run.num_actors=0"], ["run.num_actors is 0"]),
     "agent_that_does_not_fit": (["--games=CartPole-v1,Pendulum-v1"], ["needs discrete actions"]),
-    "agent_that_is_unknown": (["--config={tmp}/other.py"], ["agent is Other()", "ApexDQNConfig"]),
+    "agent_that_is_unknown": (["--config={tmp}/other.py"], ["agent is Other()"]),
     "no_seeds": (["--seeds=0"], ["--seeds=0", "[1, 10000]"]),
     "none_at_once": (["--parallel=0"], ["--parallel=0"]),
     "no_flag": (["pong"], ["'pong' is not a flag"]),
