@@ -58,13 +58,7 @@ class Evaluator:
     def __init__(
         self, experiment: Experiment, client: reverb.Client, should_stop: Callable[[], bool]
     ):
-        """Make the environments and the policy, and read the evaluations before a restart.
-
-        Args:
-          experiment: experiment to evaluate.
-          client: client of the replay server.
-          should_stop: returns True once the evaluator has to exit.
-        """
+        """Make the environments and the policy, and read the evaluations before a restart."""
         builder, num_episodes = experiment.builder, experiment.run.evaluation.num_episodes
         seed = experiment.run.node_seed("evaluator")
         self._client = client

@@ -40,18 +40,12 @@ class EvaluationVideos:
         num_restarts: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Remove the incomplete videos of a process that was killed.
-
-        Args:
-          experiment: experiment that is evaluated.
-          num_restarts: how often the evaluator was restarted.
-          clock: returns the time in seconds.
-        """
+        """Remove the incomplete videos of a process that was killed; `clock` returns seconds."""
         self._experiment = experiment
         self._clock = clock
         self._period = experiment.run.evaluation.video_period_seconds
         self._folder = pathlib.Path(experiment.workdir, VIDEOS)
-        # An evaluator that dies of a video then dies no more often than once per period.
+        # After a restart the first video waits: videos kill the evaluator once per period at most.
         self._next = clock() + (self._period or 0.0) if num_restarts else -np.inf
         for partial in self._folder.glob(f"*{PARTIAL}"):
             with contextlib.suppress(OSError):
@@ -72,11 +66,6 @@ class EvaluationVideos:
         self, actor: core.Actor, environment: VectorEnvironment, learner_steps: int
     ) -> Iterator[core.Actor]:
         """Film one evaluation if a video is due.
-
-        Args:
-          actor: actor that is evaluated.
-          environment: environments that `make_vector_environment` returned.
-          learner_steps: learner steps that led to the actor's parameters.
 
         Yields:
           The actor to evaluate: the given one, or one that films it.
