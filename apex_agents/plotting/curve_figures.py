@@ -132,38 +132,34 @@ def make_title(groups: Sequence[RunGroup]) -> str:
     return title
 
 
+def describe_line(group: RunGroup, num_runs: int, has_rivals: bool, single: str) -> str:
+    """Return the legend text of a group's line; `single` if one run is all that is drawn."""
+    if has_rivals:
+        return f"{group.label} ({num_runs} seeds)" if num_runs > 1 else group.label
+    return describe_mean(num_runs) if num_runs > 1 else single
+
+
 def _make_legend(
     groups: Sequence[RunGroup], drawn: Sequence[Sequence[Curve]], quantity: Quantity
 ) -> list[Artist]:
     """Return legend entries for the lines and bands that `_draw_quantity` has drawn."""
     handles = []
     for index, (group, curves) in enumerate(zip(groups, drawn, strict=True)):
-        if text := _describe_line(group, curves, len(groups) > 1, quantity):
+        is_thinned = any(len(curve.x) > MAX_POINTS for curve in curves)
+        single = "mean of an evaluation" if quantity is _RETURN else ""
+        single = "mean of neighbouring rows" if is_thinned else single
+        text = describe_line(group, len(curves), len(groups) > 1, single)
+        if curves and text:
             handles.append(style.line_handle(text, **style.line_style(index)))
     if any(len(curves) > 1 for curves in drawn):
         handles.append(style.band_handle("95 % confidence interval"))
         handles.append(style.line_handle("single seeds", **style.SINGLE_SEED))
-    single = [curves[0] for curves in drawn if len(curves) == 1]
-    if any(len(curve.x) > MAX_POINTS for curve in single):
+    only = [curves[0] for curves in drawn if len(curves) == 1]
+    if any(len(curve.x) > MAX_POINTS for curve in only):
         handles.append(style.band_handle("range of averaged rows"))
-    elif single and quantity.error:
+    elif only and quantity.error:
         handles.append(style.band_handle("± standard error over episodes"))
     return handles
-
-
-def _describe_line(
-    group: RunGroup, curves: Sequence[Curve], has_rivals: bool, quantity: Quantity
-) -> str:
-    """Return the legend text of a group's line; '' if it needs none."""
-    if not curves:
-        return ""
-    if has_rivals:
-        return group.describe(len(curves))
-    if len(curves) > 1:
-        return describe_mean(len(curves))
-    if len(curves[0].x) > MAX_POINTS:
-        return "mean of neighbouring rows"
-    return "mean of an evaluation" if quantity is _RETURN else ""
 
 
 def _draw_quantity(

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from apex_agents.plotting import curves, style
-from apex_agents.plotting.curve_figures import make_title
+from apex_agents.plotting.curve_figures import describe_line, make_title
 from apex_agents.plotting.curves import is_drawable
 from apex_agents.plotting.run_groups import Columns, RunGroup
 
@@ -49,11 +49,8 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
         if runs:
             look = {**style.line_style(index), "marker": "o"}
             _draw_ladder(axes, runs, look)
-            text = "mean of each epsilon's episodes"
-            if len(groups) > 1:
-                text = group.describe(len(runs))
-            elif len(runs) > 1:
-                text = curves.describe_mean(len(runs))
+            single = "mean of each epsilon's episodes"
+            text = describe_line(group, len(runs), len(groups) > 1, single)
             handles.append(style.line_handle(text, **look))
     if any(len(runs) > 1 for runs in rows):
         handles.append(style.line_handle("95 % confidence interval", **style.ERROR_BAR))

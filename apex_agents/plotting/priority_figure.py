@@ -121,15 +121,9 @@ def _draw_history(axes: Axes, distribution: Distribution) -> None:
     shares = 100 * distribution.replay.T
     # The first half does not count: all transitions may be in one bin at the beginning.
     darkest = shares[:, len(steps) // 2 :].max()
-    mesh = axes.pcolormesh(
-        np.concatenate([ends[:1], middles, ends[1:]]),
-        np.arange(distribution.replay.shape[1] + 1),
-        shares,
-        cmap="Blues",
-        vmin=0,
-        vmax=darkest,
-        rasterized=True,  # An .svg would hold thousands of squares.
-    )
+    x, y = np.concatenate([ends[:1], middles, ends[1:]]), np.arange(len(shares) + 1)
+    # An .svg would hold thousands of squares.
+    mesh = axes.pcolormesh(x, y, shares, cmap="Blues", vmin=0, vmax=darkest, rasterized=True)
     axes.grid(False)
     axes.set_xlim(left=0)
     axes.set_xlabel("learner steps")

@@ -45,10 +45,6 @@ class RunGroup:
         values = [fields.get(path) for fields in self._fields]
         return values[0] if all(value == values[0] for value in values) else None
 
-    def describe(self, num_runs: int) -> str:
-        """Return the label with the number of runs that are shown, if there are several."""
-        return f"{self.label} ({num_runs} seeds)" if num_runs > 1 else self.label
-
     def logs(self) -> list[str]:
         """Return the names of all CSV files of the runs."""
         return sorted({name for run in self.runs for name in run.logs()})

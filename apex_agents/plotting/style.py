@@ -183,6 +183,5 @@ def encode(figure: Figure, suffix: str) -> bytes:
         engine.execute(figure)
         figure.set_layout_engine(None)
     content = io.BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {}
-    figure.savefig(content, format=suffix, metadata=metadata)
+    figure.savefig(content, format=suffix, metadata={"Date": None} if suffix == "svg" else {})
     return content.getvalue()
