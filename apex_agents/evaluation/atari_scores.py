@@ -7,35 +7,26 @@ import csv
 import dataclasses
 import functools
 import importlib.resources
+from typing import NamedTuple
 
 from apex_agents.environments import AtariConfig
 from apex_agents.environments.atari_config import rom_name
 
-_FILE = "atari_scores.csv"
 
+class AtariScores(NamedTuple):
+    """Mean scores in one game, from no-op starts unless the name says otherwise."""
 
-@dataclasses.dataclass(frozen=True)
-class AtariScores:
-    """Mean scores in one game.
-
-    Attributes:
-      random: score of uniformly random actions from no-op starts.
-      human: score of a professional game tester from no-op starts.
-      apex_no_op: score of the paper's Ape-X DQN from no-op starts.
-      apex_human_starts: score of the paper's Ape-X DQN from states that human players reached.
-    """
-
-    random: float
-    human: float
-    apex_no_op: float
-    apex_human_starts: float
+    random: float  # Uniformly random actions.
+    human: float  # A professional game tester.
+    apex_no_op: float  # The paper's Ape-X DQN.
+    apex_human_starts: float  # The same from states that human players reached.
 
 
 @functools.cache
 def atari_scores() -> dict[str, AtariScores]:
     """Return the scores of the 57 games, keyed by ROM name ('ms_pacman')."""
-    lines = importlib.resources.files(__package__).joinpath(_FILE).read_text().splitlines()
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    text = importlib.resources.files(__package__).joinpath("atari_scores.csv").read_text()
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {
         row.pop("game"): AtariScores(**{name: float(score) for name, score in row.items()})
         for row in rows
@@ -43,12 +34,7 @@ def atari_scores() -> dict[str, AtariScores]:
 
 
 def scored_game(suite: str, task: str) -> str | None:
-    """Return the ROM name of a task, or None unless it is one of the 57 games.
-
-    Args:
-      suite: `EnvironmentConfig.suite`.
-      task: `EnvironmentConfig.task`.
-    """
+    """Return the ROM name of a task of `EnvironmentConfig`, or None if it has no scores."""
     game = rom_name(task) if suite == "atari" else ""
     return game if game in atari_scores() else None
 
@@ -61,9 +47,6 @@ def human_normalized_score(game: str, score: float) -> float:
     Args:
       game: ROM name of one of the 57 games.
       score: unclipped return of an episode, or a mean of such returns.
-
-    Returns:
-      The normalized score, below 0 or above 1 for scores outside of that range.
 
     Raises:
       ValueError: the game is not one of the 57.
@@ -86,14 +69,7 @@ def no_op_rules(config: AtariConfig) -> AtariConfig:
 
 
 def protocol_deviations(config: AtariConfig) -> list[str]:
-    """List the settings that make scores incomparable with the paper's.
-
-    Args:
-      config: preprocessing with which the agent was trained.
-
-    Returns:
-      One text per deviating setting; empty if scores compare.
-    """
+    """List the settings of training that make scores incomparable with the paper's, as texts."""
     paper = AtariConfig()
     return [
         f"{name} is {getattr(config, name)}, not {getattr(paper, name)}"

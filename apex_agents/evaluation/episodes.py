@@ -21,7 +21,7 @@ def play_episodes(
     end would favour short ones.
 
     Args:
-      environment: E environments stepped in lock-step.
+      environment: E environments.
       actor: actor whose policy is evaluated.
       should_stop: called before every lock-step; True ends the evaluation.
       on_lock_step: called after every lock-step with the counted episodes that ended in it.
@@ -31,12 +31,8 @@ def play_episodes(
     """
     first: dict[int, Episode] = {}
     for finished in run_in_lock_step(environment, actor, should_stop):
-        new = []
-        for episode in finished:
-            if episode.env_index not in first:
-                first[episode.env_index] = episode
-                new.append(episode)
-        on_lock_step(new)
+        counted = [e for e in finished if first.setdefault(e.env_index, e) is e]
+        on_lock_step(counted)
         if len(first) == environment.num_envs:
             return [first[i] for i in range(environment.num_envs)]
     return None

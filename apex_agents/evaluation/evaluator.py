@@ -29,26 +29,22 @@ from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 
+Variables = Mapping[str, Sequence[tf.Variable]]
+
 _CHECK_PERIOD_SECONDS = 0.1
 
 
 def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
-    """Evaluate new parameters until the program stops.
-
-    Args:
-      experiment: experiment to evaluate, with the settings of evaluation.
-      client: client of the replay server.
-    """
+    """Evaluate new parameters of an experiment until the program stops."""
     stop = lp.stop_event()
     with contextlib.closing(Evaluator(experiment, client, stop.is_set)) as evaluator:
         while not stop.is_set():
-            started = time.monotonic()
-            seconds = _CHECK_PERIOD_SECONDS
+            next_start = time.monotonic() + experiment.run.evaluation.min_period_seconds
             if evaluator.evaluate():
                 report_ready()
-                period = experiment.run.evaluation.min_period_seconds
-                seconds = max(started + period - time.monotonic(), 0.0)
-            stop.wait(seconds)
+                stop.wait(max(next_start - time.monotonic(), 0.0))
+            else:
+                stop.wait(_CHECK_PERIOD_SECONDS)
 
 
 class Evaluator:
@@ -62,13 +58,7 @@ class Evaluator:
     def __init__(
         self, experiment: Experiment, client: reverb.Client, should_stop: Callable[[], bool]
     ):
-        """Make the environments and the policy, and read the evaluations before a restart.
-
-        Args:
-          experiment: experiment to evaluate, with the settings of evaluation.
-          client: client of the replay server.
-          should_stop: returns True once the evaluator has to exit.
-        """
+        """Make the environments and the policy, and read the evaluations before a restart."""
         builder, num_episodes = experiment.builder, experiment.run.evaluation.num_episodes
         seed = experiment.run.node_seed("evaluator")
         self._client = client
@@ -87,11 +77,10 @@ class Evaluator:
         self._poller = StatisticsPoller(client, builder.config.replay.replicas)
 
     def evaluate(self) -> bool:
-        """Evaluate the newest parameters unless that was done before.
+        """Evaluate the newest parameters, unless they were evaluated before or never updated.
 
         Returns:
-          Whether there was one: False without new parameters, or if it was stopped. Parameters
-          of learner step 0 do not count as new.
+          Whether an evaluation was completed.
         """
         if self._latest is not None and self._poller.latest.evaluation is None:
             # The server was restarted, or the evaluator died between writing and reporting.
@@ -127,30 +116,14 @@ class BestParameters:
     """Keeps the parameters of the best evaluation on disk, or in memory while the disk is full."""
 
     def __init__(self, path: pathlib.Path, past: Sequence[Evaluation]):
-        """Continue from the evaluations before a restart.
-
-        Args:
-          path: path of the `.npz` file.
-          past: earlier evaluations of the run; if the file exists, it holds the best of them.
-        """
+        """Continue after `past` evaluations; the `.npz` file, if it exists, is of their best."""
         self._path = path
         returns = [float(evaluation.mean_return) for evaluation in past if path.exists()]
         self._best_return = max(returns, default=-np.inf)
         self._unsaved: tuple[dict[str, list[np.ndarray]], int] | None = None
 
-    def offer(
-        self,
-        mean_return: float,
-        variables: Mapping[str, Sequence[tf.Variable]],
-        learner_steps: int,
-    ) -> None:
-        """Save a copy of the variables unless an earlier evaluation had a higher return.
-
-        Args:
-          mean_return: mean return of their evaluation.
-          variables: variables of the policy by name.
-          learner_steps: learner steps that led to them.
-        """
+    def offer(self, mean_return: float, variables: Variables, learner_steps: int) -> None:
+        """Save a copy of the variables unless an earlier evaluation had a higher return."""
         if mean_return >= self._best_return:
             self._best_return = mean_return
             self._unsaved = to_arrays(variables), learner_steps

@@ -1,7 +1,4 @@
-"""Evaluates saved parameters in many episodes, and summarises these.
-
-Horgan et al. 2018, table 2.
-"""
+"""Evaluates saved parameters in many episodes, as in table 2 of Horgan et al. 2018."""
 
 import contextlib
 import csv
@@ -30,33 +27,20 @@ MAX_ENVS = 100  # More at once are not faster.
 
 
 class Request(NamedTuple):
-    """What to evaluate.
+    """What to evaluate."""
 
-    Attributes:
-      path: path of the parameters, as `find_parameters` returns it.
-      num_episodes: number of episodes.
-      seed: seed of environments and policy.
-      videos: paths for videos of the first episodes, at most as many as are played at once.
-    """
-
-    path: pathlib.Path
+    path: pathlib.Path  # Parameters, as `find_parameters` returns them.
     num_episodes: int
-    seed: int
-    videos: Sequence[pathlib.Path] = ()
+    seed: int  # Of environments and policy.
+    videos: Sequence[pathlib.Path] = ()  # One for each of the first episodes, at most `max_envs`.
 
 
 class Result(NamedTuple):
-    """What an evaluation returned.
+    """What an evaluation returned."""
 
-    Attributes:
-      episodes: all episodes, in an order that the seed determines.
-      learner_steps: learner steps that led to the parameters.
-      videos: paths of the videos that are complete.
-    """
-
-    episodes: list[Episode]
-    learner_steps: int
-    videos: list[pathlib.Path]
+    episodes: list[Episode]  # In an order that the seed determines.
+    learner_steps: int  # Learner steps that led to the parameters.
+    videos: list[pathlib.Path]  # Those that are complete.
 
 
 def evaluate(
@@ -92,9 +76,8 @@ def evaluate(
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
         learner_steps = load_into(policy, request.path)
         captions = (experiment.task, f"learner step {learner_steps:,}")
-        with contextlib.closing(
-            FilmedActor(ApexActor(policy), environment, videos, captions, on_failure)
-        ) as actor:
+        actor = FilmedActor(ApexActor(policy), environment, videos, captions, on_failure)
+        with contextlib.closing(actor):
             played = play_episodes(environment, actor, on_lock_step=on_lock_step)
         assert played is not None  # It is never told to stop.
         episodes += played
@@ -146,22 +129,18 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
         summary["departures_from_the_paper"] = protocol_deviations(atari)
     game = scored_game(config.environment.suite, config.environment.task)
     if game is not None:
-        scores = atari_scores()[game]
+        random, human, paper, _ = atari_scores()[game]
         summary["human_normalized"] = {
             "mean": human_normalized_score(game, summary["mean_return"]),
             "median": human_normalized_score(game, summary["median_return"]),
-            "paper": human_normalized_score(game, scores.apex_no_op),
+            "paper": human_normalized_score(game, paper),
         }
-        summary["reference_scores"] = {
-            "random": scores.random,
-            "human": scores.human,
-            "paper": scores.apex_no_op,
-        }
+        summary["reference_scores"] = {"random": random, "human": human, "paper": paper}
     return summary
 
 
 def describe(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (label, value) lines for the terminal."""
+    """Yield (label, value) lines for a terminal."""
     yield "task", summary["task"]
     yield "parameters", f"{summary['checkpoint']}, learner step {summary['learner_steps']:,}"
     epsilon = summary["epsilon"]

@@ -2,7 +2,6 @@
 
 import pathlib
 import re
-import zipfile
 
 from apex_agents.acting.policy import Policy
 from apex_agents.runs.checkpoints import PARAMETERS, list_checkpoints
@@ -27,9 +26,11 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     Raises:
       ValueError: there are no such parameters; the message lists those that exist.
     """
-    paths = _list_parameters(workdir)
-    if checkpoint == LAST and set(paths) - {BEST}:
-        others = (path for name, path in paths.items() if name != BEST)
+    files = [workdir / BEST_CHECKPOINT, workdir / LAST_CHECKPOINT]
+    checkpoints = list_checkpoints(workdir / CHECKPOINTS)
+    paths = {path.stem: path for path in [*files, *checkpoints] if path.exists()}
+    others = [path for name, path in paths.items() if name != BEST]
+    if checkpoint == LAST and others:
         return max(others, key=lambda path: path.stat().st_mtime)
     number = re.fullmatch(r"learner-(\d{1,12})", checkpoint)
     name = f"learner-{int(number[1]):012d}" if number else checkpoint
@@ -48,19 +49,8 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     raise ValueError(f"--checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
 
 
-def _list_parameters(workdir: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Return the paths of all parameters of a run by their names."""
-    files = [workdir / BEST_CHECKPOINT, workdir / LAST_CHECKPOINT]
-    checkpoints = list_checkpoints(workdir / CHECKPOINTS)
-    return {path.stem: path for path in [*files, *checkpoints] if path.exists()}
-
-
 def load_into(policy: Policy, path: pathlib.Path) -> int:
-    """Assign saved parameters to the variables of a policy.
-
-    Args:
-      policy: policy whose variables exist already.
-      path: path that `find_parameters` returned.
+    """Assign the parameters in a path of `find_parameters` to the variables of a policy.
 
     Returns:
       Learner steps that led to these parameters.
@@ -69,9 +59,8 @@ def load_into(policy: Policy, path: pathlib.Path) -> int:
       ValueError: the file cannot be read, or its arrays are those of other networks.
     """
     try:
-        file = path / PARAMETERS if path.is_dir() else path
-        arrays, learner_steps = load_parameters(file)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        arrays, learner_steps = load_parameters(path / PARAMETERS if path.is_dir() else path)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     misfit = f"{path} does not fit the networks of the run"
     if set(arrays) != set(policy.variables):

@@ -24,15 +24,10 @@ class VideoWriter:
     """
 
     def __init__(self, path: pathlib.Path, frames_per_second: float):
-        """Prepare a file; ffmpeg starts with the first frame.
-
-        Args:
-          path: path of the file; a missing folder is created.
-          frames_per_second: speed at which the video plays.
-        """
+        """Prepare a file; the first frame creates missing folders and starts ffmpeg."""
         self.path = path
         self._partial = path.with_name(f"{path.name}{PARTIAL}")
-        self._frames_per_second = frames_per_second
+        self._rate = frames_per_second
         self._shape: tuple[int, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -59,11 +54,7 @@ class VideoWriter:
             raise
 
     def close(self) -> None:
-        """Complete the file.
-
-        Raises:
-          OSError: it could not be written, and was removed.
-        """
+        """Complete the file; raise an OSError if it could not be written, and was removed."""
         if self._process is not None:
             self._finish()
             self._partial.replace(self.path)
@@ -81,8 +72,7 @@ class VideoWriter:
         height, width, colours = frame.shape
         if height % 2 or width % 2 or colours != 3 or frame.dtype != np.uint8:
             raise ValueError(f"frames have to be uint8 [even, even, 3], got {frame.shape}")
-        rate = f"{self._frames_per_second:.6g}"
-        source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {rate} -i pipe:0"
+        source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {self._rate:.6g} -i pipe:0"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()

@@ -40,18 +40,12 @@ class EvaluationVideos:
         num_restarts: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Remove the incomplete videos of a process that was killed.
-
-        Args:
-          experiment: experiment that is evaluated.
-          num_restarts: how often the evaluator was restarted. After a restart the first video waits
-            for a whole period: an evaluator that dies of a video then dies no more often than that.
-          clock: returns the time in seconds.
-        """
+        """Remove the incomplete videos of a process that was killed; `clock` returns seconds."""
         self._experiment = experiment
         self._clock = clock
         self._period = experiment.run.evaluation.video_period_seconds
         self._folder = pathlib.Path(experiment.workdir, VIDEOS)
+        # After a restart the first video waits: videos kill the evaluator once per period at most.
         self._next = clock() + (self._period or 0.0) if num_restarts else -np.inf
         for partial in self._folder.glob(f"*{PARTIAL}"):
             with contextlib.suppress(OSError):
@@ -73,11 +67,6 @@ class EvaluationVideos:
     ) -> Iterator[core.Actor]:
         """Film one evaluation if a video is due.
 
-        Args:
-          actor: actor that is evaluated.
-          environment: environments that `make_vector_environment` returned.
-          learner_steps: learner steps that led to the actor's parameters.
-
         Yields:
           The actor to evaluate: the given one, or one that films it.
         """
@@ -87,9 +76,8 @@ class EvaluationVideos:
         self._next = self._clock() + self._period
         path = self._folder / f"learner-{learner_steps:012d}.mp4"
         captions = (self._experiment.task, f"learner step {learner_steps:,}")
-        with contextlib.closing(
-            FilmedActor(actor, environment, [path], captions, self._on_failure)
-        ) as filmed:
+        filmed = FilmedActor(actor, environment, [path], captions, self._on_failure)
+        with contextlib.closing(filmed):
             yield filmed
         if filmed.finished:
             report_success(self._folder)
@@ -109,10 +97,7 @@ class FilmedActor(core.Actor):
     """Forwards to another actor and films the first episode of some environments.
 
     Filming does not change what is played. When a video cannot be made, all of them are discarded
-    and the actor continues without.
-
-    Attributes:
-      finished: paths of the videos that are complete.
+    and the actor continues without; `finished` has the paths of those that are complete.
     """
 
     def __init__(
@@ -196,28 +181,25 @@ def draw_frame(picture: np.ndarray, captions: tuple[str, str], episode: Episode)
     image = Image.new("RGB", (width, _STRIP_HEIGHT + height), _BLACK)
     image.paste(Image.fromarray(picture), ((width - picture.shape[1]) // 2, _STRIP_HEIGHT))
     draw = ImageDraw.Draw(image)
-    title, subtitle = captions
     total = episode.episode_return
     score = f"score {total:,.0f}" if total == int(total) else f"score {total:,.2f}"
-    _draw_line(draw, 18, (title, _WHITE), (score, _YELLOW), _font(20))
-    _draw_line(draw, 41, (subtitle, _GREY), (f"step {episode.length:,}", _GREY), _font(14))
+    steps = f"step {episode.length:,}"
+    for left, right, size, middle, *colours in (
+        (captions[0], score, 20, 18, _WHITE, _YELLOW),
+        (captions[1], steps, 14, 41, _GREY, _GREY),
+    ):
+        font = _font(size)
+        left = _shorten(left, font, width - 3 * _MARGIN - font.getlength(right))
+        draw.text((_MARGIN, middle), left, colours[0], font, anchor="lm")
+        draw.text((width - _MARGIN, middle), right, colours[1], font, anchor="rm")
     return np.asarray(image)
 
 
-_Text = tuple[str, tuple[int, int, int]]  # With its colour.
-
-
-def _draw_line(
-    draw: ImageDraw.ImageDraw, middle: int, left: _Text, right: _Text, font: ImageFont.FreeTypeFont
-) -> None:
-    """Write two texts on one line, and shorten the left one if there is no room for both."""
-    width, _ = draw.im.size
-    text, colour = left
-    room = width - 3 * _MARGIN - font.getlength(right[0])
-    while text and font.getlength(text) > room:
+def _shorten(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
+    """Cut off the end of a text that is wider than `width` pixels."""
+    while text and font.getlength(text) > width:
         text = f"{text[:-2]}…" if len(text) > 1 else ""
-    draw.text((_MARGIN, middle), text, colour, font, anchor="lm")
-    draw.text((width - _MARGIN, middle), *right, font, anchor="rm")
+    return text
 
 
 @functools.cache

@@ -14,41 +14,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from apex_agents.plotting import style
-from apex_agents.plotting.curves import (
-    MAX_POINTS,
-    Curve,
-    describe_mean,
-    has_numbers,
-    make_curve,
-)
+from apex_agents.plotting.curves import MAX_POINTS, Curve, describe_mean, has_numbers, make_curve
 from apex_agents.plotting.run_groups import RunGroup
 
 _ACTOR_STEPS, _LEARNER_STEPS, _TIME = "actor_steps", "learner_steps", "wall_time_seconds"
-_X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps"}
+_X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps", _TIME: "wall time"}
+_TARGET = "run.target_return"
 _TASKS_PER_ROW = 3
 
 
 class Quantity(NamedTuple):
-    """What the curves of one panel show.
+    """What the curves of one panel show."""
 
-    Attributes:
-      log: name of the CSV file.
-      label: quantity and unit.
-      column: column of the file.
-      divisor: column by which it is divided; '' for none.
-      factor: constant by which it is multiplied.
-      error: column with half the height of a single run's band; '' for none.
-      axis: 'zero' to begin at 0, 'log' for a logarithmic axis if magnitudes differ much, 'any' to
-        fit the values.
-    """
-
-    log: str
-    label: str
+    log: str  # Name of the CSV file.
+    label: str  # Quantity and unit.
     column: str
-    divisor: str = ""
+    divisor: str = ""  # Column by which it is divided.
     factor: float = 1.0
-    error: str = ""
-    axis: str = "zero"
+    error: str = ""  # Column with half the height of a single run's band.
+    axis: str = "zero"  # See `style.scale_axes`.
 
 
 _RETURN = Quantity(
@@ -75,15 +59,14 @@ _LEARNING = (
 def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, learner steps and wall time."""
     figure, panels = style.new_figure(make_title(groups), 1, 3, 3.1, sharey=True)
-    drawn = [
-        _draw_quantity(axes, groups, _RETURN, x)
-        for axes, x in zip(panels, (_ACTOR_STEPS, _LEARNER_STEPS, _TIME), strict=True)
-    ]
-    targets = [_draw_target(axes, groups) for axes in panels]
-    for axes in panels:
+    drawn = []
+    for axes, x in zip(panels, _X_LABELS, strict=True):
+        drawn.append(_draw_quantity(axes, groups, _RETURN, x))
         axes.label_outer()
-    _add_return_legend(figure, make_legend(groups, drawn[0], _RETURN), any(targets))
-    return figure if _has_points(drawn) else None
+    handles = _make_legend(groups, drawn[0], _RETURN)
+    handles += _draw_references("target return", [(axes, groups, _TARGET) for axes in panels])
+    style.add_legend(figure, handles)
+    return figure if any(map(any, drawn)) else None
 
 
 @style.styled
@@ -95,13 +78,14 @@ def draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
     drawn, targets = [], []
     for group, axes in zip(groups, panels, strict=False):
         drawn.append(_draw_quantity(axes, [group], _RETURN, _ACTOR_STEPS))
-        targets.append(_draw_target(axes, [group]))
+        targets.append((axes, [group], _TARGET))
         axes.set_title(group.label)
     for axes in panels[len(groups) :]:
         axes.set_visible(False)
     most_seeds = max(drawn, key=lambda curves: len(curves[0]))
-    _add_return_legend(figure, make_legend(groups[:1], most_seeds, _RETURN), any(targets))
-    return figure if _has_points(drawn) else None
+    handles = _make_legend(groups[:1], most_seeds, _RETURN)
+    style.add_legend(figure, handles + _draw_references("target return", targets))
+    return figure if any(map(any, drawn)) else None
 
 
 @style.styled
@@ -114,15 +98,13 @@ def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
     ]
     *_, ratio, waiting, size, legend = panels
     waiting.set_ylim(0, 100)
-    handles = make_legend(groups, drawn[0], _SPEEDS[0])
-    references = [
-        _draw_reference(ratio, groups, "agent.replay.samples_per_insert"),
-        _draw_reference(size, groups, "agent.replay.max_size"),
+    fields = [
+        (ratio, groups, "agent.replay.samples_per_insert"),
+        (size, groups, "agent.replay.max_size"),
     ]
-    if any(references):
-        handles.append(style.line_handle("as configured", **style.REFERENCE))
-    style.fill_with_legend(legend, handles)
-    return figure if _has_points(drawn) else None
+    handles = _make_legend(groups, drawn[0], _SPEEDS[0])
+    style.fill_with_legend(legend, handles + _draw_references("as configured", fields))
+    return figure if any(map(any, drawn)) else None
 
 
 @style.styled
@@ -135,9 +117,8 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     ]
     for axes in panels[:3]:
         axes.set_xlabel("")
-        axes.tick_params(labelbottom=False)
-    style.add_legend(figure, make_legend(groups, drawn[0], _LEARNING[0]))
-    return figure if _has_points(drawn[:-1]) else None  # `draw_returns` shows the return, too.
+    style.add_legend(figure, _make_legend(groups, drawn[0], _LEARNING[0]))
+    return figure if any(map(any, drawn[:-1])) else None  # `draw_returns` shows the return, too.
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:
@@ -151,65 +132,51 @@ def make_title(groups: Sequence[RunGroup]) -> str:
     return title
 
 
-def make_legend(
+def describe_line(group: RunGroup, num_runs: int, has_rivals: bool, single: str) -> str:
+    """Return the legend text of a group's line; `single` if one run is all that is drawn."""
+    if has_rivals:
+        return f"{group.label} ({num_runs} seeds)" if num_runs > 1 else group.label
+    return describe_mean(num_runs) if num_runs > 1 else single
+
+
+def _make_legend(
     groups: Sequence[RunGroup], drawn: Sequence[Sequence[Curve]], quantity: Quantity
 ) -> list[Artist]:
-    """Return legend entries for lines and bands.
-
-    Args:
-      groups: groups that are drawn.
-      drawn: curves of each group.
-      quantity: quantity that they show.
-    """
+    """Return legend entries for the lines and bands that `_draw_quantity` has drawn."""
     handles = []
     for index, (group, curves) in enumerate(zip(groups, drawn, strict=True)):
-        text = _describe_line(group, curves, len(groups) > 1, quantity)
-        if text:
+        is_thinned = any(len(curve.x) > MAX_POINTS for curve in curves)
+        single = "mean of an evaluation" if quantity is _RETURN else ""
+        single = "mean of neighbouring rows" if is_thinned else single
+        text = describe_line(group, len(curves), len(groups) > 1, single)
+        if curves and text:
             handles.append(style.line_handle(text, **style.line_style(index)))
     if any(len(curves) > 1 for curves in drawn):
         handles.append(style.band_handle("95 % confidence interval"))
         handles.append(style.line_handle("single seeds", **style.SINGLE_SEED))
-    single = [curves[0] for curves in drawn if len(curves) == 1]
-    if any(len(curve.x) > MAX_POINTS for curve in single):
+    only = [curves[0] for curves in drawn if len(curves) == 1]
+    if any(len(curve.x) > MAX_POINTS for curve in only):
         handles.append(style.band_handle("range of averaged rows"))
-    elif single and quantity.error:
+    elif only and quantity.error:
         handles.append(style.band_handle("± standard error over episodes"))
     return handles
-
-
-def _describe_line(
-    group: RunGroup, curves: Sequence[Curve], has_rivals: bool, quantity: Quantity
-) -> str:
-    """Return the legend text of a group's line; '' if it needs none."""
-    if not curves:
-        return ""
-    if has_rivals:
-        return group.describe(len(curves))
-    if len(curves) > 1:
-        return describe_mean(len(curves))
-    if len(curves[0].x) > MAX_POINTS:
-        return "mean of neighbouring rows"
-    return "mean of an evaluation" if quantity is _RETURN else ""
 
 
 def _draw_quantity(
     axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str
 ) -> list[list[Curve]]:
-    """Draw one quantity of all groups against a column of its file.
-
-    Returns:
-      The curves of each group, one for each of its runs with a point.
-    """
+    """Draw a quantity against a column; return the curves of each group's runs with a point."""
     curves = [_read_curves(group, quantity, x) for group in groups]
+    axes.set_xlabel(_X_LABELS[x])
     if x == _TIME:
         ends = [curve.x[-1] for group in curves for curve in group]
         unit, seconds = style.time_unit(max(ends, default=0.0))
+        axes.set_xlabel(f"{_X_LABELS[x]} ({unit})")
         curves = [[c._replace(x=c.x / seconds) for c in group] for group in curves]
     for index, group in enumerate(groups):
         style.draw_group(axes, curves[index], index, group.label)
     if not any(curves):
         axes.annotate("no rows yet", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
-    axes.set_xlabel(f"wall time ({unit})" if x == _TIME else _X_LABELS[x])
     axes.set_ylabel(quantity.label)
     style.scale_axes(axes, quantity.axis)
     return curves
@@ -229,24 +196,13 @@ def _read_curves(group: RunGroup, quantity: Quantity, x: str) -> list[Curve]:
     return [curve for curve in curves if len(curve.x)]
 
 
-def _has_points(drawn: Sequence[Sequence[Sequence[Curve]]]) -> bool:
-    """Return whether any panel has a curve."""
-    return any(curves for panel in drawn for curves in panel)
-
-
-def _draw_target(axes: Axes, groups: Sequence[RunGroup]) -> bool:
-    return _draw_reference(axes, groups, "run.target_return")
-
-
-def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str) -> bool:
-    """Draw a number on which all configs agree; return whether a line was drawn."""
-    values = {group.field(field) for group in groups}
-    value = values.pop()
-    is_shared = not values and isinstance(value, int | float)
-    return is_shared and style.draw_reference(axes, value)
-
-
-def _add_return_legend(figure: Figure, handles: list[Artist], has_target: bool) -> None:
-    if has_target:
-        handles.append(style.line_handle("target return", **style.REFERENCE))
-    style.add_legend(figure, handles)
+def _draw_references(
+    label: str, fields: Sequence[tuple[Axes, Sequence[RunGroup], str]]
+) -> list[Artist]:
+    """Draw numbers on which all groups' configs agree; return a legend entry if there are any."""
+    is_drawn = False
+    for axes, groups, field in fields:
+        value, *others = {group.field(field) for group in groups}
+        if not others and isinstance(value, int | float):
+            is_drawn |= style.draw_reference(axes, value)
+    return [style.line_handle(label, **style.REFERENCE)] if is_drawn else []

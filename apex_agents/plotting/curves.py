@@ -17,18 +17,11 @@ _TOO_LARGE = 1e30
 
 
 class Curve(NamedTuple):
-    """A line with a band around it, `[N]` each.
+    """A line with a band around it, `[N]` each."""
 
-    Attributes:
-      x: increasing positions.
-      y: values of the line.
-      lower: lower edge of the band; equal to `y` where there is none.
-      upper: upper edge of the band.
-    """
-
-    x: np.ndarray
+    x: np.ndarray  # Increasing.
     y: np.ndarray
-    lower: np.ndarray
+    lower: np.ndarray  # Equal to `y` where there is no band.
     upper: np.ndarray
 
 
@@ -42,9 +35,6 @@ def make_curve(x: np.ndarray, y: np.ndarray, error: np.ndarray | None = None) ->
       x: `[R]`, in the order in which the rows were written.
       y: `[R]`.
       error: `[R]`, half the height of the band; None for no band.
-
-    Returns:
-      The curve of the other rows, which may be none.
     """
     error = np.zeros(len(y)) if error is None else np.where(is_drawable(error), error, 0.0)
     shown = np.flatnonzero(is_drawable(x) & is_drawable(y))
@@ -111,21 +101,17 @@ def aggregate(curves: Sequence[Curve]) -> Curve:
     return Curve(grid, interquartile_mean(values), *bootstrap_interval(values))
 
 
-def interquartile_mean(values: np.ndarray) -> np.ndarray:
+def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """Return the mean over seeds without the lowest and the highest quarter.
 
     The size of a quarter is rounded down: below four seeds this is the mean.
 
     Args:
-      values: `[S, ...]`, S seeds.
-
-    Returns:
-      `[...]`.
+      values: `[S, ...]`, S seeds, or any shape with the seeds on another axis.
+      axis: axis of the seeds, which the mean does not have.
     """
-    return _trim_mean(values, axis=0) if len(values) > 1 else values[0]
-
-
-def _trim_mean(values: np.ndarray, axis: int) -> np.ndarray:
+    if values.shape[axis] == 1:
+        return values.take(0, axis)
     # This import takes a second, and a single run does not need it.
     from scipy import stats  # type: ignore[import-untyped]
 
@@ -154,7 +140,7 @@ def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     result = stats.bootstrap(
         (values,),
-        _trim_mean,
+        interquartile_mean,
         n_resamples=_NUM_RESAMPLES,
         batch=100,  # All at once would take much memory.
         vectorized=True,

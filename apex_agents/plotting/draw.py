@@ -13,14 +13,10 @@ _SUFFIXES = ("png", "svg")
 
 
 def draw_run(workdir: str | pathlib.Path) -> list[pathlib.Path]:
-    """Draw all figures of one run into its folder `plots`.
-
-    Args:
-      workdir: folder of the run, which may still be running.
+    """Draw all figures of a run, which may still be running, into its folder `plots`.
 
     Returns:
-      Paths of the files written: without figures for which the run has no rows yet, none if they
-      cannot be written, which is logged.
+      Paths of the files written, as `draw_runs` does; none if they cannot be, which is logged.
 
     Raises:
       ValueError: the folder holds no run.
@@ -44,13 +40,12 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
       folder: folder for the files, created if there is something to draw.
 
     Returns:
-      Paths of the files written.
+      Paths of the files written; a figure for which there are no rows yet has none.
 
     Raises:
       OSError: a file cannot be written. It is unchanged then; files before it are complete.
     """
-    from apex_agents.plotting import curve_figures, exploration_figure, priority_figure
-    from apex_agents.plotting.run_groups import group_runs
+    from apex_agents.plotting import curve_figures, exploration_figure, priority_figure, run_groups
 
     draw = {
         "returns": curve_figures.draw_returns,
@@ -59,19 +54,18 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
         "priorities": priority_figure.draw_priorities,
         "exploration": exploration_figure.draw_exploration,
     }
-    groups = group_runs(runs)
+    groups = run_groups.group_runs(runs)
     figures = {name: function(groups) for name, function in draw.items()}
     return [path for name, figure in figures.items() for path in _write(figure, folder, name)]
 
 
 def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
     """Draw the returns of a sweep, one panel per setting; see `draw_runs`."""
-    from apex_agents.plotting import curve_figures
-    from apex_agents.plotting.run_groups import group_runs
+    from apex_agents.plotting import curve_figures, run_groups
 
     if not runs:
         return []
-    groups = group_runs(runs)
+    groups = run_groups.group_runs(runs)
     draw = curve_figures.draw_tasks if len(groups) > 1 else curve_figures.draw_returns
     return _write(draw(groups), folder, "returns")
 

@@ -9,16 +9,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import make_title
-from apex_agents.plotting.curves import (
-    Curve,
-    bootstrap_interval,
-    describe_mean,
-    has_numbers,
-    interquartile_mean,
-    is_drawable,
-)
+from apex_agents.plotting import curves, style
+from apex_agents.plotting.curve_figures import describe_line, make_title
+from apex_agents.plotting.curves import is_drawable
 from apex_agents.plotting.run_groups import Columns, RunGroup
 
 _NEWEST = 0.25  # Part of a run that the figure shows.
@@ -32,17 +25,11 @@ _MIN_BYTES_PER_FILE = 2**15
 
 
 class EnvRows(NamedTuple):
-    """Newest rows of all environments of a run, `[R]` each.
-
-    Attributes:
-      epsilon: epsilon of the environment.
-      episodes: number of episodes that ended.
-      mean_return: mean return of these episodes.
-    """
+    """Newest rows of all environments of a run, `[R]` each."""
 
     epsilon: np.ndarray
-    episodes: np.ndarray
-    mean_return: np.ndarray
+    episodes: np.ndarray  # Number of episodes that ended, at least 1.
+    mean_return: np.ndarray  # Of these episodes.
 
 
 @style.styled
@@ -62,14 +49,13 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
         if runs:
             look = {**style.line_style(index), "marker": "o"}
             _draw_ladder(axes, runs, look)
-            text = describe_mean(len(runs)) if len(runs) > 1 else "mean of each epsilon's episodes"
-            text = group.describe(len(runs)) if len(groups) > 1 else text
+            single = "mean of each epsilon's episodes"
+            text = describe_line(group, len(runs), len(groups) > 1, single)
             handles.append(style.line_handle(text, **look))
     if any(len(runs) > 1 for runs in rows):
         handles.append(style.line_handle("95 % confidence interval", **style.ERROR_BAR))
     if is_single:
-        _draw_rows(axes, rows[0][0])
-        handles.append(style.line_handle("mean of one environment over 5 s", **style.DOTS))
+        handles.append(_draw_rows(axes, rows[0][0]))
     if len(groups) == 1:
         handles += _draw_evaluations(axes, groups[0])
     _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
@@ -88,7 +74,7 @@ def _read_rows(group: RunGroup) -> list[EnvRows]:
 
 
 def _join_newest(tables: Sequence[Columns]) -> EnvRows:
-    tables = [table for table in tables if has_numbers(table, *_COLUMNS)]
+    tables = [table for table in tables if curves.has_numbers(table, *_COLUMNS)]
     if not tables:
         return EnvRows(*np.empty([3, 0]))
     epsilon, episodes, mean_return, time = (
@@ -106,18 +92,14 @@ def _is_newest(time: np.ndarray) -> np.ndarray:
 
 
 def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], look: dict) -> None:
-    """Draw the mean return of each epsilon in one group, with error bars over several seeds."""
-    curve = _average_runs(runs)
-    ends = [curve.y - curve.lower, curve.upper - curve.y] if len(runs) > 1 else None
-    axes.errorbar(curve.x, curve.y, ends, **look, markersize=5, capsize=2.5, elinewidth=1.0)
-
-
-def _average_runs(runs: Sequence[EnvRows]) -> Curve:
-    """Average each epsilon that all runs of a group have; see `interquartile_mean`."""
+    """Draw the mean return of each epsilon that all runs have, with error bars over the runs."""
     means = [_average_by_epsilon(rows) for rows in runs]
     shared = sorted(set.intersection(*[set(mean) for mean in means]))
     values = np.array([[mean[epsilon] for epsilon in shared] for mean in means])
-    return Curve(np.array(shared), interquartile_mean(values), *bootstrap_interval(values))
+    y = curves.interquartile_mean(values)
+    lower, upper = curves.bootstrap_interval(values)
+    ends = [y - lower, upper - y] if len(runs) > 1 else None
+    axes.errorbar(shared, y, ends, **look, markersize=5, capsize=2.5, elinewidth=1.0)
 
 
 def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:
@@ -127,21 +109,25 @@ def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:
     return dict(zip(epsilons, returns / np.bincount(index, rows.episodes), strict=True))
 
 
-def _draw_rows(axes: Axes, rows: EnvRows) -> None:
-    """Draw a dot for each row; the more rows, the fainter the dots."""
+def _draw_rows(axes: Axes, rows: EnvRows) -> Artist:
+    """Draw a dot for each row, fainter if there are many; return their legend entry."""
     alpha = float(np.clip(_OPAQUE_ROWS / len(rows.epsilon), 0.05, style.DOTS["alpha"]))
     # An .svg would hold thousands of dots.
     look = {**style.DOTS, "alpha": alpha, "rasterized": True}
     axes.plot(rows.epsilon, rows.mean_return, **look)
+    return style.line_handle("mean of one environment over 5 s", **style.DOTS)
 
 
 def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
     """Draw the evaluator's mean return in the same time; return its legend entries."""
     tables = group.read_columns("evaluator")
-    tables = [table for table in tables if has_numbers(table, "mean_return", _TIME)]
+    tables = [table for table in tables if curves.has_numbers(table, "mean_return", _TIME)]
     newest = [table["mean_return"][_is_newest(table[_TIME])] for table in tables]
     returns = [values[is_drawable(values)].mean() for values in newest if is_drawable(values).any()]
-    if not returns or not style.draw_reference(axes, float(interquartile_mean(np.array(returns)))):
+    if not returns:
+        return []
+    mean = float(curves.interquartile_mean(np.array(returns)))
+    if not style.draw_reference(axes, mean):
         return []
     epsilon = group.field("agent.exploration.evaluation_epsilon")
     return [style.line_handle(f"evaluator (epsilon {epsilon:g})", **style.REFERENCE)]

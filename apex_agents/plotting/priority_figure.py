@@ -25,21 +25,13 @@ _MAX_HISTOGRAMS = 300
 
 
 class Distribution(NamedTuple):
-    """Histograms of one quantity at H times with B bins each.
+    """Histograms of one quantity at H times with B bins each."""
 
-    Attributes:
-      learner_steps: `[H]`, increasing.
-      first_bin: the first bin begins at `10 ** (first_bin / BINS_PER_DECADE)`, the others follow.
-      has_zero: whether the first bin begins at 0 instead.
-      sampled: `[H, B]`, share of the sampled transitions.
-      replay: `[H, B]`, share of the transitions in the replay.
-    """
-
-    learner_steps: np.ndarray
-    first_bin: int
-    has_zero: bool
-    sampled: np.ndarray
-    replay: np.ndarray
+    learner_steps: np.ndarray  # [H], increasing.
+    first_bin: int  # Bin b begins at 10 ** ((first_bin + b) / BINS_PER_DECADE).
+    has_zero: bool  # Whether bin 0 begins at 0 instead.
+    sampled: np.ndarray  # [H, B], shares of the sampled transitions.
+    replay: np.ndarray  # [H, B], shares of the transitions in the replay.
 
 
 @style.styled
@@ -51,8 +43,8 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
     if [len(group.runs) for group in groups] != [1]:
         return None
     (columns,) = groups[0].read_columns("learner_histograms")
-    found = [(label, read_distribution(columns, name)) for name, label in _QUANTITIES.items()]
-    rows = [(label, distribution) for label, distribution in found if distribution is not None]
+    found = {label: read_distribution(columns, name) for name, label in _QUANTITIES.items()}
+    rows = [(label, distribution) for label, distribution in found.items() if distribution]
     if not rows:
         return None
     figure, panels = style.new_figure(make_title(groups), len(rows), 2, 0.9 + 2.2 * len(rows))
@@ -68,17 +60,10 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
 
 
 def read_distribution(columns: Columns, quantity: str) -> Distribution | None:
-    """Read the histograms of one quantity.
+    """Read the histograms of 'priority' or 'age_steps' from `logs/learner_histograms.csv`.
 
     Left out are incomplete histograms, those that a resumed learner overwrote, and, if there are
-    very many, some of the others, never the newest.
-
-    Args:
-      columns: columns of `logs/learner_histograms.csv`.
-      quantity: 'priority' or 'age_steps'.
-
-    Returns:
-      The histograms; None if there are none.
+    very many, some of the others, never the newest. Returns None if no histogram remains.
     """
     numbers = ("learner_steps", "lower", "sampled_share", "replay_share")
     if "quantity" not in columns or not has_numbers(columns, *numbers):
@@ -136,15 +121,9 @@ def _draw_history(axes: Axes, distribution: Distribution) -> None:
     shares = 100 * distribution.replay.T
     # The first half does not count: all transitions may be in one bin at the beginning.
     darkest = shares[:, len(steps) // 2 :].max()
-    mesh = axes.pcolormesh(
-        np.concatenate([ends[:1], middles, ends[1:]]),
-        np.arange(distribution.replay.shape[1] + 1),
-        shares,
-        cmap="Blues",
-        vmin=0,
-        vmax=darkest,
-        rasterized=True,  # An .svg would hold thousands of squares.
-    )
+    x, y = np.concatenate([ends[:1], middles, ends[1:]]), np.arange(len(shares) + 1)
+    # An .svg would hold thousands of squares.
+    mesh = axes.pcolormesh(x, y, shares, cmap="Blues", vmin=0, vmax=darkest, rasterized=True)
     axes.grid(False)
     axes.set_xlim(left=0)
     axes.set_xlabel("learner steps")

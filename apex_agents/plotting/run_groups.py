@@ -22,15 +22,10 @@ Columns = dict[str, np.ndarray]
 
 
 class RunGroup:
-    """Runs that differ only in their seeds and limits.
-
-    Attributes:
-      runs: at least one run.
-      label: what distinguishes the group from other groups.
-    """
+    """Runs that differ only in their seeds and limits, with a label unlike that of other groups."""
 
     def __init__(self, runs: Sequence[RunFolder], label: str):
-        """Group runs; their files are read when they are needed."""
+        """Group at least one run; files are read when they are needed."""
         self.runs = list(runs)
         self.label = label
         self._fields = [flatten(run.config) for run in self.runs]
@@ -43,17 +38,12 @@ class RunGroup:
 
     @property
     def task(self) -> str:
-        """Name of the task."""
         return str(self.field(_TASK) or "?")
 
     def field(self, path: str) -> Any:
         """Return a field of the config; None if the runs differ in it or lack it."""
         values = [fields.get(path) for fields in self._fields]
         return values[0] if all(value == values[0] for value in values) else None
-
-    def describe(self, num_runs: int) -> str:
-        """Return the label with the number of runs that are shown, if there are several."""
-        return f"{self.label} ({num_runs} seeds)" if num_runs > 1 else self.label
 
     def logs(self) -> list[str]:
         """Return the names of all CSV files of the runs."""
@@ -67,14 +57,10 @@ class RunGroup:
 
 
 def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
-    """Group the runs that are seeds of the same setting.
+    """Group the runs that are seeds of the same setting, in the order of their first runs.
 
-    Args:
-      runs: at least one run.
-
-    Returns:
-      Groups in the order of their first runs. A label is the task, for several settings of one task
-      the fields in which they differ, or the folder of the first run if these are many.
+    A label is the task, for several settings of one task the fields in which they differ, or the
+    folder of the first run if these are many.
     """
     members: dict[tuple, list[RunFolder]] = {}
     for run in runs:
@@ -101,7 +87,6 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _label(
     setting: dict[str, Any], settings: Sequence[dict[str, Any]], first_run: RunFolder
 ) -> str:
-    """Return the label of one setting."""
     task = str(setting.get(_TASK, "?"))
     rivals = [other for other in settings if other.get(_TASK) == setting.get(_TASK)]
     names = list(dict.fromkeys(name for rival in rivals for name in rival))

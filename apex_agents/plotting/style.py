@@ -55,14 +55,7 @@ _CHARACTERS_OF_HANDLE = 8
 
 
 def new_figure(title: str, rows: int, columns: int, height: float, **axes: Any) -> Any:
-    """Make a figure as wide as a page.
-
-    Args:
-      title: title above all panels.
-      rows: number of rows of panels.
-      columns: number of columns of panels.
-      height: height in inches.
-      **axes: further arguments of `Figure.subplots`, such as `sharey`.
+    """Make a figure as wide as a page and `height` inches high; `axes` are for `subplots`.
 
     Returns:
       The figure and a list of its panels, row by row.
@@ -74,10 +67,8 @@ def new_figure(title: str, rows: int, columns: int, height: float, **axes: Any) 
 
 def line_style(index: int) -> dict[str, Any]:
     """Return colour and dashes for the line of a group; 28 combinations differ."""
-    return {
-        "color": _COLORS[index % len(_COLORS)],
-        "linestyle": _DASHES[index % len(_DASHES)],
-    }
+    color, dashes = _COLORS[index % len(_COLORS)], _DASHES[index % len(_DASHES)]
+    return {"color": color, "linestyle": dashes}
 
 
 def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> None:
@@ -107,11 +98,7 @@ def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> N
 
 
 def draw_reference(axes: Axes, value: float) -> bool:
-    """Draw a horizontal reference line, unless it is so far away that the curves would shrink.
-
-    Args:
-      axes: panel in which the curves are drawn already.
-      value: height of the line.
+    """Draw a horizontal line, unless it is so far away that the curves drawn before would shrink.
 
     Returns:
       Whether the line was drawn.
@@ -196,6 +183,5 @@ def encode(figure: Figure, suffix: str) -> bytes:
         engine.execute(figure)
         figure.set_layout_engine(None)
     content = io.BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else {}
-    figure.savefig(content, format=suffix, metadata=metadata)
+    figure.savefig(content, format=suffix, metadata={"Date": None} if suffix == "svg" else {})
     return content.getvalue()
