@@ -56,6 +56,8 @@ ALLOWED_IMPORTERS = {
         "apex_agents/replay/",
         "apex_agents/learning/",
         "apex_agents/builder.py",
+        "apex_agents/dqn/builder.py",
+        "apex_agents/dpg/builder.py",
         "apex_agents/local.py",
         "apex_agents/program.py",
         "apex_agents/metrics/",

@@ -85,4 +85,4 @@ def test_too_little_memory(start):
     run.finish()
     assert run.exit_code == 0, run.output()
     # 2 billion items of about 1.4 KB.
-    assert re.search(r"warning: .* \d{4}\.\d GB ", run.output()), run.output()
+    assert re.search(r"warning: .* \d\.\d TB ", run.output()), run.output()

@@ -15,7 +15,7 @@ import tensorflow as tf
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, EnvironmentSpec
-from apex_agents.nodes.ports import reserve_port
+from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import (
