@@ -56,7 +56,7 @@ from apex_agents.config import ExperimentConfig, RunConfig
 
 @dataclasses.dataclass
 class Other:
-    def validate(self):
+    def validate(self, prefix):
         pass
 
 
