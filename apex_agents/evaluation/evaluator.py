@@ -18,13 +18,17 @@ from apex_agents.acting.actor import ApexActor
 from apex_agents.environments import Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.videos import EvaluationVideos
-from apex_agents.experiment import Experiment
+from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.node import num_restarts, report_ready
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
-from apex_agents.replay.statistics import StatisticsPoller, report_evaluation
+from apex_agents.replay.statistics import (
+    ReplayStatistics,
+    StatisticsPoller,
+    report_evaluation,
+)
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
@@ -61,6 +65,7 @@ class Evaluator:
         """Make the environments and the policy, and read the evaluations before a restart."""
         builder, num_episodes = experiment.builder, experiment.run.evaluation.num_episodes
         seed = experiment.run.node_seed("evaluator")
+        self._run = experiment.run
         self._client = client
         self._should_stop = should_stop
         self._videos = EvaluationVideos(experiment, num_restarts())
@@ -79,12 +84,16 @@ class Evaluator:
     def evaluate(self) -> bool:
         """Evaluate the newest parameters, unless they were evaluated before or never updated.
 
+        After an evaluation that reached the run's target there are no others.
+
         Returns:
           Whether an evaluation was completed.
         """
         if self._latest is not None and self._poller.latest.evaluation is None:
             # The server was restarted, or the evaluator died between writing and reporting.
             self._report(self._latest)
+        if end_reason(self._run, 0, ReplayStatistics(evaluation=self._latest)) is not None:
+            return False
         self._variables.update_and_wait()
         learner_steps = self._source.learner_steps
         if learner_steps <= (0 if self._latest is None else self._latest.learner_steps):

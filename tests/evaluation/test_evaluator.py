@@ -191,6 +191,20 @@ def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
     assert read_best(tmp_path) == (9.0, 5)
 
 
+def test_there_is_no_evaluation_after_one_that_reached_the_target(
+    experiment, serve, make_evaluator, tmp_path
+):
+    experiment.run.target_return = 7.0
+    first, second = serve(), serve()
+    publish(first, 5, 9.0)
+    assert make_evaluator(first).evaluate()
+    publish(second, 6, 9.0)
+    resumed = make_evaluator(second)
+    assert not resumed.evaluate()
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5]
+    assert read_statistics(second).evaluation.mean_return == 7.0
+
+
 def test_an_evaluation_that_is_stopped_leaves_nothing(serve, make_evaluator, tmp_path):
     client = serve()
     publish(client, 5, 9.0)
