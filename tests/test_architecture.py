@@ -36,6 +36,7 @@ LAYERS = (
     ("replay",),
     ("config",),
     ("environments",),
+    ("user_code",),
     ("validation", "exit_codes"),
 )
 # The package's `__init__.py` names what users import, from any layer.
