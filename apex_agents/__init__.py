@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from apex_agents.local import run_local
     from apex_agents.program import make_program
     from apex_agents.replay.config import ReplayConfig
+    from apex_agents.training import train
 
 _MODULES = {
     "ApexDPGBuilder": "dpg.builder",
@@ -36,6 +37,7 @@ _MODULES = {
     "make_program": "program",
     "make_vector_environment": "environments",
     "run_local": "local",
+    "train": "training",
 }
 
 __all__ = [*_MODULES]

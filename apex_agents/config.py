@@ -79,7 +79,7 @@ class RunConfig:
 
     Attributes:
       seed: seed of everything that can be seeded; sampling in the replay server cannot.
-      num_actors: number of actor processes (section 4.1: 360).
+      num_actors: number of actor processes (section 4.1: 360, with one environment each).
       num_envs_per_actor: number of environments that each actor steps in lock-step; each of them is
         what the paper calls an actor, with an epsilon or noise of its own.
       cpu_split: fraction of a machine's cores, at least one, on which its learner runs; other nodes
@@ -98,8 +98,8 @@ class RunConfig:
     """
 
     seed: int = bounded(0, 0)
-    num_actors: int = bounded(360, 1, 10_000)
-    num_envs_per_actor: int = bounded(1, 1, 1_000)
+    num_actors: int = bounded(1, 1, 10_000)
+    num_envs_per_actor: int = bounded(8, 1, 1_000)
     cpu_split: float | None = bounded(None, 0, 1)
     max_learner_steps: int | None = positive(None)
     max_actor_steps: int | None = positive(None)
@@ -134,8 +134,8 @@ class ExperimentConfig:
     """
 
     agent: Any
-    environment: EnvironmentConfig
-    run: RunConfig
+    environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
+    run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     def validate(self) -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""

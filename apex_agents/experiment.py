@@ -5,6 +5,7 @@ import functools
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
@@ -37,11 +38,12 @@ class Experiment:
       make_vector_environment: `(num_envs, seed, *, evaluation, num_rendered) ->
         VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
-      workdir: absolute path of the existing folder for all files, '' for a run that writes none.
+      workdir: path of the folder for all files, '' for a run that writes none (`run_local`).
       started_at: time at which the command was started, in seconds since the epoch.
       resumed_at: progress of the checkpoint that the run resumes from.
       run_id: suffix of the names of the replay's tables, '' for none.
       task: display name of the environment.
+      config: settings that it was made from, None if there are none to write into `workdir`.
     """
 
     builder: Builder
@@ -52,6 +54,7 @@ class Experiment:
     resumed_at: Progress = Progress()
     run_id: str = ""
     task: str = ""
+    config: ExperimentConfig | None = None
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed for that."""
@@ -64,18 +67,38 @@ class Experiment:
         return self.resumed_at.wall_time_seconds + time.time() - self.started_at
 
 
-def make_experiment(config: ExperimentConfig) -> Experiment:
-    """Make the experiment of a config; `dataclasses.replace` gives it a folder to write into.
+def make_experiment(
+    config: ExperimentConfig,
+    *,
+    environment_fn: Callable[..., Any] | None = None,
+    torso_fn: Callable[..., Any] | None = None,
+    workdir: str = "",
+) -> Experiment:
+    """Make the experiment of a config.
+
+    Args:
+      config: settings of the agent, the environment and the run.
+      environment_fn: maker of one environment, a `gymnasium.Env` or `dm_env.Environment`, in place
+        of the config's suite and task; called with the keyword arguments `environment.kwargs`.
+      torso_fn: maker of the networks' torsos in place of those that the config names; called with
+        the environment's spec and the agent's config.
+      workdir: folder for logs and checkpoints, which `make_program` needs.
 
     Raises:
       ValueError: a field has an invalid value, or no known agent has such settings.
     """
     config.validate()
+    environment: dict[str, Any] = (environment_fn and {"environment_fn": environment_fn}) or {}
+    torso: dict[str, Any] = (torso_fn and {"torso_fn": torso_fn}) or {}
     return Experiment(
-        builder=make_builder(config.agent),
-        make_vector_environment=functools.partial(make_vector_environment, config.environment),
+        builder=make_builder(config.agent, **torso),
+        make_vector_environment=functools.partial(
+            make_vector_environment, config.environment, **environment
+        ),
         run=config.run,
-        task=config.environment.task,
+        workdir=workdir,
+        task=getattr(environment_fn, "__name__", config.environment.task),
+        config=config,
     )
 
 

@@ -1,26 +1,84 @@
-"""Runs a program on a backend, shows its progress, and reports how it ended."""
+"""Runs an experiment's program on a backend, shows its progress, and reports how it ended."""
 
 import contextlib
 import os
+import pathlib
+import shutil
 import signal
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import launchpad as lp
+from rich import filesize
 
-from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
-from apex_agents.experiment import Experiment
+from apex_agents.config import ExperimentConfig
+from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
+from apex_agents.experiment import Experiment, check_environment, make_experiment
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
+from apex_agents.metrics.summary import git_commit
+from apex_agents.metrics.tensorboard_export import TensorBoardExport
+from apex_agents.metrics.wandb_export import WandbExport
 from apex_agents.nodes.backend import Backend, Launch, Outcome
+from apex_agents.nodes.fork_server import close_server
+from apex_agents.nodes.host import available_memory
 from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
+from apex_agents.program import make_program
+from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.opening import open_run
+from apex_agents.runs.workdir import TENSORBOARD, close_workdir, new_workdir
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
 _STOPPING = "Stopping; press Ctrl-C again to kill all processes."
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
+
+
+def launch(  # noqa: PLR0913
+    config: ExperimentConfig,
+    *,
+    environment_fn: Callable[..., Any] | None,
+    torso_fn: Callable[..., Any] | None,
+    workdir: str | None,
+    launch_type: str,
+    is_live: bool,
+    ray_address: str,
+    wandb: str | None,
+    name: str,
+) -> Run:
+    """Train an agent, see `training.train`."""
+    if threading.current_thread() is not threading.main_thread():
+        raise ValueError("Training has to be started in the main thread, which receives signals.")
+    backend = make_backend(launch_type, ray_address)
+    experiment = make_experiment(
+        config,
+        environment_fn=environment_fn,
+        torso_fn=torso_fn,
+        workdir=workdir or new_workdir(name),
+    )
+    spec = check_environment(experiment)
+    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
+    if backend.is_local:
+        warning = memory_warning(config.agent.replay, replay_bytes, available_memory())
+        if warning is not None:
+            print(f"warning: {warning}", file=sys.stderr)
+    else:
+        close_server()  # It forks processes of this machine only.
+    backend.prepare(config.run)
+    experiment = open_run(experiment)
+    try:
+        if backend.is_local:
+            _print_checkpoint_size(experiment, replay_bytes)
+        exports = _open_exports(experiment, wandb)
+        return launch_program(make_program(experiment), experiment, backend, is_live, exports)
+    finally:
+        close_workdir(experiment.workdir)
 
 
 def make_backend(launch_type: str, ray_address: str = "auto") -> Backend:
@@ -55,8 +113,8 @@ def launch_program(
     backend: Backend,
     is_live: bool = True,
     exports: Sequence[Export] = (),
-) -> int:
-    """Run a program to its end.
+) -> Run:
+    """Run a program to its end, draw the run and print its summary.
 
     Args:
       program: program made by `program.make_program`.
@@ -66,13 +124,18 @@ def launch_program(
       exports: receivers of the rows of the CSV files; closed in the end.
 
     Returns:
-      Exit code: 0 after the run's end, 1 if a node failed, 130 after SIGINT, 143 after SIGTERM.
+      The run, which is over, or was stopped by SIGINT.
+
+    Raises:
+      RunFailure: a node failed, or the run ended before its first learner step.
+      SystemExit: the run was stopped by SIGTERM.
     """
+    git_commit()  # Of the code that is about to run.
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")
-    folder = RunFolder(experiment.workdir)
-    monitor = Monitor(RunState(folder), make_view(is_live, _print_line), exports)
+    state = RunState(RunFolder(experiment.workdir))
+    monitor = Monitor(state, make_view(is_live, _print_line), exports)
 
     def on_interrupt() -> None:
         if monitor.is_live:
@@ -81,41 +144,68 @@ def launch_program(
         with contextlib.suppress(OSError):  # Not print, which the signal may have interrupted.
             os.write(1, f"\n{_STOPPING}\n".encode())
 
-    try:
-        outcome = backend.run(Launch(program, experiment, _print_line, on_interrupt))
-    except ValueError as error:
-        outcome = Outcome(str(error), 0)
-    finally:
-        monitor.close()
-    summary = folder.summary() or {}
-    if outcome.num_interrupts == 1 or (summary.get("finished") and not outcome.num_interrupts):
-        _draw(experiment)
-    return conclude(summary, outcome)
-
-
-def conclude(summary: Mapping[str, Any], outcome: Outcome) -> int:
-    """Print how a run ended, and return the exit code of its command."""
+    with _restoring_handlers():
+        try:
+            outcome = backend.run(Launch(program, experiment, _print_line, on_interrupt))
+        except ValueError as error:
+            outcome = Outcome(str(error))
+        finally:
+            monitor.close()
+        run = conclude(state, outcome)
+        if run.exit_code != EXIT_FAILURE and not outcome.is_killed:
+            _draw(run.folder)
     _print_line()
-    if outcome.failure:
-        _print_line(outcome.failure)
-        return EXIT_FAILURE
-    for name, value in summary.items():
-        _print_line(f"{name.replace('_', ' '):>18}: {value}")
-    if outcome.num_interrupts:
-        return EXIT_INTERRUPTED
-    return EXIT_SUCCESS if summary.get("finished") else EXIT_TERMINATED
+    if run.exit_code == EXIT_FAILURE:
+        raise RunFailure(describe_failure(run, experiment, outcome))
+    for line in describe_summary(run.summary):
+        _print_line(line)
+    if run.exit_code == EXIT_TERMINATED:
+        raise SystemExit(EXIT_TERMINATED)
+    return run
 
 
-def _draw(experiment: Experiment) -> None:
-    """Draw the run; SIGINT ends the command meanwhile."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextlib.contextmanager
+def _restoring_handlers() -> Iterator[None]:
+    """Restore the handlers of signals, which belong to the program that trains."""
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        paths = draw_run(experiment.workdir)
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _draw(folder: pathlib.Path) -> None:
+    """Draw the run; SIGINT and SIGTERM end the program meanwhile."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        paths = draw_run(str(folder))
     except Exception as error:  # The run has ended, and its results are saved.
         _print_line(f"The figures could not be drawn: {type(error).__name__}: {error}")
         return
     if paths:
         _print_line(f"Figures: {paths[0].parent}")
+
+
+def _print_checkpoint_size(experiment: Experiment, replay_bytes: int) -> None:
+    period = experiment.run.replay_checkpoint_period_seconds
+    if period is not None:
+        free = shutil.disk_usage(experiment.workdir).free
+        _print_line(
+            f"The replay is saved every {period:g} s and at the end: up to "
+            f"{filesize.decimal(replay_bytes)} each time, twice that while the previous checkpoint "
+            f"exists; {filesize.decimal(free)} of the disk are free."
+        )
+
+
+def _open_exports(experiment: Experiment, wandb: str | None) -> list[Export]:
+    exports: list[Export] = [TensorBoardExport(pathlib.Path(experiment.workdir, TENSORBOARD))]
+    if wandb is not None:
+        export = WandbExport(RunFolder(experiment.workdir), wandb, experiment.run_id)
+        _print_line(f"Weights & Biases: {export.place}")
+        exports.append(export)
+    return exports
 
 
 def _print_line(text: object = "") -> None:

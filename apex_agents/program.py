@@ -12,16 +12,20 @@ import launchpad as lp
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
-from apex_agents.evaluation.evaluator import run_evaluator
+from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, make_learner_logger
+from apex_agents.metrics.summary import write_summary
 from apex_agents.nodes.node import ClientNode, NodeRole, num_restarts, report_ready, stop_program
 from apex_agents.nodes.replay import ReplayNode
+from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
+from apex_agents.runs.opening import open_run
 
+_PAUSE_SECONDS = 0.5
 _LEARNER = NodeRole(computes=True, stop_seconds=60.0)  # It writes a checkpoint when it stops.
 
 
@@ -30,7 +34,11 @@ def make_program(experiment: Experiment) -> lp.Program:
 
     Returns:
       Program with the groups `replay`, `learner`, `evaluator` and `actor`.
+
+    Raises:
+      ValueError: the experiment has no folder to write into, or that folder cannot be used.
     """
+    experiment = open_run(experiment)
     program = lp.Program("apex_agents")
     replay = ReplayNode(_make_tables, experiment)
 
@@ -57,16 +65,26 @@ def _make_tables(experiment: Experiment) -> list[reverb.Table]:
 def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     """Act in the environments of one actor until the program stops."""
     builder, run = experiment.builder, experiment.run
-    should_stop = lp.stop_event().is_set
+    stop = lp.stop_event()
     seed = run.node_seed("actor", index, num_restarts())
     environment = experiment.make_vector_environment(run.num_envs_per_actor, seed, evaluation=False)
     first_env = index * run.num_envs_per_actor
     env_indices = range(first_env, first_env + run.num_envs_per_actor)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
-    source = ParameterSource(client, should_stop)
+    source = ParameterSource(client, stop.is_set)
     adders = [
-        builder.make_adder(client, should_stop, lambda: source.learner_steps) for _ in env_indices
+        builder.make_adder(client, stop.is_set, lambda: source.learner_steps) for _ in env_indices
     ]
+    replicas = builder.config.replay.replicas
+    limit = StepLimit(client, adders, run.max_actor_steps, run.num_actors, replicas)
+
+    def should_stop() -> bool:
+        """Wait while the run needs no more transitions; return whether the program stops."""
+        while not stop.is_set() and (source.is_run_over or limit.is_reached()):
+            stop.wait(_PAUSE_SECONDS)
+            source.refresh()
+        return stop.is_set()
+
     actor = builder.make_actor(policy, adders, source)
     logger = ActorLogger(experiment, index, environment, policy, adders, source)
     for episodes in run_in_lock_step(environment, actor, should_stop):
@@ -78,7 +96,11 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
 
 
 def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
-    """Learn until the run's end, save the reason, stop the program, and return the learner."""
+    """Learn until the run's end, have the last parameters evaluated, stop the program.
+
+    Returns:
+      The learner, which has saved its state and written why it stopped.
+    """
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(client, builder.config.replay.replicas)
@@ -108,7 +130,12 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         reason = end_reason(run, learner.num_steps, poller.latest)
         checkpoints.save_if_due()
     # Saving comes first: the replay server may be stopping, and calls to it may block.
-    checkpoints.conclude(reason, poller.latest.actor_steps)
+    checkpoints.save_last()
+    if reason is not None and learner.num_steps:
+        learner.publish()
+        is_evaluated = await_evaluation(run, client, poller, learner.num_steps)
+        reason = end_reason(run, learner.num_steps, poller.latest) if is_evaluated else None
+    write_summary(experiment, reason, learner.num_steps, poller.latest.actor_steps)
     learner.close()
     poller.close()
     if reason is not None:

@@ -20,8 +20,9 @@ LAYERS = (
     ("command_line",),
     ("configs",),
     ("command_line",),
+    ("training",),
     ("launcher",),
-    ("program",),
+    ("ending", "program"),
     ("sweep", "cluster", "local"),
     ("evaluation",),
     ("nodes",),
@@ -88,7 +89,7 @@ MAX_FOLDER_SHARE = 0.25
 # of these rooms that the program and the builder of Ape-X DQN import, directly or through others.
 READING_PATH_STARTS = ("launch/apex_dqn.py", "apex_agents/program.py", "apex_agents/dqn/builder.py")
 READING_PATH_ROOMS = ("program", "builder", "dqn", "acting", "replay", "learning")
-MAX_READING_PATH_LINES = 2860
+MAX_READING_PATH_LINES = 2920
 
 
 def list_modules() -> list[str]:

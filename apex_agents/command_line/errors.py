@@ -1,5 +1,6 @@
 """How commands report mistakes: in one line on standard error, with exit code 2."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,13 @@ def fail(message: object, exit_code: int = EXIT_USAGE) -> NoReturn:
     """Print one line and exit."""
     _print_line("error", message)
     sys.exit(exit_code)
+
+
+def print_failure(message: object) -> None:
+    """Print several lines on standard error, in red if it is a terminal."""
+    text = f"error: {message}"
+    with contextlib.suppress(OSError):
+        print(f"\033[31m{text}\033[0m" if sys.stderr.isatty() else text, file=sys.stderr)
 
 
 def leave(exit_code: int) -> NoReturn:

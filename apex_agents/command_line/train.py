@@ -7,30 +7,18 @@ Examples:
   apex-dqn --config=my_settings.py --workdir=runs/first --config.agent.batch_size=64
 """
 
-import dataclasses
 import functools
-import pathlib
-import shutil
 
 from absl import flags
-from rich import filesize
 
-from apex_agents.command_line.errors import fail, leave, warn
+from apex_agents.command_line.errors import fail, leave, print_failure
 from apex_agents.command_line.settings import Settings, run_with_settings
-from apex_agents.experiment import Experiment, check_environment, make_experiment
-from apex_agents.launcher import LAUNCH_TYPES, launch_program, make_backend
-from apex_agents.metrics.exports import Export
-from apex_agents.metrics.tensorboard_export import TensorBoardExport
-from apex_agents.metrics.wandb_export import WandbExport
-from apex_agents.nodes.fork_server import close_server
-from apex_agents.nodes.host import available_memory
+from apex_agents.ending import RunFailure
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
+from apex_agents.launcher import LAUNCH_TYPES
 from apex_agents.nodes.isolation import isolate
-from apex_agents.program import make_program
 from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
-from apex_agents.replay.footprint import memory_warning
-from apex_agents.runs.checkpoints import find_progress
-from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id
+from apex_agents.training import train
 
 # Besides --config, those that --help shows.
 _SHOWN_FLAGS = ("workdir", "lp_launch_type", "ray_address", "monitor", "wandb", "isolate")
@@ -78,46 +66,34 @@ _WANDB = flags.DEFINE_string(
 
 def main(agent: str) -> None:
     """Train the agent of this name, and exit."""
-    train = functools.partial(_train, agent)
-    run_with_settings(train, AGENTS[agent].default_config, _SHOWN_FLAGS)
+    train_agent = functools.partial(_train, agent)
+    run_with_settings(train_agent, AGENTS[agent].default_config, _SHOWN_FLAGS)
 
 
 def _train(agent: str, settings: Settings) -> None:
-    config = settings.config
     try:
-        backend = make_backend(_LAUNCH_TYPE.value, _RAY_ADDRESS.value)
         if _ISOLATE.value:
-            if not backend.is_local:
+            if _LAUNCH_TYPE.value == "ray":
                 raise ValueError("--isolate and --lp_launch_type=ray exclude each other.")
             isolate()  # It executes this command again, so that nothing may happen before.
-        experiment = make_experiment(config)
-        _check_agent(agent, config.agent)
-        spec = check_environment(experiment)
-        replay_bytes = experiment.builder.estimate_replay_bytes(spec)
-        if backend.is_local:
-            warning = memory_warning(config.agent.replay, replay_bytes, available_memory())
-            if warning is not None:
-                warn(warning)
-        else:
-            close_server()  # It forks processes of this machine only.
-        backend.prepare(config.run)
-        workdir = open_workdir(_WORKDIR.value, settings.path.stem, config)
-        experiment = dataclasses.replace(
-            experiment,
-            workdir=workdir,
-            run_id=read_run_id(workdir),
-            resumed_at=find_progress(workdir),
+        _check_agent(agent, settings.config.agent)
+        run = train(
+            settings.config,
+            workdir=_WORKDIR.value,
+            launch_type=_LAUNCH_TYPE.value,
+            is_live=_MONITOR.value,
+            ray_address=_RAY_ADDRESS.value,
+            wandb=_WANDB.value,
+            name=settings.path.stem,
         )
-        if backend.is_local:
-            _print_checkpoint_size(experiment, replay_bytes)
-        exports = _open_exports(experiment)
     except ValueError as error:
         fail(error)
-    program = make_program(experiment)
-    # Launchpad kills threads that take longer than this to stop, 10 s by default.
-    stop_seconds = max(node.role.stop_seconds for node in program.get_all_nodes())
-    flags.FLAGS.set_default("lp_termination_notice_secs", int(stop_seconds))
-    leave(launch_program(program, experiment, backend, _MONITOR.value, exports))
+    except RunFailure as error:
+        print_failure(error)
+        leave(EXIT_FAILURE)
+    except SystemExit:  # Stopped by SIGTERM.
+        leave(EXIT_TERMINATED)
+    leave(run.exit_code)
 
 
 def _check_agent(agent: str, agent_config: object) -> None:
@@ -130,23 +106,3 @@ def _check_agent(agent: str, agent_config: object) -> None:
             f"agent is an {kinds[0]}; it has to be an {kinds[1]}. Use the command {command}, "
             f"which is launch/{found}.py."
         )
-
-
-def _print_checkpoint_size(experiment: Experiment, replay_bytes: int) -> None:
-    period = experiment.run.replay_checkpoint_period_seconds
-    if period is not None:
-        free = shutil.disk_usage(experiment.workdir).free
-        print(
-            f"The replay is saved every {period:g} s and at the end: up to "
-            f"{filesize.decimal(replay_bytes)} each time, twice that while the previous checkpoint "
-            f"exists; {filesize.decimal(free)} of the disk are free."
-        )
-
-
-def _open_exports(experiment: Experiment) -> list[Export]:
-    exports: list[Export] = [TensorBoardExport(pathlib.Path(experiment.workdir, TENSORBOARD))]
-    if _WANDB.value is not None:
-        wandb = WandbExport(RunFolder(experiment.workdir), _WANDB.value, experiment.run_id)
-        print(f"Weights & Biases: {wandb.place}")
-        exports.append(wandb)
-    return exports

@@ -1,6 +1,7 @@
 """The evaluator: plays with the newest parameters, reports the result and keeps the best.
 
-Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no data.
+Horgan et al. 2018, section 4.1 and appendix B: a separate actor that adds no data. The learner ends
+a run when the parameters of its last step have been evaluated.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import tensorflow as tf
 from acme.tf import variable_utils
 
 from apex_agents.acting.actor import ApexActor
+from apex_agents.config import RunConfig
 from apex_agents.environments import Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.videos import EvaluationVideos
@@ -28,6 +30,7 @@ from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
     report_evaluation,
+    report_last_step,
 )
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import save_parameters
@@ -44,11 +47,40 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
     with contextlib.closing(Evaluator(experiment, client, stop.is_set)) as evaluator:
         while not stop.is_set():
             next_start = time.monotonic() + experiment.run.evaluation.min_period_seconds
-            if evaluator.evaluate():
+            is_done = evaluator.evaluate()
+            if is_done:
                 report_ready()
-                stop.wait(max(next_start - time.monotonic(), 0.0))
-            else:
-                stop.wait(_CHECK_PERIOD_SECONDS)
+            while not stop.wait(_CHECK_PERIOD_SECONDS):
+                if not is_done or evaluator.has_last_step() or time.monotonic() >= next_start:
+                    break
+
+
+def await_evaluation(
+    run: RunConfig, client: reverb.Client, poller: StatisticsPoller, learner_steps: int
+) -> bool:
+    """Let the evaluator finish: with the learner's last parameters, unless the target is reached.
+
+    Args:
+      run: limits of the run.
+      client: client of the replay server.
+      poller: reader of that server's statistics.
+      learner_steps: learner steps of the last parameters, which have been published.
+
+    Returns:
+      Whether they were evaluated; if not, the program stops.
+    """
+    stop = lp.stop_event()
+    while not stop.is_set():
+        evaluation = poller.latest.evaluation
+        if _has_reached_target(run, evaluation):
+            return True
+        if evaluation is not None and evaluation.learner_steps >= learner_steps:
+            return True
+        if poller.latest.last_step is None:  # Again if there is another server meanwhile.
+            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+                report_last_step(client, learner_steps)
+        stop.wait(_CHECK_PERIOD_SECONDS)
+    return False
 
 
 class Evaluator:
@@ -81,10 +113,15 @@ class Evaluator:
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
         self._poller = StatisticsPoller(client, builder.config.replay.replicas)
 
+    def has_last_step(self) -> bool:
+        """Return whether the learner has finished: its last parameters need not wait."""
+        return self._poller.latest.last_step is not None
+
     def evaluate(self) -> bool:
         """Evaluate the newest parameters, unless they were evaluated before or never updated.
 
-        After an evaluation that reached the run's target there are no others.
+        After an evaluation that reached the run's target there are no others. When the learner
+        finishes, an evaluation of older parameters than its last ones is abandoned.
 
         Returns:
           Whether an evaluation was completed.
@@ -92,14 +129,18 @@ class Evaluator:
         if self._latest is not None and self._poller.latest.evaluation is None:
             # The server was restarted, or the evaluator died between writing and reporting.
             self._report(self._latest)
-        if end_reason(self._run, 0, ReplayStatistics(evaluation=self._latest)) is not None:
+        if _has_reached_target(self._run, self._latest):
             return False
         self._variables.update_and_wait()
         learner_steps = self._source.learner_steps
         if learner_steps <= (0 if self._latest is None else self._latest.learner_steps):
             return False
+
+        def should_stop() -> bool:
+            return self._should_stop() or learner_steps < (self._poller.latest.last_step or 0)
+
         with self._videos.film(self._actor, self._environment, learner_steps) as actor:
-            episodes = play_episodes(self._environment, actor, self._should_stop)
+            episodes = play_episodes(self._environment, actor, should_stop)
         if episodes is None:
             return False
         self._latest = _summarise(episodes, learner_steps, self._poller.latest.actor_steps)
@@ -142,6 +183,10 @@ class BestParameters:
         """Try again to save what could not be saved before."""
         if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
+
+
+def _has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:
+    return end_reason(run, 0, ReplayStatistics(evaluation=evaluation)) is not None
 
 
 def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:

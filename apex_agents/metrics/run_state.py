@@ -17,7 +17,10 @@ _STALE_SECONDS = 20.0
 
 
 class RunState:
-    """The newest rows of every node."""
+    """The newest rows of every node.
+
+    When a run has been resumed, rows from before tell no more than how far it was.
+    """
 
     def __init__(self, run: RunFolder, clock: Callable[[], float] = time.time):
         """Start with no row; `clock` returns the time in seconds since the epoch."""
@@ -27,6 +30,7 @@ class RunState:
         self.evaluations: list[Row] = []  # All of them.
         self.actors: dict[int, Row] = {}  # By the actor's index.
         self.environments: dict[int, Row] = {}  # By the environment's index.
+        self.num_episodes = 0  # Episodes of all actors since the run began.
         self.nodes: dict[str, Any] = {}  # Status of each process; empty without a supervisor.
         self.summary: dict[str, Any] | None = None  # None while the run is active, or was killed.
         self.is_running = False
@@ -43,10 +47,12 @@ class RunState:
         self.nodes = self.run.nodes()
         self.summary = self.run.summary()
         rows = []
+        started_at = self._started_at()
         for name in self.run.logs():
             reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
+            is_old = _modification_time(self.run.log_path(name)) < started_at
             for row in reader.read():
-                self._take(name, row)
+                self._take(name, row, is_old)
                 rows.append((name, row))
         return rows
 
@@ -58,9 +64,8 @@ class RunState:
         """Return the wall time of the run, without the time for which it was down."""
         if self.is_over():
             return self._wall_time_seconds
-        # The command wrote the config when it was started.
-        started = _modification_time(self.run.path / CONFIG_FILE)
-        return self._wall_time_seconds + self._clock() - max(started, self._wall_time_written_at)
+        since = max(self._started_at(), self._wall_time_written_at)
+        return self._wall_time_seconds + self._clock() - since
 
     def num_actors(self) -> int:
         """Return the number of actors of the run, whether they have written rows or not."""
@@ -91,33 +96,45 @@ class RunState:
         ]
         return max(float(np.mean(ages)), 0.0)
 
+    def _started_at(self) -> float:
+        # The command wrote the config when it was started.
+        return _modification_time(self.run.path / CONFIG_FILE)
+
     def _read_count(self, name: str) -> int:
         count = self.run.settings("run").get(name)
         return count if isinstance(count, int) else 0
 
-    def _take(self, name: str, row: Row) -> None:
+    def _take(self, name: str, row: Row, is_old: bool) -> None:
+        """Take over a row; of an old one, written before the command started, what still holds."""
         self._read_at[name] = self._clock()
         wall_time = number(row, columns.WALL_TIME_SECONDS)
         if wall_time > self._wall_time_seconds:
             self._wall_time_seconds = wall_time
             self._wall_time_written_at = _modification_time(self.run.log_path(name))
         if name == columns.LEARNER:
-            self.learner = row
+            self.learner = _keep(row, columns.LEARNER_STEPS) if is_old else row
             self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
         elif name == columns.REPLAY:
-            self.replay = row
+            self.replay = _keep(row, columns.ACTOR_STEPS) if is_old else row
         elif name == columns.EVALUATOR:
             self.evaluations.append(row)
         elif columns.ENV_INDEX in row:
-            self.environments[int(number(row, columns.ENV_INDEX))] = row
+            if not is_old:
+                self.environments[int(number(row, columns.ENV_INDEX))] = row
         elif (actor := columns.parse_actor_file(name)) is not None:
-            self.actors[actor] = row
+            self.num_episodes += int(np.nan_to_num(number(row, columns.EPISODES)))
+            if not is_old:
+                self.actors[actor] = row
 
 
 def number(row: Row, column: str) -> float:
     """Return a value of a row; NaN if the row has no such number."""
     value = row.get(column, np.nan)
     return value if isinstance(value, float) else np.nan
+
+
+def _keep(row: Row, column: str) -> Row:
+    return {column: row[column]} if column in row else {}
 
 
 def _modification_time(path: pathlib.Path) -> float:

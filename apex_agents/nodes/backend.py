@@ -4,6 +4,7 @@ import collections
 import contextlib
 import pathlib
 import signal
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -12,11 +13,12 @@ import launchpad as lp
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, NodeProcess, NodeStatus
-from apex_agents.nodes.supervisor import NodeFailure, RestartPolicy, Supervisor
+from apex_agents.nodes.supervisor import RestartPolicy, Supervisor
 from apex_agents.runs.files import write_json
 from apex_agents.runs.workdir import NODES_FILE
 
 _NUM_LOG_LINES = 15
+_SAME_SIGNAL_SECONDS = 1.0
 
 
 class Launch(NamedTuple):
@@ -31,8 +33,10 @@ class Launch(NamedTuple):
 class Outcome(NamedTuple):
     """How the nodes of a program ended."""
 
-    failure: str | None  # Why the run failed, for the terminal.
-    num_interrupts: int  # How often SIGINT (Ctrl-C) was received.
+    failure: str | None = None  # Why the run failed, as a sentence.
+    stopped_by: signal.Signals | None = None  # SIGINT (Ctrl-C) or SIGTERM, if one was received.
+    is_killed: bool = False  # Whether the nodes were killed by a second Ctrl-C.
+    log: str = ""  # The end of the log of the node that failed, as lines for the terminal.
 
 
 class Backend(Protocol):
@@ -73,28 +77,58 @@ def supervise(
 
     policy = RestartPolicy(run.max_restarts, run.restart_window_seconds)
     supervisor = Supervisor(commands, policy, launch.report, record, start)
-    num_interrupts = 0
-
-    def interrupt(signum: int, frame: Any) -> None:
-        nonlocal num_interrupts
-        num_interrupts += 1
-        if num_interrupts == 1:
-            supervisor.stop()
-            launch.on_interrupt()
-        else:
-            supervisor.kill()
-
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, lambda signum, frame: supervisor.stop())
+    signals = StopSignals(supervisor.stop, supervisor.kill, launch.on_interrupt)
+    signal.signal(signal.SIGINT, signals.handle)
+    signal.signal(signal.SIGTERM, signals.handle)
     failure = supervisor.run()
-    return Outcome(failure and describe_failure(failure), num_interrupts)
+    if failure is None:
+        return Outcome(None, signals.first, signals.is_killed)
+    sentence = f"Node {failure.node} {failure.exit.description}."
+    return Outcome(sentence, signals.first, signals.is_killed, read_log_end(failure.log))
 
 
-def describe_failure(failure: NodeFailure) -> str:
-    """Return which node failed and the end of its log, as lines for the terminal."""
+class StopSignals:
+    """Handles the signals that stop a run: the first stops its nodes, a later SIGINT kills them.
+
+    `timeout -s INT` sends SIGINT twice: one that follows within a second is no other.
+
+    Attributes:
+      first: first signal received, None before.
+      is_killed: whether the nodes were killed.
+    """
+
+    def __init__(
+        self,
+        stop: Callable[[], None],
+        kill: Callable[[], None],
+        on_interrupt: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Take what to do first, what to do later, and what to do on the first SIGINT."""
+        self._stop = stop
+        self._kill = kill
+        self._on_interrupt = on_interrupt
+        self._clock = clock
+        self._first_at = 0.0
+        self.first: signal.Signals | None = None
+        self.is_killed = False
+
+    def handle(self, signum: int, frame: Any = None) -> None:
+        """Receive a signal, as a handler of `signal.signal`."""
+        if self.first is None:
+            self.first, self._first_at = signal.Signals(signum), self._clock()
+            self._stop()
+            if signum == signal.SIGINT:
+                self._on_interrupt()
+        elif signum == signal.SIGINT and self._clock() >= self._first_at + _SAME_SIGNAL_SECONDS:
+            self.is_killed = True
+            self._kill()
+
+
+def read_log_end(path: pathlib.Path) -> str:
+    """Return the end of the log of a node, as lines for the terminal."""
     lines: Iterable[str] = ()
-    with contextlib.suppress(OSError), failure.log.open(errors="replace") as log:
+    with contextlib.suppress(OSError), path.open(errors="replace") as log:
         lines = collections.deque(log, maxlen=_NUM_LOG_LINES)
     end = "".join(f"  | {line.rstrip()}\n" for line in lines) or "  (nothing)\n"
-    happened = f"Node {failure.node} {failure.exit.description}."
-    return f"{happened} {failure.log} ends with:\n{end.rstrip()}"
+    return f"{path} ends with:\n{end.rstrip()}"

@@ -44,6 +44,11 @@ def open_server(modules: Sequence[str] = ()) -> "ForkServer | None":
     return _server
 
 
+def has_server() -> bool:
+    """Return whether there is a server that `start_process` uses."""
+    return _server is not None
+
+
 def close_server() -> None:
     """Close the server, if there is one."""
     global _server

@@ -9,18 +9,23 @@ import os
 import pathlib
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import launchpad as lp
 from launchpad import address as lp_address
 from launchpad import context
+from launchpad import flags as lp_flags
 from launchpad.launch import serialization
 
 from apex_agents.config import RunConfig
-from apex_agents.nodes.backend import Launch, Outcome, supervise
+from apex_agents.exit_codes import EXIT_INTERRUPTED
+from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
-from apex_agents.runs.workdir import NODES_FILE, lock_descriptors
+from apex_agents.runs.workdir import lock_descriptors
+
+_launchpad_handlers: dict[int, Any] = {}
 
 _PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")  # To hosts with environments of their own.
 
@@ -47,17 +52,18 @@ class ThreadBackend:
         """Accept every run."""
 
     def run(self, launch: Launch) -> Outcome:
-        pathlib.Path(launch.experiment.workdir, NODES_FILE).unlink(missing_ok=True)
+        _set_flags(max(node.role.stop_seconds for node in launch.program.get_all_nodes()))
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Launchpad would call another handler, too.
         manager = lp.launch(launch.program, launch_type="local_mt")
-        was_interrupted = False
-        stop: Any = signal.getsignal(signal.SIGINT)  # Launchpad's handler, which stops the nodes.
-
-        def interrupt(signum: int, frame: Any) -> None:
-            nonlocal was_interrupted
-            was_interrupted = True
-            stop(signum, frame)
-
-        signal.signal(signal.SIGINT, interrupt)
+        # Launchpad sets its handler, which stops the nodes, in the first run of a process only.
+        stop: Any = _launchpad_handlers.setdefault(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        signal.signal(signal.SIGTERM, stop)
+        signals = StopSignals(
+            stop=lambda: stop(signal.SIGTERM, None),
+            kill=lambda: os._exit(EXIT_INTERRUPTED),  # Threads cannot be killed.
+            on_interrupt=launch.on_interrupt,
+        )
+        signal.signal(signal.SIGINT, signals.handle)
         failure = None
         try:
             manager.wait(return_on_first_completed=True)
@@ -65,7 +71,16 @@ class ThreadBackend:
             failure = str(error)
         os.kill(os.getpid(), signal.SIGTERM)  # This is how `lp.stop` stops the other nodes.
         manager.wait(raise_error=False)
-        return Outcome(failure, int(was_interrupted))
+        return Outcome(failure, signals.first)
+
+
+def _set_flags(stop_seconds: float) -> None:
+    """Set the flag that Launchpad reads here, without the command line of the user's program."""
+    flags = lp_flags.FLAGS
+    if not flags.is_parsed():
+        flags(sys.argv[:1])
+    # Launchpad kills this process when its threads take longer than this to stop, 10 s by default.
+    flags.lp_termination_notice_secs = int(stop_seconds)
 
 
 class LocalNodes:

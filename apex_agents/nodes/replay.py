@@ -15,7 +15,7 @@ import reverb
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_node
-from apex_agents.replay.messages import EVALUATION, PARAMETERS
+from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
 from apex_agents.replay.tables import RunClient, run_table_name, table_name
 from apex_agents.runs.files import report_failure, report_success, write_json
@@ -52,7 +52,7 @@ class ReplayNode(lp.ReverbNode):
         server = self._start_server()
         client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
         # A restored server holds old messages, which their writers replace once they are missing.
-        for table in (PARAMETERS, EVALUATION):
+        for table in (PARAMETERS, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
         path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
         counter = ActorStepCounter(client, path, self._experiment.builder.config.replay.replicas)

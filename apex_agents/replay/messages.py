@@ -10,6 +10,7 @@ import tensorflow as tf
 PARAMETERS = "parameters"
 EVALUATION = "evaluation"
 INITIAL_ACTOR_STEPS = "initial_actor_steps"
+LAST_STEP = "last_step"
 
 
 class Evaluation(NamedTuple):
@@ -41,6 +42,11 @@ def make_evaluation_table() -> reverb.Table:
 def make_initial_actor_steps_table() -> reverb.Table:
     """Build the table that holds how far the run was before this server."""
     return _make_latest_value_table(INITIAL_ACTOR_STEPS, tf.TensorSpec([], tf.int64))
+
+
+def make_last_step_table() -> reverb.Table:
+    """Build the table that gets the learner steps of the run's last parameters at its end."""
+    return _make_latest_value_table(LAST_STEP, tf.TensorSpec([], tf.int64))
 
 
 def read_latest(client: reverb.Client, table: str) -> Any:

@@ -13,7 +13,7 @@ import reverb
 import tensorflow as tf
 from acme import core, types
 
-from apex_agents.replay.messages import PARAMETERS, read_latest
+from apex_agents.replay.messages import LAST_STEP, PARAMETERS, read_latest
 from apex_agents.replay.tables import table_name
 
 _CLOSE_TIMEOUT_SECONDS = 1
@@ -108,7 +108,11 @@ class ParameterPublisher:
 
 
 class ParameterSource(core.VariableSource):
-    """Reads published parameters; works with `acme.tf.variable_utils.VariableClient`."""
+    """Reads published parameters; works with `acme.tf.variable_utils.VariableClient`.
+
+    Attributes:
+      is_run_over: whether the learner has finished, as of the last time the server was asked.
+    """
 
     def __init__(
         self,
@@ -125,10 +129,12 @@ class ParameterSource(core.VariableSource):
         """
         self._client = client
         self._table = table_name(client, PARAMETERS)
+        self._end_table = table_name(client, LAST_STEP)
         self._should_stop = should_stop
         self._timeout_seconds = timeout_seconds
         self._variables: Mapping[str, list[np.ndarray]] | None = None
         self._version = 0
+        self.is_run_over = False
         self._steps_in_use = _AssignableNumber(-1)
 
     @property
@@ -152,21 +158,24 @@ class ParameterSource(core.VariableSource):
         Raises:
           RuntimeError: the program stopped before anything was published.
         """
-        self._refresh()
+        self.refresh()
         while self._variables is None:
             if self._should_stop():
                 raise RuntimeError("The program stopped before the learner published parameters.")
             time.sleep(0.1)
-            self._refresh()
+            self.refresh()
         if _LEARNER_STEPS not in names:
             self._steps_in_use.assign(self._variables[_LEARNER_STEPS][0])
         return [self._variables[name] for name in names]
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Read what is new, if the server answers."""
         if self._should_stop():  # The server may be going away; a call to it might never return.
             return
         try:
-            table = self._client.server_info(self._timeout_seconds)[self._table]
+            tables = self._client.server_info(self._timeout_seconds)
+            table, end = tables[self._table], tables.get(self._end_table)
+            self.is_run_over = end is not None and end.current_size > 0
             version = table.rate_limiter_info.insert_stats.completed
             if table.current_size == 0 or version == self._version:
                 return

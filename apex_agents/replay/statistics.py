@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 
-from apex_agents.replay.messages import EVALUATION, INITIAL_ACTOR_STEPS, Evaluation, read_latest
+from apex_agents.replay.messages import (
+    EVALUATION,
+    INITIAL_ACTOR_STEPS,
+    LAST_STEP,
+    Evaluation,
+    read_latest,
+)
 from apex_agents.replay.tables import TRANSITIONS, table_name
 
 _POLL_TIMEOUT_SECONDS = 2
@@ -21,6 +27,7 @@ class ReplayStatistics(NamedTuple):
     sampled: int = 0  # Sampled from this server by the learner.
     replay_size: int = 0  # In the replay now.
     evaluation: Evaluation | None = None  # The newest one.
+    last_step: int | None = None  # Learner steps of the last parameters; None before the run's end.
 
     @property
     def samples_per_insert(self) -> float:
@@ -37,8 +44,8 @@ def read_statistics(
       reverb.errors.DeadlineExceededError: the server did not answer.
       RuntimeError: the connection broke, or the server is another run's.
     """
-    names = (TRANSITIONS, EVALUATION, INITIAL_ACTOR_STEPS)
-    transitions, evaluation, initial = _read_tables(client, names, timeout_seconds)
+    names = (TRANSITIONS, EVALUATION, INITIAL_ACTOR_STEPS, LAST_STEP)
+    transitions, evaluation, initial, last = _read_tables(client, names, timeout_seconds)
     inserted = transitions.rate_limiter_info.insert_stats.completed // replicas
     before = int(read_latest(client, initial.name)) if initial.current_size else 0
     return ReplayStatistics(
@@ -47,6 +54,7 @@ def read_statistics(
         sampled=transitions.rate_limiter_info.sample_stats.completed,
         replay_size=transitions.current_size // replicas,
         evaluation=read_latest(client, evaluation.name) if evaluation.current_size else None,
+        last_step=int(read_latest(client, last.name)) if last.current_size else None,
     )
 
 
@@ -54,6 +62,19 @@ def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 
     """Return how many transitions were added to this server; raises as `read_statistics` does."""
     (transitions,) = _read_tables(client, (TRANSITIONS,), timeout_seconds)
     return transitions.rate_limiter_info.insert_stats.completed // replicas
+
+
+def count_actor_steps(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int | None:
+    """Return the steps of all actors since the run began; raises as `read_statistics` does.
+
+    None while a server that was just started does not know those before it.
+    """
+    names = (TRANSITIONS, INITIAL_ACTOR_STEPS)
+    transitions, initial = _read_tables(client, names, timeout_seconds)
+    if not initial.current_size:
+        return None
+    inserted = transitions.rate_limiter_info.insert_stats.completed // replicas
+    return int(read_latest(client, initial.name)) + inserted
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
@@ -64,6 +85,11 @@ def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
 def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
     """Store how many transitions were added before this server was started."""
     client.insert(np.asarray(actor_steps, np.int64), {table_name(client, INITIAL_ACTOR_STEPS): 1.0})
+
+
+def report_last_step(client: reverb.Client, learner_steps: int) -> None:
+    """Tell actors and evaluator that the run is over, and which parameters are its last ones."""
+    client.insert(np.asarray(learner_steps, np.int64), {table_name(client, LAST_STEP): 1.0})
 
 
 def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:

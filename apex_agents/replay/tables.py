@@ -49,6 +49,7 @@ def make_tables(
         messages.make_parameter_table(variables),
         messages.make_evaluation_table(),
         messages.make_initial_actor_steps_table(),
+        messages.make_last_step_table(),
     ]
 
 

@@ -19,9 +19,9 @@ import tensorflow as tf
 
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.runs.files import report_failure, report_success, write_json
+from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.parameter_file import encode_parameters, save_parameters
-from apex_agents.runs.workdir import CHECKPOINTS, LAST_CHECKPOINT, SUMMARY_FILE
+from apex_agents.runs.workdir import CHECKPOINTS, LAST_CHECKPOINT
 
 PARAMETERS = "parameters.npz"
 
@@ -75,12 +75,8 @@ class LearnerCheckpoints:
         if save_checkpoint(self._folder, state, variables, progress, keep):
             self._last_step = step
 
-    def conclude(self, reason: str | None, actor_steps: int) -> None:
-        """Save what remains of the run: a checkpoint, the parameters, and how the run ended.
-
-        Args:
-          reason: reason why the run is over; None if it was stopped before its end.
-          actor_steps: steps of all actors.
+    def save_last(self) -> None:
+        """Save what remains of the learner: a checkpoint, and the parameters in `last.npz`.
 
         Raises:
           FloatingPointError: a variable of the learner is not finite.
@@ -89,14 +85,6 @@ class LearnerCheckpoints:
         workdir = pathlib.Path(self._experiment.workdir)
         step = self._learner.num_steps
         save_parameters(workdir / LAST_CHECKPOINT, self._learner.get_all_variables(), step)
-        summary = {
-            "finished": reason is not None,
-            "reason": reason or "stopped from outside",
-            "learner_steps": step,
-            "actor_steps": actor_steps,
-            "wall_time_seconds": self._experiment.elapsed_seconds(),
-        }
-        write_json(workdir / SUMMARY_FILE, summary)
 
 
 def save_checkpoint(

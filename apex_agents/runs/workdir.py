@@ -1,5 +1,6 @@
 """The folder of a run: the names of its files, and the lock that keeps other commands out."""
 
+import os
 import pathlib
 import time
 import uuid
@@ -46,8 +47,7 @@ def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: 
       ValueError: the folder cannot be written, another command runs in it, or it holds a run of
         another agent or environment.
     """
-    name = f"{config_name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    workdir = pathlib.Path(path or pathlib.Path("runs", name))
+    workdir = pathlib.Path(path or new_workdir(config_name))
     if not str(workdir).isprintable():  # Other libraries cannot open all that Python can.
         raise ValueError(f"--workdir={workdir} has to be printable text.")
     try:
@@ -58,7 +58,8 @@ def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: 
         lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
             replace_file(workdir / CONFIG_FILE, encode_json(to_values(config)))
-            (workdir / SUMMARY_FILE).unlink(missing_ok=True)  # How the run ended the last time.
+            for file in (SUMMARY_FILE, NODES_FILE):  # How the run ended the last time.
+                (workdir / file).unlink(missing_ok=True)
         except OSError:
             lock.close()
             raise
@@ -70,6 +71,17 @@ def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: 
         raise ValueError(f"--workdir={workdir} cannot be found: {error}") from error
     _locks[str(workdir)] = lock
     return str(workdir)
+
+
+def new_workdir(config_name: str) -> str:
+    """Return a path in `runs/` for a new folder."""
+    return f"runs/{config_name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def find_open(path: str) -> str | None:
+    """Return the absolute path of a folder that this process holds, None if it does not."""
+    workdir = os.path.abspath(os.path.expanduser(path))
+    return workdir if workdir in _locks else None
 
 
 def close_workdir(workdir: str) -> None:

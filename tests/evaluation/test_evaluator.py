@@ -21,6 +21,7 @@ from apex_agents.replay.messages import (
     Evaluation,
     make_evaluation_table,
     make_initial_actor_steps_table,
+    make_last_step_table,
     make_parameter_table,
 )
 from apex_agents.replay.parameters import publish_parameters
@@ -89,6 +90,7 @@ def serve():
             make_parameter_table(ConstantPolicy().variables),
             make_evaluation_table(),
             make_initial_actor_steps_table(),
+            make_last_step_table(),
         ]
         servers.append(reverb.Server(tables))
         return reverb.Client(f"localhost:{servers[-1].port}")

@@ -16,7 +16,11 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.replay import ActorStepCounter, ReplayNode, save_replay
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.messages import make_evaluation_table, make_initial_actor_steps_table
+from apex_agents.replay.messages import (
+    make_evaluation_table,
+    make_initial_actor_steps_table,
+    make_last_step_table,
+)
 from apex_agents.replay.statistics import read_statistics
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
@@ -30,6 +34,7 @@ class Replay:
             make_transition_table(config, tf.TensorSpec([], tf.int64)),
             make_evaluation_table(),
             make_initial_actor_steps_table(),
+            make_last_step_table(),
         ]
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
         self.server = reverb.Server(tables, checkpointer=checkpointer)

@@ -12,6 +12,7 @@ from apex_agents.replay.messages import (
     Evaluation,
     make_evaluation_table,
     make_initial_actor_steps_table,
+    make_last_step_table,
 )
 from apex_agents.replay.statistics import (
     ReplayStatistics,
@@ -31,6 +32,7 @@ def make_tables() -> list[reverb.Table]:
         make_transition_table(config, signature),
         make_evaluation_table(),
         make_initial_actor_steps_table(),
+        make_last_step_table(),
     ]
 
 

@@ -1,0 +1,75 @@
+"""How a run ended: its summary, its exit code, and what is an error."""
+
+import pathlib
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
+from apex_agents.experiment import Experiment
+from apex_agents.metrics.run_state import RunState
+from apex_agents.metrics.summary import complete_summary, git_commit
+from apex_agents.nodes.backend import Outcome
+
+# Of the summary's values, those that are not printed.
+_NOT_PRINTED = ("date", "versions", "git_commit", "exit_code")
+
+
+class Run(NamedTuple):
+    """A run that is over, or was stopped."""
+
+    folder: pathlib.Path  # Folder with its logs and checkpoints.
+    summary: dict[str, Any]  # What `summary.json` in it holds: `finished`, `reason`, ...
+    exit_code: int  # 0 after the run's end, 130 after Ctrl-C.
+
+
+class RunFailure(RuntimeError):
+    """A run failed: one of its nodes did, or nothing was learned."""
+
+
+def conclude(state: RunState, outcome: Outcome) -> Run:
+    """Complete the summary of a run whose nodes have ended.
+
+    Args:
+      state: state of the run, read after its end.
+      outcome: how the nodes ended.
+
+    Returns:
+      The run; its exit code is 1 if it failed, 143 if it was stopped by SIGTERM.
+    """
+    written = state.run.summary() or {}
+    is_over = written.get("finished", False)
+    changes: dict[str, Any] = {"git_commit": git_commit()}
+    exit_code = EXIT_SUCCESS if is_over else EXIT_TERMINATED
+    if outcome.stopped_by == signal.SIGINT:
+        exit_code = EXIT_INTERRUPTED
+    if not is_over:
+        stop = "SIGINT (Ctrl-C)" if exit_code == EXIT_INTERRUPTED else "SIGTERM"
+        changes["reason"] = f"stopped by {stop}"
+    if outcome.failure:
+        exit_code = EXIT_FAILURE
+        changes |= {"finished": False, "reason": outcome.failure}
+    elif is_over and not written["learner_steps"]:
+        exit_code = EXIT_FAILURE
+        changes["reason"] = f"{written['reason']} before the first learner step"
+    summary = complete_summary(state, {**changes, "exit_code": exit_code})
+    return Run(state.run.path, summary, exit_code)
+
+
+def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
+    """Return why a run with the exit code 1 failed, as lines for the terminal."""
+    if outcome.failure:
+        return "\n".join(filter(None, (outcome.failure, outcome.log)))
+    least = experiment.builder.config.replay.min_size
+    return (
+        f"The run ended before its first learner step, and nothing was learned: "
+        f"{run.summary['reason']}. The replay got {run.summary['actor_steps']:,} transitions; the "
+        f"learner starts at agent.replay.min_size, {least:,}. Lower it, or raise the limit."
+    )
+
+
+def describe_summary(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a summary for the terminal."""
+    for name, value in summary.items():
+        if name not in _NOT_PRINTED and value is not None:
+            yield f"{name.replace('_', ' '):>18}: {value}"

@@ -1,0 +1,114 @@
+"""The summary of a run: how it ended, how far it came, what it returned, which code it ran.
+
+The learner writes `summary.json` when it finishes or is stopped. The launcher completes the file,
+also if the learner could not write it.
+"""
+
+import datetime
+import functools
+import importlib.metadata
+import pathlib
+import platform
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from apex_agents.experiment import Experiment
+from apex_agents.metrics import columns
+from apex_agents.metrics.run_state import RunState, number
+from apex_agents.runs.files import write_json
+from apex_agents.runs.folder import Row
+from apex_agents.runs.workdir import SUMMARY_FILE
+
+_DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
+_GIT_TIMEOUT_SECONDS = 5
+
+
+def write_summary(
+    experiment: Experiment, reason: str | None, learner_steps: int, actor_steps: int
+) -> None:
+    """Write how a learner ended.
+
+    Args:
+      experiment: experiment whose run this is.
+      reason: reason why the run is over; None if it was stopped before its end.
+      learner_steps: number of updates.
+      actor_steps: steps of all actors.
+    """
+    summary = {
+        "finished": reason is not None,
+        "reason": reason or "stopped from outside",
+        columns.LEARNER_STEPS: learner_steps,
+        columns.ACTOR_STEPS: actor_steps,
+        columns.WALL_TIME_SECONDS: experiment.elapsed_seconds(),
+    }
+    write_json(pathlib.Path(experiment.workdir, SUMMARY_FILE), summary)
+
+
+def complete_summary(state: RunState, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the summary of a run whose nodes have ended.
+
+    Args:
+      state: state of the run, read after its end.
+      changes: what is known better than by the learner, such as `reason` or `git_commit`.
+
+    Returns:
+      The summary.
+    """
+    returns = [number(row, columns.MEAN_RETURN) for row in state.evaluations]
+    summary = {
+        "finished": False,
+        "reason": "",
+        # In case that the learner has written nothing.
+        columns.LEARNER_STEPS: _count(state.learner, columns.LEARNER_STEPS),
+        columns.ACTOR_STEPS: _count(state.replay, columns.ACTOR_STEPS),
+        columns.WALL_TIME_SECONDS: state.elapsed_seconds(),
+        **(state.run.summary() or {}),
+        "num_episodes": state.num_episodes,
+        "last_return": returns[-1] if returns else None,
+        "best_return": max(returns, default=None),
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "versions": _versions(),
+        **changes,
+    }
+    write_json(state.run.path / SUMMARY_FILE, summary)
+    return summary
+
+
+@functools.cache  # The code that runs is that of the start.
+def git_commit() -> str | None:
+    """Return the commit of the checkout that this code is in, with '-dirty' after a change.
+
+    None outside of a checkout, or without the program git.
+    """
+    folder = pathlib.Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():  # Git would find the checkout of another project above it.
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        result = subprocess.run(
+            [*command, "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stdout.strip() or None
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # A checkout that is not installed.
+            versions[name] = None
+    return versions
+
+
+def _count(row: Row, column: str) -> int:
+    count = number(row, column)
+    return int(count) if np.isfinite(count) else 0

@@ -1,0 +1,72 @@
+"""The limit in transitions of a run, as each of its actors observes it."""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import reverb
+
+from apex_agents.replay.statistics import count_actor_steps
+
+
+class Adder(Protocol):
+    """What the limit needs of an adder; see `acting.adder.PrioritizedNStepAdder`."""
+
+    num_transitions: int
+
+    def flush(self) -> None:
+        """Send all complete transitions."""
+
+
+class StepLimit:
+    """Tells an actor when all actors together have added as many transitions as they may.
+
+    An actor adds half of its share of what is left, waits until the replay has all of it, and asks
+    how much is left now. So a single actor exceeds the limit by less than its last lock-step adds.
+    Of several actors each may exceed it by that, and by what it adds while faster ones use up the
+    rest.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        adders: Sequence[Adder],
+        limit: int | None,
+        num_actors: int,
+        replicas: int,
+    ):
+        """Allow nothing before `is_reached` is asked.
+
+        Args:
+          client: client of the replay server.
+          adders: adders of this actor.
+          limit: transitions of all actors since the run began; None is no limit.
+          num_actors: number of actors that share the limit.
+          replicas: number of times that each transition is added.
+        """
+        self._client = client
+        self._adders = adders
+        self._limit = limit
+        self._num_actors = num_actors
+        self._replicas = replicas
+        self._allowed = 0 if limit is not None else math.inf  # Transitions of this actor.
+
+    def is_reached(self) -> bool:
+        """Return whether this actor may not act now, which a server that has died can change."""
+        added = sum(adder.num_transitions for adder in self._adders)
+        if added < self._allowed:
+            return False
+        for adder in self._adders:
+            adder.flush()
+        left = self._count_left()
+        self._allowed = added + math.ceil(left / (2 * self._num_actors))
+        return left == 0
+
+    def _count_left(self) -> int:
+        """Return how many transitions are missing, 0 while the server does not know."""
+        assert self._limit is not None
+        try:
+            steps = count_actor_steps(self._client, self._replicas)
+        except (RuntimeError, reverb.errors.ReverbError):
+            return 0
+        return 0 if steps is None else max(self._limit - steps, 0)

@@ -1,0 +1,92 @@
+"""Trains an agent from Python, as the commands do.
+
+This module imports nothing that is slow to import: the nodes' processes are forked from one that
+imports TensorFlow while this one does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from apex_agents.config import ExperimentConfig
+from apex_agents.nodes.fork_server import close_server, has_server, open_server
+
+if TYPE_CHECKING:
+    from apex_agents.ending import Run
+
+# Imported by the process from which nodes are forked.
+_NODE_MODULES = ("apex_agents.program", "apex_agents.registry")
+
+
+def train(  # noqa: PLR0913
+    config: ExperimentConfig,
+    *,
+    environment_fn: Callable[..., Any] | None = None,
+    torso_fn: Callable[..., Any] | None = None,
+    workdir: str | pathlib.Path | None = None,
+    launch_type: str = "local_mp",
+    is_live: bool = True,
+    ray_address: str = "auto",
+    wandb: str | None = None,
+    name: str = "run",
+) -> Run:
+    """Train an agent until its run is over, in processes of their own; show the progress.
+
+    Ctrl-C stops the run, which the same call with the same `workdir` resumes; another one kills all
+    processes (a second later at the earliest). SIGTERM stops the run and then ends the program.
+
+    Args:
+      config: settings of the agent, the environment and the run.
+      environment_fn: maker of one environment, a `gymnasium.Env` or `dm_env.Environment`, in place
+        of the config's suite and task; called with the keyword arguments `environment.kwargs`.
+      torso_fn: maker of the networks' torsos in place of those that the config names; called with
+        the environment's spec and the agent's config.
+      workdir: folder for logs and checkpoints, whose run is resumed; None: a new one in `runs/`.
+      launch_type: where nodes run: 'local_mp', as processes of this machine; 'local_mt', as threads
+        of this process; 'ray', as processes on the hosts of a Ray cluster.
+      is_live: whether to show a live view if the output is a terminal; plain lines otherwise.
+      ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for this machine's cluster.
+      wandb: Weights & Biases project that the metrics are sent to; None for none.
+      name: beginning of the name of a new folder.
+
+    Returns:
+      The run, which is over, or was stopped by Ctrl-C.
+
+    Raises:
+      ValueError: a setting, the folder or the place is not suitable; nothing was started.
+      RuntimeError: a node failed, or the run ended before its first learner step.
+      SystemExit: the run was stopped by SIGTERM; with exit code 143.
+    """
+    # Read when TensorFlow is imported: its remarks about missing GPU drivers are no news.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _serving_forks(launch_type):
+        from apex_agents.launcher import launch  # Imports TensorFlow.
+
+        return launch(
+            config,
+            environment_fn=environment_fn,
+            torso_fn=torso_fn,
+            workdir=None if workdir is None else str(workdir),
+            launch_type=launch_type,
+            is_live=is_live,
+            ray_address=ray_address,
+            wandb=wandb,
+            name=name,
+        )
+
+
+@contextlib.contextmanager
+def _serving_forks(launch_type: str) -> Iterator[None]:
+    """Let processes of this machine be forked, unless a command has seen to that already."""
+    if has_server() or launch_type != "local_mp":
+        yield
+        return
+    open_server(_NODE_MODULES)
+    try:
+        yield
+    finally:
+        close_server()
