@@ -6,7 +6,7 @@ from apex_agents.environments import EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings of the run, which are the defaults."""
-    return ExperimentConfig(
-        agent=ApexDQNConfig(), environment=EnvironmentConfig(task="pong"), run=RunConfig()
-    )
+    """Return the settings of the run."""
+    run = RunConfig(num_actors=360, num_envs_per_actor=1)  # Section 4.1.
+    environment = EnvironmentConfig(task="pong")
+    return ExperimentConfig(agent=ApexDQNConfig(), environment=environment, run=run)

@@ -9,6 +9,7 @@ solve Pong in under an hour on two cores.
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments.atari_config import AtariConfig
 from apex_agents.replay.config import ReplayConfig
 
 
@@ -30,4 +31,7 @@ def get_config() -> ExperimentConfig:
         num_envs_per_actor=16,
         evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
     )
-    return ExperimentConfig(agent=agent, environment=EnvironmentConfig(task="pong"), run=run)
+    # Five minutes of a game: an untrained player may never end one. apex-evaluate plays up to 30.
+    atari = AtariConfig(evaluation_max_frames=18_000)
+    environment = EnvironmentConfig(task="pong", atari=atari)
+    return ExperimentConfig(agent=agent, environment=environment, run=run)

@@ -16,8 +16,9 @@ import sys
 import traceback
 
 import apex_agents.environments.control  # noqa: F401  # Takes a second when it is needed.
-from apex_agents import launcher
+from apex_agents import launcher, training
 from apex_agents.command_line import commands
+from apex_agents.ending import Run
 
 LAUNCH = pathlib.Path(__file__).resolve().parent.parent.parent / "launch"
 HANGS_AFTER_SECONDS = 60
@@ -25,8 +26,9 @@ MAX_MEMORY_BYTES = 16 * 2**30
 
 
 def main() -> None:
-    commands.open_server = lambda *args: None  # Everything is imported here already.
-    launcher.launch_program = lambda *args: 0
+    for module in (commands, training):
+        module.open_server = lambda *args: None  # Everything is imported here already.
+    launcher.launch_program = lambda *args: Run(pathlib.Path(), {}, 0)
     for line in sys.stdin:
         request = json.loads(line)
         outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]

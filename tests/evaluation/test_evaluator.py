@@ -2,6 +2,7 @@
 
 import csv
 import pathlib
+import time
 import types
 
 import dm_env
@@ -14,7 +15,8 @@ from dm_env import specs
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
-from apex_agents.evaluation.evaluator import Evaluator
+from apex_agents.evaluation import evaluator as evaluator_module
+from apex_agents.evaluation.evaluator import Evaluator, await_evaluation
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import (
@@ -25,7 +27,11 @@ from apex_agents.replay.messages import (
     make_parameter_table,
 )
 from apex_agents.replay.parameters import publish_parameters
-from apex_agents.replay.statistics import read_statistics
+from apex_agents.replay.statistics import (
+    ReplayStatistics,
+    read_statistics,
+    report_last_step,
+)
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.runs.parameter_file import load_parameters
 from apex_agents.runs.workdir import make_folders
@@ -98,6 +104,19 @@ def serve():
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def wait_for():
+    """Wait until a condition holds."""
+
+    def wait(condition) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    return wait
 
 
 @pytest.fixture
@@ -218,3 +237,73 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(serve, make_evaluator, tmp
     assert read_rows(tmp_path) == []
     assert read_statistics(client).evaluation is None
     assert not (tmp_path / "checkpoints" / "best.npz").exists()
+
+
+def test_the_last_parameters_are_evaluated_instead_of_older_ones(
+    serve, make_evaluator, tmp_path, wait_for
+):
+    client = serve()
+    publish(client, 5, 9.0)
+    evaluator = make_evaluator(client)
+    assert not evaluator.has_last_step()
+    report_last_step(client, 8)  # The learner has finished, but what it published comes later.
+    wait_for(evaluator.has_last_step)
+    assert not evaluator.evaluate()
+    publish(client, 8, 3.0)
+    assert evaluator.evaluate()
+    assert not evaluator.evaluate()
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [8]
+    assert read_best(tmp_path) == (3.0, 8)
+
+
+def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
+    serve, make_evaluator, tmp_path, wait_for
+):
+    client = serve()
+    publish(client, 5, 9.0)
+    evaluators = []
+
+    def finish() -> bool:  # Asked while episodes are played.
+        report_last_step(client, 8)
+        wait_for(evaluators[0].has_last_step)
+        return False
+
+    evaluators.append(make_evaluator(client, should_stop=finish))
+    assert not evaluators[0].evaluate()
+    assert read_rows(tmp_path) == []
+
+
+EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
+
+
+@pytest.mark.parametrize(
+    ("target", "evaluation", "is_awaited"),
+    [
+        (None, EVALUATED, False),
+        (None, EVALUATED._replace(learner_steps=7), True),
+        (7.0, EVALUATED._replace(learner_steps=7), False),
+        (7.5, EVALUATED._replace(learner_steps=7), True),
+        (None, None, True),
+    ],
+)
+def test_a_learner_waits_for_the_evaluation_of_its_last_step(
+    serve, monkeypatch, target, evaluation, is_awaited
+):
+    client = serve()
+    poller = types.SimpleNamespace(latest=ReplayStatistics(evaluation=evaluation))
+
+    class StopEvent:
+        """A program that stops when the learner would wait for the first time."""
+
+        is_over = False
+
+        def is_set(self) -> bool:
+            return self.is_over
+
+        def wait(self, timeout: float) -> None:
+            self.is_over = True
+
+    monkeypatch.setattr(evaluator_module.lp, "stop_event", StopEvent)
+    run = RunConfig(target_return=target)
+    assert await_evaluation(run, client, poller, 8) is not is_awaited
+    assert read_statistics(client).last_step == (8 if is_awaited else None)

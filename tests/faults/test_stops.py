@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -17,6 +18,15 @@ os.dup2(sender, 1)
 os.close(sender)
 os.close(receiver)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+SAME_SIGNAL_SECONDS = 1.0  # A second SIGINT within this time is no other one.
+
+# Continues as `timeout`, whose time can be ended by SIGALRM.
+UNDER_TIMEOUT = """
+import os, sys
+os.execvp("timeout", ["timeout", "-s", "INT", "3600", sys.executable, *sys.argv[1:]])
 """
 
 
@@ -63,8 +73,25 @@ def test_ctrl_c(run, record_property):
     assert run.left_behind() == []
     assert last_checkpoint_is_of_the_end(run)
     assert run.summary()["finished"] is False
+    assert (run.summary()["exit_code"], "SIGINT" in run.summary()["reason"]) == (130, True)
+    assert (run.workdir / "plots").is_dir()
     assert run.exit_codes()["learner"] == run.exit_codes()["replay"] == 0
     assert "Traceback" not in run.output()
+
+
+@pytest.mark.fault(
+    breaks="`timeout -s INT`, which sends SIGINT twice",
+    holds="as Ctrl-C: a checkpoint of the last step, exit code 130",
+)
+def test_sigint_of_timeout(start):
+    # It waits for the end of the command, which its own signal does not reach twice.
+    run = start("-c", UNDER_TIMEOUT, *apex_dqn("local_mp", *ENDLESS))
+    run.wait_for(run.is_learning)
+    os.kill(run.pid, signal.SIGALRM)  # What ends its time.
+    run.finish()
+    assert run.left_behind() == []
+    assert last_checkpoint_is_of_the_end(run)
+    assert run.summary()["exit_code"] == 130
 
 
 @pytest.mark.fault(
@@ -74,8 +101,10 @@ def test_ctrl_c(run, record_property):
 def test_ctrl_c_twice(run, record_property):
     run.node("learner").suspend()
     run.press_ctrl_c()
+    pressed_at = time.monotonic()
     # The others exit; the launcher waits for the learner.
     run.wait_for(lambda: set(run.nodes()) == {"learner", "replay"})
+    run.wait_for(lambda: time.monotonic() > pressed_at + SAME_SIGNAL_SECONDS)
     run.press_ctrl_c()
     started = time.monotonic()
     run.finish()
@@ -111,6 +140,9 @@ def test_a_run_resumes_where_it_was_stopped(start, start_again):
     first.signal(signal.SIGTERM)
     assert first.finish().exit_code == 143
     stopped = first.summary()
+    assert (stopped["exit_code"], "SIGTERM" in stopped["reason"]) == (143, True)
+    assert stopped["num_episodes"] > 0
+    assert (first.workdir / "plots").is_dir()
     assert last_checkpoint_is_of_the_end(first)
     evaluations = first.rows("evaluator")
 
@@ -140,6 +172,7 @@ def test_sigterm_while_nodes_start(start):
     run.signal(signal.SIGTERM)
     run.finish()
     assert run.exit_code == 143, run.output()
+    assert run.summary()["learner_steps"] == 0
     assert run.left_behind() == []
 
 

@@ -94,6 +94,25 @@ def test_time_elapses_between_rows(written_run):
     assert state.is_over()
 
 
+def test_of_a_run_that_is_resumed_only_what_still_holds_is_known(written_run):
+    written_run.append_everything()
+    written_run.append("actor_2", wall_time_seconds=9.0, episodes=5, actor_steps_per_second=1)
+    os.utime(written_run.folder / "config.json")  # The command is given again.
+    for path in written_run.folder.glob("logs/*.csv"):
+        os.utime(path, (1000, 1000))
+    state = RunState(RunFolder(written_run.folder))
+    state.refresh()
+    assert (state.learner, state.replay) == ({"learner_steps": 300}, {"actor_steps": 2500})
+    assert (state.actors, state.environments, state.actor_speed()) == ({}, {}, 0)
+    assert math.isnan(state.parameter_age())
+    assert len(state.evaluations) == 3
+    assert state.num_episodes == 5
+    written_run.append("actor_2", wall_time_seconds=21.0, episodes=2, actor_steps_per_second=30)
+    state.refresh()
+    assert state.actor_speed() == 30
+    assert state.num_episodes == 7
+
+
 def test_a_run_that_was_killed_is_over(written_run, state):
     written_run.end(None)
     state.refresh()

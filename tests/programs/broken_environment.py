@@ -11,6 +11,7 @@ import dm_env
 from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.ending import RunFailure
 from apex_agents.environments import Catch, VectorEnvironment
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.experiment import Experiment
@@ -37,12 +38,16 @@ def main(launch_type: str, broken_node: str, workdir: str) -> int:
 
     replay = ReplayConfig(max_size=1000, min_size=10)
     agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=8, replay=replay)
-    run = RunConfig(num_actors=1)
+    run = RunConfig()
     folder = open_workdir(workdir, "broken", run)
     experiment = Experiment(ApexDQNBuilder(agent), make_vector_environment, run, folder)
     backend = make_backend(launch_type)
     backend.prepare(run)
-    return launch_program(make_program(experiment), experiment, backend)
+    try:
+        return launch_program(make_program(experiment), experiment, backend).exit_code
+    except RunFailure as failure:
+        print(failure)
+        return 1
 
 
 if __name__ == "__main__":

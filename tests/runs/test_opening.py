@@ -1,0 +1,66 @@
+"""Tests of how an experiment gets the folder of its run."""
+
+import dataclasses
+import json
+
+import pytest
+
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import make_experiment
+from apex_agents.program import make_program
+from apex_agents.runs.files import is_held
+from apex_agents.runs.opening import open_run
+from apex_agents.runs.workdir import close_workdir, find_open
+
+CONFIG = ExperimentConfig(
+    ApexDQNConfig(network="mlp", frame_stack=0), EnvironmentConfig("toy", "catch"), RunConfig()
+)
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    yield tmp_path / "run"
+    if find_open(str(tmp_path / "run")):
+        close_workdir(str(tmp_path / "run"))
+
+
+def test_a_program_writes_into_the_folder_of_its_experiment(workdir):
+    experiment = make_experiment(CONFIG, workdir=str(workdir))
+    assert not workdir.exists()
+    program = make_program(experiment)
+    assert len(program.groups["actor"]) == 1
+    assert json.loads((workdir / "config.json").read_text())["environment"]["task"] == "catch"
+    assert (workdir / "logs").is_dir() and (workdir / "checkpoints").is_dir()
+    assert is_held(workdir / ".lock")
+
+
+def test_an_experiment_is_opened_once(workdir, monkeypatch):
+    monkeypatch.chdir(workdir.parent)
+    opened = open_run(make_experiment(CONFIG, workdir="run"))
+    assert opened.workdir == str(workdir)
+    assert len(opened.run_id) == 12
+    assert open_run(opened) is opened
+    # The same process may make another program of the same run.
+    again = open_run(make_experiment(CONFIG, workdir=str(workdir)))
+    assert (again.workdir, again.run_id) == (opened.workdir, opened.run_id)
+
+
+def test_an_experiment_without_a_folder_is_refused():
+    with pytest.raises(ValueError, match=r"make_experiment\(.*workdir="):
+        make_program(make_experiment(CONFIG))
+
+
+def test_a_folder_of_another_run_is_refused(workdir):
+    make_program(make_experiment(CONFIG, workdir=str(workdir)))
+    close_workdir(str(workdir))
+    other = dataclasses.replace(CONFIG, agent=dataclasses.replace(CONFIG.agent, batch_size=3))
+    with pytest.raises(ValueError, match=r"agent\.batch_size"):
+        make_program(make_experiment(other, workdir=str(workdir)))
+
+
+def test_an_experiment_without_a_config_has_made_its_folder(tmp_path):
+    experiment = dataclasses.replace(make_experiment(CONFIG, workdir=str(tmp_path)), config=None)
+    assert open_run(experiment) is experiment
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,180 @@
+"""Tests of exit codes and of what a run says at its end; tests/test_program.py has whole runs."""
+
+import json
+import pathlib
+import signal
+import types
+
+import pytest
+
+from apex_agents.ending import conclude, describe_failure, describe_summary
+from apex_agents.metrics.run_state import RunState
+from apex_agents.metrics.summary import complete_summary
+from apex_agents.nodes.backend import Outcome, StopSignals, read_log_end
+from apex_agents.runs.folder import RunFolder
+
+FINISHED = {
+    "finished": True,
+    "reason": "5 learner steps done",
+    "learner_steps": 5,
+    "actor_steps": 40,
+    "wall_time_seconds": 7.5,
+}
+STOPPED = {**FINISHED, "finished": False, "reason": "stopped from outside"}
+INTERRUPTED, TERMINATED = Outcome(None, signal.SIGINT), Outcome(None, signal.SIGTERM)
+FAILED = Outcome("Node actor_3 failed.", log="actor_3.log ends with:\n  | no")
+EXPERIMENT = types.SimpleNamespace(
+    builder=types.SimpleNamespace(
+        config=types.SimpleNamespace(replay=types.SimpleNamespace(min_size=1000))
+    )
+)
+
+
+@pytest.fixture(autouse=True)
+def no_checkout(monkeypatch):
+    """Git is a program, which unit tests do not start."""
+    monkeypatch.setattr("apex_agents.ending.git_commit", lambda: "abc-dirty")
+
+
+@pytest.fixture
+def state(tmp_path) -> RunState:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "logs").mkdir()
+    return RunState(RunFolder(tmp_path))
+
+
+def write(state: RunState, summary: dict) -> None:
+    (state.run.path / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.mark.parametrize(
+    ("written", "outcome", "finished", "exit_code", "reason"),
+    [
+        (FINISHED, Outcome(), True, 0, "5 learner steps done"),
+        (FINISHED, INTERRUPTED, True, 130, "5 learner steps done"),
+        (FINISHED, TERMINATED, True, 0, "5 learner steps done"),
+        (STOPPED, INTERRUPTED, False, 130, "stopped by SIGINT (Ctrl-C)"),
+        (STOPPED, TERMINATED, False, 143, "stopped by SIGTERM"),
+        ({}, INTERRUPTED, False, 130, "stopped by SIGINT (Ctrl-C)"),  # There was no learner yet.
+        ({}, Outcome(), False, 143, "stopped by SIGTERM"),  # Nodes that are threads.
+        (STOPPED, FAILED, False, 1, "Node actor_3 failed."),
+        ({}, FAILED, False, 1, "Node actor_3 failed."),
+    ],
+)
+def test_the_summary_says_how_a_run_ended(state, written, outcome, finished, exit_code, reason):
+    if written:
+        write(state, written)
+    run = conclude(state, outcome)
+    assert run.folder == state.run.path
+    assert run.exit_code == run.summary["exit_code"] == exit_code
+    assert (run.summary["finished"], run.summary["reason"]) == (finished, reason)
+    assert run.summary["learner_steps"] == (5 if written else 0)
+    assert run.summary["git_commit"] == "abc-dirty"
+    assert state.run.summary() == run.summary
+
+
+def test_a_run_without_a_learner_step_has_failed(state):
+    write(state, {**FINISHED, "reason": "40 actor steps done", "learner_steps": 0})
+    run = conclude(state, Outcome())
+    assert run.exit_code == 1
+    failure = describe_failure(run, EXPERIMENT, Outcome())
+    for part in ("40 actor steps done", "40 transitions", "agent.replay.min_size, 1,000"):
+        assert part in failure
+    write(state, {**STOPPED, "learner_steps": 0})
+    assert conclude(state, INTERRUPTED).exit_code == 130
+
+
+def test_a_failure_shows_the_end_of_a_log(state):
+    run = conclude(state, FAILED)
+    failure = describe_failure(run, EXPERIMENT, FAILED)
+    assert failure == "Node actor_3 failed.\nactor_3.log ends with:\n  | no"
+
+
+def append(folder: pathlib.Path, name: str, text: str) -> None:
+    with (folder / "logs" / f"{name}.csv").open("a") as file:
+        file.write(text)
+
+
+def test_a_summary_holds_returns_and_counts(state, tmp_path):
+    append(tmp_path, "evaluator", "mean_return,learner_steps\n1.5,10\n9.0,20\n4.0,30\n")
+    append(tmp_path, "actor_0", "episodes,episode_return\n3,0.5\n0,nan\n")
+    append(tmp_path, "actor_12", "episodes,episode_return\n4,0.5\n")
+    append(tmp_path, "actor_0_envs", "env_index,episodes\n0,3\n")
+    append(tmp_path, "learner", "learner_steps,wall_time_seconds\n10,1.0\n33,2.5\n")
+    append(tmp_path, "replay", "actor_steps,wall_time_seconds\n70,2.0\n")
+    state.refresh()
+    summary = complete_summary(state, {"reason": "a failure"})
+    counts = {name: summary[name] for name in ("learner_steps", "actor_steps", "num_episodes")}
+    assert counts == {"learner_steps": 33, "actor_steps": 70, "num_episodes": 7}
+    assert (summary["last_return"], summary["best_return"]) == (4.0, 9.0)
+    assert summary["wall_time_seconds"] == 2.5
+    assert {"python", "apex_agents", "tensorflow", "dm-reverb"} == set(summary["versions"])
+    assert summary["date"].startswith("20")
+
+
+def test_a_run_without_an_evaluation_has_no_returns(state):
+    summary = complete_summary(state, {})
+    assert (summary["last_return"], summary["best_return"]) == (None, None)
+
+
+def test_the_summary_is_printed_without_what_nobody_waits_for():
+    summary = {
+        "finished": True,
+        "last_return": None,
+        "learner_steps": 5,
+        "versions": {},
+        "date": "",
+    }
+    assert list(describe_summary(summary)) == [
+        "          finished: True",
+        "     learner steps: 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("".join(f"line {i}\n" for i in range(20)), [f"  | line {i}" for i in range(5, 20)]),
+        ("alone", ["  | alone"]),
+        ("", ["  (nothing)"]),
+    ],
+    ids=["the last 15 lines", "an unfinished line", "nothing"],
+)
+def test_the_end_of_a_log(content, shown, tmp_path):
+    log = tmp_path / "actor_3.log"
+    log.write_text(content)
+    first, *rest = read_log_end(log).splitlines()
+    assert str(log) in first
+    assert rest == shown
+
+
+@pytest.mark.parametrize(
+    ("received", "calls"),
+    [
+        ([(signal.SIGINT, 0.0)], ["stop", "note"]),
+        ([(signal.SIGINT, 0.0), (signal.SIGINT, 0.9)], ["stop", "note"]),
+        ([(signal.SIGINT, 0.0), (signal.SIGINT, 1.0)], ["stop", "note", "kill"]),
+        (
+            [(signal.SIGINT, 0.0), (signal.SIGINT, 0.9), (signal.SIGINT, 1.8)],
+            ["stop", "note", "kill"],
+        ),
+        ([(signal.SIGTERM, 0.0), (signal.SIGTERM, 5.0)], ["stop"]),
+        ([(signal.SIGTERM, 0.0), (signal.SIGINT, 5.0)], ["stop", "kill"]),
+    ],
+)
+def test_a_later_sigint_kills(received, calls):
+    seen: list[str] = []
+    now = [0.0]
+    signals = StopSignals(
+        stop=lambda: seen.append("stop"),
+        kill=lambda: seen.append("kill"),
+        on_interrupt=lambda: seen.append("note"),
+        clock=lambda: now[0],
+    )
+    assert signals.first is None
+    for number, time in received:
+        now[0] = time
+        signals.handle(number)
+    assert seen == calls
+    assert signals.first == received[0][0]
+    assert signals.is_killed == ("kill" in calls)
