@@ -18,6 +18,16 @@ from whole_runs import ROOT, Command, apex_dqn
 STEPS_PER_CALL = 8
 LEARNER_STEPS = 38 * STEPS_PER_CALL
 
+PRINTED = (
+    "finished",
+    "reason",
+    "learner_steps",
+    "actor_steps",
+    "wall_time_seconds",
+    "num_episodes",
+    "last_return",
+    "best_return",
+)
 NODES = {"replay", "learner", "evaluator", "actor_0", "actor_1"}
 
 # A run in processes of their own, to the end.
@@ -49,20 +59,24 @@ def test_all_processes_exit_by_themselves_at_the_end(processes_run):
 
 def test_summary_is_written_and_printed(processes_run):
     summary = processes_run.summary()
-    assert set(summary) == {
-        "finished",
-        "reason",
-        "learner_steps",
-        "actor_steps",
-        "wall_time_seconds",
-    }
-    assert summary["finished"] is True
+    assert set(summary) == {*PRINTED, "date", "versions", "git_commit", "exit_code"}
+    assert (summary["finished"], summary["exit_code"]) == (True, 0)
     assert summary["learner_steps"] == LEARNER_STEPS
     assert summary["actor_steps"] >= 20
+    rows = [row for actor in (0, 1) for row in processes_run.rows(f"actor_{actor}")]
+    assert summary["num_episodes"] == sum(int(row["episodes"]) for row in rows) > 0
     printed = processes_run.stdout()
     assert str(processes_run.workdir) in printed
-    for value in summary.values():
-        assert f": {value}\n" in printed
+    for name in PRINTED:
+        assert f": {summary[name]}\n" in printed
+
+
+def test_the_last_parameters_are_evaluated(processes_run):
+    rows = processes_run.rows("evaluator")
+    assert float(rows[-1]["learner_steps"]) == LEARNER_STEPS
+    returns = [float(row["mean_return"]) for row in rows]
+    summary = processes_run.summary()
+    assert (summary["last_return"], summary["best_return"]) == (returns[-1], max(returns))
 
 
 def test_resolved_config_is_written(processes_run):
@@ -134,9 +148,8 @@ def test_rows_of_the_evaluator(processes_run):
 def test_videos_of_evaluations(processes_run):
     videos = sorted(processes_run.workdir.glob("videos/*"))
     evaluated = {int(float(row["learner_steps"])) for row in processes_run.rows("evaluator")}
-    # The last evaluation may have been filmed and then not counted.
-    steps = [int(re.fullmatch(r"learner-(\d{12})\.mp4", path.name)[1]) for path in videos]
-    assert steps and set(steps[:-1]) <= evaluated
+    steps = {int(re.fullmatch(r"learner-(\d{12})\.mp4", path.name)[1]) for path in videos}
+    assert steps and steps <= evaluated
     reader = imageio.get_reader(videos[0])
     assert (reader.count_frames(), reader.get_meta_data()["size"]) == (10, (320, 696))
 
@@ -192,8 +205,11 @@ def test_threads_end_with_success(start, agent):
     run = start(*command).finish()
     assert run.exit_code == 0, run.output()
     assert run.summary()["finished"] is True
-    assert run.summary()["actor_steps"] >= 2000
+    # Within a lock-step of eight environments, and three transitions of an episode that ends.
+    assert 2000 <= run.summary()["actor_steps"] < 2000 + 8 * 3
     assert run.summary()["learner_steps"] > 0
+    last = run.rows("evaluator")[-1]
+    assert float(last["learner_steps"]) == run.summary()["learner_steps"]
     assert run.summary()["reason"] in run.stdout()
     assert run.left_behind() == []
     assert_columns_are_documented(run, agent)

@@ -9,6 +9,9 @@ import reverb
 from apex_agents.replay.statistics import count_actor_steps
 
 
+_PARTS = 8
+
+
 class Adder(Protocol):
     """What the limit needs of an adder; see `acting.adder.PrioritizedNStepAdder`."""
 
@@ -21,10 +24,10 @@ class Adder(Protocol):
 class StepLimit:
     """Tells an actor when all actors together have added as many transitions as they may.
 
-    An actor adds half of its share of what is left, waits until the replay has all of it, and asks
-    how much is left now. So a single actor exceeds the limit by less than its last lock-step adds.
-    Of several actors each may exceed it by that, and by what it adds while faster ones use up the
-    rest.
+    An actor adds an eighth of its share of what is left, waits until the replay has all of it, and
+    asks how much is left now. So a single actor exceeds the limit by less than a lock-step adds. Of
+    several actors each may do so, and one that is eight times as slow as the others by some of its
+    first eighth, too.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class StepLimit:
         for adder in self._adders:
             adder.flush()
         left = self._count_left()
-        self._allowed = added + math.ceil(left / (2 * self._num_actors))
+        self._allowed = added + math.ceil(left / (_PARTS * self._num_actors))
         return left == 0
 
     def _count_left(self) -> int:

@@ -164,6 +164,9 @@ def test_control_takes_the_four_tasks_of_the_paper(task):
 
 def test_single_host_differs_from_the_paper_in_scale_only():
     paper, small = load("apex_dqn_atari"), load("apex_dqn_atari_single_host")
+    # Its evaluator shares the machine, and an untrained player may never end a game.
+    assert small.environment.atari.evaluation_max_frames == 18_000
+    small.environment.atari.evaluation_max_frames = paper.environment.atari.evaluation_max_frames
     assert small.environment == paper.environment
     for field in ("network", "frame_stack", "n_step", "discount", "exploration", "rmsprop_decay"):
         assert getattr(small.agent, field) == getattr(paper.agent, field), field

@@ -72,8 +72,8 @@ def test_one_actor_ends_within_a_lock_step_of_the_limit(start):
             adder.add(4)
     steps = count_actor_steps(client, 1)
     assert steps is not None and 1000 <= steps < 1000 + 8
-    # Half of what is left each time: the replay is seldom asked.
-    assert adders[0].num_flushes < 15
+    # An eighth of what is left each time: the replay is seldom asked.
+    assert adders[0].num_flushes < 40
     assert limit.is_reached()
 
 
