@@ -111,6 +111,16 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     return spec
 
 
+def check_limits(run: RunConfig, min_size: int) -> None:
+    """Raise a ValueError if a run ends before the replay holds what the learner starts at."""
+    limit = run.max_actor_steps
+    if limit is not None and limit < min_size:
+        raise ValueError(
+            f"run.max_actor_steps is {limit}, but the learner starts at agent.replay.min_size, "
+            f"{min_size} transitions; raise the one or lower the other."
+        )
+
+
 def end_reason(run: RunConfig, learner_steps: int, statistics: ReplayStatistics) -> str | None:
     """Return why a run is over, None while it is not."""
     evaluation, target = statistics.evaluation, run.target_return

@@ -16,7 +16,7 @@ from rich import filesize
 from apex_agents.config import ExperimentConfig
 from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
-from apex_agents.experiment import Experiment, check_environment, make_experiment
+from apex_agents.experiment import Experiment, check_environment, check_limits, make_experiment
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
@@ -62,6 +62,7 @@ def launch(  # noqa: PLR0913
         torso_fn=torso_fn,
         workdir=workdir or new_workdir(name),
     )
+    check_limits(config.run, config.agent.replay.min_size)
     spec = check_environment(experiment)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:

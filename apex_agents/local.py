@@ -6,7 +6,7 @@ from typing import Any
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
-from apex_agents.experiment import Experiment, end_reason
+from apex_agents.experiment import Experiment, check_limits, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 
@@ -28,11 +28,13 @@ def run_local(
       The learner, closed; its variables are the result.
 
     Raises:
-      ValueError: the run has no limit, or the agent cannot learn in the environment.
+      ValueError: the run has no limit, or one below the replay's least size, or the agent cannot
+        learn in the environment.
     """
     builder, run = experiment.builder, experiment.run
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
+    check_limits(run, builder.config.replay.min_size)
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False
     )

@@ -29,7 +29,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import Episode, make_vector_environment
 from apex_agents.evaluation.episodes import play_episodes
-from apex_agents.experiment import Experiment, end_reason
+from apex_agents.experiment import Experiment, check_limits, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
 from apex_agents.replay.messages import Evaluation
@@ -406,3 +406,12 @@ def test_a_target_return_of_zero_is_a_target():
     config = RunConfig(target_return=0.0)
     assert end_reason(config, 0, make_statistics(mean_return=-0.1)) is None
     assert end_reason(config, 0, make_statistics(mean_return=0.0)) == "target return 0 reached"
+
+
+@pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])
+def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused):
+    run = RunConfig(max_actor_steps=limit)
+    if not is_refused:
+        return check_limits(run, min_size=100)
+    with pytest.raises(ValueError, match=r"max_actor_steps is 99.*min_size, 100"):
+        check_limits(run, min_size=100)

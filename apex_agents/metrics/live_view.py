@@ -183,6 +183,8 @@ def _describe_end(state: RunState) -> str:
     elapsed = _format_seconds(state.elapsed_seconds())
     if state.summary is not None:
         return f"{state.summary.get('reason', 'over')} after {elapsed}"
+    if state.is_evaluating_last():
+        return f"evaluating the last parameters, {elapsed}"
     return f"running for {elapsed}" if state.is_running else f"not running, after {elapsed}"
 
 

@@ -60,6 +60,16 @@ class RunState:
         """Return whether the run has ended or was killed."""
         return self.summary is not None or not self.is_running
 
+    def is_evaluating_last(self) -> bool:
+        """Return whether the run has reached a limit in steps and evaluates its last parameters."""
+        run = self.run.settings("run")
+        limits = (
+            (self.learner, columns.LEARNER_STEPS, run.get("max_learner_steps")),
+            (self.replay, columns.ACTOR_STEPS, run.get("max_actor_steps")),
+        )
+        reached = any(limit and number(row, column) >= limit for row, column, limit in limits)
+        return reached and not self.is_over()
+
     def elapsed_seconds(self) -> float:
         """Return the wall time of the run, without the time for which it was down."""
         if self.is_over():

@@ -8,7 +8,6 @@ import reverb
 
 from apex_agents.replay.statistics import count_actor_steps
 
-
 _PARTS = 8
 
 

@@ -56,6 +56,15 @@ def test_every_number_is_in_its_place(begins_with, rest, lines):
     assert found.endswith(rest)
 
 
+def test_a_run_at_its_limit_evaluates_its_last_parameters(written_run):
+    written_run.append("replay", wall_time_seconds=20.0, actor_steps=9_999)
+    assert "running for" in draw(written_run.folder)[-1]
+    written_run.append("replay", wall_time_seconds=25.0, actor_steps=10_000)
+    assert "evaluating the last parameters" in draw(written_run.folder)[-1]
+    written_run.end()
+    assert "evaluating" not in draw(written_run.folder)[-1]
+
+
 def test_hosts_of_a_cluster_are_named(written_run, lines):
     assert "hosts" not in " ".join(lines)
     nodes = {"replay": "big", "learner": "gpu"} | {f"actor_{i}": f"host{i % 5}" for i in range(9)}

@@ -1,0 +1,156 @@
+"""Training from Python, in programs of a user's own: files outside of the checkout."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+from whole_runs import ROOT
+
+import apex_agents
+from apex_agents import ApexDQNConfig, EnvironmentConfig, ExperimentConfig, ReplayConfig, RunConfig
+
+CONFIG = """
+import os, signal, sys
+from apex_agents import *
+
+with open("executions", "a") as file:
+    file.write("x")
+replay = ReplayConfig(max_size=1000, min_size=20, samples_per_insert=2.0)
+agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=8, replay=replay)
+evaluation = EvaluationConfig(num_episodes=3, min_period_seconds=0.5)
+limits = RunConfig(max_actor_steps=int(sys.argv[1]), evaluation=evaluation)
+config = ExperimentConfig(agent, EnvironmentConfig("toy", "catch"), limits)
+"""
+
+# No `if __name__ == "__main__"`, no flags of absl: those of the command line are the script's own.
+TRAIN = f"""{CONFIG}
+handler = signal.getsignal(signal.SIGINT)
+run = train(config, workdir="run", launch_type=sys.argv[2], is_live=False)
+assert signal.getsignal(signal.SIGINT) is handler
+print("returned", run.exit_code, run.folder, run.summary["finished"], run.summary["reason"])
+"""
+
+BY_HAND = f"""{CONFIG}
+import launchpad as lp
+experiment = make_experiment(config, workdir="run")
+lp.launch(make_program(experiment), lp.LaunchType.LOCAL_MULTI_THREADING)
+"""
+
+
+def execute(folder: pathlib.Path, program: str, *argv: str) -> subprocess.CompletedProcess:
+    (folder / "program.py").write_text(program)
+    return subprocess.run(
+        [sys.executable, "program.py", *argv],
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder / "home"), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def read_evaluations(folder: pathlib.Path) -> list[int]:
+    """Return the learner steps that were evaluated."""
+    with (folder / "run" / "logs" / "evaluator.csv").open() as file:
+        return [int(float(row["learner_steps"])) for row in csv.DictReader(file)]
+
+
+def test_a_script_trains_and_resumes_in_processes(tmp_path):
+    first = execute(tmp_path, TRAIN, "400", "local_mp", "-v", "--help-me")
+    assert first.returncode == 0, first.stderr
+    folder = tmp_path / "run"
+    assert f"returned 0 {folder} True 400 actor steps done\n" in first.stdout
+    # No node has executed the script.
+    assert (tmp_path / "executions").read_text() == "x"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert 400 <= summary["actor_steps"] < 400 + 8 * 3
+    evaluated = read_evaluations(tmp_path)
+    assert evaluated[-1] == summary["learner_steps"]
+    assert (folder / "plots").is_dir()
+
+    # Over already: nothing is evaluated again.
+    again = execute(tmp_path, TRAIN, "400", "local_mp")
+    assert again.returncode == 0, again.stderr
+    assert read_evaluations(tmp_path) == evaluated
+    assert json.loads((folder / "summary.json").read_text())["learner_steps"] == evaluated[-1]
+
+
+def test_a_script_trains_twice_in_threads(tmp_path):
+    program = f"{TRAIN}\nlimits.max_actor_steps += 200\n{TRAIN.removeprefix(CONFIG)}"
+    result = execute(tmp_path, program, "400", "local_mt", "-v", "--help-me")
+    assert result.returncode == 0, result.stderr
+    reasons = re.findall(r"^returned 0 .* True (\d+) actor steps done", result.stdout, re.MULTILINE)
+    assert reasons == ["400", "600"]
+
+
+def test_a_program_launched_by_hand_writes_into_its_folder(tmp_path):
+    result = execute(tmp_path, BY_HAND, "400")
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["finished"], summary["reason"]) == (True, "400 actor steps done")
+    assert read_evaluations(tmp_path)[-1] == summary["learner_steps"]
+    assert (tmp_path / "run" / "config.json").exists()
+    checkpoints = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert {"best.npz", "last.npz", f"learner-{summary['learner_steps']:012d}"} <= checkpoints
+
+
+def test_the_example_learns_and_leaves_nothing(tmp_path):
+    result = execute(tmp_path, (ROOT / "examples" / "own_program.py").read_text())
+    assert result.returncode == 0, result.stderr
+    # A random player of Catch gets about -0.6 and a perfect one 1.
+    match = re.search(r"mean return: (\S+)", result.stdout)
+    assert match and float(match[1]) >= 0.8
+    # Keras writes this file when it is imported.
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == {"program.py", "home/.keras/keras.json"}
+
+
+AGENT = ApexDQNConfig(network="mlp", frame_stack=0, replay=ReplayConfig(min_size=1000))
+CATCH = EnvironmentConfig("toy", "catch")
+
+
+@pytest.fixture
+def no_fork_server(monkeypatch):
+    """What is refused needs no processes."""
+    monkeypatch.setattr("apex_agents.training.open_server", lambda modules: None)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        (ExperimentConfig(AGENT, CATCH, RunConfig(max_actor_steps=999)), {}, "min_size, 1000"),
+        (ExperimentConfig(AGENT, CATCH, RunConfig(num_actors=0)), {}, r"run\.num_actors"),
+        (ExperimentConfig(ApexDQNConfig(), CATCH), {}, "agent"),
+        (ExperimentConfig(AGENT, CATCH), {"launch_type": "test_mt"}, "launch_type"),
+        (ExperimentConfig(AGENT, CATCH), {"workdir": "/proc/run"}, "/proc/run"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_written(
+    no_fork_server, config, options, message, tmp_path
+):
+    with pytest.raises(ValueError, match=message):
+        apex_agents.train(config, **{"workdir": tmp_path / "run", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_outside_of_the_main_thread_is_refused(no_fork_server, tmp_path):
+    errors = []
+
+    def train() -> None:
+        try:
+            apex_agents.train(ExperimentConfig(AGENT, CATCH), workdir=tmp_path / "run")
+        except ValueError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert len(errors) == 1 and "main thread" in errors[0]
