@@ -5,12 +5,19 @@ import functools
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
+from apex_agents.environments import (
+    EnvironmentSpec,
+    VectorEnvironment,
+    find_environment_fn,
+    make_vector_environment,
+    with_environment_fn,
+)
 from apex_agents.registry import make_builder
 from apex_agents.replay.statistics import ReplayStatistics
 
@@ -64,18 +71,32 @@ class Experiment:
         return self.resumed_at.wall_time_seconds + time.time() - self.started_at
 
 
-def make_experiment(config: ExperimentConfig) -> Experiment:
+def make_experiment(
+    config: ExperimentConfig, *, environment_fn: Callable[..., Any] | None = None
+) -> Experiment:
     """Make the experiment of a config; `dataclasses.replace` gives it a folder to write into.
+
+    Args:
+      config: settings.
+      environment_fn: makes one environment, called with `config.environment.kwargs`, instead of
+        what the config names.
 
     Raises:
       ValueError: a field has an invalid value, or no known agent has such settings.
     """
     config.validate()
+    environment = config.environment
+    if environment_fn is None:
+        environment_fn = find_environment_fn(environment)
+    else:
+        environment = with_environment_fn(environment, environment_fn)
     return Experiment(
         builder=make_builder(config.agent),
-        make_vector_environment=functools.partial(make_vector_environment, config.environment),
+        make_vector_environment=functools.partial(
+            make_vector_environment, environment, environment_fn=environment_fn
+        ),
         run=config.run,
-        task=config.environment.task,
+        task=environment.task,
     )
 
 
@@ -83,9 +104,15 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec; raise a ValueError if the agent cannot learn in it."""
     with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
         warnings.simplefilter("ignore")
-        spec = experiment.environment_spec()
-    experiment.builder.check_environment(spec)
-    return spec
+        environment = experiment.make_vector_environment(1, 0, evaluation=False)
+    experiment.builder.check_environment(environment.spec)
+    try:
+        environment.reset()
+    except Exception as error:  # The code of an environment may raise anything.
+        name = type(error).__name__
+        raise ValueError(f"{experiment.task} fails when it is reset: {name}: {error}") from error
+    environment.close()
+    return environment.spec
 
 
 def end_reason(run: RunConfig, learner_steps: int, statistics: ReplayStatistics) -> str | None:

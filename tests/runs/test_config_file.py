@@ -9,14 +9,14 @@ import pytest
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig
+from apex_agents.environments import EnvironmentConfig
 from apex_agents.runs.config_file import check_same_run, read_config, to_values
 
 AGENTS = (ApexDQNConfig, ApexDPGConfig)
 
 DQN = ExperimentConfig(
     agent=ApexDQNConfig(network="mlp", mlp_hidden_sizes=(64, 32), frame_stack=0, discount=1),
-    environment=EnvironmentConfig("gymnasium", "CartPole-v1", AtariConfig(clip_rewards=False)),
+    environment=EnvironmentConfig("gymnasium", "CartPole-v1", {"sutton_barto_reward": True}, 300),
     run=RunConfig(
         max_learner_steps=7,
         target_return=None,
