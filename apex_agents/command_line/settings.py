@@ -1,5 +1,6 @@
 """The flag --config and the flags of its fields."""
 
+import ast
 import difflib
 import os
 import pathlib
@@ -21,6 +22,19 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = next(
     folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir()
 )
+
+
+class _DictParser(flags.ArgumentParser):
+    """Parser of a dict as Python writes it: "{'size': 7}"."""
+
+    def parse(self, argument: Any) -> dict:
+        value = argument if isinstance(argument, dict) else ast.literal_eval(argument)
+        if not isinstance(value, dict):
+            raise ValueError(f"it has to be a dict such as {{'size': 7}}, not {argument!r}")
+        return value
+
+
+config_flags.register_flag_parser_for_type(dict, _DictParser())
 
 
 class Settings(NamedTuple):
