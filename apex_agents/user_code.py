@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 
 from apex_agents.validation import closest, require
 

@@ -16,6 +16,9 @@ ObservationConverter = Callable[[Any], np.ndarray]
 ActionConverter = Callable[[Any], Any]
 
 
+_VECTORS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+
+
 def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, ObservationConverter]:
     """Return the spec of what agents observe, and the function that makes it of an observation.
 
@@ -30,15 +33,20 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     """
     if isinstance(space, spaces.Box):
         return _convert_box(space)
-    parts = list(_parts(space, "observation"))
-    images = [path for path, part in parts if is_image(part)]
-    if images:
+    parts = dict(_parts(space, "observation"))
+    for path in filter(lambda path: is_image(parts[path]), parts):
         raise ValueError(
-            f"{images[0]} is an image among other parts. Agents observe one image or vectors: let "
+            f"{path} is an image among other parts. Agents observe one image or vectors: let "
             "a wrapper such as gymnasium.wrappers.TransformObservation return one of them, in a "
             "function that environment.suite='function' names."
         )
-    box = spaces.flatten_space(space)
+    for path in filter(lambda path: not isinstance(parts[path], _VECTORS), parts):
+        raise ValueError(
+            f"{path} is a {type(parts[path]).__name__} space. Agents observe numbers, always as "
+            "many: let a wrapper such as gymnasium.wrappers.TransformObservation leave it out, in "
+            "a function that environment.suite='function' names."
+        )
+    box: Any = spaces.flatten_space(space)
     spec = _make_spec(box.low, box.high, np.float32)
 
     def convert(observation: Any) -> np.ndarray:
@@ -153,13 +161,8 @@ def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]
     elif isinstance(space, spaces.Tuple):
         for index, part in enumerate(space.spaces):
             yield from _parts(part, f"{path}[{index}]")
-    elif isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)):
-        yield path, space
     else:
-        raise ValueError(
-            f"{path} is {space}, which has no fixed number of values. Let a wrapper leave it out, "
-            "in a function that environment.suite='function' names."
-        )
+        yield path, space
 
 
 def _range_of(dtype: np.dtype) -> tuple[int, int]:

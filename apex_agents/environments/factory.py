@@ -76,7 +76,7 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
     if config.suite == "gymnasium":
         # gymnasium's checker would cost time on every step; conversion checks the spaces.
         spec = find_task(config.task, _FIELD)
-        limits = {"max_episode_steps": config.max_episode_steps, "disable_env_checker": True}
+        limits: Any = {"max_episode_steps": config.max_episode_steps, "disable_env_checker": True}
         return functools.partial(gymnasium.make, spec, **limits)
     return find_function(config.task, _FIELD) if config.suite == "function" else None
 

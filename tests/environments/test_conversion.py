@@ -121,6 +121,7 @@ def test_an_array_of_the_right_dtype_is_not_copied():
     [
         (spaces.Dict({"v": VECTOR, "camera": IMAGE}), "observation['camera']"),
         (spaces.Dict({"a": spaces.Tuple([VECTOR, IMAGE])}), "observation['a'][1]"),
+        (spaces.Dict({"a": spaces.Text(9), "b": IMAGE}), "observation['b']"),
         (spaces.Dict({"v": VECTOR, "mission": spaces.Text(9)}), "observation['mission']"),
         (spaces.Sequence(VECTOR), "observation"),
         (spaces.Graph(VECTOR, None), "observation"),
