@@ -54,11 +54,6 @@ class EnvironmentConfig:
         """
         require_fields(self, prefix)
         _check_task(self.suite, self.task)
-        if self.suite not in _OPEN_SUITES:
-            allowed = f"left out for the suite {self.suite!r}"
-            require(not self.kwargs, f"{prefix}kwargs", self.kwargs, allowed)
-            limit = self.max_episode_steps
-            require(limit is None, f"{prefix}max_episode_steps", limit, allowed)
 
 
 def with_environment_fn(
@@ -72,13 +67,21 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
     """Return the function that makes one environment, or None for a suite of ours.
 
     Other processes get it as an object, since an id that is registered here may not be there.
+
+    Raises:
+      ValueError: the task is unknown, or a suite of ours has fields that it does not read.
     """
     if config.suite == "gymnasium":
         # gymnasium's checker would cost time on every step; conversion checks the spaces.
         spec = find_task(config.task, _FIELD)
         limits: Any = {"max_episode_steps": config.max_episode_steps, "disable_env_checker": True}
         return functools.partial(gymnasium.make, spec, **limits)
-    return find_function(config.task, _FIELD) if config.suite == "function" else None
+    if config.suite == "function":
+        return find_function(config.task, _FIELD)
+    allowed, limit = f"left out for the suite {config.suite!r}", config.max_episode_steps
+    require(not config.kwargs, "environment.kwargs", config.kwargs, allowed)
+    require(limit is None, "environment.max_episode_steps", limit, allowed)
+    return None
 
 
 def make_vector_environment(
@@ -138,7 +141,7 @@ def _check_task(suite: str, task: str) -> None:
     elif suite == "function":
         find_function(task, _FIELD)
     elif suite != "toy":
-        raise unknown_name("suite", suite, ("atari", "control", "toy", *_OPEN_SUITES))
+        raise unknown_name("suite", suite, ("atari", "control", "function", "gymnasium", "toy"))
     elif task not in _TOYS:
         raise unknown_name("toy task", task, _TOYS)
 
@@ -194,7 +197,5 @@ def _limit_steps(environment: gymnasium.Env, limit: int | None) -> gymnasium.Env
 
 
 _ANY = "**"
-
-_OPEN_SUITES = ("gymnasium", "function")
 
 _TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}
