@@ -11,7 +11,13 @@ import psutil
 
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
+from apex_agents.environments import (
+    EnvironmentSpec,
+    VectorEnvironment,
+    find_environment_fn,
+    make_vector_environment,
+    with_environment_fn,
+)
 from apex_agents.registry import make_builder
 from apex_agents.replay.statistics import ReplayStatistics
 
@@ -88,16 +94,20 @@ def make_experiment(
       ValueError: a field has an invalid value, or no known agent has such settings.
     """
     config.validate()
-    environment: dict[str, Any] = (environment_fn and {"environment_fn": environment_fn}) or {}
-    torso: dict[str, Any] = (torso_fn and {"torso_fn": torso_fn}) or {}
+    environment = config.environment
+    if environment_fn is None:
+        environment_fn = find_environment_fn(environment)
+    else:
+        environment = with_environment_fn(environment, environment_fn)
+    config = dataclasses.replace(config, environment=environment)
     return Experiment(
-        builder=make_builder(config.agent, **torso),
+        builder=make_builder(config.agent, torso_fn),
         make_vector_environment=functools.partial(
-            make_vector_environment, config.environment, **environment
+            make_vector_environment, environment, environment_fn=environment_fn
         ),
         run=config.run,
         workdir=workdir,
-        task=getattr(environment_fn, "__name__", config.environment.task),
+        task=environment.task,
         config=config,
     )
 
@@ -106,9 +116,15 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec; raise a ValueError if the agent cannot learn in it."""
     with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
         warnings.simplefilter("ignore")
-        spec = experiment.environment_spec()
-    experiment.builder.check_environment(spec)
-    return spec
+        environment = experiment.make_vector_environment(1, 0, evaluation=False)
+    experiment.builder.check_environment(environment.spec)
+    try:
+        environment.reset()
+    except Exception as error:  # The code of an environment may raise anything.
+        name = type(error).__name__
+        raise ValueError(f"{experiment.task} fails when it is reset: {name}: {error}") from error
+    environment.close()
+    return environment.spec
 
 
 def check_limits(run: RunConfig, min_size: int) -> None:

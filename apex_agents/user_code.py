@@ -1,10 +1,29 @@
-"""Code of users that a config names: 'module:name', found in the folders of Python's path."""
+"""Code of users: what a config names as module:name, and how every process of a run finds it.
+
+A run remembers the folders of Python's path and the config file that its command has executed
+(`record`), so that a later command can evaluate it. Nodes get the path and the modules themselves
+(`WithUserCode`), since they are other processes, and on a cluster other machines.
+"""
 
 import importlib
-from collections.abc import Callable
+import importlib.util
+import io
+import os
+import pathlib
+import sys
+import types
+import zipfile
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from apex_agents.validation import closest
+import cloudpickle  # type: ignore[import-untyped]
+
+from apex_agents.validation import closest, require
+
+_PYTHON_PATH, _CONFIG_FILE = "python_path", "config_file"  # In a record.
+_PACKAGE = __name__.partition(".")[0]
+
+_config_file: str | None = None
 
 
 def find_function(reference: str, field: str) -> Callable[..., Any]:
@@ -18,19 +37,184 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
       ValueError: there is no such module, its import fails, or it has no such callable.
     """
     module_name, _, name = reference.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # The module is code and may raise anything.
+    require(bool(module_name and name), field, reference, "'module:function'")
+    if module_name == "__main__":
         raise ValueError(
-            f"{field} is {reference!r}, but the module {module_name!r} cannot be imported: "
-            f"{type(error).__name__}: {error}. It has to be in the folder in which the command is "
-            "given, in a folder of PYTHONPATH, or installed."
-        ) from error
+            f"{field} is {reference!r}, a function of a script or notebook, which other commands "
+            "cannot import; train with a function that is in a module of its own."
+        )
+    module = import_module(module_name, reference, field)
     found = getattr(module, name, None)
     if not callable(found):
         names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         raise ValueError(
-            f"{field} is {reference!r}, but {module.__file__} has no callable {name!r}; the "
+            f"{field} is {reference!r}, but {module.__name__} has no callable {name!r}; the "
             f"closest: {closest(name, names)}."
         )
     return found
+
+
+def import_module(name: str, reference: str, field: str) -> types.ModuleType:
+    """Import the module of a reference 'module:name'; a ValueError says why it is impossible."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # The module is code and may raise anything.
+        raise ValueError(
+            f"{field} is {reference!r}, but the module {name!r} cannot be imported: "
+            f"{type(error).__name__}: {error}. It has to be in the folder in which the command is "
+            "given, in that of the config file, in a folder of PYTHONPATH, or installed."
+        ) from error
+
+
+def name_function(function: Callable[..., Any]) -> str:
+    """Return the reference by which `find_function` finds a function, if it can.
+
+    The reference of any other function begins with '__main__:', which `find_function` refuses.
+    """
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    module_name = getattr(function, "__module__", None) or "__main__"
+    found = getattr(sys.modules.get(module_name), name, None)
+    return f"{module_name if found is function else '__main__'}:{name}"
+
+
+def extend_path(folders: Iterable[str]) -> None:
+    """Append folders to Python's path, behind all others, unless they are there."""
+    sys.path += [folder for folder in dict.fromkeys(folders) if folder not in _absolute_path()]
+
+
+def execute_config_file(path: pathlib.Path, is_recorded: bool = True) -> Any:
+    """Execute a Python file and return what its function `get_config` returns.
+
+    Its classes and functions are pickled by value, as those of `__main__` are: the file is executed
+    in no node.
+
+    Args:
+      path: the file.
+      is_recorded: whether other commands need the file, see `record`.
+    """
+    global _config_file
+    name = f"{_PACKAGE}_config_{path.stem}"  # It hides no other module.
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    cloudpickle.register_pickle_by_value(module)
+    spec.loader.exec_module(module)
+    config = module.get_config()
+    if is_recorded:
+        _config_file = str(path.absolute())
+    return config
+
+
+def record() -> dict[str, Any]:
+    """Return what a later command needs to find the same code, as JSON values."""
+    return {_PYTHON_PATH: user_path(), _CONFIG_FILE: _config_file}
+
+
+def restore_path(recorded: Any) -> None:
+    """Put the folders of a record, and the current one, on Python's path.
+
+    Args:
+      recorded: what `record` returned, or anything else, which holds no folders.
+    """
+    folders = _entry(recorded, _PYTHON_PATH, list) or []
+    extend_path([*(f for f in folders if isinstance(f, str) and os.path.isdir(f)), os.getcwd()])
+
+
+def execute_recorded_file(recorded: Any) -> bool:
+    """Execute the config file of a record, for what it registers; return whether there is one.
+
+    Raises:
+      ValueError: the file cannot be executed any more.
+    """
+    path = _entry(recorded, _CONFIG_FILE, str)
+    if path is None or path == _config_file:
+        return False
+    try:
+        execute_config_file(pathlib.Path(path))
+    except (Exception, SystemExit) as error:  # The file is code and may raise anything.
+        raise ValueError(
+            f"the run's config file {path} cannot be executed: {type(error).__name__}: {error}"
+        ) from error
+    return True
+
+
+def user_path() -> list[str]:
+    """Return the folders of Python's path that do not belong to the installation of Python."""
+    installed = tuple(os.path.join(prefix, "") for prefix in {sys.prefix, sys.base_prefix})
+    return [
+        folder
+        for folder in _absolute_path()
+        if os.path.isdir(folder)
+        and not folder.startswith(installed)
+        and not folder.endswith(("site-packages", "dist-packages"))
+    ]
+
+
+class WithUserCode:
+    """Unpickles as `value` in another process, where the modules of this one can be imported.
+
+    They are imported from the same folders where these exist, and else from a copy of their source
+    that travels along.
+    """
+
+    def __init__(self, value: Any):
+        self._value = value
+
+    def __reduce__(self) -> tuple:
+        # Arguments are unpickled in their order: the path is extended before `value` needs it.
+        return _second, (_UserPath(), self._value)
+
+
+class _UserPath:
+    """Extends Python's path when it is unpickled."""
+
+    def __reduce__(self) -> tuple:
+        return _open_modules, (user_path(), _zip_modules())
+
+
+def _second(first: Any, second: Any) -> Any:
+    return second
+
+
+def _open_modules(folders: list[str], archive: bytes) -> None:
+    descriptor = os.memfd_create("user_code")  # Open until the process ends.
+    path = f"/proc/self/fd/{descriptor}"
+    pathlib.Path(path).write_bytes(archive)
+    extend_path([*filter(os.path.isdir, folders), path])
+
+
+def _zip_modules() -> bytes:
+    """Return an archive with the source of all modules imported from the user's folders."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, file in sorted(_imported_files().items()):
+            archive.write(file, path)
+        # Packages without an __init__.py are found by the entries of their folders only.
+        folders = {str(f) for path in _imported_files() for f in pathlib.PurePath(path).parents}
+        for folder in sorted(folders - {"."}):
+            archive.writestr(f"{folder}/", b"")
+    return content.getvalue()
+
+
+def _imported_files() -> dict[str, str]:
+    """Return the source files of modules imported from the user's folders, by relative path."""
+    files = {}
+    folders = user_path()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        for path in (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__init__.py"):
+            is_own = name.partition(".")[0] == _PACKAGE
+            if not is_own and file in [os.path.join(folder, path) for folder in folders]:
+                files[path] = str(file)
+    return files
+
+
+def _entry(recorded: Any, name: str, kind: type) -> Any:
+    """Return an entry of a record; None if there is none of this kind."""
+    value = recorded.get(name) if isinstance(recorded, dict) else None
+    return value if isinstance(value, kind) else None
+
+
+def _absolute_path() -> list[str]:
+    return [os.path.abspath(folder) for folder in sys.path]

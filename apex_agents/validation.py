@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import json
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -126,6 +127,7 @@ _KINDS: dict[Any, str] = {
     bool: "True or False",
     str: "a string",
     tuple[int, ...]: "a tuple of whole numbers",
+    dict[str, Any]: "a dict of names to JSON values (numbers, strings, lists, dicts and the like)",
     types.NoneType: "None",
 }
 
@@ -142,4 +144,14 @@ def _is_a(value: Any, kind: Any) -> bool:
         return _is_a(value, int)
     if kind == tuple[int, ...]:
         return isinstance(value, (tuple, list)) and all(_is_a(element, int) for element in value)
+    if kind == dict[str, Any]:
+        return isinstance(value, dict) and _is_json(value)
     return isinstance(value, kind)
+
+
+def _is_json(value: Any) -> bool:
+    """Return whether a value is the same after it was written as JSON and read."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False)) == value
+    except (TypeError, ValueError, RecursionError):
+        return False

@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import gymnasium
 import pytest
 
 from apex_agents.command_line.settings import find_config, load_config
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.experiment import Progress, make_experiment
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import Progress, check_environment, make_experiment
 from apex_agents.registry import AGENTS, find_agent, make_builder
 
 
@@ -47,3 +49,31 @@ def test_an_experiment_is_not_made_from_an_invalid_config():
     config.run.num_actors = 0
     with pytest.raises(ValueError, match=r"run\.num_actors"):
         make_experiment(config)
+
+
+class Halls(gymnasium.Env):
+    """Has as many places as `length` says, and observes one that may be wrong."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length: int, place: int = 0):
+        self.observation_space = gymnasium.spaces.Discrete(length)
+        self._place = place
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[int, dict]:
+        return self._place, {}
+
+
+def test_the_environments_of_an_experiment_are_those_of_a_given_function():
+    config = load_config(find_config("apex_dqn_catch"))
+    config.environment = EnvironmentConfig(kwargs={"length": 7})
+    experiment = make_experiment(config, environment_fn=Halls)
+    assert experiment.task == f"{__name__}:Halls"
+    assert check_environment(experiment).observations.shape == (7,)
+
+
+def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts():
+    config = load_config(find_config("apex_dqn_catch"))
+    config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
+    with pytest.raises(ValueError, match=r"Halls fails when it is reset: IndexError"):
+        check_environment(make_experiment(config, environment_fn=Halls))

@@ -1,7 +1,8 @@
 """The flag --config and the flags of its fields."""
 
+import ast
 import difflib
-import importlib.util
+import os
 import pathlib
 import re
 import signal
@@ -13,6 +14,7 @@ from ml_collections import config_flags
 
 from apex_agents.command_line.errors import fail, refuse_arguments
 from apex_agents.config import ExperimentConfig
+from apex_agents.user_code import execute_config_file, extend_path
 from apex_agents.validation import field_paths
 
 # Within the package where it is installed, beside it in a checkout.
@@ -20,6 +22,19 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = next(
     folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir()
 )
+
+
+class _DictParser(flags.ArgumentParser):
+    """Parser of a dict as Python writes it: "{'size': 7}"."""
+
+    def parse(self, argument: Any) -> dict:
+        value = argument if isinstance(argument, dict) else ast.literal_eval(argument)
+        if not isinstance(value, dict):
+            raise ValueError(f"it has to be a dict such as {{'size': 7}}, not {argument!r}")
+        return value
+
+
+config_flags.register_flag_parser_for_type(dict, _DictParser())
 
 
 class Settings(NamedTuple):
@@ -109,14 +124,14 @@ def find_config(value: str) -> pathlib.Path:
 
 
 def load_config(path: pathlib.Path) -> ExperimentConfig:
-    """Execute a file of settings, once, and return its config, or exit."""
+    """Execute a file of settings, once, and return its config, or exit.
+
+    From then on modules in the current folder and in that of the file can be imported.
+    """
+    is_ours = path.resolve().parent == CONFIGS
+    extend_path([os.getcwd(), *([] if is_ours else [str(path.absolute().parent)])])
     try:
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None:
-            raise ImportError("it is no Python file")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        config = module.get_config()
+        config = execute_config_file(path, is_recorded=not is_ours)
     except (Exception, SystemExit) as error:  # The file is code and may raise anything.
         fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
     if not isinstance(config, ExperimentConfig):

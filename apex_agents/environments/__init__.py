@@ -1,7 +1,13 @@
-"""Environments that are stepped together: Atari, the control suite, gymnasium, toy tasks."""
+"""Environments that are stepped together: Atari, control suite, gymnasium, toys, users' own."""
 
 from apex_agents.environments.atari_config import AtariConfig
-from apex_agents.environments.factory import EnvironmentConfig, make_vector_environment
+from apex_agents.environments.dm_env_adapter import DmEnvironment
+from apex_agents.environments.factory import (
+    EnvironmentConfig,
+    find_environment_fn,
+    make_vector_environment,
+    with_environment_fn,
+)
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import (
@@ -14,6 +20,7 @@ from apex_agents.environments.vector_environment import (
 __all__ = [
     "AtariConfig",
     "Catch",
+    "DmEnvironment",
     "EnvironmentConfig",
     "EnvironmentSpec",
     "Episode",
@@ -21,5 +28,7 @@ __all__ = [
     "PointMass",
     "SyncVectorEnvironment",
     "VectorEnvironment",
+    "find_environment_fn",
     "make_vector_environment",
+    "with_environment_fn",
 ]

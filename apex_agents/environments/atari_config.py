@@ -51,15 +51,21 @@ class AtariConfig:
 
 
 def rom_name(task: str) -> str:
-    """Find the ROM ('ms_pacman') of a game, named as it or as in gymnasium ('ALE/MsPacman-v5').
+    """Find the ROM ('ms_pacman') of a game, named as it or as in gymnasium ('MsPacman').
 
     Raises:
       ValueError: there is no such game; names the closest ones.
     """
     names = {_key(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYER_ROMS}
+    if _key(task) in names:
+        return names[_key(task)]
     game = re.sub(r"-v\d+$", "", task.removeprefix("ALE/"))
     if _key(game) in names:
-        return names[_key(game)]
+        raise ValueError(
+            f"environment.task is {task!r}, an id of gymnasium, whose game has sticky actions and "
+            f"no preprocessing; the suite 'atari' names the game alone: {names[_key(game)]!r}, "
+            "with environment.atari.sticky_action_probability=0.25 for sticky actions."
+        )
     raise ValueError(
         f"unknown Atari game {task!r}; closest: {closest(game.lower(), names.values())}; allowed: "
         f"one of the {len(names)} one-player games of ale_py.roms.get_all_rom_ids()"

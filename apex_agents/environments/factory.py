@@ -1,18 +1,27 @@
 """The environment of a run: its config, and how it is made."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
 
 import dm_env
 import gymnasium
+import gymnasium.wrappers
 import numpy as np
 
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.atari_config import AtariConfig, rom_name
-from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
+from apex_agents.environments.dm_env_adapter import DmEnvironment
+from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment, make_to_render
+from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
-from apex_agents.validation import require_fields, unknown_name
+from apex_agents.user_code import find_function, name_function
+from apex_agents.validation import positive, require, require_fields, unknown_name
+
+_FIELD = "environment.task"
 
 
 @dataclasses.dataclass
@@ -21,21 +30,58 @@ class EnvironmentConfig:
 
     Attributes:
       suite: source of the task: 'atari' (the paper's section 4.1), 'control' (section 4.2),
-        'gymnasium' or 'toy'.
-      task: name of the task in its suite: a game for 'atari' ('pong', 'MsPacman', 'ALE/Pong-v5'), a
-        domain and a task for 'control' ('humanoid:stand'), an id for 'gymnasium' ('CartPole-v1'),
-        'catch' or 'point_mass' for 'toy'.
+        'gymnasium', 'toy' or 'function'.
+      task: name of the task in its suite: a game for 'atari' ('pong', 'MsPacman'), a domain and a
+        task for 'control' ('humanoid:stand'), an id for 'gymnasium' ('CartPole-v1', or 'module:id'
+        of a module that registers it), 'catch' or 'point_mass' for 'toy', 'module:function' for
+        'function': a function that returns a gymnasium or a dm_env environment.
+      kwargs: keyword arguments of the environment, JSON values; for 'gymnasium' and 'function'.
+      max_episode_steps: number of agent steps after which an episode is truncated, for the same
+        suites; None: as the environment is registered or made.
       atari: preprocessing of the 'atari' suite; the others do not read it.
     """
 
     suite: str = "atari"
     task: str = "pong"
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    max_episode_steps: int | None = positive(None)
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
 
     def validate(self, prefix: str = "environment.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
+        """Raise a ValueError that names the first field whose value is not allowed.
+
+        The module that `task` names, if it names one, is imported.
+        """
         require_fields(self, prefix)
         _check_task(self.suite, self.task)
+
+
+def with_environment_fn(
+    config: EnvironmentConfig, environment_fn: Callable[..., Any]
+) -> EnvironmentConfig:
+    """Return the config of a run whose environments a function makes, instead of suite and task."""
+    return dataclasses.replace(config, suite="function", task=name_function(environment_fn))
+
+
+def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
+    """Return the function that makes one environment, or None for a suite of ours.
+
+    Other processes get it as an object, since an id that is registered here may not be there.
+
+    Raises:
+      ValueError: the task is unknown, or a suite of ours has fields that it does not read.
+    """
+    if config.suite == "gymnasium":
+        # gymnasium's checker would cost time on every step; conversion checks the spaces.
+        spec = find_task(config.task, _FIELD)
+        limits: Any = {"max_episode_steps": config.max_episode_steps, "disable_env_checker": True}
+        return functools.partial(gymnasium.make, spec, **limits)
+    if config.suite == "function":
+        return find_function(config.task, _FIELD)
+    allowed, limit = f"left out for the suite {config.suite!r}", config.max_episode_steps
+    require(not config.kwargs, "environment.kwargs", config.kwargs, allowed)
+    require(limit is None, "environment.max_episode_steps", limit, allowed)
+    return None
 
 
 def make_vector_environment(
@@ -45,6 +91,7 @@ def make_vector_environment(
     *,
     evaluation: bool = False,
     num_rendered: int = 0,
+    environment_fn: Callable[..., Any] | None = None,
 ) -> VectorEnvironment:
     """Make the environments of an actor or of an evaluator.
 
@@ -54,6 +101,8 @@ def make_vector_environment(
       seed: seed from which the seed of each environment is derived.
       evaluation: whether the rules of evaluation apply, where a suite has some (see `AtariConfig`).
       num_rendered: number of environments, the first ones, that can `render` what they show.
+      environment_fn: makes one environment, called with `config.kwargs`, instead of what `suite`
+        and `task` name. An argument `seed` that it has gets the seed of the environment.
 
     Raises:
       ValueError: `num_envs` is less than 1, the config is invalid, or an environment cannot be made
@@ -61,20 +110,23 @@ def make_vector_environment(
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
-    config.validate()
+    if environment_fn is None:
+        config.validate()
+        environment_fn = find_environment_fn(config)
     children = np.random.SeedSequence(seed).spawn(num_envs)
     # Every environment accepts a seed in [0, 2 ** 31).
     seeds = [int(child.generate_state(1)[0]) >> 1 for child in children]
-    if config.suite == "atari":
+    if environment_fn is None and config.suite == "atari":
         return AtariVectorEnvironment(
             config.task, config.atari, seeds, evaluation=evaluation, num_rendered=num_rendered
         )
-    return SyncVectorEnvironment(
-        [
-            _make_environment(config.suite, config.task, seed, i < num_rendered)
-            for i, seed in enumerate(seeds)
-        ]
-    )
+    environments = []
+    for index, env_seed in enumerate(seeds):
+        if environment_fn is None:
+            environments.append(_make_own(config, env_seed))
+        else:
+            environments.append(_make(environment_fn, config, env_seed, index < num_rendered))
+    return SyncVectorEnvironment(environments)
 
 
 def _check_task(suite: str, task: str) -> None:
@@ -85,29 +137,65 @@ def _check_task(suite: str, task: str) -> None:
 
         check_control_task(task)
     elif suite == "gymnasium":
-        try:
-            gymnasium.spec(task)
-        except (gymnasium.error.Error, ImportError, ValueError) as error:
-            raise unknown_name("gymnasium task", task, gymnasium.registry) from error
+        find_task(task, _FIELD)
+    elif suite == "function":
+        find_function(task, _FIELD)
     elif suite != "toy":
-        raise unknown_name("suite", suite, ("atari", "control", "gymnasium", "toy"))
+        raise unknown_name("suite", suite, ("atari", "control", "function", "gymnasium", "toy"))
     elif task not in _TOYS:
         raise unknown_name("toy task", task, _TOYS)
 
 
-def _make_environment(suite: str, task: str, seed: int, render: bool) -> dm_env.Environment:
-    if suite == "control":
+def _make_own(config: EnvironmentConfig, seed: int) -> dm_env.Environment:
+    if config.suite == "control":
         from apex_agents.environments.control import ControlEnvironment
 
-        return ControlEnvironment(task, seed)
-    if suite == "toy":
-        return _TOYS[task](seed=seed)
-    try:
-        return GymnasiumEnvironment(task, seed, render)
-    # The task is registered, but its library is missing, its spaces do not become arrays, or it
-    # cannot be drawn.
-    except (gymnasium.error.Error, ImportError, ValueError) as error:
-        raise ValueError(f"environment.task {task!r} cannot be made: {error}") from error
+        return ControlEnvironment(config.task, seed)
+    return _TOYS[config.task](seed=seed)
 
+
+def _make(
+    environment_fn: Callable[..., Any], config: EnvironmentConfig, seed: int, render: bool
+) -> dm_env.Environment:
+    """Make an environment of code that is not ours, and adapt it."""
+    try:
+        parameters = _parameters(environment_fn)
+        kwargs = {"seed": seed, **config.kwargs} if "seed" in parameters else config.kwargs
+        takes_render_mode = "render_mode" in parameters or _ANY in parameters
+        if render and takes_render_mode:
+            environment = make_to_render(environment_fn, kwargs)
+        else:
+            environment = environment_fn(**kwargs)
+        if isinstance(environment, dm_env.Environment):
+            return DmEnvironment(environment, config.max_episode_steps)
+        if not isinstance(environment, gymnasium.Env):
+            kind = type(environment).__name__
+            raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
+        if render and environment.render_mode != "rgb_array":
+            raise ValueError("its function has no argument `render_mode`")
+        return GymnasiumEnvironment(_limit_steps(environment, config.max_episode_steps), seed)
+    # The code may raise anything. Often its library is missing, or an argument is wrong.
+    except Exception as error:
+        how = "made to be drawn" if render else "made"
+        name = type(error).__name__
+        raise ValueError(f"{_FIELD} {config.task!r} cannot be {how}: {name}: {error}") from error
+
+
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
+    """Return the names of a function's parameters, `_ANY` for all others; none if unknown."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # It is written in C.
+        return ()
+    return {_ANY if p.kind is p.VAR_KEYWORD else p.name for p in parameters}
+
+
+def _limit_steps(environment: gymnasium.Env, limit: int | None) -> gymnasium.Env:
+    if limit is None or getattr(environment.spec, "max_episode_steps", None) == limit:
+        return environment
+    return gymnasium.wrappers.TimeLimit(environment, limit)
+
+
+_ANY = "**"
 
 _TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}

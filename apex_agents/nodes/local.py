@@ -24,6 +24,7 @@ from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.runs.workdir import lock_descriptors
+from apex_agents.user_code import WithUserCode
 
 _launchpad_handlers: dict[int, Any] = {}
 
@@ -128,12 +129,21 @@ def serialize_nodes(nodes: Sequence[Any]) -> int:
     Returns:
       Descriptor of a file in memory. A file on disk could be exchanged before it is unpickled,
       and a launcher that is killed would leave it behind.
+
+    Raises:
+      ValueError: cloudpickle cannot pickle what a node needs.
     """
     for node in nodes:
         node._initialize_context(context.LaunchType.LOCAL_MULTI_PROCESSING, launch_config=None)
     job = os.memfd_create("job")
-    functions = [node.function for node in nodes]
-    serialization.serialize_functions(f"/proc/self/fd/{job}", "program", functions)
+    functions = WithUserCode([node.function for node in nodes])
+    try:
+        serialization.serialize_functions(f"/proc/self/fd/{job}", "program", functions)
+    except RuntimeError as error:
+        os.close(job)
+        raise ValueError(
+            f"The nodes cannot be sent to other processes: {error.__cause__}"
+        ) from error
     return job
 
 

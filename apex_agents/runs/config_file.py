@@ -8,6 +8,7 @@ from typing import Any
 
 import dacite
 
+from apex_agents import user_code
 from apex_agents.config import ExperimentConfig
 
 CONFIG_FILE = "config.json"
@@ -15,6 +16,8 @@ CONFIG_FILE = "config.json"
 # the whole folder, which changes with the names of files, of config fields and of CSV columns.
 AGENT_TYPE = "agent_type"
 FORMAT_VERSION = "format_version"
+# Where the code of the user is that the config names, see `user_code.record`; no field of a config.
+_USER_CODE = "user_code"
 
 _FORMAT = 1
 # A run can be resumed with another section `run` only.
@@ -23,36 +26,28 @@ _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 
 def to_values(config: Any) -> dict[str, Any]:
     """Return what the file holds of a config, as JSON reads it."""
-    agent_type = type(getattr(config, "agent", None)).__name__
-    values = {FORMAT_VERSION: _FORMAT, AGENT_TYPE: agent_type, **dataclasses.asdict(config)}
+    values = {
+        FORMAT_VERSION: _FORMAT,
+        AGENT_TYPE: type(getattr(config, "agent", None)).__name__,
+        _USER_CODE: user_code.record(),
+        **dataclasses.asdict(config),
+    }
     return json.loads(json.dumps(values))
 
 
 def read_values(workdir: pathlib.Path) -> dict[str, Any]:
-    """Read what the file of a run holds, as nested dicts.
+    """Read the fields of the config that the file of a run holds, as nested dicts.
 
     Raises:
       ValueError: there is no such folder, or it holds no such file or one of another version.
     """
-    if not workdir.is_dir():
-        raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
-    try:
-        values = json.loads((workdir / CONFIG_FILE).read_text())
-    except (OSError, ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise ValueError(f"{workdir} holds no run: it has no {CONFIG_FILE} that can be read.")
-    version = values.get(FORMAT_VERSION, _FORMAT)
-    if version != _FORMAT:
-        raise ValueError(
-            f"{workdir} was written by another version of apex_agents: {FORMAT_VERSION} is "
-            f"{version!r}, not {_FORMAT}."
-        )
+    values = _read_file(workdir)
+    values.pop(_USER_CODE, None)
     return values
 
 
 def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> ExperimentConfig:
-    """Rebuild the config of a run.
+    """Rebuild the config of a run, and make the code of the user that it names importable.
 
     Args:
       workdir: folder of the run.
@@ -61,7 +56,9 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     Raises:
       ValueError: there is no such run, or its file holds unknown fields or wrong values.
     """
-    values = read_values(workdir)
+    values = _read_file(workdir)
+    recorded = values.pop(_USER_CODE, None)
+    user_code.restore_path(recorded)
     types = {kind.__name__: kind for kind in agent_types}
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
@@ -74,7 +71,12 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
         kind = dataclasses.make_dataclass("Config", fields, bases=(ExperimentConfig,))
         read: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
         config = ExperimentConfig(read.agent, read.environment, read.run)
-        config.validate()
+        try:
+            config.validate()
+        except ValueError:  # What it names may be registered by the file of the user's settings.
+            if not user_code.execute_recorded_file(recorded):
+                raise
+            config.validate()
     except (dacite.DaciteError, ValueError) as error:
         raise ValueError(f"{workdir / CONFIG_FILE}: {error}") from error
     return config
@@ -91,6 +93,24 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
                 f"--workdir={workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
                 "of run can change when it is resumed."
             )
+
+
+def _read_file(workdir: pathlib.Path) -> dict[str, Any]:
+    if not workdir.is_dir():
+        raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
+    try:
+        values = json.loads((workdir / CONFIG_FILE).read_text())
+    except (OSError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise ValueError(f"{workdir} holds no run: it has no {CONFIG_FILE} that can be read.")
+    version = values.get(FORMAT_VERSION, _FORMAT)
+    if version != _FORMAT:
+        raise ValueError(
+            f"{workdir} was written by another version of apex_agents: {FORMAT_VERSION} is "
+            f"{version!r}, not {_FORMAT}."
+        )
+    return values
 
 
 def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | None:

@@ -23,7 +23,7 @@ MISTAKES = {
     ),
     "unknown_suite": (
         ["--config.environment.suite=atri"],
-        ["suite 'atri'", "allowed: atari, control, gymnasium, toy"],
+        ["suite 'atri'", "allowed: atari, control, function, gymnasium, toy"],
     ),
     "unknown_control_task": (
         ["--config.environment.suite=control", "--config.environment.task=humanoid:wlak"],
@@ -98,9 +98,25 @@ MISTAKES = {
         ["--config.agent.network=" + 20_000 * "x"],
         ["agent.network is 'xxx", "xxx ... xxx", "it has to be one of ('atari', 'mlp')"],
     ),
-    "task_without_arrays": (
-        ["--config.environment.task=Blackjack-v1"],
-        ["environment.task 'Blackjack-v1' cannot be made", "Tuple(Discrete(32)"],
+    "task_of_a_missing_module": (
+        ["--config.environment.task=no_such_module:Corridor-v0"],
+        ["environment.task is 'no_such_module:Corridor-v0'", "ModuleNotFoundError"],
+    ),
+    "task_that_nothing_registers": (
+        ["--config.environment.task=json:CartPol-v1"],
+        ["unknown gymnasium task 'CartPol-v1'", "CartPole-v1", "'module:id'"],
+    ),
+    "function_without_an_environment": (
+        ["--config.environment.suite=function", "--config.environment.task=os:getcwd"],
+        ["environment.task 'os:getcwd' cannot be made", "str", "gymnasium.Env"],
+    ),
+    "task_with_an_unknown_argument": (
+        ["--config.environment.kwargs={{'colour': 'red'}}"],
+        ["environment.task 'CartPole-v1' cannot be made", "colour"],
+    ),
+    "arguments_that_are_no_dict": (
+        ["--config.environment.kwargs=[1]"],
+        ["--config.environment.kwargs=[1]: ", "a dict"],
     ),
     "task_that_warns": (
         ["--config.environment.task=CartPole-v0", "--config.agent.frame_stack=4"],
@@ -230,6 +246,11 @@ OVERRIDES = {
     "float": ("--config.agent.learning_rate=1e-3", "agent.learning_rate", 0.001),
     "float_from_integer": ("--config.agent.discount=1", "agent.discount", 1.0),
     "string": ("--config.environment.task=Acrobot-v1", "environment.task", "Acrobot-v1"),
+    "dict": (
+        "--config.environment.kwargs={'sutton_barto_reward': True}",
+        "environment.kwargs",
+        {"sutton_barto_reward": True},
+    ),
     "boolean": (
         "--config.environment.atari.clip_rewards=false",
         "environment.atari.clip_rewards",

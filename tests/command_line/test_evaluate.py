@@ -41,7 +41,7 @@ ODD_RULES = AtariConfig(max_noops=0, evaluation_max_frames=20, sticky_action_pro
 RUNS = {
     "catch": (MLP, EnvironmentConfig("toy", "catch")),
     "cartpole": (MLP, EnvironmentConfig("gymnasium", "CartPole-v1")),
-    "pong": (ATARI, EnvironmentConfig(task="ALE/Pong-v5", atari=ODD_RULES)),
+    "pong": (ATARI, EnvironmentConfig(task="pong", atari=ODD_RULES)),
     "point_mass": (DPG, EnvironmentConfig("toy", "point_mass")),
 }
 

@@ -276,10 +276,9 @@ def test_no_seed_is_an_error():
     [
         ("pong", "pong"),
         ("Pong", "pong"),
-        ("ALE/Pong-v5", "pong"),
         ("ms_pacman", "ms_pacman"),
         ("MsPacman", "ms_pacman"),
-        ("ALE/UpNDown-v5", "up_n_down"),
+        ("UpNDown", "up_n_down"),
         ("TicTacToe3D", "tic_tac_toe_3d"),
     ],
 )

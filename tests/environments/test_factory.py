@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib.metadata
 import itertools
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import cloudpickle
+import dm_env
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
-from apex_agents.environments import AtariConfig, EnvironmentConfig, make_vector_environment
+from apex_agents.environments import (
+    AtariConfig,
+    Catch,
+    EnvironmentConfig,
+    find_environment_fn,
+    gymnasium_tasks,
+    make_vector_environment,
+    with_environment_fn,
+)
 
 CARTPOLE = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
 CONTROL = EnvironmentConfig(suite="control", task="cartpole:swingup")
@@ -80,7 +97,7 @@ def test_environments_have_seeds_of_their_own(config):
     [
         (
             EnvironmentConfig(suite="atri"),
-            "unknown suite 'atri'; closest: atari; allowed: atari, control, g",
+            "unknown suite 'atri'; closest: atari; allowed: atari, control, f",
         ),
         (EnvironmentConfig(suite="contrl"), "unknown suite 'contrl'; closest: control; allowed"),
         (
@@ -93,7 +110,23 @@ def test_environments_have_seeds_of_their_own(config):
             EnvironmentConfig("gymnasium", "CartPol-v1"),
             "unknown gymnasium task 'CartPol-v1'; closest: CartPole-v1",
         ),
-        (EnvironmentConfig("gymnasium", "no_such_module:A-v0"), "unknown gymnasium task"),
+        (
+            EnvironmentConfig("gymnasium", "no_such_module:A-v0"),
+            "environment.task is 'no_such_module:A-v0', but the module 'no_such_module' cannot be",
+        ),
+        (
+            EnvironmentConfig(task="ALE/MsPacman-v5"),
+            "environment.task is 'ALE/MsPacman-v5', an id of gymnasium",
+        ),
+        (EnvironmentConfig("function", "make_env"), "environment.task is 'make_env'; it has to be"),
+        (
+            EnvironmentConfig("function", "json:dumps_"),
+            "environment.task is 'json:dumps_', but json has no callable 'dumps_'; the closest: d",
+        ),
+        (
+            EnvironmentConfig("function", "json:dump", {"x": (5, 5)}),
+            "environment.kwargs is {'x': (",
+        ),
         (EnvironmentConfig("toy", "cach"), "unknown toy task 'cach'; closest: catch; allowed: cat"),
     ],
 )
@@ -104,6 +137,171 @@ def test_unknown_names_are_errors(config, message):
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError):
         make_vector_environment(config, num_envs=1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (EnvironmentConfig("toy", "catch", {"rows": 5}), "environment.kwargs is {'rows': 5}"),
+        (EnvironmentConfig(max_episode_steps=5), "environment.max_episode_steps is 5"),
+    ],
+)
+def test_fields_that_a_suite_does_not_read_are_errors(config, message):
+    with pytest.raises(ValueError, match=message):
+        make_vector_environment(config, num_envs=1, seed=0)
+
+
+class Corridor(gymnasium.Env):
+    """Observes the seed of its first reset; ends never."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space = spaces.Box(0, np.inf, (2,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, length: int = 4, render_mode: str | None = None):
+        self.length = length
+        self.render_mode = render_mode
+        self._seed = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        self._seed = seed or 0
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return self._observe(), 1.0, False, False, {}
+
+    def render(self) -> np.ndarray:
+        return np.full((2, 2, 3), self.length, np.uint8)
+
+    def _observe(self) -> np.ndarray:
+        return np.array([self.length, self._seed])
+
+
+def make_corridor(length: int = 4, render_mode: str | None = None) -> gymnasium.Env:
+    return Corridor(length, render_mode)
+
+
+def make_catch(rows: int, seed: int) -> Catch:
+    return Catch(rows=rows, seed=seed)
+
+
+@pytest.fixture
+def corridor(monkeypatch, tmp_path) -> str:
+    """Registers an id in a module that can be imported; returns the module's name."""
+    (tmp_path / "corridors_of_a_test.py").write_text(
+        f"import gymnasium\nfrom {__name__} import Corridor, make_corridor\n"
+        "gymnasium.register('Corridor-v0', entry_point=Corridor, max_episode_steps=9)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "corridors_of_a_test"
+    gymnasium.registry.pop("Corridor-v0", None)
+    sys.modules.pop("corridors_of_a_test", None)
+
+
+def steps_of_an_episode(environment) -> int:
+    environment.reset()
+    for step in range(1, 20):
+        timestep = environment.step(np.zeros(environment.num_envs, np.int32))
+        if timestep.step_type[0] == dm_env.StepType.LAST:
+            assert timestep.discount[0] == 1.0
+            return step
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "limit", "length"),
+    [
+        ("gymnasium", "Corridor-v0", None, 9),
+        ("gymnasium", "Corridor-v0", 12, 12),
+        ("function", "make_corridor", None, 0),
+        ("function", "make_corridor", 3, 3),
+    ],
+)
+def test_environments_of_a_module_with_arguments_and_limits(corridor, suite, name, limit, length):
+    config = EnvironmentConfig(suite, f"{corridor}:{name}", {"length": 7}, limit)
+    environment = make_vector_environment(config, num_envs=2, seed=0)
+    observation = environment.reset().observation
+    assert (observation.dtype, observation[:, 0].tolist()) == (np.float32, [7.0, 7.0])
+    assert observation[0, 1] != observation[1, 1]
+    assert steps_of_an_episode(environment) == length
+    rendered = make_vector_environment(config, num_envs=2, seed=0, num_rendered=1)
+    rendered.reset()
+    assert rendered.render(0).max() == 7
+
+
+def test_a_function_of_another_process_needs_no_registration(corridor):
+    config = EnvironmentConfig("gymnasium", f"{corridor}:Corridor-v0", {"length": 7})
+    pickled = cloudpickle.dumps(find_environment_fn(config))
+    del gymnasium.registry["Corridor-v0"]
+    config = EnvironmentConfig(suite="gymnasium", task="unknown here")
+    environment = make_vector_environment(
+        config, num_envs=1, seed=0, environment_fn=cloudpickle.loads(pickled)
+    )
+    assert environment.reset().observation[0, 0] == 4.0
+
+
+def test_an_environment_of_dm_env_that_takes_its_seed():
+    config = EnvironmentConfig(kwargs={"rows": 3}, max_episode_steps=1)
+    make = functools.partial(
+        make_vector_environment, config, num_envs=50, environment_fn=make_catch
+    )
+    first, again, other = (make(seed=seed).reset().observation for seed in (1, 1, 2))
+    assert first.shape == (50, 3 * 5)
+    assert first.tolist() == again.tolist() != other.tolist()
+    assert len(np.unique(first, axis=0)) > 1
+    assert steps_of_an_episode(make(seed=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda: "environment", "str"),
+        (lambda: 1 // 0, "ZeroDivisionError"),
+        (lambda length: Corridor(length), "length"),
+        (object, "object"),
+    ],
+)
+def test_functions_that_make_no_environment_are_errors(function, named):
+    config = with_environment_fn(EnvironmentConfig(), function)
+    with pytest.raises(ValueError, match=r"environment.task .* cannot be made: ") as caught:
+        make_vector_environment(config, num_envs=1, seed=0, environment_fn=function)
+    assert named in str(caught.value)
+
+
+def test_a_function_that_cannot_be_drawn():
+    with pytest.raises(ValueError, match=r"cannot be made to be drawn: .*render_mode"):
+        make_vector_environment(
+            EnvironmentConfig(), 1, 0, num_rendered=1, environment_fn=lambda: Corridor()
+        )
+
+
+def test_configs_name_the_function_that_they_are_given():
+    config = EnvironmentConfig(kwargs={"length": 3})
+    named = with_environment_fn(config, make_corridor)
+    assert named == dataclasses.replace(config, suite="function", task=f"{__name__}:make_corridor")
+    assert find_environment_fn(named) is make_corridor
+    assert find_environment_fn(EnvironmentConfig()) is None
+
+
+def test_packages_register_their_ids_when_an_id_is_unknown(monkeypatch):
+    def register() -> None:
+        gymnasium.register("Corridor-v3", entry_point=Corridor)
+
+    def fail() -> None:
+        raise OSError("broken package")
+
+    class Plugin(NamedTuple):
+        name: str
+        load: Callable
+
+    plugins = [Plugin("bad", lambda: fail), Plugin("__root__", lambda: register)]
+    plugins.append(Plugin("Halls", lambda: register))
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: plugins)
+    for task in ("Corridor-v3", "Halls/Corridor-v3"):
+        gymnasium_tasks._load_plugins.cache_clear()
+        EnvironmentConfig("gymnasium", task).validate()
+        del gymnasium.registry["Corridor-v3"], gymnasium.registry["Halls/Corridor-v3"]
+    gymnasium_tasks._load_plugins.cache_clear()
 
 
 def test_no_environment_is_an_error():

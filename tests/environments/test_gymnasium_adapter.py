@@ -17,7 +17,7 @@ from apex_agents.environments import GymnasiumEnvironment
 
 class CartPoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
     def make_object_under_test(self) -> GymnasiumEnvironment:
-        return GymnasiumEnvironment("CartPole-v1", seed=0)
+        return GymnasiumEnvironment(gymnasium.make("CartPole-v1"), seed=0)
 
     def make_action_sequence(self) -> list[int]:
         return [0] * 30
@@ -77,7 +77,7 @@ def test_ends_of_episodes(ends, step_type, discount):
 
 
 def test_cartpole_that_falls_terminates():
-    environment = GymnasiumEnvironment("CartPole-v1", seed=0)
+    environment = GymnasiumEnvironment(gymnasium.make("CartPole-v1"), seed=0)
     step = environment.reset()
     while not step.last():
         step = environment.step(0)
@@ -93,31 +93,11 @@ def test_cartpole_at_its_time_limit_is_truncated():
 
 
 def test_pendulum_is_truncated_after_200_steps():
-    environment = GymnasiumEnvironment("Pendulum-v1", seed=0)
+    environment = GymnasiumEnvironment(gymnasium.make("Pendulum-v1"), seed=0)
     environment.reset()
     steps = [environment.step(np.zeros(1, np.float32)) for _ in range(200)]
     assert [step.last() for step in steps] == [False] * 199 + [True]
     assert steps[-1].discount == 1.0
-
-
-def test_specs_of_boxes_and_discrete_spaces():
-    environment = GymnasiumEnvironment(
-        Recorder(spaces.Box(-1e300, 2.0, (3,), np.float64), spaces.Discrete(4))
-    )
-    assert environment.observation_spec() == specs.BoundedArray(
-        (3,), np.float32, -np.inf, 2.0, name="observation"
-    )
-    assert environment.action_spec() == specs.DiscreteArray(4, np.int32, name="action")
-
-    environment = GymnasiumEnvironment(
-        Recorder(spaces.Box(0, 255, (4, 4), np.uint8), spaces.Box(-2.0, 2.0, (1,), np.float32))
-    )
-    assert environment.observation_spec() == specs.BoundedArray(
-        (4, 4), np.uint8, 0, 255, name="observation"
-    )
-    assert environment.action_spec() == specs.BoundedArray(
-        (1,), np.float32, -1.0, 1.0, name="action"
-    )
 
 
 def test_float64_observations_become_float32():
@@ -134,40 +114,14 @@ def test_discrete_spaces_start_at_zero_for_the_agent():
     recorder = Recorder(spaces.Discrete(3, start=5), spaces.Discrete(2, start=-1), observation=6)
     environment = GymnasiumEnvironment(recorder)
     step = environment.reset()
-    assert (step.observation.dtype, int(step.observation)) == (np.int32, 6 - 5)
+    assert (step.observation.dtype, step.observation.tolist()) == (np.float32, [0, 1, 0])
     environment.step(np.int32(0))
     environment.step(np.int32(1))
     assert recorder.actions == [-1, 0]
 
 
-def test_box_actions_have_the_dtype_of_their_space():
-    recorder = Recorder(UNIT_BOX, spaces.Box(-1.0, 1.0, (2,), np.float64), np.zeros(2, np.float32))
-    environment = GymnasiumEnvironment(recorder)
-    environment.reset()
-    environment.step(np.array([0.5, -0.5], np.float32))
-    assert recorder.actions[0].dtype == np.float64
-    assert recorder.actions[0].tolist() == [0.5, -0.5]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_actions_are_scaled_to_a_bounded_box(dtype):
-    box = spaces.Box(np.array([-1.0, 0.0], dtype), np.array([3.0, 10.0], dtype), dtype=dtype)
-    recorder = Recorder(UNIT_BOX, box, np.zeros(2, np.float32))
-    environment = GymnasiumEnvironment(recorder)
-    assert environment.action_spec() == specs.BoundedArray(
-        (2,), np.float32, -1.0, 1.0, name="action"
-    )
-    environment.reset()
-    for action in ([-1, -1], [0, 0], [1, 1], [-1, 0.5]):
-        environment.step(np.array(action, np.float32))
-    np.testing.assert_allclose(
-        recorder.actions, [[-1, 0], [1, 5], [3, 10], [-1, 7.5]], rtol=0, atol=1e-6
-    )
-    assert {action.dtype for action in recorder.actions} == {np.dtype(dtype)}
-
-
 def test_full_action_is_the_full_torque_of_pendulum():
-    environment = GymnasiumEnvironment("Pendulum-v1", seed=3)
+    environment = GymnasiumEnvironment(gymnasium.make("Pendulum-v1"), seed=3)
     raw = gymnasium.make("Pendulum-v1")
     np.testing.assert_array_equal(environment.reset().observation, raw.reset(seed=3)[0])
     # The smaller one would show a torque that is only clipped to the bounds.
@@ -178,29 +132,6 @@ def test_full_action_is_the_full_torque_of_pendulum():
         assert step.reward == reward
 
 
-@pytest.mark.parametrize(
-    ("box", "action"),
-    [
-        (spaces.Box(-np.inf, np.inf, (2,), np.float32), [-7.5, 100.0]),
-        (spaces.Box(np.float32([-2, 0]), np.float32([2, np.inf])), [-2.0, 100.0]),
-        (spaces.Box(np.float32([-2, 1]), np.float32([2, 1])), [-2.0, 1.0]),
-        (spaces.Box(-5, 5, (2,), np.int32), [-5, 4]),
-        (spaces.Box(0, 255, (2,), np.uint8), [0, 254]),
-    ],
-    ids=["unbounded", "half_bounded", "one_value", "int32", "uint8"],
-)
-def test_actions_of_other_boxes_are_not_scaled(box, action):
-    recorder = Recorder(UNIT_BOX, box, np.zeros(2, np.float32))
-    environment = GymnasiumEnvironment(recorder)
-    spec = environment.action_spec()
-    assert spec.dtype == box.dtype
-    np.testing.assert_array_equal([spec.minimum, spec.maximum], [box.low, box.high])
-    environment.reset()
-    environment.step(np.array(action, spec.dtype))
-    assert recorder.actions[0].dtype == box.dtype
-    assert recorder.actions[0].tolist() == action
-
-
 def test_seed_is_given_to_the_first_reset_only():
     recorder = Recorder(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32))
     environment = GymnasiumEnvironment(recorder, seed=7)
@@ -209,15 +140,15 @@ def test_seed_is_given_to_the_first_reset_only():
     assert recorder.seeds == [7, None]
 
 
-def test_other_spaces_are_an_error():
-    with pytest.raises(ValueError, match="the observation space must be a Box or a Discrete"):
-        GymnasiumEnvironment(Recorder(spaces.Dict({"x": UNIT_BOX}), spaces.Discrete(2)))
-    with pytest.raises(ValueError, match="the action space must be a Box or a Discrete"):
-        GymnasiumEnvironment(Recorder(UNIT_BOX, spaces.MultiDiscrete([2, 2])))
+@pytest.mark.parametrize("observation", [np.zeros(3, np.float32), np.zeros((1, 2)), 0.5])
+def test_an_observation_of_another_shape_is_an_error(observation):
+    environment = GymnasiumEnvironment(Recorder(UNIT_BOX, spaces.Discrete(2), observation))
+    with pytest.raises(ValueError, match=r"\(2,\)"):
+        environment.reset()
 
 
 def test_mujoco_tasks_take_actions_in_their_own_bounds():
-    environment = GymnasiumEnvironment("Humanoid-v5", seed=3)
+    environment = GymnasiumEnvironment(gymnasium.make("Humanoid-v5"), seed=3)
     raw = gymnasium.make("Humanoid-v5")
     np.testing.assert_allclose(environment.reset().observation, raw.reset(seed=3)[0], rtol=1e-6)
     assert environment.action_spec() == specs.BoundedArray(

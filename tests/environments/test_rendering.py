@@ -224,8 +224,8 @@ def blind_tasks():
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("Blind-v0", "Blind-v0 cannot be drawn: .*render_mode"),
-        ("Textual-v0", r"Textual-v0 cannot be drawn: its render_modes are \['ansi'\]"),
+        ("Blind-v0", "Blind-v0' cannot be made to be drawn: .*render_mode"),
+        ("Textual-v0", r"Textual-v0' cannot be made to be drawn: .* is \['ansi'\]"),
     ],
 )
 def test_environments_that_draw_nothing(blind_tasks, task, message):

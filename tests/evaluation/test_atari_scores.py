@@ -62,7 +62,7 @@ def test_other_games_have_no_score(game):
     ("suite", "task", "game"),
     [
         ("atari", "pong", "pong"),
-        ("atari", "ALE/MsPacman-v5", "ms_pacman"),
+        ("atari", "MsPacman", "ms_pacman"),
         ("atari", "tetris", None),
         ("toy", "pong", None),
     ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import socket
 import subprocess
+import threading
 
 import portpicker
 import pytest
@@ -44,6 +46,13 @@ def test_one_command_per_node(experiment, tmp_path):
     sees_gpus = [c.name for c in processes.commands if "CUDA_VISIBLE_DEVICES" not in c.env]
     assert sees_gpus == ["learner"]
     processes.close()
+
+
+def test_what_cannot_be_pickled_is_named(experiment, tmp_path):
+    lock = threading.Lock()
+    experiment = dataclasses.replace(experiment, make_vector_environment=lambda: lock)
+    with pytest.raises(ValueError, match="lock"):
+        LocalNodes(make_program(experiment), str(tmp_path))
 
 
 @pytest.mark.fault(

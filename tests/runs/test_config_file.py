@@ -2,21 +2,24 @@
 
 import json
 import pathlib
+import sys
 from typing import Any
 
+import gymnasium
 import pytest
 
+from apex_agents import user_code
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig
-from apex_agents.runs.config_file import check_same_run, read_config, to_values
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.runs.config_file import check_same_run, read_config, read_values, to_values
 
 AGENTS = (ApexDQNConfig, ApexDPGConfig)
 
 DQN = ExperimentConfig(
     agent=ApexDQNConfig(network="mlp", mlp_hidden_sizes=(64, 32), frame_stack=0, discount=1),
-    environment=EnvironmentConfig("gymnasium", "CartPole-v1", AtariConfig(clip_rewards=False)),
+    environment=EnvironmentConfig("gymnasium", "CartPole-v1", {"sutton_barto_reward": True}, 300),
     run=RunConfig(
         max_learner_steps=7,
         target_return=None,
@@ -41,6 +44,36 @@ def test_a_config_is_read_back_as_it_was(tmp_path, config):
     assert found == config
     assert type(found) is ExperimentConfig
     check_same_run(tmp_path, config)
+
+
+REGISTERING = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+def get_config():
+    gymnasium.register("Registered-v0", entry_point=CartPoleEnv)
+"""
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_an_id_that_the_settings_have_registered_is_found_again(tmp_path, monkeypatch, has_file):
+    monkeypatch.setattr(user_code, "_config_file", None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "settings.py").write_text(REGISTERING)
+    values = change(to_values(DQN), "environment.task", "Registered-v0")
+    values["user_code"] = {
+        "config_file": str(tmp_path / "settings.py") if has_file else None,
+        "python_path": [str(tmp_path)],
+    }
+    write(tmp_path, values)
+    if has_file:
+        assert read_config(tmp_path, AGENTS).environment.task == "Registered-v0"
+        del gymnasium.registry["Registered-v0"]
+    else:
+        with pytest.raises(ValueError, match="Registered-v0"):
+            read_config(tmp_path, AGENTS)
+    assert str(tmp_path) in sys.path
+    assert "user_code" not in read_values(tmp_path)  # It is no setting of the run.
 
 
 def change(values: Any, path: str, value: Any) -> Any:

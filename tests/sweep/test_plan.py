@@ -13,7 +13,7 @@ from apex_agents.sweep.plan import plan_runs
 
 CONFIG = ExperimentConfig(
     ApexDQNConfig(),
-    EnvironmentConfig(suite="atari", task="ALE/Pong-v5"),
+    EnvironmentConfig(suite="gymnasium", task="ALE/Pong-v5"),
     RunConfig(seed=3, max_actor_steps=100),
 )
 

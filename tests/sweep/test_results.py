@@ -92,9 +92,9 @@ def test_returns_have_the_digits_that_matter(value, text, make_run):
 
 
 def test_scores_of_atari_are_compared_with_a_human(make_run):
-    atari = {"suite": "atari", "task": "ALE/Pong-v5"}
+    atari = {"suite": "atari", "task": "Pong"}
     runs = [make_run("a", [-20.7], **atari), make_run("b", [14.6], **atari)]
-    row = summarise("ALE/Pong-v5", runs, ["finished", "finished"])
+    row = summarise("Pong", runs, ["finished", "finished"])
     # A random player gets -20.7, a human 14.6.
     assert estimate(row, "human_normalized") == pytest.approx((0.5, 0, 1))
     unknown = make_run("c", [1.0], suite="atari", task="journey_escape")

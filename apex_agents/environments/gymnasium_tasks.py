@@ -1,0 +1,52 @@
+"""Ids of gymnasium: those that are registered, and those that modules and packages register."""
+
+import functools
+import importlib.metadata
+import logging
+
+import gymnasium
+from gymnasium.envs import registration
+
+from apex_agents.user_code import import_module
+from apex_agents.validation import unknown_name
+
+_logger = logging.getLogger(__name__)
+
+
+def find_task(task: str, field: str) -> registration.EnvSpec:
+    """Return what is registered under an id.
+
+    Args:
+      task: an id, or 'module:id' of a module whose import registers it. An id that is not
+        registered yet may be one of an installed package that has entry points of gymnasium.
+      field: dotted path of the config's field, for messages.
+
+    Raises:
+      ValueError: there is no such module, or no such id.
+    """
+    module_name, _, name = task.rpartition(":")
+    if module_name:
+        import_module(module_name, task, field)
+    if name not in gymnasium.registry:
+        _load_plugins()
+    if name not in gymnasium.registry:
+        error = unknown_name("gymnasium task", name, gymnasium.registry)
+        raise ValueError(
+            f"{error}. For an environment of your own, {field} is 'module:id' of a Python module "
+            "whose import registers the id, or environment.suite is 'function'."
+        )
+    return gymnasium.registry[name]
+
+
+@functools.cache  # Once is enough.
+def _load_plugins() -> None:
+    """Let installed packages register their environments, as gymnasium did before 1.0."""
+    for plugin in importlib.metadata.entry_points(group="gymnasium.envs"):
+        try:
+            register = plugin.load()
+            registration.current_namespace = None if plugin.name == "__root__" else plugin.name
+            register()
+        except Exception as error:  # A package that is broken does not concern other tasks.
+            _logger.warning("gymnasium plugin %s: %s: %s", plugin, type(error).__name__, error)
+        finally:
+            registration.current_namespace = None

@@ -1,0 +1,237 @@
+"""Tests of what agents see of observation and action spaces: specs and values, case by case."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+
+from apex_agents.environments.conversion import convert_actions, convert_observations, space_of
+
+IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
+VECTOR = spaces.Box(-1.0, 2.0, (2,), np.float64)
+
+
+def observations(shape, dtype, minimum, maximum) -> specs.BoundedArray:
+    return specs.BoundedArray(shape, dtype, minimum, maximum, name="observation")
+
+
+@pytest.mark.parametrize(
+    ("space", "spec", "observation", "seen"),
+    [
+        (
+            spaces.Box(np.array([-1e300, 0.0]), np.array([2.0, 2.0]), dtype=np.float64),
+            observations((2,), np.float32, [-np.inf, 0.0], 2.0),
+            [0.5, 0.25],
+            [0.5, 0.25],
+        ),
+        (VECTOR, observations((2,), np.float32, -1, 2), np.array([0.5, 1]), [0.5, 1.0]),
+        (spaces.Box(0, 9, (), np.int64), observations((1,), np.float32, 0, 9), 7, [7.0]),
+        (
+            spaces.Box(0, 1, (1, 2), np.float32),
+            observations((1, 2), np.float32, 0, 1),
+            np.ones((1, 2), np.float32),
+            [[1.0, 1.0]],
+        ),
+        (
+            spaces.Box(0, 255, (2,), np.uint8),
+            observations((2,), np.uint8, 0, 255),
+            np.array([3, 255], np.uint8),
+            [3, 255],
+        ),
+        (
+            IMAGE,
+            observations((2, 3), np.uint8, 0, 255),
+            np.array([[1, 2, 3], [4, 5, 6]]),
+            [[1, 2, 3], [4, 5, 6]],
+        ),
+        (
+            spaces.Box(0, 10, (1, 1, 2), np.uint8),
+            observations((1, 1, 2), np.uint8, 0, 10),
+            np.array([[[9, 10]]], np.uint8),
+            [[[9, 10]]],
+        ),
+        (
+            spaces.Box(0, 1, (1, 2), np.bool_),
+            observations((1, 2), np.uint8, 0, 1),
+            np.array([[True, False]]),
+            [[1, 0]],
+        ),
+        (
+            spaces.Box(0, 1, (2,), np.bool_),
+            observations((2,), np.float32, 0, 1),
+            np.array([True, False]),
+            [1.0, 0.0],
+        ),
+        (spaces.Discrete(3), observations((3,), np.float32, 0, 1), 2, [0.0, 0.0, 1.0]),
+        (spaces.Discrete(3, start=5), observations((3,), np.float32, 0, 1), 5, [1.0, 0.0, 0.0]),
+        (
+            spaces.MultiDiscrete([2, 3]),
+            observations((5,), np.float32, 0, 1),
+            np.array([1, 0]),
+            [0.0, 1.0, 1.0, 0.0, 0.0],
+        ),
+        (
+            spaces.MultiBinary(3),
+            observations((3,), np.float32, 0, 1),
+            np.array([1, 0, 1], np.int8),
+            [1.0, 0.0, 1.0],
+        ),
+        (
+            # In the order of the names, whatever the order of the dicts.
+            spaces.Dict({"y": VECTOR, "x": spaces.Discrete(2)}),
+            observations((4,), np.float32, [0, 0, -1, -1], [1, 1, 2, 2]),
+            {"y": np.array([0.5, 0.25]), "x": 1},
+            [0.0, 1.0, 0.5, 0.25],
+        ),
+        (
+            spaces.Tuple([VECTOR, spaces.Dict({"b": spaces.Discrete(2), "a": VECTOR})]),
+            observations((6,), np.float32, [-1, -1, -1, -1, 0, 0], [2, 2, 2, 2, 1, 1]),
+            (np.array([1, 2]), {"a": np.array([0.5, 0]), "b": 0}),
+            [1.0, 2.0, 0.5, 0.0, 1.0, 0.0],
+        ),
+    ],
+    ids=[
+        *("float64", "bounded", "number", "float_table", "bytes", "image", "hwc", "bool_image"),
+        *("bool_vector", "discrete", "discrete_start", "multi_discrete", "multi_binary"),
+        *("dict", "tuple"),
+    ],
+)
+def test_observations(space, spec, observation, seen):
+    found, convert = convert_observations(space)
+    assert found == spec
+    converted = convert(observation)
+    assert converted.dtype == spec.dtype
+    assert converted.tolist() == seen
+    with np.errstate(over="ignore"):
+        spec.validate(convert(space.sample()))
+
+
+def test_an_array_of_the_right_dtype_is_not_copied():
+    _, convert = convert_observations(IMAGE)
+    image = np.zeros((2, 3), np.uint8)
+    assert np.shares_memory(convert(image), image)
+
+
+@pytest.mark.parametrize(
+    ("space", "named"),
+    [
+        (spaces.Dict({"v": VECTOR, "camera": IMAGE}), "observation['camera']"),
+        (spaces.Dict({"a": spaces.Tuple([VECTOR, IMAGE])}), "observation['a'][1]"),
+        (spaces.Dict({"a": spaces.Text(9), "b": IMAGE}), "observation['b']"),
+        (spaces.Dict({"v": VECTOR, "mission": spaces.Text(9)}), "observation['mission']"),
+        (spaces.Sequence(VECTOR), "observation"),
+        (spaces.Graph(VECTOR, None), "observation"),
+    ],
+)
+def test_refused_observation_spaces(space, named):
+    with pytest.raises(ValueError) as caught:
+        convert_observations(space)
+    assert str(caught.value).startswith(f"{named} is ")
+    assert "environment.suite='function'" in str(caught.value)
+
+
+def test_bounds_that_are_no_numbers_are_refused():
+    box = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    box.low = np.array([np.nan, -1], np.float32)
+    for convert, name in ((convert_observations, "observation"), (convert_actions, "action")):
+        with pytest.raises(ValueError, match=f"the {name} space has bounds"):
+            convert(box)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation"),
+    [
+        (VECTOR, np.zeros(3)),
+        (VECTOR, np.zeros((1, 2))),
+        (IMAGE, np.zeros((3, 2), np.uint8)),
+        (IMAGE, np.zeros((2, 3), np.float32)),  # Fractions of 1 would be black.
+    ],
+)
+def test_observations_outside_of_their_space_are_errors(space, observation):
+    _, convert = convert_observations(space)
+    with pytest.raises(ValueError, match="an observation"):
+        convert(observation)
+
+
+def test_discrete_actions_start_at_zero():
+    spec, convert = convert_actions(spaces.Discrete(3, start=-1))
+    assert spec == specs.DiscreteArray(3, np.int32, name="action")
+    assert [convert(np.int32(action)) for action in range(3)] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_are_scaled_to_a_bounded_box(dtype):
+    box = spaces.Box(np.array([-1.0, 0.0], dtype), np.array([3.0, 10.0], dtype), dtype=dtype)
+    spec, convert = convert_actions(box)
+    assert spec == specs.BoundedArray((2,), np.float32, -1.0, 1.0, name="action")
+    given = [[-1, -1], [0, 0], [1, 1], [-1, 0.5]]
+    scaled = [convert(np.array(action, np.float32)) for action in given]
+    assert np.array(scaled).tolist() == [[-1, 0], [1, 5], [3, 10], [-1, 7.5]]
+    assert {action.dtype for action in scaled} == {np.dtype(dtype)}
+
+
+def test_scaled_actions_stay_within_bounds():
+    box = spaces.Box(np.float32([0.1]), np.float32([0.3]))
+    _, convert = convert_actions(box)
+    for action in np.linspace(-1, 1, 101, dtype=np.float32):
+        assert box.contains(convert(np.array([action])))
+
+
+@pytest.mark.parametrize(
+    ("box", "action"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,), np.float32), [-7.5, 100.0]),
+        (spaces.Box(np.float32([-2, 0]), np.float32([2, np.inf])), [-2.0, 100.0]),
+        (spaces.Box(np.float32([-2, 1]), np.float32([2, 1])), [-2.0, 1.0]),
+        (spaces.Box(-5, 5, (2,), np.int32), [-5, 4]),
+        (spaces.Box(0, 255, (2,), np.uint8), [0, 254]),
+    ],
+    ids=["unbounded", "half_bounded", "one_value", "int32", "uint8"],
+)
+def test_actions_of_other_boxes_are_not_scaled(box, action):
+    spec, convert = convert_actions(box)
+    assert (spec.shape, spec.dtype) == (box.shape, box.dtype)
+    assert np.broadcast_to(spec.minimum, 2).tolist() == box.low.tolist()
+    assert np.broadcast_to(spec.maximum, 2).tolist() == box.high.tolist()
+    converted = convert(np.array(action, spec.dtype))
+    assert (converted.dtype, converted.tolist()) == (box.dtype, action)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Dict({"a": VECTOR})]
+)
+def test_refused_action_spaces(space):
+    with pytest.raises(ValueError) as caught:
+        convert_actions(space)
+    assert str(caught.value).startswith(f"actions are {space}")
+    assert "environment.suite='function'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "space"),
+    [
+        (specs.DiscreteArray(4), spaces.Discrete(4)),
+        (specs.BoundedArray((), np.int64, 2, 4), spaces.Discrete(3, start=2)),
+        (specs.Array((2,), np.float64), spaces.Box(-np.inf, np.inf, (2,), np.float64)),
+        (specs.Array((2, 3), np.uint8), IMAGE),
+        (specs.Array((2, 3), bool), spaces.Box(0, 1, (2, 3), np.bool_)),
+        (specs.BoundedArray((2,), np.float64, -1.0, 2.0), VECTOR),
+        (
+            collections.OrderedDict(y=specs.DiscreteArray(2), x=[specs.DiscreteArray(3)]),
+            spaces.Dict({"x": spaces.Tuple([spaces.Discrete(3)]), "y": spaces.Discrete(2)}),
+        ),
+    ],
+    ids=["discrete", "integer", "array", "bytes", "bool", "bounded", "nest"],
+)
+def test_spaces_of_specs(spec, space):
+    assert space_of(spec, "observation") == space
+
+
+@pytest.mark.parametrize("spec", [specs.StringArray(()), 3, None])
+def test_specs_that_are_no_numbers_are_refused(spec):
+    with pytest.raises(ValueError, match=r"observation\['x'\] is "):
+        space_of({"x": spec}, "observation")

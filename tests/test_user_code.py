@@ -1,0 +1,181 @@
+"""Tests of how code of users is found: here, in other processes, and by later commands."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import cloudpickle
+import pytest
+
+from apex_agents import user_code
+from apex_agents.user_code import WithUserCode, find_function, name_function
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> pathlib.Path:
+    """Gives a folder at the end of Python's path; what is imported from there is forgotten."""
+    modules = set(sys.modules)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(user_code, "_config_file", None)
+    user_code.extend_path([str(tmp_path)])
+    yield tmp_path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+
+
+def test_functions_are_found_by_name_and_named_as_they_are_found(folder):
+    write(folder / "rooms" / "small.py", "def make(): return 'small'\n")
+    make = find_function("rooms.small:make", "environment.task")
+    assert make() == "small"
+    assert name_function(make) == "rooms.small:make"
+    assert name_function(json.dumps) == "json:dumps"
+
+
+@pytest.mark.parametrize("function", [lambda: 1, json.JSONEncoder().encode, cloudpickle.dumps])
+def test_other_functions_have_a_name_that_is_refused(function, monkeypatch):
+    if function is cloudpickle.dumps:  # Its module has another function of this name by now.
+        monkeypatch.setattr(sys.modules[function.__module__], "dumps", None)
+    name = name_function(function)
+    with pytest.raises(ValueError, match=r"environment.task is '__main__:"):
+        find_function(name, "environment.task")
+
+
+@pytest.mark.parametrize(
+    ("reference", "named"),
+    [
+        ("no_colon", "'module:function'"),
+        (":make", "'module:function'"),
+        ("no_such_module:make", "ModuleNotFoundError"),
+        ("broken_module:make", "ZeroDivisionError"),
+        ("json:dmups", "dumps"),
+        ("json:__doc__", "no callable '__doc__'"),
+    ],
+)
+def test_mistakes_name_the_field_and_the_reference(folder, reference, named):
+    write(folder / "broken_module.py", "1 / 0\n")
+    with pytest.raises(ValueError) as caught:
+        find_function(reference, "agent.torso")
+    assert str(caught.value).startswith(f"agent.torso is {reference!r}")
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_folders_are_appended_once_and_shadow_nothing(folder):
+    before = list(sys.path)
+    user_code.extend_path([str(folder), "/new", "/new", before[0]])
+    assert sys.path == [*before, "/new"]
+
+
+def test_the_installation_is_no_folder_of_the_user(folder):
+    user_path = user_code.user_path()
+    assert str(folder) in user_path
+    assert not [path for path in user_path if "site-packages" in path]
+    assert not [path for path in user_path if path.startswith(sys.base_prefix)]
+
+
+CONFIG = """
+    from __future__ import annotations
+    import dataclasses
+    import sizes
+
+    @dataclasses.dataclass  # It looks for its module.
+    class Room:
+        size: int = sizes.SMALL
+
+    class Hall(Room):
+        def __init__(self):
+            super().__init__(sizes.LARGE)
+
+    def get_config():
+        return Room
+"""
+
+
+def load_elsewhere(pickled: bytes, code: str, cwd: pathlib.Path) -> str:
+    """Unpickles in a process of its own; returns what the code prints of `value`."""
+    code = f"import pickle, sys\nvalue = pickle.load(sys.stdin.buffer)\n{code}"
+    argv = [sys.executable, "-c", code]
+    return subprocess.run(
+        argv, input=pickled, cwd=cwd, capture_output=True, check=True, timeout=120
+    ).stdout.decode()
+
+
+@pytest.mark.parametrize("has_folder", [True, False], ids=["same_host", "other_host"])
+def test_other_processes_import_what_was_imported_here(folder, tmp_path_factory, has_folder):
+    write(folder / "sizes.py", "import lengths.metre\nSMALL, LARGE = 3, lengths.metre.LONG\n")
+    write(folder / "lengths" / "metre.py", "LONG = 9\n")
+    write(folder / "rooms" / "__init__.py", "from rooms.one import make\n")
+    write(folder / "rooms" / "one.py", "import sizes\ndef make(): return sizes.LARGE\n")
+    make = find_function("rooms:make", "x")
+    pickled = cloudpickle.dumps(WithUserCode([make]))
+    if not has_folder:
+        folder.rename(tmp_path_factory.mktemp("moved") / "elsewhere")
+    code = "print(value[0](), value[0].__globals__['__file__'])"
+    size, file = load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")).split()
+    assert size == "9"
+    assert file.startswith(str(folder) if has_folder else "/proc/self/fd/")
+    assert file.endswith("/rooms/one.py")
+
+
+def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_factory):
+    write(folder / "sizes.py", "SMALL, LARGE = 3, 9\n")
+    write(folder / "my_config.py", CONFIG)
+    room = user_code.execute_config_file(folder / "my_config.py")
+    hall = sys.modules[room.__module__].Hall
+    pickled = cloudpickle.dumps(WithUserCode((room, hall)))
+    (folder / "my_config.py").unlink()
+    code = "print(value[0]().size, value[1]().size)"
+    assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")).split() == ["3", "9"]
+
+
+def test_a_later_command_finds_the_same_code(folder, monkeypatch):
+    write(folder / "sizes.py", "SMALL, LARGE = 3, 9\n")
+    write(folder / "my_config.py", CONFIG)
+    user_code.execute_config_file(folder / "my_config.py")
+    recorded = json.loads(json.dumps(user_code.record()))
+    assert recorded["config_file"] == str(folder / "my_config.py")
+
+    for name in ("sizes", "apex_agents_config_my_config"):
+        del sys.modules[name]
+    monkeypatch.setattr(user_code, "_config_file", None)
+    sys.path.remove(str(folder))
+    user_code.restore_path(recorded)
+    assert user_code.execute_recorded_file(recorded)
+    assert sys.modules["apex_agents_config_my_config"].Room().size == 3
+    assert not user_code.execute_recorded_file(recorded)  # Once is enough.
+
+
+def test_a_config_file_of_ours_is_not_recorded(folder):
+    write(folder / "our_config.py", "def get_config(): return 7\n")
+    assert user_code.execute_config_file(folder / "our_config.py", is_recorded=False) == 7
+    assert user_code.record()["config_file"] is None
+
+
+def test_a_recorded_file_that_fails_is_named(folder):
+    write(folder / "bad.py", "raise SystemExit(3)\n")
+    with pytest.raises(ValueError, match=r"bad.py cannot be executed: SystemExit: 3"):
+        user_code.execute_recorded_file({"config_file": str(folder / "bad.py")})
+
+
+@pytest.mark.parametrize(
+    "recorded", [None, [], {"python_path": 3, "config_file": [1]}, {"python_path": [3, "/nowhere"]}]
+)
+def test_other_records_hold_nothing(folder, recorded):
+    before = [*sys.path]
+    user_code.restore_path(recorded)
+    assert set(sys.path) - set(before) <= {str(pathlib.Path.cwd())}
+    assert not user_code.execute_recorded_file(recorded)
+
+
+def test_values_unpickle_as_they_are():
+    assert pickle.loads(pickle.dumps(WithUserCode({"a": 1}))) == {"a": 1}
