@@ -37,7 +37,7 @@ class Parts:
         vector = specs.Array((4,), np.float32)
         if name == "dqn":
             module, actions = dqn_builder, specs.DiscreteArray(2)
-            config = ApexDQNConfig(network="mlp", frame_stack=0, **SETTINGS)
+            config = ApexDQNConfig(torso="mlp", frame_stack=0, **SETTINGS)
             self.builder = dqn_builder.ApexDQNBuilder(config)
         else:
             module, actions = dpg_builder, specs.BoundedArray((2,), np.float32, -1.0, 1.0)

@@ -295,7 +295,7 @@ def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches):
 def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np.ndarray]:
     """Let a new learner take 20 steps and return its parameters."""
     config = ApexDQNConfig(
-        network="mlp",
+        torso="mlp",
         mlp_hidden_sizes=(16,),
         stream_hidden_size=16,
         frame_stack=0,
