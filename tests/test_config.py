@@ -17,7 +17,7 @@ from apex_agents.validation import field_paths
 # Values of the declared type by field: some that cannot work, and some that just do.
 VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.torso": (["resnet", "", "nets:", ":f", "nets:f:g", "a-b:f"], ["conv", "my.nets:f"]),
-    "agent.conv_channels": ([(0,), (), (1,) * 17, (16, 16)], [(32,)]),
+    "agent.conv_channels": ([(0,), (), (1,) * 17], [(32,)]),
     "agent.conv_kernel_sizes": ([(0,), (), (3, 3)], [(5,)]),
     "agent.conv_strides": ([(0,), (), (1, 1)], [(2,)]),
     "agent.mlp_hidden_sizes": ([(64, 0), (-1,), (10_001,), (1,) * 17], [(), [64, 64]]),

@@ -66,15 +66,17 @@ class ApexDPGBuilder:
                 f"Ape-X DPG needs actions in [-1, 1]; the environment's are in {bounds}."
             )
         torsos = {self.config.policy_torso, self.config.critic_torso}
-        if is_image(spec) and self._torso_fn is None and torsos.intersection(TORSOS):
+        built_in = torsos.intersection(TORSOS) if self._torso_fn is None else set()
+        if is_image(spec) and built_in:
             raise ValueError(
                 f"observations are images of shape {observations.shape}, and Ape-X DPG's torso "
                 "'mlp' is for vectors: set agent.policy_torso and agent.critic_torso to a "
                 "'module:function' of your own."
             )
         require_no_normalized_images(self.config.normalize_observations, spec)
-        for _ in range(2):  # The target networks have torsos of their own.
-            self.make_networks(spec)
+        if built_in != torsos:
+            for _ in range(2):  # The target networks have torsos of their own.
+                self.make_networks(spec)
 
     def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> DPGNetworks:
         """Build policy and critic."""

@@ -65,8 +65,9 @@ class ApexDQNBuilder:
             )
         self._check_observations(spec)
         require_no_normalized_images(self.config.normalize_observations, spec)
-        for _ in range(2):  # The target network has a torso of its own.
-            self.make_networks(spec)
+        if self._has_own_torso or self.config.torso == "conv":  # Others have been checked.
+            for _ in range(2):  # The target network has a torso of its own.
+                self.make_networks(spec)
 
     def make_networks(
         self, spec: EnvironmentSpec, seed: int = 0, dtype: tf.DType = tf.float32
@@ -148,6 +149,10 @@ class ApexDQNBuilder:
             should_stop=should_stop,
         )
 
+    @property
+    def _has_own_torso(self) -> bool:
+        return self._torso_fn is not None or self.config.torso not in TORSOS
+
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step, self.config.frame_stack)
 
@@ -157,7 +162,7 @@ class ApexDQNBuilder:
         is_stack = len(shape) > 1 and shape[0] == config.frame_stack
         fits = is_stack or not config.frame_stack
         given, advice = "", "agent.frame_stack=0"
-        if self._torso_fn is None and config.torso in TORSOS:
+        if not self._has_own_torso:
             given = f"agent.torso is {config.torso!r} and "
             stack = config.frame_stack if is_stack else 0
             torso = "conv" if is_image(spec) else "mlp"
