@@ -14,5 +14,5 @@ from apex_agents.environments import EnvironmentConfig
 def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
     environment = EnvironmentConfig(suite="control", task="humanoid:stand")
-    run = RunConfig(num_actors=64)  # Section 4.2.
+    run = RunConfig(num_actors=64, num_envs_per_actor=1)  # Section 4.2.
     return ExperimentConfig(agent=ApexDPGConfig(), environment=environment, run=run)

@@ -6,7 +6,8 @@ from apex_agents.environments import EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings of the run, which are the defaults."""
+    """Return the settings of the run; those of the agent are the defaults."""
+    run = RunConfig(num_actors=360, num_envs_per_actor=1)  # Section 4.1.
     return ExperimentConfig(
-        agent=ApexDQNConfig(), environment=EnvironmentConfig(task="pong"), run=RunConfig()
+        agent=ApexDQNConfig(), environment=EnvironmentConfig(task="pong"), run=run
     )
