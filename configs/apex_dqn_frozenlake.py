@@ -15,7 +15,8 @@ def get_config() -> ExperimentConfig:
         stream_hidden_size=64,
         frame_stack=0,
         # Few random episodes reach the goal: explorers that are mostly random find it.
-        exploration=ExplorationConfig(epsilon=0.9, alpha=7.0, evaluation_epsilon=0.0),
+        exploration=ExplorationConfig(epsilon=0.9, alpha=40.0, evaluation_epsilon=0.0),
+        discount=0.95,
         batch_size=32,
         learning_rate=0.001,
         target_update_period=100,
