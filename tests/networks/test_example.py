@@ -3,7 +3,6 @@
 import importlib.util
 import pathlib
 
-
 from apex_agents.environments import make_vector_environment
 from apex_agents.registry import make_builder
 
