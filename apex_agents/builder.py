@@ -34,6 +34,13 @@ class Builder(Protocol):
         """
         ...
 
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> Any:
+        """Build what the agent learns: a module, or a named tuple of modules, in float32.
+
+        The variables exist, and all of them have different names.
+        """
+        ...
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,

@@ -8,6 +8,7 @@ from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.validation import require
 
 
@@ -16,12 +17,13 @@ class Agent(NamedTuple):
 
     Attributes:
       config_class: dataclass of its settings, `ExperimentConfig.agent`.
-      make_builder: maker of its builder from these settings.
+      make_builder: maker of its builder from these settings and `torso_fn`, a user's maker of
+        torsos or None.
       default_config: name of the settings that its command uses without --config.
     """
 
     config_class: type
-    make_builder: Callable[[Any], Builder]
+    make_builder: Callable[..., Builder]
     default_config: str
 
 
@@ -44,10 +46,14 @@ def find_agent(config: Any) -> str:
     return names[0]
 
 
-def make_builder(config: Any) -> Builder:
+def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:
     """Make the builder of the agent that a config belongs to.
+
+    Args:
+      config: settings of the agent.
+      torso_fn: maker of torsos in place of those that the config names.
 
     Raises:
       ValueError: it is the config of no agent in `AGENTS`, or a field has an invalid value.
     """
-    return AGENTS[find_agent(config)].make_builder(config)
+    return AGENTS[find_agent(config)].make_builder(config, torso_fn)

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ import numpy as np
 # number is a typing error that would take all memory, or hours, before its cause is visible.
 MAX_LAYER_SIZE = 10_000
 
+_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 _MAX_INT = 2**63 - 1
 _FLOAT32 = np.finfo(np.float32)
 
@@ -47,6 +49,15 @@ def layer_sizes(default: tuple[int, ...], fewest: int, most: int) -> Any:
         default,
         lambda sizes: fewest <= len(sizes) <= most and all(0 < n <= MAX_LAYER_SIZE for n in sizes),
         f"{fewest} to {most} whole numbers from 1 to {MAX_LAYER_SIZE}",
+    )
+
+
+def name_or_function(default: str, names: tuple[str, ...]) -> Any:
+    """Make a field for one of some names, or for 'module:function', code of the user's."""
+    return checked(
+        default,
+        lambda name: name in names or bool(_FUNCTION.fullmatch(name)),
+        f"one of {names} or 'module:function'",
     )
 
 

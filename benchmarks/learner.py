@@ -197,7 +197,7 @@ def count_flops(builder: Builder, spec: EnvironmentSpec) -> int:
     An update has three forward passes and one backward pass, which costs two forward passes, less
     the gradients of the pixels.
     """
-    network = make_network(builder.config, spec.actions.num_values)
+    network = make_network(builder.config, spec)
     observation = spec.observations
     shape = (builder.config.batch_size, *observation.shape)
     evaluate = tf.function(network).get_concrete_function(tf.TensorSpec(shape, observation.dtype))

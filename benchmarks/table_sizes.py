@@ -98,7 +98,7 @@ def serve_full_table(size: int) -> Iterator[FullTable]:
 def make_builder(max_size: int, replicas: int = 1) -> ApexDQNBuilder:
     """Make an agent for small observations."""
     replay = ReplayConfig(max_size=max_size, min_size=1_000, replicas=replicas)
-    return ApexDQNBuilder(ApexDQNConfig(network="mlp", frame_stack=0, replay=replay))
+    return ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0, replay=replay))
 
 
 def fill(builder: ApexDQNBuilder, server: ReplayServer, size: int) -> None:

@@ -24,7 +24,7 @@ NUM_ENVS = 8
 def make_dqn_config(**changes: Any) -> ApexDQNConfig:
     """Make a config that learns values of vectors to a few percent within 500 learner steps."""
     settings = {
-        "network": "mlp",
+        "torso": "mlp",
         "mlp_hidden_sizes": (32,),
         "stream_hidden_size": 32,
         "frame_stack": 0,

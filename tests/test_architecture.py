@@ -36,6 +36,7 @@ LAYERS = (
     ("acting", "learning"),
     ("replay",),
     ("config",),
+    ("networks",),
     ("environments",),
     ("user_code",),
     ("validation", "exit_codes"),

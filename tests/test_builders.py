@@ -37,7 +37,7 @@ class Parts:
         vector = specs.Array((4,), np.float32)
         if name == "dqn":
             module, actions = dqn_builder, specs.DiscreteArray(2)
-            config = ApexDQNConfig(network="mlp", frame_stack=0, **SETTINGS)
+            config = ApexDQNConfig(torso="mlp", frame_stack=0, **SETTINGS)
             self.builder = dqn_builder.ApexDQNBuilder(config)
         else:
             module, actions = dpg_builder, specs.BoundedArray((2,), np.float32, -1.0, 1.0)
@@ -121,3 +121,13 @@ def test_memory_of_a_full_replay_of_frames():
     # Chunks of 4 + 5 + 1 rows.
     row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 5 * 4
     assert builder.estimate_replay_bytes(spec) == round(100 * (930 + row_bytes))
+
+
+def test_memory_of_a_full_replay_of_images_that_are_no_stacks():
+    image = specs.Array((10, 10, 4), np.uint8)
+    spec = EnvironmentSpec(image, specs.DiscreteArray(2), rewards=None, discounts=None)
+    config = ApexDQNConfig(torso="conv", frame_stack=0, n_step=5, replay=REPLAY)
+    # Chunks of 1 + 5 + 1 rows, each with one image.
+    row_bytes = 2 * 940 / 7 + 10 * 10 * 4 / 7 + 5 * 4
+    estimate = dqn_builder.ApexDQNBuilder(config).estimate_replay_bytes(spec)
+    assert estimate == round(100 * (930 + row_bytes))

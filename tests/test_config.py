@@ -16,7 +16,10 @@ from apex_agents.validation import field_paths
 
 # Values of the declared type by field: some that cannot work, and some that just do.
 VALUES: dict[str, tuple[list[Any], list[Any]]] = {
-    "agent.network": (["resnet", ""], []),
+    "agent.torso": (["resnet", "", "nets:", ":f", "nets:f:g", "a-b:f"], ["conv", "my.nets:f"]),
+    "agent.conv_channels": ([(0,), (), (1,) * 17], [(32,)]),
+    "agent.conv_kernel_sizes": ([(0,), (), (3, 3)], [(5,)]),
+    "agent.conv_strides": ([(0,), (), (1, 1)], [(2,)]),
     "agent.mlp_hidden_sizes": ([(64, 0), (-1,), (10_001,), (1,) * 17], [(), [64, 64]]),
     "agent.stream_hidden_size": ([0, -1, 10_001], []),
     "agent.frame_stack": ([-1], [0]),
@@ -81,7 +84,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "run.evaluation.video_period_seconds": ([0.0, -1.0], []),
 }
 ANY_VALUE_WORKS = {
-    *("run.target_return", "agent.bfloat16"),
+    *("run.target_return", "agent.bfloat16", "agent.normalize_observations"),
     *("environment.atari.full_action_set", "environment.atari.life_loss_ends_episode"),
     "environment.atari.clip_rewards",
 }
@@ -89,6 +92,8 @@ NAMES = {"environment.suite", "environment.task"}  # tests/environments/test_fac
 
 # The fields that only the other agent has.
 DPG_VALUES: dict[str, tuple[list[Any], list[Any]]] = {
+    "agent.policy_torso": (["atari", "conv", ""], ["my_nets:f"]),
+    "agent.critic_torso": (["atari", "conv", ""], ["my_nets:f"]),
     "agent.policy_hidden_sizes": ([(64, 0), (64,), (64, 64, 64), (64, 10_001)], []),
     "agent.critic_hidden_sizes": ([(64, -1), ()], []),
     "agent.max_action_gradient": ([0.0, -1.0], []),

@@ -27,7 +27,7 @@ from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
-from apex_agents.environments import Episode, make_vector_environment
+from apex_agents.environments import EnvironmentSpec, Episode, make_vector_environment
 from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, check_limits, end_reason
 from apex_agents.learning.learner import ApexLearner
@@ -115,8 +115,9 @@ class Result:
 
     def q_values(self, observations: np.ndarray) -> np.ndarray:
         """Evaluate the learned network, `[B, ...]` to `[B, 2]`."""
-        network = make_network(self.config, 2)
-        network(tf.constant(observations, tf.float32))
+        vector = specs.Array(observations.shape[1:], np.float32)
+        spec = EnvironmentSpec(vector, specs.DiscreteArray(2), rewards=None, discounts=None)
+        network = make_network(self.config, spec)
         assign_learned({"network": network.variables}, self.learner)
         return network(tf.constant(observations, tf.float32)).numpy()
 

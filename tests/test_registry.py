@@ -22,6 +22,17 @@ def test_an_agent_is_found_by_its_default_settings(name):
     assert builder.config is config.agent
 
 
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_torso_given_in_python_reaches_the_builder(name):
+    def make_torso(spec, config):
+        raise KeyError("made")
+
+    experiment = make_experiment(load_config(find_config(AGENTS[name].default_config)))
+    builder = make_builder(experiment.builder.config, make_torso)
+    with pytest.raises(ValueError, match="made"):
+        builder.make_networks(experiment.environment_spec())
+
+
 @pytest.mark.parametrize("config", [None, "apex_dqn", ApexDQNConfig])
 def test_the_config_of_no_agent_is_refused(config):
     with pytest.raises(ValueError, match="agent is"):

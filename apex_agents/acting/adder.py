@@ -2,9 +2,11 @@
 
 import collections
 import dataclasses
+import functools
 import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -76,7 +78,7 @@ class PrioritizedNStepAdder:
         learner_steps_fn: Callable[[], int] = lambda: 0,
         warn_after_seconds: float = 10.0,
     ):
-        """Open a writer.
+        """Keep the settings; the first observation decides how transitions are written.
 
         Args:
           client: client of the replay server.
@@ -85,6 +87,7 @@ class PrioritizedNStepAdder:
           discount: gamma, multiplied with the environment's discount at every step.
           frame_stack: frames per observation where observations are stacks of frames
             `[frame_stack, ...]`, oldest first, which are stored once each; 0 where they are not.
+            Images that are no stacks are stored once each, too.
           should_stop: asked while waiting for a replay that accepts no more.
           learner_steps_fn: returns the learner steps of the acting parameters.
           warn_after_seconds: seconds for which a replay with a samples-per-insert ratio may accept
@@ -96,7 +99,8 @@ class PrioritizedNStepAdder:
         self._should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
         self._warn_after_seconds = warn_after_seconds if replay.samples_per_insert else math.inf
-        self._writer = make_writer(client, replay, n_step, frame_stack)
+        self._make_writer = functools.partial(make_writer, client, replay, n_step, frame_stack)
+        self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
         self.num_transitions = 0
@@ -117,6 +121,8 @@ class PrioritizedNStepAdder:
         if step_type == _FIRST:
             if self._partial:  # The episode before was abandoned.
                 self._end_episode()
+            if self._writer is None:
+                self._writer = self._make_writer(timestep.observation)
             self._writer.begin_episode(timestep.observation)
         else:
             self._continue_episode(timestep, step_type == _LAST, float(output.value))
@@ -130,12 +136,14 @@ class PrioritizedNStepAdder:
 
     def flush(self) -> None:
         """Send all complete transitions, as soon as the replay accepts them."""
-        self._wait(self._writer.stream.flush)
+        if self._writer is not None:
+            self._wait(self._writer.stream.flush)
 
     def close(self) -> None:
         """Send all complete transitions, unless the program stops, and close the writer."""
         self.flush()
-        self._writer.stream.close()
+        if self._writer is not None:
+            self._writer.stream.close()
 
     def _continue_episode(self, timestep: dm_env.TimeStep, is_last: bool, value: float) -> None:
         reward, discount = float(timestep.reward), self._discount * float(timestep.discount)

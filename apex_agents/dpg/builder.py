@@ -11,12 +11,14 @@ from acme.utils import loggers
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
-from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.networks.observations import is_image, require_no_normalized_images
+from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
@@ -31,8 +33,12 @@ class ApexDPGBuilder:
       config: settings of the agent.
     """
 
-    def __init__(self, config: ApexDPGConfig):
+    def __init__(self, config: ApexDPGConfig, torso_fn: TorsoFn | None = None):
         """Check the config; nothing is built yet.
+
+        Args:
+          config: settings of the agent.
+          torso_fn: maker of both torsos in place of those of the config; see `ApexDQNBuilder`.
 
         Raises:
           ValueError: the config is another agent's, or a field has a value that is not allowed.
@@ -41,9 +47,10 @@ class ApexDPGBuilder:
         require(isinstance(config, ApexDPGConfig), "agent", kind, "an ApexDPGConfig")
         config.validate()
         self.config = config
+        self._torso_fn = torso_fn
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Check that actions are float vectors in [-1, 1] and that observations are no images.
+        """Check that actions are float vectors in [-1, 1] and that the networks fit.
 
         Raises:
           ValueError: one of them does not hold.
@@ -58,20 +65,35 @@ class ApexDPGBuilder:
             raise ValueError(
                 f"Ape-X DPG needs actions in [-1, 1]; the environment's are in {bounds}."
             )
-        if observations.dtype == np.uint8 and len(observations.shape) > 1:
-            raise ValueError(f"Ape-X DPG learns from vectors, not from images: {observations}.")
+        torsos = {self.config.policy_torso, self.config.critic_torso}
+        built_in = torsos.intersection(TORSOS) if self._torso_fn is None else set()
+        if is_image(spec) and built_in:
+            raise ValueError(
+                f"observations are images of shape {observations.shape}, and Ape-X DPG's torso "
+                "'mlp' is for vectors: set agent.policy_torso and agent.critic_torso to a "
+                "'module:function' of your own."
+            )
+        require_no_normalized_images(self.config.normalize_observations, spec)
+        if built_in != torsos:
+            for _ in range(2):  # The target networks have torsos of their own.
+                self.make_networks(spec)
+
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> DPGNetworks:
+        """Build policy and critic."""
+        tf.random.set_seed(seed)
+        return make_networks(self.config, spec, self._torso_fn)
 
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        networks = self._make_networks(spec, seed=0)
+        networks = self.make_networks(spec)
         variables = {name: net.variables for name, net in networks._asdict().items()}
-        return make_tables(self.config.replay, item_signature(spec), variables, rate_limiter)
+        return make_tables(self.config.replay, self._signature(spec), variables, rate_limiter)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        return estimate_replay_bytes(self.config.replay, item_signature(spec), self.config.n_step)
+        return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         config = self.config
@@ -98,11 +120,11 @@ class ApexDPGBuilder:
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
         """Build the exploring policy of one actor: all environments have the same noise."""
-        return GaussianNoisePolicy(self._make_networks(spec, seed), self.config.noise_scale, seed)
+        return GaussianNoisePolicy(self.make_networks(spec, seed), self.config.noise_scale, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: without noise."""
-        return GaussianNoisePolicy(self._make_networks(spec, seed), noise_scale=0.0, seed=seed)
+        return GaussianNoisePolicy(self.make_networks(spec, seed), noise_scale=0.0, seed=seed)
 
     def make_actor(
         self,
@@ -121,7 +143,7 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        online, target = [self._make_networks(spec, seed) for _ in range(2)]
+        online, target = [self.make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
             update=DPGUpdate(online, target, self.config),
             dataset=dataset,
@@ -131,6 +153,5 @@ class ApexDPGBuilder:
             should_stop=should_stop,
         )
 
-    def _make_networks(self, spec: EnvironmentSpec, seed: int) -> DPGNetworks:
-        tf.random.set_seed(seed)
-        return make_networks(self.config, spec)
+    def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
+        return item_signature(spec, self.config.n_step)

@@ -3,7 +3,9 @@
 import dataclasses
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import bounded, layer_sizes, positive, require_fields
+from apex_agents.validation import bounded, layer_sizes, name_or_function, positive, require_fields
+
+TORSOS = ("mlp",)
 
 
 def _make_replay() -> ReplayConfig:
@@ -17,8 +19,13 @@ class ApexDPGConfig:
     "As per DQN" marks the values that appendix D shares with appendix C, see `ApexDQNConfig`.
 
     Attributes:
-      policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200).
-      critic_hidden_sizes: units of the critic's two hidden layers (appendix D: 400, 300).
+      policy_torso: layers of the policy before its second hidden layer: 'mlp', which is its first
+        hidden layer, or 'module:function', as `torso` of `ApexDQNConfig`.
+      critic_torso: the same for the critic: layers before the action enters.
+      policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200), the
+        first of which is the torso 'mlp'.
+      critic_hidden_sizes: units of the critic's two hidden layers (appendix D: 400, 300), as above.
+      normalize_observations: whether observations are normalized; see `ApexDQNConfig`.
       n_step: steps per transition (as per DQN: 3).
       discount: gamma per agent step (as per DQN: 0.99).
       batch_size: transitions per learner step (section 4.2: 256).
@@ -34,8 +41,11 @@ class ApexDPGConfig:
       replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
     """
 
+    policy_torso: str = name_or_function("mlp", TORSOS)
+    critic_torso: str = name_or_function("mlp", TORSOS)
     policy_hidden_sizes: tuple[int, ...] = layer_sizes((300, 200), 2, 2)
     critic_hidden_sizes: tuple[int, ...] = layer_sizes((400, 300), 2, 2)
+    normalize_observations: bool = False
     n_step: int = bounded(3, 1, 10_000)
     discount: float = bounded(0.99, 0, 1)
     batch_size: int = bounded(256, 1, 100_000)

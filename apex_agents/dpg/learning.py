@@ -8,6 +8,7 @@ from apex_agents.learning.losses import dpg_loss, td_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
+from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition
 
 
@@ -52,6 +53,8 @@ class DPGUpdate:
 
         Both gradients are taken at the parameters as they are before this update.
         """
+        for network in self._online:
+            update_statistics(network, transitions.observation)
         td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
         policy_gradients, policy_metrics = self._ascend_q(transitions.observation)
         self._optimizer.apply(

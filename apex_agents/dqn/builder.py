@@ -13,13 +13,15 @@ from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import Policy
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import TORSOS, ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype
+from apex_agents.networks.observations import is_image, require_no_normalized_images
+from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
@@ -34,8 +36,13 @@ class ApexDQNBuilder:
       config: settings of the agent.
     """
 
-    def __init__(self, config: ApexDQNConfig):
+    def __init__(self, config: ApexDQNConfig, torso_fn: TorsoFn | None = None):
         """Check the config; nothing is built yet.
+
+        Args:
+          config: settings of the agent.
+          torso_fn: maker of the torso in place of `config.torso`: gets the environment's spec and
+            `config`, returns a Sonnet module from observations `[B, ...]` to features `[B, F]`.
 
         Raises:
           ValueError: the config is another agent's, or a field has a value that is not allowed.
@@ -44,9 +51,10 @@ class ApexDQNBuilder:
         require(isinstance(config, ApexDQNConfig), "agent", kind, "an ApexDQNConfig")
         config.validate()
         self.config = config
+        self._torso_fn = torso_fn
 
     def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Check that actions are discrete and that observations fit the network.
+        """Check that actions are discrete and that the network fits the observations.
 
         Raises:
           ValueError: one of them does not hold.
@@ -55,26 +63,25 @@ class ApexDQNBuilder:
             raise ValueError(
                 f"Ape-X DQN needs discrete actions; the environment has {spec.actions}."
             )
-        shape, dtype = spec.observations.shape, spec.observations.dtype
-        if self.config.network == "atari" and (shape[1:] != (84, 84) or dtype != np.uint8):
-            raise ValueError(
-                "agent.network is 'atari', for uint8 frames [stack, 84, 84], but observations are "
-                f"{dtype} {shape}; use 'mlp'."
-            )
-        stack = self.config.frame_stack
-        is_image = dtype == np.uint8 and len(shape) > 1
-        if (stack or is_image) and (len(shape) < 2 or shape[0] != stack):
-            raise ValueError(
-                f"agent.frame_stack is {stack}, but observations are {shape}; it has to be their "
-                "first dimension, or 0 if they are no images."
-            )
+        self._check_observations(spec)
+        require_no_normalized_images(self.config.normalize_observations, spec)
+        if self._has_own_torso or self.config.torso == "conv":  # Others have been checked.
+            for _ in range(2):  # The target network has a torso of its own.
+                self.make_networks(spec)
+
+    def make_networks(
+        self, spec: EnvironmentSpec, seed: int = 0, dtype: tf.DType = tf.float32
+    ) -> snt.Module:
+        """Build the action-value network, from observations `[B, ...]` to values `[B, A]`."""
+        tf.random.set_seed(seed)
+        return make_network(self.config, spec, dtype, self._torso_fn)
 
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        variables = {"network": self._make_network(spec, seed=0).variables}
+        variables = {"network": self.make_networks(spec).variables}
         return make_tables(self.config.replay, self._signature(spec), variables, rate_limiter)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
@@ -107,13 +114,13 @@ class ApexDQNBuilder:
     ) -> Policy:
         """Build the exploring policy of one actor: each environment has its own epsilon."""
         epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
-        network = self._make_network(spec, seed, compute_dtype(self.config.bfloat16))
+        network = self.make_networks(spec, seed, compute_dtype(self.config.bfloat16))
         return EpsilonGreedyPolicy(network, epsilons, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: with the config's evaluation epsilon."""
         epsilons = np.full(num_envs, self.config.exploration.evaluation_epsilon)
-        return EpsilonGreedyPolicy(self._make_network(spec, seed), epsilons, seed)
+        return EpsilonGreedyPolicy(self.make_networks(spec, seed), epsilons, seed)
 
     def make_actor(
         self,
@@ -132,7 +139,7 @@ class ApexDQNBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        network, target_network = [self._make_network(spec, seed) for _ in range(2)]
+        network, target_network = [self.make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
             update=DQNUpdate(network, target_network, self.config),
             dataset=dataset,
@@ -142,14 +149,32 @@ class ApexDQNBuilder:
             should_stop=should_stop,
         )
 
+    @property
+    def _has_own_torso(self) -> bool:
+        return self._torso_fn is not None or self.config.torso not in TORSOS
+
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step, self.config.frame_stack)
 
-    def _make_network(
-        self, spec: EnvironmentSpec, seed: int, dtype: tf.DType = tf.float32
-    ) -> snt.Module:
-        tf.random.set_seed(seed)
-        network = make_network(self.config, spec.actions.num_values, dtype)
-        with snt.mixed_precision.scope(tf.float32):  # See `make_network`.
-            network(tf.zeros([1, *spec.observations.shape], spec.observations.dtype))
-        return network
+    def _check_observations(self, spec: EnvironmentSpec) -> None:
+        """Raise a ValueError that says what to set, unless torso and stack fit the observations."""
+        config, shape, dtype = self.config, spec.observations.shape, spec.observations.dtype
+        is_stack = len(shape) > 1 and shape[0] == config.frame_stack
+        fits = is_stack or not config.frame_stack
+        given, advice = "", "agent.frame_stack=0"
+        if not self._has_own_torso:
+            given = f"agent.torso is {config.torso!r} and "
+            stack = config.frame_stack if is_stack else 0
+            torso = "conv" if is_image(spec) else "mlp"
+            if len(shape) == 3 and shape[1:] == (84, 84) and is_image(spec):
+                torso, stack = "atari", shape[0]
+            advice = f"agent.torso={torso!r}, agent.frame_stack={stack}"
+            if config.torso == "atari":
+                fits = is_stack and torso == "atari"
+            elif config.torso == "conv":
+                fits = fits and len(shape) - is_stack in (2, 3)
+        if not fits:
+            raise ValueError(
+                f"{given}agent.frame_stack is {config.frame_stack}, but observations are {dtype} "
+                f"{shape}: set {advice}."
+            )

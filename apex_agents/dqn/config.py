@@ -4,9 +4,16 @@ import dataclasses
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import bounded, checked, layer_sizes, positive, require_fields
+from apex_agents.validation import (
+    bounded,
+    layer_sizes,
+    name_or_function,
+    positive,
+    require,
+    require_fields,
+)
 
-NETWORKS = ("atari", "mlp")
+TORSOS = ("atari", "mlp", "conv")
 
 
 @dataclasses.dataclass
@@ -14,10 +21,20 @@ class ApexDQNConfig:
     """Ape-X DQN (Horgan et al. 2018, sections 3.1 and 4.1, appendix C).
 
     Attributes:
-      network: 'atari' for stacks of uint8 frames [84, 84] (Wang et al. 2016), 'mlp' for vectors.
-      mlp_hidden_sizes: units of the layers below the two streams; read by 'mlp' only.
+      torso: layers below the two streams: 'atari' for stacks of uint8 frames [84, 84] (Mnih et al.
+        2015), 'mlp' for vectors, 'conv' for images of any size, or 'module:function', a function of
+        yours that gets the environment's spec and this config and returns a Sonnet module from
+        observations to features; see docs/own_network.md.
+      conv_channels: channels of each convolution of 'conv'.
+      conv_kernel_sizes: height and width of its kernels, which do not reach over the image's edge.
+      conv_strides: its strides.
+      mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
+        'conv'.
       stream_hidden_size: units of each stream's hidden layer (Wang et al. 2016: 512).
-      frame_stack: frames per observation (Mnih et al. 2015: 4), 0 if it is no stack of frames.
+      frame_stack: frames per observation, along its first axis and sliding by one per step (Mnih
+        et al. 2015: 4); 0 if it is no such stack.
+      normalize_observations: whether vectors are normalized by the mean and the variance of what
+        the learner has sampled so far, in proportion to how often it was sampled.
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).
@@ -37,10 +54,14 @@ class ApexDQNConfig:
       replay: settings of the replay memory.
     """
 
-    network: str = checked("atari", NETWORKS.__contains__, f"one of {NETWORKS}")
+    torso: str = name_or_function("atari", TORSOS)
+    conv_channels: tuple[int, ...] = layer_sizes((16,), 1, 16)
+    conv_kernel_sizes: tuple[int, ...] = layer_sizes((3,), 1, 16)
+    conv_strides: tuple[int, ...] = layer_sizes((1,), 1, 16)
     mlp_hidden_sizes: tuple[int, ...] = layer_sizes((256,), 0, 16)
     stream_hidden_size: int = bounded(512, 1, 10_000)
     frame_stack: int = bounded(4, 0)
+    normalize_observations: bool = False
     n_step: int = bounded(3, 1, 10_000)
     discount: float = bounded(0.99, 0, 1)
     batch_size: int = bounded(512, 1, 100_000)
@@ -59,3 +80,8 @@ class ApexDQNConfig:
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
+        num_layers = len(self.conv_channels)
+        for name in ("conv_kernel_sizes", "conv_strides"):
+            sizes = getattr(self, name)
+            allowed = f"as many numbers as agent.conv_channels, {num_layers}"
+            require(len(sizes) == num_layers, prefix + name, sizes, allowed)

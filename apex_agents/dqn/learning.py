@@ -9,6 +9,7 @@ from apex_agents.learning.optimizers import CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.precision import compute_dtype
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
+from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition
 
 
@@ -45,6 +46,7 @@ class DQNUpdate:
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Descend the weighted loss on one batch; see `learning.update.Update`."""
+        update_statistics(self._network, transitions.observation)
         with tf.GradientTape() as tape, snt.mixed_precision.scope(self._compute_dtype):
             q_tm1 = self._network(transitions.observation)
             loss, td_error = double_q_loss(

@@ -1,76 +1,57 @@
-"""Dueling networks (Wang et al. 2016), for frames and for vectors."""
+"""Dueling networks (Wang et al. 2016) on any torso."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.learning.pixel_convolution import PixelConv2D
-
-# Within `snt.mixed_precision.scope(tf.bfloat16)` the decorated methods compute in bfloat16, from
-# variables in float32. Output layers do not: 8 bits cannot tell the values of two actions apart.
-_mixed_precision = snt.mixed_precision.modes([tf.float32, tf.bfloat16])
+from apex_agents.dqn.config import TORSOS, ApexDQNConfig
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.normalization import RunningNormalization
+from apex_agents.networks.observations import zero_observations
+from apex_agents.networks.own_torso import TorsoFn, find_own_torso
+from apex_agents.networks.torsos import AtariTorso, ConvTorso, VectorTorso, mixed_precision
 
 
 def make_network(
-    config: ApexDQNConfig, num_actions: int, dtype: tf.DType = tf.float32
+    config: ApexDQNConfig,
+    spec: EnvironmentSpec,
+    dtype: tf.DType = tf.float32,
+    torso_fn: TorsoFn | None = None,
 ) -> snt.Sequential:
-    """Build the action-value network of a config.
+    """Build the action-value network of a config; its variables exist.
 
     Args:
-      config: kind and sizes of the network.
-      num_actions: A.
-      dtype: dtype of the variables of all layers but the output layers.
+      config: torso and sizes of the network.
+      spec: specification of one environment, with A actions.
+      dtype: dtype of the variables of all layers but the output layers and a torso of the user's.
+      torso_fn: maker of the torso in place of the config's.
 
     Returns:
-      A module from observations `[B, ...]` to action values `[B, A]` float32. Its first call makes
-      the variables; later calls may be in mixed precision only if the first one was within
-      `snt.mixed_precision.scope(tf.float32)`.
+      A module from observations `[B, ...]` to action values `[B, A]` float32, for calls in mixed
+      precision, too. Its variables are called `torso/conv_1/w`, `head/hidden/w` and so on.
+
+    Raises:
+      ValueError: the torso does not fit the environment.
     """
-    is_atari = config.network == "atari"
-    torso = AtariTorso(dtype) if is_atari else VectorTorso(config.mlp_hidden_sizes, dtype)
-    return snt.Sequential([torso, DuelingHead(config.stream_hidden_size, num_actions)])
-
-
-class AtariTorso(snt.Module):
-    """Three convolutions over stacked frames (Mnih et al. 2015), with variables of a dtype."""
-
-    def __init__(self, dtype: tf.DType = tf.float32, name: str | None = None):
-        super().__init__(name=name)
-        self._convolutions = [
-            PixelConv2D(32, 8, 4, dtype),
-            snt.Conv2D(64, 4, 2, padding="VALID"),
-            snt.Conv2D(64, 3, 1, padding="VALID"),
-        ]
-
-    @_mixed_precision
-    def __call__(self, frames: tf.Tensor) -> tf.Tensor:
-        """Map frames `[B, stack, 84, 84]` uint8 to features `[B, 3136]`."""
-        features = frames
-        for convolution in self._convolutions:
-            features = tf.nn.relu(convolution(features))
-        return snt.flatten(features)
-
-
-class VectorTorso(snt.Module):
-    """Fully connected layers over flat observations, each with a ReLU and variables of a dtype."""
-
-    def __init__(
-        self, hidden_sizes: Sequence[int], dtype: tf.DType = tf.float32, name: str | None = None
-    ):
-        super().__init__(name=name)
-        self._dtype = dtype
-        self._mlp = snt.nets.MLP(hidden_sizes, activate_final=True)
-
-    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        """Map observations `[B, ...]` to features `[B, F]`."""
-        return self._multiply(snt.flatten(tf.cast(observation, self._dtype)))
-
-    @_mixed_precision
-    def _multiply(self, features: tf.Tensor) -> tf.Tensor:
-        return self._mlp(features)
+    # Later calls may be in mixed precision only if the first one says that it is not.
+    with snt.mixed_precision.scope(tf.float32):
+        observations, layers = zero_observations(spec), []
+        if config.normalize_observations:
+            layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
+            observations = layers[0](observations)
+        own_torso = find_own_torso(config.torso, "agent.torso", TORSOS, torso_fn)
+        if own_torso is not None:
+            torso = own_torso.make(spec, config, observations)
+        elif config.torso == "atari":
+            torso = AtariTorso(dtype, name="torso")
+        elif config.torso == "conv":
+            torso = ConvTorso(config, spec, dtype, name="torso")
+        else:
+            torso = VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
+        head = DuelingHead(config.stream_hidden_size, spec.actions.num_values, name="head")
+        head(torso(observations))
+    return snt.Sequential([*layers, torso, head])
 
 
 class DuelingHead(snt.Module):
@@ -83,18 +64,20 @@ class DuelingHead(snt.Module):
 
     def __init__(self, hidden_size: int, num_actions: int, name: str | None = None):
         super().__init__(name=name)
-        self._hidden_layers = snt.Linear(2 * hidden_size)  # Side by side: one product for both.
-        self._value = snt.Linear(1)
-        self._advantage = snt.Linear(num_actions)
+        # Side by side: one product for both.
+        self._hidden_layers = snt.Linear(2 * hidden_size, name="hidden")
+        self._value = snt.Linear(1, name="value")
+        self._advantage = snt.Linear(num_actions, name="advantage")
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Map features `[B, F]` to action values `[B, A]` float32."""
+        # Output layers compute in float32: 8 bits cannot tell the values of two actions apart.
         value_units, advantage_units = tf.split(tf.cast(self._hidden(features), tf.float32), 2, 1)
         advantage = self._advantage(advantage_units)
         centred = advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
         return self._value(value_units) + centred
 
-    @_mixed_precision
+    @mixed_precision
     def _hidden(self, features: tf.Tensor) -> tf.Tensor:
         # Both streams send gradients into the features: scaled down so that their sum has the size
         # of one (Wang et al. 2016, section 4.2).

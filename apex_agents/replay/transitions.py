@@ -3,14 +3,15 @@
 Every column of an item costs Reverb memory and time, so that items have as few as possible:
 
 - packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
-- stacks of frames: `frames`, the last n + stack frames up to the end of the transition, each of
-  which is stored once for all items that refer to it, and `outcome` (see `pack_outcome`).
+- images: `frames`, the last n + k frames up to the end of the transition, each of which is stored
+  once for all items that refer to it, and `outcome` (see `pack_outcome`). An observation is a stack
+  of k = `frame_stack` frames or, with `frame_stack` 0, one frame, k = 1.
 
 float32 holds discrete actions, values of 8-bit observations and the first 16 million learner steps
 exactly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,19 +42,32 @@ class Transition(NamedTuple):
     learner_steps: tf.Tensor
 
 
+def frames_per_observation(observations: Any, frame_stack: int) -> int:
+    """Return k, 0 for the packed layout.
+
+    Args:
+      observations: an observation or the spec of observations.
+      frame_stack: frames that are stacked along the first axis, 0 if observations are no stack.
+    """
+    is_image = observations.dtype == np.uint8 and len(observations.shape) > 1
+    return frame_stack or int(is_image)
+
+
 def item_signature(spec: Any, n_step: int = 0, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
     """Describe one item.
 
     Args:
       spec: specification of one environment; observations include the stacked frames.
-      n_step: n, longest transition; needed for stacks of frames only.
-      frame_stack: frames per observation, 0 for the packed layout.
+      n_step: n, longest transition; needed for images only.
+      frame_stack: frames per observation, 0 if observations are no stack.
     """
     outcome_size = _size(spec.actions) + _NUM_SCALARS
-    if not frame_stack:
+    num_frames = frames_per_observation(spec.observations, frame_stack)
+    if not num_frames:
         size = 2 * _size(spec.observations) + outcome_size
         return {"transition": tf.TensorSpec([size], tf.float32)}
-    frames_shape = (frame_stack + n_step, *spec.observations.shape[1:])
+    frame_shape = spec.observations.shape[1 if frame_stack else 0 :]
+    frames_shape = (num_frames + n_step, *frame_shape)
     return {
         "frames": tf.TensorSpec(frames_shape, spec.observations.dtype),
         "outcome": tf.TensorSpec([outcome_size], tf.float32),
@@ -97,7 +111,7 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
     else:
         outcome = item["outcome"]
         observation, next_observation = _split_frames(
-            item["frames"], tf.cast(outcome[:, -1], tf.int32), spec.observations.shape[0]
+            item["frames"], tf.cast(outcome[:, -1], tf.int32), spec.observations.shape
         )
     return Transition(
         observation=observation,
@@ -110,9 +124,13 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
 
 
 def _split_frames(
-    frames: tf.Tensor, num_steps: tf.Tensor, frame_stack: int
+    frames: tf.Tensor, num_steps: tf.Tensor, shape: Sequence[int]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the first and the last stacks of `[B, n + stack, ...]` frames, `[B, stack, ...]`."""
+    """Return the first and the last observation, `[B, *shape]`, of frames `[B, n + k, ...]`."""
+    if len(frames.shape) - 2 == len(shape):  # An observation is one frame.
+        n_step = frames.shape[1] - 1
+        return tf.gather(frames, n_step - num_steps, batch_dims=1), frames[:, n_step]
+    frame_stack = shape[0]
     n_step = frames.shape[1] - frame_stack
     indices = (n_step - num_steps)[:, tf.newaxis] + tf.range(frame_stack)
     return tf.gather(frames, indices, batch_dims=1), frames[:, n_step:]

@@ -15,7 +15,7 @@ import reverb
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.streams import Reference, RowStream
-from apex_agents.replay.transitions import pack_transition
+from apex_agents.replay.transitions import frames_per_observation, pack_transition
 
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
 # transition than chunks of one.
@@ -25,7 +25,11 @@ _SLIDE_CHECK_PERIOD = 16
 
 
 def make_writer(
-    client: reverb.Client, replay: ReplayConfig, n_step: int, frame_stack: int
+    client: reverb.Client,
+    replay: ReplayConfig,
+    n_step: int,
+    frame_stack: int,
+    observation: np.ndarray,
 ) -> "PackedWriter | FrameWriter":
     """Open the writer of one environment.
 
@@ -33,20 +37,22 @@ def make_writer(
       client: client of the replay server.
       replay: replicas, and the eviction policy, which decides how transitions share chunks.
       n_step: longest transition, in agent steps.
-      frame_stack: frames per observation, 0 for the packed layout.
+      frame_stack: frames per observation, 0 if observations are no stack.
+      observation: any one, of which shape and dtype are read.
     """
-    chunk_length = rows_per_chunk(replay, n_step, frame_stack)
-    if frame_stack:
+    num_frames = frames_per_observation(observation, frame_stack)
+    chunk_length = rows_per_chunk(replay, n_step, num_frames)
+    if num_frames:
         stream = RowStream(client, 2, chunk_length, replay.replicas)
         return FrameWriter(stream, n_step, frame_stack)
     return PackedWriter(RowStream(client, 1, chunk_length, replay.replicas))
 
 
-def rows_per_chunk(replay: ReplayConfig, n_step: int, frame_stack: int) -> int:
-    """Return how many rows share a chunk; arguments as for `make_writer`."""
-    if frame_stack:
+def rows_per_chunk(replay: ReplayConfig, n_step: int, num_frames: int) -> int:
+    """Return how many rows share a chunk; `num_frames` is 0 for the packed layout."""
+    if num_frames:
         # The frames of an item and one more. Longer chunks would slow sampling.
-        return frame_stack + n_step + 1
+        return num_frames + n_step + 1
     # Removal by priority empties chunks in random order: with several transitions each, most of
     # the memory would soon be held by chunks of which one transition is left.
     return _PACKED_CHUNK_LENGTH if replay.eviction_policy == "fifo" else 1
@@ -86,13 +92,17 @@ class FrameWriter:
     """
 
     def __init__(self, stream: RowStream, n_step: int, frame_stack: int):
+        """Take the stream; with `frame_stack` 0 every observation is one frame."""
         self.stream = stream
-        self._frames: collections.deque[Reference] = collections.deque(maxlen=frame_stack + n_step)
+        num_frames = (frame_stack or 1) + n_step
+        self._frames: collections.deque[Reference] = collections.deque(maxlen=num_frames)
+        self._is_stack = frame_stack > 0
         self._num_padding = n_step - 1
         self._num_steps = 0
 
     def begin_episode(self, observation: np.ndarray) -> None:
-        """Write the frames of the first stack."""
+        """Write the frames of the first observation."""
+        observation = self._as_stack(observation)
         self._frames.clear()
         self._num_steps = 0
         self._newest = observation
@@ -106,6 +116,7 @@ class FrameWriter:
         Raises:
           ValueError: the stack did not slide by one frame since the step before.
         """
+        observation = self._as_stack(observation)
         if self._num_steps % _SLIDE_CHECK_PERIOD == 0:
             _check_slide(self._newest, observation)
         self._num_steps += 1
@@ -136,6 +147,9 @@ class FrameWriter:
         """Write the row if no transition did."""
         if self._frame is not None:
             self._append(self._frame, None)
+
+    def _as_stack(self, observation: np.ndarray) -> np.ndarray:
+        return observation if self._is_stack else observation[np.newaxis]
 
     def _append(self, frame: np.ndarray | None, outcome: np.ndarray | None) -> Reference | None:
         """Write a row and return the reference to its outcome; None stands for a bad frame."""

@@ -44,7 +44,7 @@ class Step(NamedTuple):
 def add_all(adder: PrioritizedNStepAdder, steps: list[Step]) -> None:
     for step in steps:
         output = PolicyOutput(np.asarray(step.action), np.asarray(step.q_taken), step.value)
-        adder.add(dm_env.TimeStep(*step[:4]), output)
+        adder.add(dm_env.TimeStep(*step[:3], np.asarray(step.observation)), output)
 
 
 # Four steps of one episode; each case appends its own end.
@@ -322,10 +322,14 @@ def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_rep
 # Removal by priority gives every transition a chunk of its own.
 @pytest.mark.parametrize("config", [ReplayConfig(), ReplayConfig(eviction_policy="prioritized")])
 @pytest.mark.parametrize("n_step", [1, 3, 8])
-def test_several_hundred_random_steps_of_vectors(config, n_step, make_fifo_replay):
-    replay = make_fifo_replay(STACK, DISCRETE)
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8], ids=["packed", "images"])
+def test_several_hundred_random_steps(dtype, config, n_step, make_fifo_replay):
+    replay = make_fifo_replay(specs.Array((3, 2, 3), dtype), DISCRETE, n_step=n_step)
     adder = PrioritizedNStepAdder(replay.client, config, n_step, GAMMA)
-    episodes = make_random_episodes(num_steps=500)
+    episodes = [
+        [step._replace(observation=step.observation.astype(dtype)) for step in episode]
+        for episode in make_random_episodes(num_steps=500)
+    ]
     for episode in episodes:
         add_all(adder, episode)
     adder.close()
@@ -429,6 +433,32 @@ def test_stacked_frames(name, make_fifo_replay):
     add_all(adder, case.steps)
     adder.close()
     replay.assert_holds(case.expected)
+
+
+def test_images_that_are_no_stacks(make_fifo_replay):
+    replay = make_fifo_replay(specs.Array((2, 3), np.uint8), DISCRETE, n_step=3)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 3, GAMMA)
+    steps = [*START[:3], Step(LAST, 4, 1, 3, 3, NAN, 41)]
+    add_all(adder, [step._replace(observation=frame(step.observation)) for step in steps])
+    adder.close()
+    replay.assert_holds(
+        [
+            (
+                *(frame(0), 0, 1 + 0.9 * 2 + 0.81 * 4, 0.729, frame(3)),
+                1 + 0.9 * 2 + 0.81 * 4 + 0.729 * 41 - 10,
+            ),
+            (frame(1), 1, 2 + 0.9 * 4, 0.81, frame(3), 2 + 0.9 * 4 + 0.81 * 41 - 20),
+            (frame(2), 2, 4, 0.9, frame(3), 4 + 0.9 * 41 - 30),
+        ]
+    )
+
+
+def test_nothing_is_sent_before_the_first_observation(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 3, GAMMA)
+    adder.flush()
+    adder.close()
+    assert (replay.size, adder.num_transitions) == (0, 0)
 
 
 def test_frames_that_are_not_finite_are_left_out(make_fifo_replay):

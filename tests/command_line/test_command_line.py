@@ -75,8 +75,8 @@ MISTAKES = {
     ),
     "fraction_above_1": (["--config.agent.discount=1.5"], ["agent.discount is 1.5", "0 and 1"]),
     "unknown_network": (
-        ["--config.agent.network=cnn"],
-        ["agent.network is 'cnn'", "'atari', 'mlp'"],
+        ["--config.agent.torso=cnn"],
+        ["agent.torso is 'cnn'", "'atari', 'mlp', 'conv'"],
     ),
     "no_number": (["--config.agent.batch_size=abc"], ["--config.agent.batch_size", "abc"]),
     "not_a_number": (
@@ -95,8 +95,12 @@ MISTAKES = {
     "no_boolean": (["--config.environment.atari.clip_rewards=abc"], ["clip_rewards", "abc"]),
     "no_tuple": (["--config.agent.mlp_hidden_sizes=abc"], ["mlp_hidden_sizes", "abc"]),
     "very_long_value": (
-        ["--config.agent.network=" + 20_000 * "x"],
-        ["agent.network is 'xxx", "xxx ... xxx", "it has to be one of ('atari', 'mlp')"],
+        ["--config.agent.torso=" + 20_000 * "x"],
+        [
+            "agent.torso is 'xxx",
+            "xxx ... xxx",
+            "it has to be one of ('atari', 'mlp', 'conv') or 'module:function'",
+        ],
     ),
     "task_of_a_missing_module": (
         ["--config.environment.task=no_such_module:Corridor-v0"],
@@ -120,7 +124,7 @@ MISTAKES = {
     ),
     "task_that_warns": (
         ["--config.environment.task=CartPole-v0", "--config.agent.frame_stack=4"],
-        ["agent.frame_stack is 4, but observations are (4,)"],
+        ["agent.frame_stack is 4, but observations are float32 (4,)"],
     ),
     "several_lines": (["a\nb\u2028c"], [r"'a\nb\u2028c' is not a flag"]),
     "several_lines_in_a_flag": (["--a\nb"], [r"'a\nb'"]),

@@ -26,7 +26,7 @@ from apex_agents.runs.workdir import close_workdir, open_workdir
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 MLP = ApexDQNConfig(
-    network="mlp",
+    torso="mlp",
     mlp_hidden_sizes=(8,),
     stream_hidden_size=8,
     frame_stack=0,

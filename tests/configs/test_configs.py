@@ -90,7 +90,7 @@ def test_atari_has_the_values_of_the_paper():
     assert agent.exploration.num_distinct_epsilons is None
     assert agent.variable_update_period * atari.action_repeat == 400  # Frames.
     # Appendix C.
-    assert agent.network == "atari"
+    assert agent.torso == "atari"
     assert agent.n_step == 3
     assert agent.learning_rate == 0.0000625  # 0.00025 / 4
     assert agent.rmsprop_decay == 0.95
@@ -168,7 +168,7 @@ def test_single_host_differs_from_the_paper_in_scale_only():
     assert small.environment.atari.evaluation_max_frames == 18_000
     small.environment.atari.evaluation_max_frames = paper.environment.atari.evaluation_max_frames
     assert small.environment == paper.environment
-    for field in ("network", "frame_stack", "n_step", "discount", "exploration", "rmsprop_decay"):
+    for field in ("torso", "frame_stack", "n_step", "discount", "exploration", "rmsprop_decay"):
         assert getattr(small.agent, field) == getattr(paper.agent, field), field
     for field in ("priority_exponent", "importance_sampling_exponent", "replicas"):
         assert getattr(small.agent.replay, field) == getattr(paper.agent.replay, field), field

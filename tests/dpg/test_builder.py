@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pytest
+import sonnet as snt
+import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.dpg.builder import ApexDPGBuilder
@@ -11,6 +13,7 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks import to_vector
 
 VECTOR = specs.Array((4,), np.float32)
 
@@ -46,10 +49,39 @@ def test_actions_that_do_not_fit(actions, message):
         ApexDPGBuilder(ApexDPGConfig()).check_environment(make_spec(actions))
 
 
-def test_images_are_refused():
-    images = specs.BoundedArray((96, 96, 3), np.uint8, 0, 255)
-    with pytest.raises(ValueError, match="images"):
-        ApexDPGBuilder(ApexDPGConfig()).check_environment(SPEC._replace(observations=images))
+IMAGES = specs.BoundedArray((9, 9, 3), np.uint8, 0, 255)
+
+
+@pytest.mark.parametrize("config", [ApexDPGConfig(), ApexDPGConfig(policy_torso="nets:make")])
+def test_images_are_refused(config):
+    with pytest.raises(ValueError, match=r"agent\.policy_torso and agent\.critic_torso"):
+        ApexDPGBuilder(config).check_environment(SPEC._replace(observations=IMAGES))
+
+
+def test_images_are_for_torsos_of_the_user():
+    spec = SPEC._replace(observations=IMAGES)
+    builder = ApexDPGBuilder(
+        ApexDPGConfig(),
+        lambda spec, config: snt.Sequential([lambda image: to_vector(image, spec), snt.Linear(3)]),
+    )
+    builder.check_environment(spec)
+    policy, _ = builder.make_networks(spec)
+    assert policy(tf.zeros([5, 9, 9, 3], tf.uint8)).shape == (5, 2)
+
+
+def test_images_are_not_normalized():
+    builder = ApexDPGBuilder(
+        ApexDPGConfig(normalize_observations=True), lambda spec, config: snt.Flatten()
+    )
+    with pytest.raises(ValueError, match=r"agent\.normalize_observations"):
+        builder.check_environment(SPEC._replace(observations=IMAGES))
+
+
+def test_a_torso_that_is_made_once_is_refused_before_anything_starts():
+    torso = snt.Linear(3, name="only_one")
+    builder = ApexDPGBuilder(ApexDPGConfig(), lambda spec, config: torso)
+    with pytest.raises(ValueError, match="only_one/w"):
+        builder.check_environment(SPEC)
 
 
 SPEC = make_spec(specs.BoundedArray((2,), np.float32, -1.0, 1.0))

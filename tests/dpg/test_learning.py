@@ -12,6 +12,7 @@ import tensorflow as tf
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks
+from apex_agents.networks import RunningNormalization
 from apex_agents.replay.transitions import Transition
 
 LEARNING_RATE = 0.01
@@ -114,6 +115,17 @@ class Parts:
 def spoil(n_step_return: float) -> Transition:
     """Return the batch with another return in its first row."""
     return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -4.0]))
+
+
+@EAGER_AND_GRAPH
+def test_an_update_adds_its_observations_to_the_statistics_of_both_networks(run):
+    parts = Parts()
+    for network in parts.online:
+        network.normalization = RunningNormalization([2])
+    run(parts.update)(TRANSITIONS, WEIGHTS)
+    for network in parts.online:
+        assert int(network.normalization.count) == 2
+        assert network.normalization.mean.numpy().tolist() == [0.5, 0.5]
 
 
 def make_column(tensor: tf.Tensor) -> tf.Tensor:

@@ -9,6 +9,7 @@ from dm_env import specs
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import CriticNetwork, PolicyNetwork, make_networks
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.torsos import VectorTorso
 
 
 def make_spec(observation_shape: tuple[int, ...], action_size: int) -> EnvironmentSpec:
@@ -38,8 +39,13 @@ def assign(network: snt.Module, *arrays: list) -> None:
     assert not values
 
 
+def make_torso() -> VectorTorso:
+    """Make the torso 'mlp' of two units over states of one number."""
+    return VectorTorso([2], make_spec((1,), 1), activation=tf.tanh)
+
+
 def test_policy_by_hand():
-    policy = PolicyNetwork((2, 3), action_size=1)
+    policy = PolicyNetwork(make_torso(), hidden_size=3, action_size=1)
     policy(tf.zeros([1, 1]))
     assign(
         policy,
@@ -58,7 +64,7 @@ def test_policy_by_hand():
 
 
 def make_critic() -> CriticNetwork:
-    critic = CriticNetwork((2, 3))
+    critic = CriticNetwork(make_torso(), hidden_size=3)
     critic(tf.zeros([1, 1]), tf.zeros([1, 2]))
     assign(
         critic,
@@ -98,3 +104,55 @@ def test_observations_of_any_shape_are_flattened(shape):
     observation = tf.zeros([5, *shape])
     assert policy(observation).shape == (5, 2)
     assert critic(observation, policy(observation)).shape == (5,)
+
+
+def test_variables_have_names_of_their_own():
+    networks = make_networks(ApexDPGConfig(normalize_observations=True), make_spec((3,), 2))
+    layers = ("torso/linear_1", "hidden", "output")
+    for name, network in networks._asdict().items():
+        expected = [f"{name}/{layer}/{array}:0" for layer in layers for array in "wb"]
+        statistics = [f"{name}/normalization/{array}:0" for array in ("count", "mean", "variance")]
+        assert sorted(v.name for v in network.variables) == sorted(expected + statistics)
+        assert sorted(v.name for v in network.trainable_variables) == sorted(expected)
+
+
+def test_both_networks_see_normalized_observations():
+    config = ApexDPGConfig(normalize_observations=True)
+    networks = make_networks(config, make_spec((2,), 1))
+    plain = make_networks(ApexDPGConfig(), make_spec((2,), 1))
+    for network, other in zip(networks, plain, strict=True):
+        for source, target in zip(network.trainable_variables, other.variables, strict=True):
+            target.assign(source)
+        for variable in network.variables:
+            if "normalization/mean" in variable.name:
+                variable.assign([1.0, 2.0])
+    observation, centred = tf.constant([[3.0, 1.0]]), tf.constant([[2.0, -1.0]])
+    action = networks.policy(observation)
+    np.testing.assert_allclose(action, plain.policy(centred), rtol=1e-6)
+    q_value = networks.critic(observation, action)
+    np.testing.assert_allclose(q_value, plain.critic(centred, action), rtol=1e-6)
+
+
+def make_own_torso(spec: EnvironmentSpec, config: ApexDPGConfig) -> snt.Module:
+    return snt.Linear(7, name="own")
+
+
+def test_a_torso_given_in_python_is_that_of_both_networks():
+    networks = make_networks(ApexDPGConfig(), make_spec((3,), 2), make_own_torso)
+    for name, network in networks._asdict().items():
+        shapes = {v.name: tuple(v.shape) for v in network.variables}
+        assert shapes[f"{name}/torso/own/w:0"] == (3, 7)
+        assert not any("linear_1" in variable for variable in shapes)
+    # The second hidden layers, of 300 and 200 units, the critic's with two elements of an action.
+    assert shapes["critic/hidden/w:0"] == (7 + 2, 300)
+
+
+def test_each_network_has_the_torso_that_the_config_names(tmp_path, monkeypatch):
+    (tmp_path / "dpg_nets_of_a_user.py").write_text(
+        "import sonnet as snt\ndef make(spec, config):\n    return snt.Linear(7, name='own')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    config = ApexDPGConfig(critic_torso="dpg_nets_of_a_user:make")
+    policy, critic = make_networks(config, make_spec((3,), 2))
+    assert "policy/torso/linear_1/w:0" in [v.name for v in policy.variables]
+    assert "critic/torso/own/w:0" in [v.name for v in critic.variables]

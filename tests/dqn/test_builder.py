@@ -1,14 +1,16 @@
 """Which environments the builder accepts."""
 
-import re
+import dataclasses
 
 import numpy as np
 import pytest
+import sonnet as snt
 from dm_env import specs
 
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks import to_vector
 
 FRAMES = specs.BoundedArray((4, 84, 84), np.uint8, 0, 255)
 FLOAT_FRAMES = specs.BoundedArray((4, 84, 84), np.float32, 0.0, 1.0)
@@ -21,29 +23,105 @@ def make_spec(observations, actions) -> EnvironmentSpec:
     return EnvironmentSpec(observations, actions, specs.Array((), np.float32), None)
 
 
+IMAGE = specs.BoundedArray((10, 7, 4), np.uint8, 0, 1)
+MLP = ApexDQNConfig(torso="mlp", frame_stack=0)
+CONV = ApexDQNConfig(torso="conv", frame_stack=0)
+
+
 @pytest.mark.parametrize(
     ("config", "observations"),
     [
         (ApexDQNConfig(), FRAMES),
-        (ApexDQNConfig(network="mlp", frame_stack=0), VECTOR),
-        (ApexDQNConfig(network="mlp", frame_stack=4), specs.Array((4, 3), np.float32)),
+        (MLP, VECTOR),
+        (MLP, IMAGE),
+        (dataclasses.replace(MLP, normalize_observations=True), VECTOR),
+        (dataclasses.replace(MLP, frame_stack=4), specs.Array((4, 3), np.float32)),
+        (CONV, IMAGE),
+        (CONV, specs.BoundedArray((10, 7), np.uint8, 0, 1)),
+        (CONV, FLOAT_FRAMES),
+        (dataclasses.replace(CONV, frame_stack=4), FRAMES),
+        (dataclasses.replace(CONV, frame_stack=2), specs.Array((2, 10, 7, 3), np.uint8)),
     ],
 )
 def test_environments_that_fit(config, observations):
     ApexDQNBuilder(config).check_environment(make_spec(observations, DISCRETE))
 
 
+def test_continuous_actions_are_refused():
+    with pytest.raises(ValueError, match="discrete actions"):
+        ApexDQNBuilder(ApexDQNConfig()).check_environment(make_spec(FRAMES, CONTINUOUS))
+
+
+# What is wrong, and what to set.
+ATARI_ADVICE = "set agent.torso='atari', agent.frame_stack=4."
+CONV_ADVICE = "set agent.torso='conv', agent.frame_stack=0."
+MLP_ADVICE = "set agent.torso='mlp', agent.frame_stack=0."
+
+
 @pytest.mark.parametrize(
-    ("config", "observations", "actions", "message"),
+    ("config", "observations", "given", "advice"),
     [
-        (ApexDQNConfig(), FRAMES, CONTINUOUS, "Ape-X DQN needs discrete actions"),
-        (ApexDQNConfig(), VECTOR, DISCRETE, "agent.network is 'atari'"),
-        (ApexDQNConfig(), FLOAT_FRAMES, DISCRETE, "agent.network is 'atari'"),
-        (ApexDQNConfig(frame_stack=3), FRAMES, DISCRETE, "agent.frame_stack is 3"),
-        (ApexDQNConfig(network="mlp"), VECTOR, DISCRETE, "observations are (4,)"),
-        (ApexDQNConfig(frame_stack=0), FRAMES, DISCRETE, "agent.frame_stack is 0"),
+        (ApexDQNConfig(), VECTOR, ("'atari'", 4, "float32 (4,)"), MLP_ADVICE),
+        (ApexDQNConfig(), IMAGE, ("'atari'", 4, "uint8 (10, 7, 4)"), CONV_ADVICE),
+        (
+            *(ApexDQNConfig(), FLOAT_FRAMES, ("'atari'", 4, "float32 (4, 84, 84)")),
+            "set agent.torso='mlp', agent.frame_stack=4.",
+        ),
+        (ApexDQNConfig(frame_stack=3), FRAMES, ("'atari'", 3, "uint8 (4, 84, 84)"), ATARI_ADVICE),
+        (ApexDQNConfig(frame_stack=0), FRAMES, ("'atari'", 0, "uint8 (4, 84, 84)"), ATARI_ADVICE),
+        (
+            *(ApexDQNConfig(torso="mlp"), VECTOR, ("'mlp'", 4, "float32 (4,)")),
+            MLP_ADVICE,
+        ),
+        (CONV, VECTOR, ("'conv'", 0, "float32 (4,)"), MLP_ADVICE),
+        (ApexDQNConfig(torso="conv"), IMAGE, ("'conv'", 4, "uint8 (10, 7, 4)"), CONV_ADVICE),
     ],
 )
-def test_environments_that_do_not_fit(config, observations, actions, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        ApexDQNBuilder(config).check_environment(make_spec(observations, actions))
+def test_observations_that_do_not_fit(config, observations, given, advice):
+    torso, stack, observed = given
+    with pytest.raises(ValueError) as error:
+        ApexDQNBuilder(config).check_environment(make_spec(observations, DISCRETE))
+    assert str(error.value) == (
+        f"agent.torso is {torso} and agent.frame_stack is {stack}, but observations are "
+        f"{observed}: {advice}"
+    )
+
+
+def test_images_are_not_normalized():
+    config = dataclasses.replace(CONV, normalize_observations=True)
+    with pytest.raises(ValueError, match=r"agent\.normalize_observations"):
+        ApexDQNBuilder(config).check_environment(make_spec(IMAGE, DISCRETE))
+
+
+def make_torso(spec: EnvironmentSpec, config: ApexDQNConfig) -> snt.Module:
+    return snt.Sequential([lambda observations: to_vector(observations, spec), snt.Linear(3)])
+
+
+@pytest.mark.parametrize("observations", [VECTOR, IMAGE, FLOAT_FRAMES])
+def test_a_torso_given_in_python_gets_any_observations(observations):
+    builder = ApexDQNBuilder(ApexDQNConfig(frame_stack=0), make_torso)
+    builder.check_environment(make_spec(observations, DISCRETE))
+    network = builder.make_networks(make_spec(observations, DISCRETE))
+    assert network(np.zeros([5, *observations.shape], observations.dtype)).shape == (5, 3)
+
+
+def test_the_stack_has_to_fit_a_torso_given_in_python():
+    builder = ApexDQNBuilder(ApexDQNConfig(), make_torso)
+    with pytest.raises(ValueError, match=r"^agent\.frame_stack is 4.*set agent\.frame_stack=0\.$"):
+        builder.check_environment(make_spec(VECTOR, DISCRETE))
+
+
+def test_a_torso_that_is_made_once_is_refused_before_the_learner_makes_a_target_network():
+    torso = snt.Linear(3, name="only_one")
+    builder = ApexDQNBuilder(MLP, lambda spec, config: torso)
+    with pytest.raises(ValueError, match="only_one/w"):
+        builder.check_environment(make_spec(VECTOR, DISCRETE))
+
+
+def test_networks_are_those_of_the_seed():
+    builder, spec = ApexDQNBuilder(MLP), make_spec(VECTOR, DISCRETE)
+    values = [
+        [variable.numpy().tolist() for variable in builder.make_networks(spec, seed).variables]
+        for seed in (1, 1, 2)
+    ]
+    assert values[0] == values[1] != values[2]

@@ -14,6 +14,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.networks import RunningNormalization
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
 
@@ -284,6 +285,30 @@ def test_target_network_is_copied_on_schedule_when_steps_are_skipped(run):
     assert moved == [True, False, False, True, False, True, True]
 
 
+@EAGER_AND_GRAPH
+def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
+    networks = []
+    for _ in range(2):
+        normalization, linear = RunningNormalization([2]), make_linear(ONLINE)
+        networks.append(snt.Sequential([normalization, linear]))
+    config = ApexDQNConfig(target_update_period=2)
+    update = DQNUpdate(*networks, config)
+    step = run(update)
+    output = step(TRANSITIONS, WEIGHTS)
+    online, target = ([v.numpy().tolist() for v in network.variables] for network in networks)
+    # Of (1, 0) and (0, 1): a mean of 1/2, a variance of 1/4. The next observations do not count.
+    assert online[:3] == [2, [0.5, 0.5], [0.25, 0.25]]
+    assert target[:3] == [0, [0.0, 0.0], [1.0, 1.0]]
+    # States are (1, -1) and (-1, 1) in the online network, and as they were in the target network.
+    # Values of the next states are (2, 3) and (-2, -3), those of the target network (3, 5), (1, 2).
+    td_errors = [0.5 + 0.9 * 5.0 - (1.0 - 3.0), -1.0 - (5.0 - 2.0)]
+    np.testing.assert_allclose(output.priorities, np.abs(td_errors), rtol=1e-5)
+    step(TRANSITIONS, WEIGHTS)
+    for online, target in zip(networks[0].variables, networks[1].variables, strict=True):
+        np.testing.assert_array_equal(online, target)
+    assert int(networks[1].variables[0]) == 4
+
+
 def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches):
     first, second, other = [
         learn_from_fixed_batches(seed, make_fixed_batches) for seed in (7, 7, 8)
@@ -295,7 +320,7 @@ def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches):
 def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np.ndarray]:
     """Let a new learner take 20 steps and return its parameters."""
     config = ApexDQNConfig(
-        network="mlp",
+        torso="mlp",
         mlp_hidden_sizes=(16,),
         stream_hidden_size=16,
         frame_stack=0,

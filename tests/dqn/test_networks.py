@@ -1,22 +1,28 @@
 """Tests of the dueling networks."""
 
+import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
+from dm_env import specs
 
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.networks import (
-    AtariTorso,
-    DuelingHead,
-    VectorTorso,
-    make_network,
-    scale_gradient,
-)
+from apex_agents.dqn.networks import DuelingHead, make_network, scale_gradient
+from apex_agents.environments import EnvironmentSpec
 
 NUM_ACTIONS = 6
+
+
+def make_spec(shape: tuple[int, ...], dtype: Any, maximum: float = 255) -> EnvironmentSpec:
+    observations = specs.BoundedArray(shape, dtype, 0, maximum)
+    return EnvironmentSpec(observations, specs.DiscreteArray(NUM_ACTIONS), None, None)
+
+
+FRAMES = make_spec((4, 84, 84), np.uint8)
 
 
 def make_head() -> DuelingHead:
@@ -76,9 +82,7 @@ def test_scale_gradient_keeps_the_value():
 
 @pytest.fixture(scope="module")
 def atari_network() -> snt.Sequential:
-    network = make_network(ApexDQNConfig(), NUM_ACTIONS)
-    network(tf.zeros([1, 4, 84, 84], tf.uint8))
-    return network
+    return make_network(ApexDQNConfig(), FRAMES)
 
 
 def test_atari_network_has_the_layers_of_the_dueling_paper(atari_network):
@@ -99,40 +103,6 @@ def test_atari_network_has_the_layers_of_the_dueling_paper(atari_network):
     )
 
 
-def make_corner_torso(signs: tuple[float, float, float]) -> AtariTorso:
-    """Build a torso whose layers hand on, in channel k, the corner of their input's channel k.
-
-    Each layer multiplies with its sign. Strides 4 * 2 * 1 leave every eighth pixel.
-    """
-    torso = AtariTorso()
-    torso(tf.zeros([1, 4, 84, 84], tf.uint8))
-    sign_of_kernel = dict(zip([(2, 2, 64, 32), (4, 4, 32, 64), (3, 3, 64, 64)], signs, strict=True))
-    for variable in torso.variables:
-        values = np.zeros(variable.shape, np.float32)
-        if values.ndim == 4:
-            for k in range(4):
-                pixels = 16 if values.shape[2] == 64 and values.shape[0] == 2 else 1
-                values[0, 0, k * pixels, k] = sign_of_kernel[values.shape]
-        variable.assign(values)
-    return torso
-
-
-def test_frames_are_scaled_and_frame_k_is_channel_k():
-    frames = np.random.default_rng(0).integers(0, 256, [2, 4, 84, 84]).astype(np.uint8)
-    features = make_corner_torso((1, 1, 1))(tf.constant(frames)).numpy().reshape(2, 7, 7, 64)
-    for k in range(4):
-        expected = frames[:, k, 0:56:8, 0:56:8] / 255.0
-        np.testing.assert_allclose(features[..., k], expected, rtol=1e-6)
-    assert not features[..., 4:].any()
-
-
-# Without the ReLU after the first, second or third layer, the features would not be 0.
-@pytest.mark.parametrize("signs", [(-1, -1, 1), (1, -1, -1), (1, 1, -1)])
-def test_every_convolution_ends_in_a_relu(signs):
-    frames = tf.fill([1, 4, 84, 84], np.uint8(200))
-    assert not make_corner_torso(signs)(frames).numpy().any()
-
-
 def test_atari_network_maps_a_batch_of_frames(atari_network):
     frames = np.random.default_rng(1).integers(0, 256, [3, 4, 84, 84]).astype(np.uint8)
     q_values = atari_network(tf.constant(frames))
@@ -143,8 +113,8 @@ def test_atari_network_maps_a_batch_of_frames(atari_network):
 @pytest.mark.parametrize("shape", [(5,), (2, 3)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
 def test_mlp_network_maps_a_batch_of_vectors(shape, dtype):
-    config = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(7, 4), stream_hidden_size=3)
-    network = make_network(config, NUM_ACTIONS)
+    config = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(7, 4), stream_hidden_size=3)
+    network = make_network(config, make_spec(shape, dtype))
     q_values = network(tf.zeros([2, *shape], dtype))
     assert (q_values.dtype, q_values.shape) == (tf.float32, [2, NUM_ACTIONS])
     num_inputs = math.prod(shape)
@@ -153,10 +123,20 @@ def test_mlp_network_maps_a_batch_of_vectors(shape, dtype):
     )
 
 
-CONFIGS = {"atari": ApexDQNConfig(), "mlp": ApexDQNConfig(network="mlp", mlp_hidden_sizes=(64,))}
+CONFIGS = {
+    "atari": ApexDQNConfig(),
+    "mlp": ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(64,)),
+    "conv": ApexDQNConfig(torso="conv", mlp_hidden_sizes=(64,), frame_stack=0),
+}
+SPECS = {
+    "atari": FRAMES,
+    "mlp": make_spec((5,), np.float32),
+    "conv": make_spec((10, 10, 4), np.uint8, maximum=1),
+}
 OBSERVATIONS = {
     "atari": np.random.default_rng(0).integers(0, 256, [8, 4, 84, 84]).astype(np.uint8),
     "mlp": np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32),
+    "conv": np.random.default_rng(0).integers(0, 2, [8, 10, 10, 4]).astype(np.uint8),
 }
 
 
@@ -179,9 +159,9 @@ def relative_difference(a: tf.Tensor, b: tf.Tensor) -> float:
 def test_variables_in_bfloat16_give_almost_the_same_values(name):
     tf.random.set_seed(0)
     observations = tf.constant(OBSERVATIONS[name])
-    exact = make_network(CONFIGS[name], NUM_ACTIONS)
-    rounded = make_network(CONFIGS[name], NUM_ACTIONS, tf.bfloat16)
-    expected, _ = exact(observations), rounded(observations)
+    exact = make_network(CONFIGS[name], SPECS[name])
+    rounded = make_network(CONFIGS[name], SPECS[name], tf.bfloat16)
+    expected = exact(observations)
     for variable, source in zip(rounded.variables, exact.variables, strict=True):
         variable.assign(source.numpy())  # As actors do with what they fetch.
     assert {v.dtype for v in rounded.variables} == {tf.bfloat16, tf.float32}
@@ -194,10 +174,8 @@ def test_variables_in_bfloat16_give_almost_the_same_values(name):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_mixed_precision_computes_almost_the_same_gradients(name):
     tf.random.set_seed(0)
-    network = make_network(CONFIGS[name], NUM_ACTIONS)
+    network = make_network(CONFIGS[name], SPECS[name])
     observations = tf.constant(OBSERVATIONS[name])
-    with snt.mixed_precision.scope(tf.float32):
-        network(observations)
 
     def value_and_gradients(dtype: tf.DType) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape, snt.mixed_precision.scope(dtype):
@@ -213,9 +191,64 @@ def test_mixed_precision_computes_almost_the_same_gradients(name):
         assert relative_difference(ours, expected) < MAX_GRADIENT_DIFFERENCE
 
 
-def test_vector_torso_ends_in_a_relu():
-    torso = VectorTorso([2])
-    torso(tf.zeros([1, 2]))
-    for variable in torso.variables:
-        variable.assign(np.diag([1.0, -1.0]) if variable.shape.rank == 2 else np.zeros(2))
-    assert torso(tf.constant([[3.0, 4.0]])).numpy().tolist() == [[3.0, 0.0]]
+@pytest.mark.parametrize("name", CONFIGS)
+def test_variables_have_names_of_their_own(name):
+    hidden = {"atari": ["conv_1", "conv_2", "conv_3"], "mlp": ["linear_1"]}
+    torso = hidden.get(name, ["conv_1", "linear_1"])
+    layers = [f"torso/{layer}" for layer in torso] + ["head/hidden", "head/value", "head/advantage"]
+    network = make_network(CONFIGS[name], SPECS[name])
+    names = sorted(variable.name for variable in network.variables)
+    assert names == sorted(f"{layer}/{array}:0" for layer in layers for array in "wb")
+
+
+def test_observations_are_normalized_before_the_torso():
+    config = ApexDQNConfig(torso="mlp", frame_stack=0, normalize_observations=True)
+    plain = dataclasses.replace(config, normalize_observations=False)
+    spec = make_spec((2,), np.float32)
+    network, other = make_network(config, spec), make_network(plain, spec)
+    statistics = {"count": 4, "mean": [1.0, 2.0], "variance": [4.0, 0.25]}
+    for variable in network.variables:
+        scope, _, name = variable.name.removesuffix(":0").rpartition("/")
+        if scope == "normalization":
+            variable.assign(statistics.pop(name))
+    assert not statistics
+    for source, target in zip(network.trainable_variables, other.variables, strict=True):
+        target.assign(source)
+    q_values = network(tf.constant([[3.0, 1.0]]))
+    np.testing.assert_allclose(q_values, other(tf.constant([[1.0, -2.0]])), rtol=1e-5)
+
+
+class HalvedTorso(snt.Module):
+    """Halves observations; stands for a user's torso."""
+
+    def __init__(self, spec: EnvironmentSpec, config: ApexDQNConfig):
+        super().__init__()
+        self.spec, self.config = spec, config
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        return 0.5 * observations
+
+
+def test_a_torso_given_in_python_replaces_that_of_the_config():
+    config, spec = ApexDQNConfig(), make_spec((3,), np.float32)
+    network = make_network(config, spec, torso_fn=HalvedTorso)
+    torso, head = network._layers
+    assert (torso.spec, torso.config) == (spec, config)
+    observations = tf.constant([[1.0, -2.0, 3.0]])
+    np.testing.assert_allclose(network(observations), head(0.5 * observations))
+    assert all(variable.name.startswith("head/") for variable in network.variables)
+
+
+def test_a_torso_is_found_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "nets_of_a_user.py").write_text(
+        "import sonnet as snt\ndef make(spec, config):\n    return snt.Linear(7, name='first')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    network = make_network(ApexDQNConfig(torso="nets_of_a_user:make"), make_spec((3,), np.float32))
+    (weights,) = [v for v in network.variables if v.name == "torso/first/w:0"]
+    assert weights.shape == (3, 7)
+
+
+def test_a_torso_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match=r"agent\.torso is 'no_such_nets:make'"):
+        make_network(ApexDQNConfig(torso="no_such_nets:make"), make_spec((3,), np.float32))

@@ -89,7 +89,7 @@ def test_variables_are_those_of_the_network_in_use():
 
 def test_builder_gives_an_actor_its_part_of_the_ladder():
     config = ApexDQNConfig(
-        network="mlp",
+        torso="mlp",
         frame_stack=0,
         exploration=ExplorationConfig(epsilon=0.5, alpha=6.0, evaluation_epsilon=0.25),
     )

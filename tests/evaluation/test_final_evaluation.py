@@ -31,7 +31,9 @@ from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs.parameter_file import save_parameters
 
 EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)
-MLP = ApexDQNConfig("mlp", (8,), 8, frame_stack=0, exploration=EXPLORATION)
+MLP = ApexDQNConfig(
+    torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0, exploration=EXPLORATION
+)
 ATARI = ApexDQNConfig(stream_hidden_size=8, exploration=EXPLORATION)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
 

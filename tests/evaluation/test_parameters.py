@@ -20,7 +20,7 @@ from apex_agents.runs.parameter_file import save_parameters
 STEPS = 1234
 NAME = "learner-000000001234"
 
-DQN = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8, 4), stream_hidden_size=8, frame_stack=0)
+DQN = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8, 4), stream_hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 4), critic_hidden_sizes=(8, 4))
 AGENTS = {"dqn": (ApexDQNBuilder(DQN), "catch"), "dpg": (ApexDPGBuilder(DPG), "point_mass")}
 

@@ -9,7 +9,7 @@ from apex_agents.replay.config import ReplayConfig
 def get_config() -> ExperimentConfig:
     return ExperimentConfig(
         agent=ApexDQNConfig(
-            network="mlp",
+            torso="mlp",
             mlp_hidden_sizes=(16,),
             stream_hidden_size=16,
             frame_stack=0,

@@ -21,7 +21,7 @@ from apex_agents.replay.messages import Evaluation
 
 REPLAY = ReplayConfig(max_size=100, min_size=1)
 DQN = ApexDQNConfig(
-    network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0, replay=REPLAY
+    torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0, replay=REPLAY
 )
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8), replay=REPLAY)
 AGENTS = {"dqn": (ApexDQNBuilder(DQN), "catch"), "dpg": (ApexDPGBuilder(DPG), "point_mass")}

@@ -24,7 +24,7 @@ from apex_agents.program import make_program
 
 @pytest.fixture
 def experiment(tmp_path) -> Experiment:
-    agent = ApexDQNConfig(network="mlp", frame_stack=0)
+    agent = ApexDQNConfig(torso="mlp", frame_stack=0)
     return Experiment(ApexDQNBuilder(agent), len, RunConfig(num_actors=2), str(tmp_path))
 
 

@@ -108,7 +108,7 @@ def test_a_server_that_is_gone_leaves_the_count_as_it_was(start, tmp_path):
 
 @pytest.mark.parametrize(("period", "is_longer"), [(None, False), (60.0, True)])
 def test_a_replay_that_is_saved_may_take_longer_to_exit(period, is_longer, tmp_path):
-    agent = ApexDQNConfig(network="mlp", frame_stack=0)
+    agent = ApexDQNConfig(torso="mlp", frame_stack=0)
     run = RunConfig(replay_checkpoint_period_seconds=period)
     experiment = Experiment(ApexDQNBuilder(agent), len, run, str(tmp_path))
 

@@ -37,7 +37,7 @@ def main(launch_type: str, broken_node: str, workdir: str) -> int:
         return SyncVectorEnvironment([make(seed=seed) for _ in range(num_envs)])
 
     replay = ReplayConfig(max_size=1000, min_size=10)
-    agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=8, replay=replay)
+    agent = ApexDQNConfig(torso="mlp", frame_stack=0, batch_size=8, replay=replay)
     run = RunConfig()
     folder = open_workdir(workdir, "broken", run)
     experiment = Experiment(ApexDQNBuilder(agent), make_vector_environment, run, folder)

@@ -28,7 +28,7 @@ from apex_agents.replay.parameters import ParameterSource
 
 REPLAY = ReplayConfig(max_size=1000, min_size=20, insert_batch=10)
 DQN = ApexDQNConfig(
-    network="mlp",
+    torso="mlp",
     mlp_hidden_sizes=(16,),
     stream_hidden_size=16,
     frame_stack=0,

@@ -80,7 +80,9 @@ def test_estimate_of_a_real_server(eviction_policy):
         client = reverb.Client(f"localhost:{receiver.recv()}")
         process = psutil.Process(server.pid)
         before = process.memory_info().rss
-        writer = make_writer(client, config, n_step=1, frame_stack=0)
+        writer = make_writer(
+            client, config, 1, frame_stack=0, observation=np.zeros(OBSERVATION_SIZE)
+        )
         assert isinstance(writer, PackedWriter)
         fill(writer, NUM_ITEMS + NUM_ITEMS // 2)
         measured = process.memory_info().rss - before

@@ -236,7 +236,7 @@ class Agent:
             task = "catch"
             self.builder = ApexDQNBuilder(
                 ApexDQNConfig(
-                    network="mlp",
+                    torso="mlp",
                     mlp_hidden_sizes=(8,),
                     stream_hidden_size=8,
                     frame_stack=0,

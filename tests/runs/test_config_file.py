@@ -18,7 +18,7 @@ from apex_agents.runs.config_file import check_same_run, read_config, read_value
 AGENTS = (ApexDQNConfig, ApexDPGConfig)
 
 DQN = ExperimentConfig(
-    agent=ApexDQNConfig(network="mlp", mlp_hidden_sizes=(64, 32), frame_stack=0, discount=1),
+    agent=ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(64, 32), frame_stack=0, discount=1),
     environment=EnvironmentConfig("gymnasium", "CartPole-v1", {"sutton_barto_reward": True}, 300),
     run=RunConfig(
         max_learner_steps=7,

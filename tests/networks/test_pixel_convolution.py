@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.pixel_convolution import PixelConv2D
+from apex_agents.networks.pixel_convolution import PixelConv2D
 
 FRAMES = np.random.default_rng(0).integers(0, 256, [2, 4, 84, 84]).astype(np.uint8)
 

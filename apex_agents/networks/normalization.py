@@ -1,0 +1,63 @@
+"""Running normalization of vectors of observations."""
+
+from collections.abc import Sequence
+
+import sonnet as snt
+import tensorflow as tf
+
+_EPSILON = 1e-8
+_MAX_VALUE = 10.0
+
+
+class RunningNormalization(snt.Module):
+    """Subtracts the mean and divides by the standard deviation of all that was observed.
+
+      y = clip((x - mean) / sqrt(variance + 1e-8), -10, 10)
+
+    The statistics are variables that are not trained, so that they are published, saved and copied
+    to the target network together with the parameters that go with them. Before the first update
+    they are a mean of 0 and a variance of 1.
+
+    Attributes:
+      mean: mean of each element so far.
+      variance: variance of each element so far.
+      count: int64 scalar, number of observations so far.
+    """
+
+    def __init__(self, shape: Sequence[int], name: str | None = None):
+        super().__init__(name=name)
+        self.mean = tf.Variable(tf.zeros(shape), trainable=False, name="mean")
+        self.variance = tf.Variable(tf.ones(shape), trainable=False, name="variance")
+        self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        """Map observations `[B, ...]` to float32 of the same shape, in [-10, 10]."""
+        centred = tf.cast(observations, tf.float32) - self.mean
+        normalized = centred * tf.math.rsqrt(self.variance + _EPSILON)
+        return tf.clip_by_value(normalized, -_MAX_VALUE, _MAX_VALUE)
+
+    def update(self, observations: tf.Tensor) -> None:
+        """Add a batch `[B, ...]` to the statistics.
+
+        share = B / (count + B), delta = batch_mean - mean
+        mean <- mean + share * delta
+        variance <- (1 - share) * variance + share * batch_variance + share * (1 - share) * delta^2
+
+        Source: Chan, Golub & LeVeque 1979.
+        """
+        observations = tf.cast(observations, tf.float32)
+        batch_mean, batch_variance = tf.nn.moments(observations, axes=[0])
+        batch_size = tf.shape(observations, tf.int64)[0]
+        self.count.assign_add(batch_size)
+        share = tf.cast(batch_size / self.count, tf.float32)
+        delta = batch_mean - self.mean
+        self.mean.assign_add(share * delta)
+        spread = batch_variance + (1 - share) * tf.square(delta)
+        self.variance.assign((1 - share) * self.variance + share * spread)
+
+
+def update_statistics(network: tf.Module, observations: tf.Tensor) -> None:
+    """Let the normalization of a network, if it has one, observe a batch `[B, ...]`."""
+    for module in network.submodules:
+        if isinstance(module, RunningNormalization):
+            module.update(observations)

@@ -1,0 +1,78 @@
+"""Observations as networks compute with them: images with their channels last, and flat vectors.
+
+Both tools divide uint8 numbers by the maximum of their spec: 255 for pixels, 1 for what is true or
+false. Floats are left as they are.
+"""
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.environments import EnvironmentSpec
+
+_MAX_UINT8 = 255
+
+
+def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 0) -> tf.Tensor:
+    """Bring images of any usual layout into the one that convolutions on CPUs need.
+
+    An image is `[H, W]`, `[H, W, C]` or `[C, H, W]`; its channels are the smaller one of the first
+    and the last axis, the last one if they are equal. A stack of k images has them along its first
+    axis and becomes one image of `k * C` channels, those of the oldest image first.
+
+    Args:
+      observations: `[B, ...]`, as the environment gives them.
+      spec: specification of one environment.
+      frame_stack: k, `agent.frame_stack`; 0 if observations are no stack.
+
+    Returns:
+      `[B, H, W, C]` float32.
+
+    Raises:
+      ValueError: the observations are no images.
+    """
+    shape = spec.observations.shape
+    image_shape = shape[1:] if frame_stack else shape
+    if len(image_shape) not in (2, 3):
+        raise ValueError(
+            f"observations of shape {shape} are no images with agent.frame_stack={frame_stack}; "
+            "an image has the shape [H, W], [H, W, C] or [C, H, W], a stack one more axis in front."
+        )
+    images = tf.reshape(_scale(observations, spec), [-1, frame_stack or 1, *image_shape])
+    if len(image_shape) == 2:
+        images = images[..., tf.newaxis]
+    elif image_shape[0] < image_shape[2]:
+        images = tf.transpose(images, [0, 1, 3, 4, 2])
+    _, stack, height, width, channels = images.shape
+    return tf.reshape(tf.transpose(images, [0, 2, 3, 1, 4]), [-1, height, width, stack * channels])
+
+
+def to_vector(observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:
+    """Flatten observations `[B, ...]` to `[B, N]` float32, scaled as the module says."""
+    return snt.flatten(_scale(observations, spec))
+
+
+def is_image(spec: EnvironmentSpec) -> bool:
+    """Return whether observations are images, or stacks of them: uint8 with at least two axes."""
+    return spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
+
+
+def require_no_normalized_images(normalize_observations: bool, spec: EnvironmentSpec) -> None:
+    """Raise a ValueError if observations are images and are to be normalized."""
+    if normalize_observations and is_image(spec):
+        raise ValueError(
+            "agent.normalize_observations is True, but observations are images of shape "
+            f"{spec.observations.shape}, which are scaled anyway; it has to be False."
+        )
+
+
+def zero_observations(spec: EnvironmentSpec) -> tf.Tensor:
+    """Return two observations of zeros, for the first call of a network."""
+    return tf.zeros([2, *spec.observations.shape], spec.observations.dtype)
+
+
+def _scale(observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:
+    numbers = tf.cast(observations, tf.float32)
+    if observations.dtype != tf.uint8:  # They may have been normalized, and be floats.
+        return numbers
+    return numbers / np.max(getattr(spec.observations, "maximum", _MAX_UINT8))

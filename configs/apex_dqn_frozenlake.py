@@ -1,0 +1,39 @@
+"""FrozenLake-v1 on one small machine, in seconds: its ice is not slippery, states are one-hot."""
+
+from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.replay.config import ReplayConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings of the run."""
+    agent = ApexDQNConfig(
+        torso="mlp",
+        mlp_hidden_sizes=(64,),
+        stream_hidden_size=64,
+        frame_stack=0,
+        # Few random episodes reach the goal: explorers that are mostly random find it.
+        exploration=ExplorationConfig(epsilon=0.9, alpha=40.0, evaluation_epsilon=0.0),
+        discount=0.95,
+        batch_size=32,
+        learning_rate=0.001,
+        target_update_period=100,
+        variable_update_period=10,
+        publish_period=10,
+        replay=ReplayConfig(
+            max_size=20_000, min_size=1_000, samples_per_insert=8.0, prefetch_batches=4
+        ),
+    )
+    run = RunConfig(
+        num_actors=1,
+        num_envs_per_actor=8,
+        target_return=1.0,
+        max_actor_steps=100_000,
+        evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=1.0),
+    )
+    environment = EnvironmentConfig(
+        suite="gymnasium", task="FrozenLake-v1", kwargs={"is_slippery": False}
+    )
+    return ExperimentConfig(agent=agent, environment=environment, run=run)
