@@ -34,6 +34,10 @@ class Builder(Protocol):
         """
         ...
 
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> Any:
+        """Build the agent's networks for one environment; their variables exist."""
+        ...
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,

@@ -66,7 +66,7 @@ class ApexDPGBuilder:
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        networks = self._make_networks(spec, seed=0)
+        networks = self.make_networks(spec, seed=0)
         variables = {name: net.variables for name, net in networks._asdict().items()}
         return make_tables(self.config.replay, item_signature(spec), variables, rate_limiter)
 
@@ -98,11 +98,11 @@ class ApexDPGBuilder:
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
         """Build the exploring policy of one actor: all environments have the same noise."""
-        return GaussianNoisePolicy(self._make_networks(spec, seed), self.config.noise_scale, seed)
+        return GaussianNoisePolicy(self.make_networks(spec, seed), self.config.noise_scale, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: without noise."""
-        return GaussianNoisePolicy(self._make_networks(spec, seed), noise_scale=0.0, seed=seed)
+        return GaussianNoisePolicy(self.make_networks(spec, seed), noise_scale=0.0, seed=seed)
 
     def make_actor(
         self,
@@ -121,7 +121,7 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        online, target = [self._make_networks(spec, seed) for _ in range(2)]
+        online, target = [self.make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
             update=DPGUpdate(online, target, self.config),
             dataset=dataset,
@@ -131,6 +131,6 @@ class ApexDPGBuilder:
             should_stop=should_stop,
         )
 
-    def _make_networks(self, spec: EnvironmentSpec, seed: int) -> DPGNetworks:
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> DPGNetworks:
         tf.random.set_seed(seed)
         return make_networks(self.config, spec)

@@ -69,6 +69,9 @@ class ApexDQNBuilder:
                 "first dimension, or 0 if they are no images."
             )
 
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> snt.Module:
+        return self._make_network(spec, seed)
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,

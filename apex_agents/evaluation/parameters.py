@@ -1,13 +1,12 @@
-"""Finds the parameters that a run has saved, and loads them into a policy."""
+"""Finds the parameters that a run has saved, and loads them into networks."""
 
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from apex_agents.acting.policy import Policy
 from apex_agents.runs.checkpoints import PARAMETERS, list_checkpoints
 from apex_agents.runs.parameter_file import by_variable_name, load_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOINT
@@ -55,8 +54,12 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     raise ValueError(f"checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
 
 
-def load_into(policy: Policy, path: pathlib.Path) -> int:
-    """Assign the parameters in a path of `find_parameters` to the variables of a policy, by name.
+def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:
+    """Assign saved parameters to variables, by name.
+
+    Args:
+      variables: variables of a policy, in its groups.
+      path: parameters, as `find_parameters` returns them.
 
     Returns:
       Learner steps that led to these parameters.
@@ -69,13 +72,13 @@ def load_into(policy: Policy, path: pathlib.Path) -> int:
         arrays, learner_steps = load_parameters(path / PARAMETERS if path.is_dir() else path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    variables = by_variable_name(policy.variables, policy.variables)
-    misfits = list(_misfits(variables, arrays))
+    named = by_variable_name(variables, variables)
+    misfits = list(_misfits(named, arrays))
     if misfits:
         more = [f"{len(misfits) - _MAX_SHOWN} more"] if len(misfits) > _MAX_SHOWN else []
         described = "; ".join(misfits[:_MAX_SHOWN] + more)
         raise ValueError(f"{path} does not fit the networks of the run: {described}.")
-    for name, variable in variables.items():
+    for name, variable in named.items():
         variable.assign(arrays[name])
     return learner_steps
 

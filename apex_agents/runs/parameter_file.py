@@ -23,7 +23,7 @@ def by_variable_name(
     """Return values by the names of their variables, such as `torso/conv_1/w`.
 
     A name that several groups have begins with the group's name. Of equal names within a group, as
-    two layers have that were not given any, the later ones are numbered: `linear_1/w`, `linear_2/w`.
+    layers have that were not given any, the later ones are numbered: `linear_1/w`, `linear_2/w`.
     Equal networks get equal names.
 
     Args:

@@ -13,15 +13,11 @@ import pytest
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import ExperimentConfig, RunConfig
-from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig, make_vector_environment
-from apex_agents.replay.parameters import to_arrays
+from apex_agents.environments import AtariConfig, EnvironmentConfig
 from apex_agents.runs.checkpoints import PARAMETERS
-from apex_agents.runs.parameter_file import by_variable_name, save_parameters
-from apex_agents.runs.workdir import close_workdir, open_workdir
+from tiny_runs import make_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -51,18 +47,7 @@ def runs(tmp_path_factory) -> pathlib.Path:
     """A folder with a run of each kind that has just begun: with best.npz and a checkpoint."""
     folder = tmp_path_factory.mktemp("runs")
     for name, (agent, environment) in RUNS.items():
-        config = ExperimentConfig(agent, environment, RunConfig())
-        close_workdir(open_workdir(str(folder / name), name, config))
-        builder = (ApexDPGBuilder if agent is DPG else ApexDQNBuilder)(agent)
-        environment = make_vector_environment(environment, 1, 0)
-        policy = builder.make_evaluation_policy(environment.spec, 1, seed=3)
-        environment.close()
-        parameters = by_variable_name(policy.variables, to_arrays(policy.variables))
-        checkpoints = folder / name / "checkpoints"
-        save_parameters(checkpoints / "best.npz", parameters, 1234)
-        checkpoint = checkpoints / "learner-000000005678"
-        checkpoint.mkdir()
-        save_parameters(checkpoint / PARAMETERS, parameters, 5678)
+        make_run(folder / name, agent, environment, f"learner-000000005678/{PARAMETERS}")
     return folder
 
 

@@ -61,7 +61,7 @@ def test_a_policy_gets_what_the_learner_had(tmp_path, agent, name):
     arrays = make_arrays(agent)
     save(tmp_path, arrays)
     policy = make_policy(agent)
-    assert load_into(policy, find_parameters(tmp_path, name)) == STEPS
+    assert load_into(policy.variables, find_parameters(tmp_path, name)) == STEPS
     assert_equal(copy_parameters(policy), arrays)
 
 
@@ -69,7 +69,7 @@ def test_parameters_are_found_by_name_in_any_order(tmp_path, agent):
     arrays = make_arrays(agent)
     save(tmp_path, dict(reversed(arrays.items())))
     policy = make_policy(agent)
-    load_into(policy, find_parameters(tmp_path, "best"))
+    load_into(policy.variables, find_parameters(tmp_path, "best"))
     assert_equal(copy_parameters(policy), arrays)
 
 
@@ -83,7 +83,7 @@ def assert_equal(parameters: dict[str, np.ndarray], expected: dict[str, np.ndarr
 def test_parameters_of_another_agent_are_refused(tmp_path, agent, name):
     save(tmp_path, make_arrays("dpg" if agent == "dqn" else "dqn"))
     with pytest.raises(ValueError, match="does not fit"):
-        load_into(make_policy(agent), find_parameters(tmp_path, name))
+        load_into(make_policy(agent).variables, find_parameters(tmp_path, name))
 
 
 @pytest.mark.parametrize("change", ["shape", "missing", "unexpected"])
@@ -105,7 +105,7 @@ def test_parameters_of_other_networks_change_nothing(tmp_path, agent, change):
     policy = make_policy(agent)
     before = copy_parameters(policy)
     with pytest.raises(ValueError, match=re.escape(described)):
-        load_into(policy, find_parameters(tmp_path, "best"))
+        load_into(policy.variables, find_parameters(tmp_path, "best"))
     assert_equal(copy_parameters(policy), before)
 
 
@@ -120,7 +120,7 @@ def test_corrupted_parameters(tmp_path, name, content):
     else:
         file.write_bytes(content)
     with pytest.raises(ValueError, match=f"{path.name} cannot be read"):
-        load_into(make_policy("dqn"), path)
+        load_into(make_policy("dqn").variables, path)
 
 
 @pytest.fixture
