@@ -16,6 +16,8 @@ import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments.atari import emulator_settings
 from apex_agents.environments.atari_config import rom_name
 from apex_agents.learning.pixel_convolution import PixelConv2D, split_by_transposition
 from apex_agents.loading import TrainedPolicy
@@ -170,39 +172,52 @@ def _greatest_difference(
 def describe(policy: TrainedPolicy) -> dict[str, Any]:
     """Return what a program needs to act with an export, as JSON values."""
     config, (observations, actions, *_) = policy.config, policy.spec
-    environment = config.environment
-    gymnasium_ids = {"gymnasium": environment.task}
-    meaning = f"what the environment returns, as {observations.dtype}"
-    if environment.suite == "atari":
-        game = rom_name(environment.task).title().replace("_", "")
-        gymnasium_ids["atari"] = f"ALE/{game}-v5"
-        atari = environment.atari
-        meaning = (
-            f"the last {atari.frame_stack} grey images, oldest first, black before an episode's "
-            f"first; each is the maximum of the last two of {atari.action_repeat} frames, scaled "
-            f"to {atari.frame_size} x {atari.frame_size} pixels"
-        )
     is_discrete = isinstance(actions, specs.DiscreteArray)
     return {
         "agent": find_agent(config.agent),
         "parameters": policy.path.stem,
         "learner_steps": policy.learner_steps,
-        "gymnasium_id": gymnasium_ids.get(environment.suite),
-        "environment": dataclasses.asdict(environment),
+        "environment": dataclasses.asdict(config.environment),
+        "gymnasium": _gymnasium_environment(config.environment),
         "observation": {
             "shape": list(observations.shape),
             "dtype": str(observations.dtype),
-            "meaning": meaning,
+            "meaning": _meaning_of_observations(config.environment),
         },
         policy.output_name: {
             "shape": [actions.num_values] if is_discrete else list(actions.shape),
             "dtype": "float32",
-            "meaning": (
-                "value of each action; act with the index of the greatest, counted from the first "
-                "value of the environment's action space"
-                if is_discrete
-                else "action in [-1, 1], to be scaled linearly to the bounds of the environment's "
-                "action space"
-            ),
+            "meaning": _Q_VALUES if is_discrete else _ACTION,
         },
     }
+
+
+def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
+    """Return the arguments of `gymnasium.make_vec` for the environment; None if it has no id."""
+    if config.suite == "atari":
+        game = rom_name(config.task).title().replace("_", "")
+        return {"id": f"ALE/{game}-v5", **emulator_settings(config.atari, evaluation=True)}
+    if config.suite != "gymnasium":
+        return None
+    settings = dataclasses.asdict(config)
+    limit = settings.get("max_episode_steps")
+    limits = {} if limit is None else {"max_episode_steps": limit}
+    return {"id": config.task, **settings.get("kwargs", {}), **limits}
+
+
+def _meaning_of_observations(config: EnvironmentConfig) -> str:
+    if config.suite != "atari":
+        return "what the environment returns, converted to this shape and dtype"
+    atari = config.atari
+    return (
+        f"the last {atari.frame_stack} grey images, oldest first, black before an episode's first; "
+        f"each is the maximum of the last two of {atari.action_repeat} frames, scaled to "
+        f"{atari.frame_size} x {atari.frame_size} pixels"
+    )
+
+
+_Q_VALUES = (
+    "value of each action; act with the index of the greatest, plus the first value (`start`) of "
+    "the environment's action space"
+)
+_ACTION = "action in [-1, 1], to be scaled linearly to the bounds of the environment's action space"

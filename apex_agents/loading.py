@@ -22,7 +22,7 @@ from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 
 
-class TrainedPolicy:
+class _Policy:
     """What both agents' policies have in common.
 
     Observations are those of `make_environment`: one of the shape of `spec.observations`, or a
@@ -63,7 +63,7 @@ class TrainedPolicy:
         return output if is_batch else output[0]
 
 
-class TrainedDQN(TrainedPolicy):
+class TrainedDQN(_Policy):
     """The greedy policy of a run of Ape-X DQN."""
 
     output_name = "q_values"
@@ -81,7 +81,7 @@ class TrainedDQN(TrainedPolicy):
         return self._output(observation)
 
 
-class TrainedDPG(TrainedPolicy):
+class TrainedDPG(_Policy):
     """The policy of a run of Ape-X DPG, without noise."""
 
     output_name = "action"
@@ -116,6 +116,9 @@ class TrainedDPG(TrainedPolicy):
         return values if is_batch else values[0]
 
 
+TrainedPolicy = TrainedDQN | TrainedDPG
+
+
 class _Run(NamedTuple):
     config: ExperimentConfig
     experiment: Experiment
@@ -124,7 +127,7 @@ class _Run(NamedTuple):
 
 def load(
     run_folder: str | os.PathLike[str], checkpoint: str | os.PathLike[str] = BEST
-) -> TrainedDQN | TrainedDPG:
+) -> TrainedPolicy:
     """Load the policy of a run, which may still be running.
 
     Args:

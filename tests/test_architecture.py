@@ -73,6 +73,8 @@ ALLOWED_IMPORTERS = {
     "dm_control": ("apex_agents/environments/",),
     # An extra, which the rest has to work without.
     "ray": ("apex_agents/cluster/",),
+    "onnxruntime": ("apex_agents/export.py",),
+    "tf2onnx": ("apex_agents/export.py",),
     "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
     "PIL": ("apex_agents/evaluation/videos.py",),
 }

@@ -10,6 +10,7 @@ import sys
 import imageio
 import numpy as np
 import pytest
+from tiny_runs import make_run
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import ExperimentConfig, RunConfig
@@ -17,7 +18,6 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
 from apex_agents.runs.checkpoints import PARAMETERS
-from tiny_runs import make_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
