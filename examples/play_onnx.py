@@ -1,6 +1,6 @@
 """Plays with an exported policy: needs onnxruntime, gymnasium and numpy, and ale-py for Atari.
 
-  python play_onnx.py EXPORT   # A folder that `apex-export` has written, as runs/x/exports/best.
+python play_onnx.py EXPORT   # A folder that `apex-export` has written, as runs/x/exports/best.
 """
 
 import json
