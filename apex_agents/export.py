@@ -19,7 +19,7 @@ from dm_env import specs
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.environments.atari import emulator_settings
 from apex_agents.environments.atari_config import rom_name
-from apex_agents.learning.pixel_convolution import PixelConv2D, split_by_transposition
+from apex_agents.learning.pixel_convolution import PixelConv2D
 from apex_agents.loading import TrainedPolicy
 from apex_agents.registry import find_agent
 
@@ -144,12 +144,20 @@ def _without_bitcasts(network: snt.Module) -> Iterator[None]:
     layers = [module for module in network.submodules if isinstance(module, PixelConv2D)]
     functions = [layer.split_into_cells for layer in layers]
     for layer in layers:
-        layer.split_into_cells = split_by_transposition
+        layer.split_into_cells = _split_by_transposition
     try:
         yield
     finally:
         for layer, function in zip(layers, functions, strict=True):
             layer.split_into_cells = function
+
+
+def _split_by_transposition(frames: tf.Tensor) -> tf.Tensor:
+    """Return what `PixelConv2D.split_into_cells` does, moving single bytes."""
+    _, stack, height, width = frames.shape
+    cells = tf.reshape(frames, [-1, stack, height // 4, 4, width // 4, 4])
+    cells = tf.transpose(cells, [0, 2, 4, 1, 3, 5])
+    return tf.reshape(cells, [-1, height // 4, width // 4, stack * 16])
 
 
 def _greatest_difference(

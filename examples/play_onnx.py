@@ -1,11 +1,12 @@
 """Plays with an exported policy: needs onnxruntime, gymnasium and numpy, and ale-py for Atari.
 
-python play_onnx.py EXPORT   # A folder that `apex-export` has written, as runs/x/exports/best.
+Run `python play_onnx.py EXPORT`, where EXPORT is a folder that apex-export has written.
 """
 
 import json
 import pathlib
 import sys
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -19,7 +20,7 @@ if policy["environment"]["suite"] == "atari":
 environment = gymnasium.make_vec(**policy["gymnasium"], num_envs=1)
 if not isinstance(environment.single_observation_space, gymnasium.spaces.Box):
     environment = gymnasium.wrappers.vector.FlattenObservation(environment)
-space = environment.single_action_space
+space: Any = environment.single_action_space
 
 observation, _ = environment.reset(seed=0)
 returns = [0.0]

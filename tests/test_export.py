@@ -24,7 +24,7 @@ from apex_agents.export import (
     export_saved_model,
     record_observations,
 )
-from apex_agents.learning.pixel_convolution import PixelConv2D, split_by_bitcast
+from apex_agents.learning.pixel_convolution import PixelConv2D
 from apex_agents.loading import load
 
 RULES = AtariConfig(sticky_action_probability=0.25, max_noops=5, frame_stack=4)
@@ -79,7 +79,7 @@ def test_the_network_keeps_its_fast_convolution(policies, tmp_path):
     policy = policies["pong"]
     export_onnx(policy, tmp_path / "policy.onnx", np.zeros([1, 4, 84, 84], np.uint8))
     (layer,) = [m for m in policy.network.submodules if isinstance(m, PixelConv2D)]
-    assert layer.split_into_cells is split_by_bitcast
+    assert layer.split_into_cells is PixelConv2D(1, 4, 4).split_into_cells
 
 
 class Network(snt.Module):

@@ -1,4 +1,4 @@
-"""Tests of policies that are loaded from the folder of a run, against the networks that saved it."""
+"""Tests of policies that are loaded from the folder of a run, against those that were saved."""
 
 import pathlib
 

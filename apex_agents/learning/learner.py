@@ -73,7 +73,7 @@ class ApexLearner(core.Learner):
 
     @property
     def variables(self) -> Mapping[str, Sequence[tf.Variable]]:
-        """All variables that actors need, by the names under which they are published."""
+        """Variables that actors need, by the names under which they are published."""
         return self._update.variables
 
     def resume(self) -> None:

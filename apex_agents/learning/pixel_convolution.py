@@ -18,8 +18,7 @@ class PixelConv2D(snt.Conv2D):
     are divided by 255 instead of the many more pixels.
 
     Attributes:
-      split_into_cells: function that moves the pixels, `split_by_bitcast` or one that returns the
-        same, such as `split_by_transposition`.
+      split_into_cells: function that moves the pixels of frames into the channels of their cells.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class PixelConv2D(snt.Conv2D):
             output_channels, kernel_shape // 4, stride // 4, padding="VALID", name=name
         )
         self._variable_dtype = dtype
-        self.split_into_cells = split_by_bitcast
+        self.split_into_cells = _split_into_cells
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
         """Map frames `[B, stack, H, W]` uint8 to features `[B, H', W', output_channels]`.
@@ -49,7 +48,6 @@ class PixelConv2D(snt.Conv2D):
         Raises:
           ValueError: the frames are not uint8, or a side of theirs is no multiple of 4.
         """
-        _check_frames(frames)
         pixels = tf.cast(self.split_into_cells(frames), self._variable_dtype)
         self._initialize(pixels)
         filters = self.w / 255.0
@@ -59,28 +57,16 @@ class PixelConv2D(snt.Conv2D):
         return tf.nn.bias_add(features, self.b)
 
 
-def split_by_bitcast(frames: tf.Tensor) -> tf.Tensor:
+def _split_into_cells(frames: tf.Tensor) -> tf.Tensor:
     """Return cells `[B, H / 4, W / 4, stack * 16]` uint8: pixels in order of stack, row, column."""
     _, stack, height, width = frames.shape
-    # The four pixels in a row of a cell move as one number.
-    rows = tf.bitcast(tf.reshape(frames, [-1, stack, height, width // 4, 4]), tf.int32)
-    rows = tf.reshape(rows, [-1, stack, height // 4, 4, width // 4])
-    cells = tf.bitcast(tf.transpose(rows, [0, 2, 4, 1, 3]), tf.uint8)
-    return tf.reshape(cells, [-1, height // 4, width // 4, stack * 16])
-
-
-def split_by_transposition(frames: tf.Tensor) -> tf.Tensor:
-    """Return the cells of `split_by_bitcast`, slower, by operations that ONNX has, too."""
-    _, stack, height, width = frames.shape
-    cells = tf.reshape(frames, [-1, stack, height // 4, 4, width // 4, 4])
-    cells = tf.transpose(cells, [0, 2, 4, 1, 3, 5])
-    return tf.reshape(cells, [-1, height // 4, width // 4, stack * 16])
-
-
-def _check_frames(frames: tf.Tensor) -> None:
-    _, _, height, width = frames.shape
     if frames.dtype != tf.uint8 or height % 4 or width % 4:
         raise ValueError(
             f"frames are {frames.dtype.name} {frames.shape}; they have to be uint8, with sides "
             "that are multiples of 4."
         )
+    # The four pixels in a row of a cell move as one number.
+    rows = tf.bitcast(tf.reshape(frames, [-1, stack, height, width // 4, 4]), tf.int32)
+    rows = tf.reshape(rows, [-1, stack, height // 4, 4, width // 4])
+    cells = tf.bitcast(tf.transpose(rows, [0, 2, 4, 1, 3]), tf.uint8)
+    return tf.reshape(cells, [-1, height // 4, width // 4, stack * 16])
