@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apex_agents.dqn.config import ApexDQNConfig
     from apex_agents.environments import EnvironmentConfig, make_vector_environment
     from apex_agents.experiment import Experiment, make_experiment
+    from apex_agents.loading import load
     from apex_agents.local import run_local
     from apex_agents.program import make_program
     from apex_agents.replay.config import ReplayConfig
@@ -33,6 +34,7 @@ _MODULES = {
     "ExplorationConfig": "acting.exploration",
     "ReplayConfig": "replay.config",
     "RunConfig": "config",
+    "load": "loading",
     "make_experiment": "experiment",
     "make_program": "program",
     "make_vector_environment": "environments",

@@ -30,7 +30,7 @@ def get_config() -> apex_agents.ExperimentConfig:
     """Return the settings of the run."""
     replay = apex_agents.ReplayConfig(20_000, min_size=500, samples_per_insert=4.0)
     return apex_agents.ExperimentConfig(
-        apex_agents.ApexDQNConfig(network="mlp", frame_stack=0, learning_rate=0.001, replay=replay),
+        apex_agents.ApexDQNConfig(torso="mlp", frame_stack=0, learning_rate=0.001, replay=replay),
         apex_agents.EnvironmentConfig("gymnasium", "Corridor-v0", max_episode_steps=40),
         apex_agents.RunConfig(num_actors=1, num_envs_per_actor=8, target_return=1.0),
     )

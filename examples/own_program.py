@@ -10,7 +10,7 @@ from apex_agents.environments import Catch
 
 environment = Catch(seed=0)
 replay = ReplayConfig(max_size=10_000, min_size=200)
-config = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=32, learning_rate=1e-3)
+config = ApexDQNConfig(torso="mlp", frame_stack=0, batch_size=32, learning_rate=1e-3)
 config.target_update_period, config.variable_update_period, config.replay = 50, 1, replay
 builder = ApexDQNBuilder(config)
 

@@ -23,7 +23,8 @@ LAYERS = (
     ("training",),
     ("launcher",),
     ("ending", "program"),
-    ("sweep", "cluster", "local"),
+    ("export",),
+    ("sweep", "cluster", "local", "loading"),
     ("evaluation",),
     ("nodes",),
     ("plotting",),
@@ -74,6 +75,8 @@ ALLOWED_IMPORTERS = {
     "dm_control": ("apex_agents/environments/",),
     # An extra, which the rest has to work without.
     "ray": ("apex_agents/cluster/",),
+    "onnxruntime": ("apex_agents/export.py",),
+    "tf2onnx": ("apex_agents/export.py",),
     "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
     "PIL": ("apex_agents/evaluation/videos.py",),
 }

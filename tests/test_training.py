@@ -24,7 +24,7 @@ from apex_agents import *
 with open("executions", "a") as file:
     file.write("x")
 replay = ReplayConfig(max_size=1000, min_size=20, samples_per_insert=2.0)
-agent = ApexDQNConfig(network="mlp", frame_stack=0, batch_size=8, replay=replay)
+agent = ApexDQNConfig(torso="mlp", frame_stack=0, batch_size=8, replay=replay)
 evaluation = EvaluationConfig(num_episodes=3, min_period_seconds=0.5)
 limits = RunConfig(max_actor_steps=int(sys.argv[1]), evaluation=evaluation)
 config = ExperimentConfig(agent, EnvironmentConfig("toy", "catch"), limits)
@@ -113,7 +113,7 @@ def test_the_example_learns_and_leaves_nothing(tmp_path):
     assert written == {"program.py", "home/.keras/keras.json"}
 
 
-AGENT = ApexDQNConfig(network="mlp", frame_stack=0, replay=ReplayConfig(min_size=1000))
+AGENT = ApexDQNConfig(torso="mlp", frame_stack=0, replay=ReplayConfig(min_size=1000))
 CATCH = EnvironmentConfig("toy", "catch")
 
 

@@ -38,6 +38,7 @@ def _run(command: str, *args: str) -> None:
 apex_dqn = functools.partial(_train, "apex_dqn")
 apex_dpg = functools.partial(_train, "apex_dpg")
 evaluate = functools.partial(_run, "evaluate")
+export = functools.partial(_run, "export")
 monitor = functools.partial(_run, "monitor")
 plot = functools.partial(_run, "plot")
 sweep = functools.partial(_run, "sweep")

@@ -54,6 +54,20 @@ def refuse_arguments(argv: Sequence[str]) -> None:
         fail(f"{argv[1]!r} is not a flag; flags begin with --.")
 
 
+def take_run(argv: Sequence[str], workdir: str | None) -> str:
+    """Return the folder of the one run that a command line names, or fail.
+
+    Args:
+      argv: the arguments that are no flags, after the command's name.
+      workdir: value of the flag --workdir.
+    """
+    named = [*argv[1:], *([workdir] if workdir is not None else [])]
+    if len(named) != 1:
+        given = " and ".join(map(repr, named)) or "no folder"
+        fail(f"{given} given; name the folder of one run, as RUN or --workdir=RUN.")
+    return named[0]
+
+
 def _print_line(kind: str, message: object) -> None:
     """Print a message that may quote anything, control characters included, as one line."""
     line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(message))

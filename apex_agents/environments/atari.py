@@ -30,26 +30,34 @@ def make_emulators(
       evaluation: whether `evaluation_max_frames` is the limit of a game.
       **colours: `colour_settings`, or nothing for the observations of agents.
     """
-    size = config.frame_size
-    observations = {"img_height": size, "img_width": size, "stack_num": config.frame_stack}
-    max_frames = config.evaluation_max_frames if evaluation else config.max_frames
-    # At its frame limit the native environment stops before it captures the last frame: the newest
-    # image of a truncated episode's last observation is pooled with that of the step before.
+    settings = {**emulator_settings(config, evaluation), **colours}
     return AtariVectorEnv(
         rom,
         num_envs,
         num_threads=config.num_threads,
-        max_num_frames_per_episode=max_frames,
-        repeat_action_probability=config.sticky_action_probability,
-        full_action_space=config.full_action_set,
         autoreset_mode=AutoresetMode.NEXT_STEP,
-        frameskip=config.action_repeat,
-        maxpool=True,
-        noop_max=config.max_noops + 1,  # The native bound is exclusive.
-        reward_clipping=False,  # `Episode.episode_return` needs the unclipped rewards.
-        use_fire_reset=False,
-        **(colours or observations),
+        **settings,
     )
+
+
+def emulator_settings(config: AtariConfig, evaluation: bool) -> dict[str, Any]:
+    """Return the arguments of ale-py's native vector environment for a preprocessing."""
+    # At its frame limit the native environment stops before it captures the last frame: the newest
+    # image of a truncated episode's last observation is pooled with that of the step before.
+    max_frames = config.evaluation_max_frames if evaluation else config.max_frames
+    return {
+        "img_height": config.frame_size,
+        "img_width": config.frame_size,
+        "stack_num": config.frame_stack,
+        "max_num_frames_per_episode": max_frames,
+        "repeat_action_probability": config.sticky_action_probability,
+        "full_action_space": config.full_action_set,
+        "frameskip": config.action_repeat,
+        "maxpool": True,
+        "noop_max": config.max_noops + 1,  # The native bound is exclusive.
+        "reward_clipping": False,  # `Episode.episode_return` needs the unclipped rewards.
+        "use_fire_reset": False,
+    }
 
 
 class AtariVectorEnvironment:

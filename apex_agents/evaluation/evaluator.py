@@ -33,7 +33,7 @@ from apex_agents.replay.statistics import (
     report_last_step,
 )
 from apex_agents.runs.folder import RowReader
-from apex_agents.runs.parameter_file import save_parameters
+from apex_agents.runs.parameter_file import by_variable_name, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 
 Variables = Mapping[str, Sequence[tf.Variable]]
@@ -170,13 +170,13 @@ class BestParameters:
         self._path = path
         returns = [float(evaluation.mean_return) for evaluation in past if path.exists()]
         self._best_return = max(returns, default=-np.inf)
-        self._unsaved: tuple[dict[str, list[np.ndarray]], int] | None = None
+        self._unsaved: tuple[dict[str, np.ndarray], int] | None = None
 
     def offer(self, mean_return: float, variables: Variables, learner_steps: int) -> None:
         """Save a copy of the variables unless an earlier evaluation had a higher return."""
         if mean_return >= self._best_return:
             self._best_return = mean_return
-            self._unsaved = to_arrays(variables), learner_steps
+            self._unsaved = by_variable_name(variables, to_arrays(variables)), learner_steps
         self.save()
 
     def save(self) -> None:

@@ -74,7 +74,7 @@ def evaluate(
         )
         experiment.builder.check_environment(environment.spec)
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
-        learner_steps = load_into(policy, request.path)
+        learner_steps = load_into(policy.variables, request.path)
         captions = (experiment.task, f"learner step {learner_steps:,}")
         actor = FilmedActor(ApexActor(policy), environment, videos, captions, on_failure)
         with contextlib.closing(actor):

@@ -1,14 +1,19 @@
-"""Finds the parameters that a run has saved, and loads them into a policy."""
+"""Finds the parameters that a run has saved, and loads them into networks."""
 
 import pathlib
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from apex_agents.acting.policy import Policy
+import numpy as np
+import tensorflow as tf
+
 from apex_agents.runs.checkpoints import PARAMETERS, list_checkpoints
-from apex_agents.runs.parameter_file import load_parameters
+from apex_agents.runs.parameter_file import by_variable_name, load_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOINT
 
 BEST, LAST = "best", "last"
+
+_MAX_SHOWN = 6  # Of the parameters that do not fit.
 
 
 def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
@@ -40,35 +45,52 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
         path = pathlib.Path(checkpoint)
         if path.exists():
             return path
-        raise ValueError(f"--checkpoint={checkpoint}: there is no such file or folder.")
+        raise ValueError(f"checkpoint={checkpoint}: there is no such file or folder.")
     if not paths:
         raise ValueError(
-            f"--workdir={workdir} has no parameters yet: {BEST_CHECKPOINT} comes with the first "
+            f"{workdir} has no parameters yet: {BEST_CHECKPOINT} comes with the first "
             f"evaluation, {CHECKPOINTS}/learner-* after run.checkpoint_period_seconds."
         )
-    raise ValueError(f"--checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
+    raise ValueError(f"checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
 
 
-def load_into(policy: Policy, path: pathlib.Path) -> int:
-    """Assign the parameters in a path of `find_parameters` to the variables of a policy.
+def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:
+    """Assign saved parameters to variables, by name.
+
+    Args:
+      variables: variables of a policy, in its groups.
+      path: parameters, as `find_parameters` returns them.
 
     Returns:
       Learner steps that led to these parameters.
 
     Raises:
-      ValueError: the file cannot be read, or its arrays are those of other networks.
+      ValueError: the file cannot be read, or its arrays are those of other networks; then nothing
+        is assigned.
     """
     try:
         arrays, learner_steps = load_parameters(path / PARAMETERS if path.is_dir() else path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    misfit = f"{path} does not fit the networks of the run"
-    if set(arrays) != set(policy.variables):
-        raise ValueError(f"{misfit}: it has {sorted(arrays)}, not {sorted(policy.variables)}")
-    for name, variables in policy.variables.items():
-        if [tuple(v.shape) for v in variables] != [array.shape for array in arrays[name]]:
-            raise ValueError(f"{misfit}: the shapes of {name!r} differ")
-    for name, variables in policy.variables.items():
-        for variable, array in zip(variables, arrays[name], strict=True):
-            variable.assign(array)
+    named = by_variable_name(variables, variables)
+    misfits = list(_misfits(named, arrays))
+    if misfits:
+        more = [f"{len(misfits) - _MAX_SHOWN} more"] if len(misfits) > _MAX_SHOWN else []
+        described = "; ".join(misfits[:_MAX_SHOWN] + more)
+        raise ValueError(f"{path} does not fit the networks of the run: {described}.")
+    for name, variable in named.items():
+        variable.assign(arrays[name])
     return learner_steps
+
+
+def _misfits(
+    variables: Mapping[str, tf.Variable], arrays: Mapping[str, np.ndarray]
+) -> Iterator[str]:
+    for name, variable in variables.items():
+        shape = tuple(variable.shape)
+        if name not in arrays:
+            yield f"{name} {shape} is missing"
+        elif arrays[name].shape != shape:
+            yield f"{name} is {arrays[name].shape}, not {shape}"
+    for name in sorted(arrays.keys() - variables.keys()):
+        yield f"{name} {arrays[name].shape} is unexpected"

@@ -71,6 +71,11 @@ class ApexLearner(core.Learner):
         """Everything that a checkpoint has to hold, by name."""
         return self._update.state
 
+    @property
+    def variables(self) -> Mapping[str, Sequence[tf.Variable]]:
+        """Variables that actors need, by the names under which they are published."""
+        return self._update.variables
+
     def resume(self) -> None:
         """Continue from the number of steps in `state`, which has been restored."""
         self.num_steps = int(self._update.num_updates)

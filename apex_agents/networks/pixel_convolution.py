@@ -16,6 +16,9 @@ class PixelConv2D(snt.Conv2D):
     four pixels in a row of a 4x4 cell move as one 32-bit number, and all pixels of a cell become
     the channels of a smaller convolution, with filters `[2, 2, stack * 16, channels]`. The filters
     are divided by 255 instead of the many more pixels.
+
+    Attributes:
+      split_into_cells: function that moves the pixels of frames into the channels of their cells.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class PixelConv2D(snt.Conv2D):
             output_channels, kernel_shape // 4, stride // 4, padding="VALID", name=name
         )
         self._variable_dtype = dtype
+        self.split_into_cells = _split_into_cells
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
         """Map frames `[B, stack, H, W]` uint8 to features `[B, H', W', output_channels]`.
@@ -44,7 +48,7 @@ class PixelConv2D(snt.Conv2D):
         Raises:
           ValueError: the frames are not uint8, or a side of theirs is no multiple of 4.
         """
-        pixels = tf.cast(_split_into_cells(frames), self._variable_dtype)
+        pixels = tf.cast(self.split_into_cells(frames), self._variable_dtype)
         self._initialize(pixels)
         filters = self.w / 255.0
         # In mixed precision the filters have another dtype than their variable.

@@ -11,7 +11,7 @@ import logging
 import pathlib
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,11 @@ import tensorflow as tf
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.runs.files import report_failure, report_success
-from apex_agents.runs.parameter_file import encode_parameters, save_parameters
+from apex_agents.runs.parameter_file import (
+    by_variable_name,
+    encode_parameters,
+    save_parameters,
+)
 from apex_agents.runs.workdir import CHECKPOINTS, LAST_CHECKPOINT
 
 PARAMETERS = "parameters.npz"
@@ -69,10 +73,9 @@ class LearnerCheckpoints:
         state, step = self._learner.state, self._learner.num_steps
         if step == self._last_step:
             return
-        variables = self._learner.get_all_variables()
         progress = Progress(step, self._experiment.elapsed_seconds())
         keep = self._experiment.run.num_checkpoints
-        if save_checkpoint(self._folder, state, variables, progress, keep):
+        if save_checkpoint(self._folder, state, self._parameters(), progress, keep):
             self._last_step = step
 
     def save_last(self) -> None:
@@ -84,13 +87,16 @@ class LearnerCheckpoints:
         self.save()
         workdir = pathlib.Path(self._experiment.workdir)
         step = self._learner.num_steps
-        save_parameters(workdir / LAST_CHECKPOINT, self._learner.get_all_variables(), step)
+        save_parameters(workdir / LAST_CHECKPOINT, self._parameters(), step)
+
+    def _parameters(self) -> dict[str, np.ndarray]:
+        return by_variable_name(self._learner.variables, self._learner.get_all_variables())
 
 
 def save_checkpoint(
     folder: pathlib.Path,
     state: Mapping[str, Any],
-    variables: Mapping[str, Sequence[np.ndarray]],
+    parameters: Mapping[str, np.ndarray],
     progress: Progress,
     keep: int,
 ) -> bool:
@@ -99,7 +105,7 @@ def save_checkpoint(
     Args:
       folder: folder of all checkpoints.
       state: objects that `tf.train.Checkpoint` can hold (modules, optimisers, variables), by name.
-      variables: parameters of the policy, arrays by name.
+      parameters: parameters of the policy, arrays by the names of their variables.
       progress: progress of the run.
       keep: number of checkpoints to keep, the newest ones.
 
@@ -113,7 +119,7 @@ def save_checkpoint(
             shutil.rmtree(left, ignore_errors=True)
         partial.mkdir()
         tf.train.Checkpoint(**state).write(str(partial / _STATE))
-        (partial / PARAMETERS).write_bytes(encode_parameters(variables, progress.learner_steps))
+        (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
         (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
         # There is a corrupted one if the run was resumed from a step before it.
         shutil.rmtree(path, ignore_errors=True)

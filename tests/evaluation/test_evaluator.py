@@ -60,7 +60,7 @@ class ConstantPolicy:
     """Acts by its only variable."""
 
     def __init__(self):
-        self.variables = {"network": [tf.Variable(0.0)]}
+        self.variables = {"network": [tf.Variable(0.0, name="action")]}
 
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         action = np.full([len(observation), 1], self.variables["network"][0].numpy())
@@ -142,8 +142,8 @@ def read_rows(workdir: pathlib.Path) -> list[dict[str, float]]:
 
 
 def read_best(workdir: pathlib.Path) -> tuple[float, int]:
-    variables, learner_steps = load_parameters(workdir / "checkpoints" / "best.npz")
-    return float(variables["network"][0]), learner_steps
+    parameters, learner_steps = load_parameters(workdir / "checkpoints" / "best.npz")
+    return float(parameters["action"]), learner_steps
 
 
 # An action of 9 gives returns of 9, 7 and 5, whose standard deviation is 2.

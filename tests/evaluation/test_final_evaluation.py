@@ -28,7 +28,7 @@ from apex_agents.evaluation.final_evaluation import (
 )
 from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import to_arrays
-from apex_agents.runs.parameter_file import save_parameters
+from apex_agents.runs.parameter_file import by_variable_name, save_parameters
 
 EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)
 MLP = ApexDQNConfig(
@@ -54,7 +54,8 @@ def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, pathli
     make = functools.partial(make_vector_environment, environment)
     experiment = Experiment(builder, make, RunConfig(), str(folder), task=task)
     policy = builder.make_evaluation_policy(experiment.environment_spec(), 1, seed=3)
-    save_parameters(folder / "best.npz", to_arrays(policy.variables), 1234)
+    parameters = by_variable_name(policy.variables, to_arrays(policy.variables))
+    save_parameters(folder / "best.npz", parameters, 1234)
     return experiment, folder / "best.npz"
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -15,7 +16,7 @@ from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.evaluation.parameters import find_parameters, load_into
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs.checkpoints import PARAMETERS
-from apex_agents.runs.parameter_file import save_parameters
+from apex_agents.runs.parameter_file import by_variable_name, save_parameters
 
 STEPS = 1234
 NAME = "learner-000000001234"
@@ -31,17 +32,20 @@ def make_policy(agent: str):
     return builder.make_evaluation_policy(environment.spec, num_envs=2, seed=5)
 
 
-def make_arrays(agent: str) -> dict[str, list[np.ndarray]]:
+def copy_parameters(policy) -> dict[str, np.ndarray]:
+    return by_variable_name(policy.variables, to_arrays(policy.variables))
+
+
+def make_arrays(agent: str) -> dict[str, np.ndarray]:
     """Return parameters of which all numbers differ."""
     random = np.random.default_rng(0)
-    arrays = to_arrays(make_policy(agent).variables)
     return {
-        name: [random.normal(size=array.shape).astype(np.float32) for array in group]
-        for name, group in arrays.items()
+        name: random.normal(size=array.shape).astype(np.float32)
+        for name, array in copy_parameters(make_policy(agent)).items()
     }
 
 
-def save(folder: pathlib.Path, arrays: dict[str, list[np.ndarray]]) -> None:
+def save(folder: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
     (folder / "checkpoints" / NAME).mkdir(parents=True)
     for path in ("best.npz", f"{NAME}/{PARAMETERS}"):
         assert save_parameters(folder / "checkpoints" / path, arrays, STEPS)
@@ -57,36 +61,52 @@ def test_a_policy_gets_what_the_learner_had(tmp_path, agent, name):
     arrays = make_arrays(agent)
     save(tmp_path, arrays)
     policy = make_policy(agent)
-    assert load_into(policy, find_parameters(tmp_path, name)) == STEPS
-    assert list(policy.variables) == list(arrays)
-    for key, variables in policy.variables.items():
-        for variable, array in zip(variables, arrays[key], strict=True):
-            np.testing.assert_array_equal(variable.numpy(), array)
+    assert load_into(policy.variables, find_parameters(tmp_path, name)) == STEPS
+    assert_equal(copy_parameters(policy), arrays)
+
+
+def test_parameters_are_found_by_name_in_any_order(tmp_path, agent):
+    arrays = make_arrays(agent)
+    save(tmp_path, dict(reversed(arrays.items())))
+    policy = make_policy(agent)
+    load_into(policy.variables, find_parameters(tmp_path, "best"))
+    assert_equal(copy_parameters(policy), arrays)
+
+
+def assert_equal(parameters: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert parameters.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(parameters[name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["best", NAME])
 def test_parameters_of_another_agent_are_refused(tmp_path, agent, name):
     save(tmp_path, make_arrays("dpg" if agent == "dqn" else "dqn"))
     with pytest.raises(ValueError, match="does not fit"):
-        load_into(make_policy(agent), find_parameters(tmp_path, name))
+        load_into(make_policy(agent).variables, find_parameters(tmp_path, name))
 
 
-@pytest.mark.parametrize("change", ["shape", "number"])
+@pytest.mark.parametrize("change", ["shape", "missing", "unexpected"])
 def test_parameters_of_other_networks_change_nothing(tmp_path, agent, change):
     arrays = make_arrays(agent)
-    group = arrays[list(arrays)[-1]]  # The last one: those before it would be assigned.
+    name = list(arrays)[-1]  # The last one: those before it would be assigned.
+    shape = arrays[name].shape
     if change == "shape":
-        group[-1] = group[-1][..., :-1]
+        arrays[name] = np.zeros([7, 9], np.float32)
+        described = f"{name} is (7, 9), not {shape}"
+    elif change == "missing":
+        del arrays[name]
+        described = f"{name} {shape} is missing"
     else:
-        group.pop()
+        name = "encoder/w"
+        arrays[name] = np.zeros([7, 9], np.float32)
+        described = f"{name} (7, 9) is unexpected"
     save(tmp_path, arrays)
     policy = make_policy(agent)
-    before = to_arrays(policy.variables)
-    with pytest.raises(ValueError, match="does not fit"):
-        load_into(policy, find_parameters(tmp_path, "best"))
-    for key, variables in policy.variables.items():
-        for variable, array in zip(variables, before[key], strict=True):
-            np.testing.assert_array_equal(variable.numpy(), array)
+    before = copy_parameters(policy)
+    with pytest.raises(ValueError, match=re.escape(described)):
+        load_into(policy.variables, find_parameters(tmp_path, "best"))
+    assert_equal(copy_parameters(policy), before)
 
 
 @pytest.mark.parametrize("name", ["best", NAME])
@@ -100,7 +120,7 @@ def test_corrupted_parameters(tmp_path, name, content):
     else:
         file.write_bytes(content)
     with pytest.raises(ValueError, match=f"{path.name} cannot be read"):
-        load_into(make_policy("dqn"), path)
+        load_into(make_policy("dqn").variables, path)
 
 
 @pytest.fixture
@@ -159,7 +179,7 @@ def test_an_unknown_name_lists_those_that_exist(workdir, checkpoint):
 
 @pytest.mark.parametrize("checkpoint", ["gone.npz", "./best"])
 def test_unknown_paths(workdir, checkpoint):
-    with pytest.raises(ValueError, match=f"--checkpoint={checkpoint}"):
+    with pytest.raises(ValueError, match=f"checkpoint={checkpoint}"):
         find_parameters(workdir, checkpoint)
 
 

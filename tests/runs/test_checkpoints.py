@@ -33,7 +33,7 @@ from apex_agents.runs.checkpoints import (
     restore_checkpoint,
     save_checkpoint,
 )
-from apex_agents.runs.parameter_file import load_parameters
+from apex_agents.runs.parameter_file import by_variable_name, load_parameters
 
 
 def make_state(value: float) -> dict[str, tf.Variable]:
@@ -41,8 +41,8 @@ def make_state(value: float) -> dict[str, tf.Variable]:
 
 
 def save(folder: pathlib.Path, steps: int, keep: int = 3) -> bool:
-    variables = {"network": [np.full(3, steps)]}
-    return save_checkpoint(folder, make_state(float(steps)), variables, Progress(steps, 1.5), keep)
+    parameters = {"torso/w": np.full(3, steps)}
+    return save_checkpoint(folder, make_state(float(steps)), parameters, Progress(steps, 1.5), keep)
 
 
 def test_a_checkpoint_is_found_and_restored(tmp_path):
@@ -55,8 +55,8 @@ def test_a_checkpoint_is_found_and_restored(tmp_path):
     restore_checkpoint(checkpoint, state)
     np.testing.assert_array_equal(state["weights"], np.full(100, 20.0))
     assert int(state["count"]) == 7
-    variables, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
-    np.testing.assert_array_equal(variables["network"], [[20, 20, 20]])
+    parameters, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
+    np.testing.assert_array_equal(parameters["torso/w"], [20, 20, 20])
     assert learner_steps == 20
 
 
@@ -185,8 +185,8 @@ step = int(sys.argv[2])
 while True:
     step += 1
     state = {"weights": tf.Variable(tf.fill([100_000], float(step)))}
-    variables = {"network": [np.full(100_000, step)]}
-    assert save_checkpoint(folder, state, variables, Progress(step), keep=2)
+    parameters = {"torso/w": np.full(100_000, step)}
+    assert save_checkpoint(folder, state, parameters, Progress(step), keep=2)
     print(step, flush=True)
 """
 
@@ -212,8 +212,8 @@ def test_killed_while_saving(tmp_path):
         weights = tf.Variable(tf.zeros([100_000]))
         restore_checkpoint(checkpoint, {"weights": weights})
         assert set(weights.numpy()) == {float(last)}
-        variables, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
-        assert set(variables["network"][0]) == {last} and learner_steps == last
+        parameters, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
+        assert set(parameters["torso/w"]) == {last} and learner_steps == last
 
 
 def test_networks_of_another_size_are_an_error(tmp_path):
@@ -333,19 +333,17 @@ def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_pat
     checkpoints.save_last()
     (path,) = tmp_path.glob("checkpoints/learner-*")
     for file in (path / PARAMETERS, tmp_path / "checkpoints" / "last.npz"):
-        variables, learner_steps = load_parameters(file)
+        parameters, learner_steps = load_parameters(file)
         assert learner_steps == 3
-        expected = learner.get_all_variables()
-        assert variables.keys() == expected.keys()
-        for name, group in expected.items():
-            for array, other in zip(variables[name], group, strict=True):
-                np.testing.assert_array_equal(array, other)
+        expected = by_variable_name(learner.variables, learner.variables)
+        assert parameters.keys() == expected.keys()
+        for name, variable in expected.items():
+            np.testing.assert_array_equal(parameters[name], variable.numpy())
     resumed = agent.make_learner(0, seed=2)
     LearnerCheckpoints(experiment, resumed)
     assert resumed.num_steps == 3
-    for name, group in resumed.get_all_variables().items():
-        for array, other in zip(variables[name], group, strict=True):
-            np.testing.assert_array_equal(array, other)
+    for name, variable in by_variable_name(resumed.variables, resumed.variables).items():
+        np.testing.assert_array_equal(parameters[name], variable.numpy())
 
 
 @pytest.mark.fault(

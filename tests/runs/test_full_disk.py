@@ -172,32 +172,32 @@ def test_json_is_kept_as_it_was(disk, caplog):
     assert json.loads(path.read_text()) == {"reason": "newest"}
 
 
-def make_variables(value: float, size: int = 10_000) -> dict[str, list[np.ndarray]]:
-    return {"network": [np.full(size, value, np.float32), np.zeros(3)]}
+def make_parameters(value: float, size: int = 10_000) -> dict[str, np.ndarray]:
+    return {"w": np.full(size, value, np.float32), "b": np.zeros(3)}
 
 
 def saved_value(path: pathlib.Path) -> float:
-    variables, _ = load_parameters(path)
-    (value,) = set(variables["network"][0].tolist())
+    parameters, _ = load_parameters(path)
+    (value,) = set(parameters["w"].tolist())
     return value
 
 
 def test_parameters_are_kept_as_they_were(disk, caplog):
     path = disk.folder / "best.npz"
-    assert save_parameters(path, make_variables(1.0), 1)
+    assert save_parameters(path, make_parameters(1.0), 1)
     with disk.full():
-        assert not save_parameters(path, make_variables(2.0), 2)
-        assert not save_parameters(path, make_variables(3.0), 3)
+        assert not save_parameters(path, make_parameters(2.0), 2)
+        assert not save_parameters(path, make_parameters(3.0), 3)
         assert saved_value(path) == 1.0
         assert [file.name for file in disk.folder.iterdir()] == ["best.npz"]
     assert len(warnings(caplog)) == 1
-    assert save_parameters(path, make_variables(4.0), 4)
+    assert save_parameters(path, make_parameters(4.0), 4)
     assert saved_value(path) == 4.0
 
 
 def test_the_best_parameters_wait_for_room(disk):
     path = disk.folder / "best.npz"
-    variable = tf.Variable(tf.zeros([10_000]))
+    variable = tf.Variable(tf.zeros([10_000]), name="w")
     best = BestParameters(path, past=[])
 
     def evaluate(mean_return: float, value: float) -> None:
@@ -225,7 +225,7 @@ def test_the_best_parameters_wait_for_room(disk):
 def test_past_evaluations_count_if_their_best_parameters_are_there(disk):
     path = disk.folder / "best.npz"
     past = [Evaluation(*np.array([9.0, 0.0, 1.0, 5.0, 5.0]))]
-    variables = {"network": [tf.Variable(tf.fill([10], 2.0))]}
+    variables = {"network": [tf.Variable(tf.fill([10], 2.0), name="w")]}
     BestParameters(path, past).offer(3.0, variables, learner_steps=1)
     assert saved_value(path) == 2.0
     variables["network"][0].assign(tf.zeros([10]))
@@ -256,7 +256,7 @@ def test_a_video_is_whole_or_not_there(disk, num_frames):
 
 def save(folder: pathlib.Path, steps: int) -> bool:
     state = {"weights": tf.Variable(tf.fill([10_000], float(steps)))}
-    return save_checkpoint(folder, state, make_variables(steps), Progress(steps, 1.5), keep=1)
+    return save_checkpoint(folder, state, make_parameters(steps), Progress(steps, 1.5), keep=1)
 
 
 @pytest.mark.fault(

@@ -15,7 +15,7 @@ from apex_agents.runs.opening import open_run
 from apex_agents.runs.workdir import close_workdir, find_open
 
 CONFIG = ExperimentConfig(
-    ApexDQNConfig(network="mlp", frame_stack=0), EnvironmentConfig("toy", "catch"), RunConfig()
+    ApexDQNConfig(torso="mlp", frame_stack=0), EnvironmentConfig("toy", "catch"), RunConfig()
 )
 
 

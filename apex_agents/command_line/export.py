@@ -1,0 +1,97 @@
+r"""Exports the policy of a run, to act with it without this package.
+
+  python launch/export.py RUN [FLAGS]
+
+Writes into a folder:
+  saved_model/  for TensorFlow: its signature maps `observation` to `q_values` (Ape-X DQN) or to
+                `action` (Ape-X DPG), for any number of observations at once
+  policy.onnx   the same for onnxruntime and other runtimes; needs the extra `export`
+  policy.json   what observations and outputs mean, the environment and its preprocessing
+
+Both are compared with the network on observations of the run's environment. The exit code is 1 if
+one of them differs by more than 1e-4 (or, where outputs exceed 100, by more than 1e-6 of them).
+
+Examples:
+  python launch/export.py runs/apex_dqn_cartpole-20260101-120000
+  python launch/export.py runs/pong --checkpoint=last --output=pong_policy
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+
+import tensorflow as tf
+from absl import app, flags, logging
+
+from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
+from apex_agents.evaluation.parameters import BEST
+from apex_agents.exit_codes import EXIT_FAILURE
+from apex_agents.export import (
+    ExportError,
+    describe,
+    export_onnx,
+    export_saved_model,
+    record_observations,
+)
+from apex_agents.loading import TrainedPolicy, load
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    BEST,
+    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
+    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
+    "an .npz file.",
+)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Folder for the export; by default <RUN>/exports/<checkpoint>."
+)
+
+
+def _main(argv: Sequence[str]) -> None:
+    run = take_run(argv, _WORKDIR.value)
+    try:
+        policy = load(run, _CHECKPOINT.value)
+        default = os.path.join(run, "exports", policy.path.stem)
+        output = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
+        output.mkdir(parents=True, exist_ok=True)
+        _export(policy, output)
+    except ExportError as error:
+        fail(error, EXIT_FAILURE)
+    except (ValueError, OSError) as error:
+        fail(error)
+
+
+def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
+    description, model = output / "policy.json", output / "policy.onnx"
+    description.write_text(json.dumps(describe(policy), indent=2, default=str))
+    model.unlink(missing_ok=True)  # Of an export before, which may have been another policy's.
+    observations = record_observations(policy)
+    _show("parameters", f"{policy.path.stem}, learner step {policy.learner_steps:,}")
+    _show("compared for", f"{len(observations)} observations")
+    for name, export, path in (
+        ("saved_model", export_saved_model, output / "saved_model"),
+        ("onnx", export_onnx, model),
+    ):
+        try:
+            difference = export(policy, path, observations)
+            _show(name, f"{path}, greatest difference {difference:.1e}")
+        except ImportError as error:
+            warn(
+                f"there is no ONNX file, since {error}; this installs what it needs: "
+                "pip install 'apex_agents[export]'"
+            )
+    _show("description", description)
+
+
+def _show(name: str, value: object) -> None:
+    print(f"{name:>12}: {value}")
+
+
+def main() -> None:
+    """Run the command."""
+    # TensorFlow reports every file that it writes.
+    logging.set_verbosity(logging.WARNING)
+    tf.get_logger().setLevel("WARNING")
+    app.run(_main, flags_parser=parse_flags)

@@ -1,0 +1,165 @@
+"""Loads what a run has learned, to act with it; no program and no replay server is started."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import sonnet as snt
+from dm_env import specs
+
+from apex_agents.acting.policy import CompiledFunction
+from apex_agents.config import ExperimentConfig
+from apex_agents.dpg.networks import DPGNetworks
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentSpec, VectorEnvironment
+from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
+from apex_agents.experiment import Experiment, check_environment, make_experiment
+from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.runs.config_file import read_config
+
+
+class _Policy:
+    """What both agents' policies have in common.
+
+    Observations are those of `make_environment`: one of the shape of `spec.observations`, or a
+    batch of them with one more axis in front. What is returned has that axis, too, or has not.
+
+    Attributes:
+      config: settings of the run.
+      spec: specification of one environment.
+      path: file or folder of the parameters.
+      learner_steps: learner steps that led to the parameters.
+      network: module from observations `[B, ...]` to what `output_name` says.
+      output_name: 'q_values', `[B, A]`, for Ape-X DQN; 'action', `[B, D]`, for Ape-X DPG.
+    """
+
+    output_name: str
+
+    def __init__(self, run: _Run, networks: Mapping[str, snt.Module], path: pathlib.Path):
+        """Load parameters into networks, the one that acts first; use `load`."""
+        self.config, self._experiment, self.spec = run
+        self.path = path
+        self.learner_steps = load_into(
+            {name: net.variables for name, net in networks.items()}, path
+        )
+        self.network, *_ = networks.values()
+        self._evaluate = CompiledFunction(self.network)
+
+    def make_environment(
+        self, num_envs: int = 1, seed: int = 0, *, evaluation: bool = True, num_rendered: int = 0
+    ) -> VectorEnvironment:
+        """Make environments of the run; see `environments.make_vector_environment`."""
+        return self._experiment.make_vector_environment(
+            num_envs, seed, evaluation=evaluation, num_rendered=num_rendered
+        )
+
+    def _output(self, observation: Any) -> np.ndarray:
+        batch, is_batch = _to_batch("observation", observation, self.spec.observations)
+        output = self._evaluate(batch).numpy()
+        return output if is_batch else output[0]
+
+
+class TrainedDQN(_Policy):
+    """The greedy policy of a run of Ape-X DQN."""
+
+    output_name = "q_values"
+
+    def act(self, observation: Any) -> np.ndarray:
+        """Return the index of the action with the highest value, int32 `[]` or `[B]`.
+
+        Raises:
+          ValueError: the observation has another shape or dtype than the environment's.
+        """
+        return self.q_values(observation).argmax(axis=-1).astype(np.int32)
+
+    def q_values(self, observation: Any) -> np.ndarray:
+        """Return the values of all actions, `[A]` or `[B, A]`; raises as `act` does."""
+        return self._output(observation)
+
+
+class TrainedDPG(_Policy):
+    """The policy of a run of Ape-X DPG, without noise."""
+
+    output_name = "action"
+
+    def __init__(self, run: _Run, networks: DPGNetworks, path: pathlib.Path):
+        """Load parameters into the networks; use `load`."""
+        super().__init__(run, networks._asdict(), path)
+        self._critic = networks.critic
+
+    def act(self, observation: Any) -> np.ndarray:
+        """Return the action, `[D]` or `[B, D]`, in [-1, 1].
+
+        Raises:
+          ValueError: the observation has another shape or dtype than the environment's.
+        """
+        return self._output(observation)
+
+    action = act
+
+    def value(self, observation: Any, action: Any) -> np.ndarray:
+        """Return q(s, a), `[]` or `[B]`, for actions `[D]` or `[B, D]` in [-1, 1].
+
+        Raises:
+          ValueError: observations or actions have other shapes or dtypes than the environment's, or
+            their numbers differ.
+        """
+        observations, is_batch = _to_batch("observation", observation, self.spec.observations)
+        actions, _ = _to_batch("action", action, self.spec.actions)
+        if len(observations) != len(actions):
+            raise ValueError(f"{len(actions)} actions do not fit {len(observations)} observations.")
+        values = self._critic(observations, actions).numpy()
+        return values if is_batch else values[0]
+
+
+TrainedPolicy = TrainedDQN | TrainedDPG
+
+
+class _Run(NamedTuple):
+    config: ExperimentConfig
+    experiment: Experiment
+    spec: EnvironmentSpec
+
+
+def load(
+    run_folder: str | os.PathLike[str], checkpoint: str | os.PathLike[str] = BEST
+) -> TrainedPolicy:
+    """Load the policy of a run, which may still be running.
+
+    Args:
+      run_folder: folder of the run.
+      checkpoint: 'best' for the parameters of the best evaluation, 'last' for the newest ones, the
+        name of a learner checkpoint ('learner-1234' is enough), or the path of a learner checkpoint
+        or an `.npz` file.
+
+    Raises:
+      ValueError: the folder holds no run that can be read, there are no such parameters, they are
+        not those of the run's networks, or the run's environment cannot be made.
+    """
+    workdir = pathlib.Path(os.path.expanduser(run_folder))
+    config = read_config(workdir, list(CONFIG_CLASSES.values()))
+    path = find_parameters(workdir, os.path.expanduser(checkpoint))
+    experiment = make_experiment(config)
+    run = _Run(config, experiment, check_environment(experiment))
+    networks: Any = experiment.builder.make_networks(run.spec)
+    if isinstance(config.agent, ApexDQNConfig):
+        return TrainedDQN(run, {"network": networks}, path)
+    return TrainedDPG(run, networks, path)
+
+
+def _to_batch(name: str, value: Any, spec: specs.Array) -> tuple[np.ndarray, bool]:
+    """Return a value as a batch, and whether it was one."""
+    array = np.asarray(value)
+    is_batch = array.ndim > len(spec.shape)
+    shape = array.shape[1:] if is_batch else array.shape
+    # Numbers of any kind become floats, but no floats become the bytes of an image.
+    if shape != spec.shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+        raise ValueError(
+            f"{name} is {array.dtype} {list(array.shape)}; it has to be {spec.dtype} "
+            f"{list(spec.shape)}, or a batch of such arrays."
+        )
+    return array.astype(spec.dtype, copy=False).reshape([-1, *spec.shape]), is_batch

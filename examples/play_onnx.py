@@ -1,0 +1,38 @@
+"""Plays with an exported policy: needs onnxruntime, gymnasium and numpy, and ale-py for Atari.
+
+Run `python play_onnx.py EXPORT`, where EXPORT is a folder that apex-export has written.
+"""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import onnxruntime
+
+folder = pathlib.Path(sys.argv[1])
+policy = json.loads((folder / "policy.json").read_text())
+session = onnxruntime.InferenceSession(folder / "policy.onnx")
+if policy["environment"]["suite"] == "atari":
+    import ale_py  # noqa: F401  # Registers the games.
+environment = gymnasium.make_vec(**policy["gymnasium"], num_envs=1)
+if not isinstance(environment.single_observation_space, gymnasium.spaces.Box):
+    environment = gymnasium.wrappers.vector.FlattenObservation(environment)
+space: Any = environment.single_action_space
+
+observation, _ = environment.reset(seed=0)
+returns = [0.0]
+while len(returns) <= 5:
+    batch = observation.astype(policy["observation"]["dtype"])
+    (output,) = session.run(None, {"observation": batch})
+    if isinstance(space, gymnasium.spaces.Discrete):
+        actions = output.argmax(axis=-1) + space.start
+    else:
+        actions = space.low + (np.clip(output, -1, 1) + 1) / 2 * (space.high - space.low)
+    observation, rewards, terminated, truncated, _ = environment.step(actions)
+    returns[-1] += float(rewards[0])
+    if terminated[0] or truncated[0]:
+        print(f"episode {len(returns)}: {returns[-1]:.1f}", flush=True)
+        returns.append(0.0)

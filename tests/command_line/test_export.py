@@ -1,0 +1,112 @@
+"""Tests of the command that exports: real folders, real files."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import onnxruntime
+import pytest
+from tiny_runs import make_run
+
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FILES = ["policy.json", "policy.onnx", "saved_model"]
+
+MLP = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> pathlib.Path:
+    """A folder with a run that has just begun, and one that has no parameters."""
+    folder = tmp_path_factory.mktemp("runs")
+    make_run(folder / "catch", MLP, EnvironmentConfig("toy", "catch"), "last.npz")
+    make_run(folder / "new", MLP, EnvironmentConfig("toy", "catch"))
+    (folder / "new" / "checkpoints" / "best.npz").unlink()
+    (folder / "file").write_text("")
+    return folder
+
+
+@pytest.mark.parametrize("flags", [["catch"], ["--workdir=catch"]])
+def test_the_run_is_named_by_its_folder(run_command_line, runs, flags):
+    exit_code, stdout, stderr = run_command_line(flags, runs, "export.py")
+    assert exit_code == 0, stderr
+    output = runs / "catch" / "exports" / "best"
+    assert sorted(path.name for path in output.iterdir()) == FILES
+    assert json.loads((output / "policy.json").read_text())["learner_steps"] == 1234
+    lines = [line.split(":")[0].strip() for line in stdout.splitlines()]
+    assert lines == ["parameters", "compared for", "saved_model", "onnx", "description"]
+    assert stdout.count("greatest difference ") == 2
+
+
+def test_parameters_and_output(run_command_line, runs, tmp_path):
+    flags = [str(runs / "catch"), "--checkpoint=last", "--output=mine"]
+    assert run_command_line(flags, tmp_path, "export.py")[0] == 0
+    assert json.loads((tmp_path / "mine" / "policy.json").read_text())["parameters"] == "last"
+    onnxruntime.InferenceSession(tmp_path / "mine" / "policy.onnx")
+
+
+# Flags, and what the one line says; {runs} is the folder of the runs.
+MISTAKES = {
+    "no_run_named": ([], ["RUN"]),
+    "two_runs": (["{runs}/catch", "{runs}/new"], ["catch", "new"]),
+    "run_named_twice": (["{runs}/catch", "--workdir={runs}/new"], ["catch", "new"]),
+    "no_such_folder": (["{runs}/gone"], ["gone is no folder"]),
+    "no_run": (["{runs}"], ["holds no run"]),
+    "no_parameters": (["{runs}/new"], ["no parameters yet"]),
+    "no_such_checkpoint": (["{runs}/catch", "--checkpoint=newest"], ["newest", "best, last"]),
+    "unknown_flag": (["{runs}/catch", "--opset=9"], ["opset"]),
+    "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_gets_one_line_and_exit_code_2(run_command_line, runs, tmp_path, name):
+    flags, texts = MISTAKES[name]
+    flags = [flag.format(runs=runs) for flag in flags]
+    exit_code, stdout, stderr = run_command_line(flags, tmp_path, "export.py")
+    assert (exit_code, stdout) == (2, "")
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
+    for text in texts:
+        assert text in stderr
+
+
+def run_with(module: str, content: str, runs: pathlib.Path, tmp_path: pathlib.Path):
+    """Run the real command, with a module of ours in place of a library."""
+    (tmp_path / f"{module}.py").write_text(content)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, ROOT / "launch" / "export.py", runs / "catch", "--output=out"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_without_the_extra_there_is_a_saved_model(runs, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "policy.onnx").write_text("of another policy")
+    result = run_with("tf2onnx", "raise ImportError('not installed')", runs, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.startswith("warning: ") and result.stderr.count("\n") == 1
+    assert "apex_agents[export]" in result.stderr
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["policy.json", "saved_model"]
+
+
+def test_an_export_that_is_wrong_is_exit_code_1(runs, tmp_path):
+    content = """
+import numpy as np
+class InferenceSession:
+    def __init__(self, *args, **kwargs): pass
+    def run(self, names, inputs): return [np.ones([len(inputs["observation"]), 3])]
+"""
+    result = run_with("onnxruntime", content, runs, tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert not (tmp_path / "out" / "policy.onnx").exists()

@@ -1,0 +1,215 @@
+"""Tests of exports: what their files compute, when they are refused, and what is said of them."""
+
+import json
+import sys
+import types
+
+import gymnasium
+import numpy as np
+import onnxruntime
+import pytest
+import sonnet as snt
+import tensorflow as tf
+from dm_env import specs
+from tiny_runs import make_run
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig
+from apex_agents.environments.atari import AtariVectorEnvironment
+from apex_agents.export import (
+    ExportError,
+    describe,
+    export_onnx,
+    export_saved_model,
+    record_observations,
+)
+from apex_agents.learning.pixel_convolution import PixelConv2D
+from apex_agents.loading import load
+
+RULES = AtariConfig(sticky_action_probability=0.25, max_noops=5, frame_stack=4)
+RUNS = {
+    "cartpole": (
+        ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0),
+        EnvironmentConfig("gymnasium", "CartPole-v1"),
+    ),
+    "pong": (
+        ApexDQNConfig(stream_hidden_size=8),
+        EnvironmentConfig(task="pong", atari=RULES),
+    ),
+    "point_mass": (
+        ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8)),
+        EnvironmentConfig("toy", "point_mass"),
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def policies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for name, run in RUNS.items():
+        make_run(folder / name, *run)
+    return {name: load(folder / name) for name in RUNS}
+
+
+@pytest.fixture(params=RUNS)
+def policy(request, policies):
+    return policies[request.param]
+
+
+def test_files_compute_what_the_network_computes(policy, tmp_path):
+    observations = record_observations(policy, num_steps=4, num_envs=2)
+    expected = policy.network(observations).numpy()
+    path = tmp_path / "saved_model"
+    assert 0 <= export_saved_model(policy, path, observations) < 1e-6
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    assert list(signature.structured_outputs) == [policy.output_name]
+
+    assert 0 <= export_onnx(policy, tmp_path / "policy.onnx", observations) < 1e-6
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    assert [value.name for value in session.get_outputs()] == [policy.output_name]
+    for batch in (observations, observations[:3], observations[:1]):
+        output = signature(observation=tf.constant(batch))[policy.output_name]
+        np.testing.assert_allclose(output, expected[: len(batch)], atol=1e-6)
+        (output,) = session.run(None, {"observation": batch})
+        np.testing.assert_allclose(output, expected[: len(batch)], atol=1e-6)
+
+
+def test_the_network_keeps_its_fast_convolution(policies, tmp_path):
+    policy = policies["pong"]
+    export_onnx(policy, tmp_path / "policy.onnx", np.zeros([1, 4, 84, 84], np.uint8))
+    (layer,) = [m for m in policy.network.submodules if isinstance(m, PixelConv2D)]
+    assert layer.split_into_cells is PixelConv2D(1, 4, 4).split_into_cells
+
+
+class Network(snt.Module):
+    """Returns `[B, 2]` of a value; of `value + error` in the graphs that are exported."""
+
+    def __init__(self, value: float, error: float = 0.0, function=tf.identity):
+        super().__init__()
+        self._value, self._error, self._function = value, error, function
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        value = self._value + (0.0 if tf.executing_eagerly() else self._error)
+        return self._function(tf.zeros_like(observation)[:, :2] + value)
+
+
+def make_policy(network: Network) -> types.SimpleNamespace:
+    spec = types.SimpleNamespace(observations=specs.Array([3], np.float32))
+    return types.SimpleNamespace(network=network, output_name="q_values", spec=spec)
+
+
+EXPORTS = {"saved_model": export_saved_model, "onnx": export_onnx}
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+@pytest.mark.parametrize(
+    ("value", "error", "difference"),
+    [
+        (0.0, 9e-5, 9e-5),
+        (0.0, 1.2e-4, None),
+        (1000.0, 9e-4, 9.2e-4),  # Rounded to a multiple of 1 / 2^14.
+        (1000.0, 1.2e-3, None),
+        (np.nan, 0.0, None),
+        (0.0, np.nan, None),
+    ],
+)
+def test_a_difference_that_is_too_great_is_refused(tmp_path, export, value, error, difference):
+    policy, observations = make_policy(Network(value, error)), np.zeros([4, 3], np.float32)
+    path = tmp_path / "policy"
+    if difference is not None:
+        assert export(policy, path, observations) == pytest.approx(difference, rel=0.02)
+        return
+    with pytest.raises(ExportError, match="differ"):
+        export(policy, path, observations)
+    assert export is export_saved_model or not path.exists()
+
+
+def test_an_operation_that_onnx_has_not_is_named(tmp_path):
+    network = Network(0.0, function=lambda x: tf.cast(tf.bitcast(x, tf.int32), tf.float32))
+    policy, observations = make_policy(network), np.zeros([4, 3], np.float32)
+    assert export_saved_model(policy, tmp_path / "saved_model", observations) == 0
+    with pytest.raises(ExportError, match="Bitcast"):
+        export_onnx(policy, tmp_path / "policy.onnx", observations)
+    assert not (tmp_path / "policy.onnx").exists()
+
+
+@pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
+def test_libraries_that_cannot_be_imported(tmp_path, monkeypatch, error):
+    (tmp_path / "tf2onnx.py").write_text(f"raise {error}('broken')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "tf2onnx", raising=False)
+    with pytest.raises(ImportError, match="broken"):
+        export_onnx(make_policy(Network(0.0)), tmp_path / "policy.onnx", np.zeros([4, 3]))
+
+
+def test_half_of_the_recorded_actions_are_random():
+    played = []
+
+    class Environment:
+        def reset(self):
+            return types.SimpleNamespace(observation=np.full([4, 3], len(played)))
+
+        def step(self, actions):
+            played.append(actions)
+            return self.reset()
+
+        def close(self):
+            self.is_closed = True
+
+    environment = Environment()
+    observations = record_observations(
+        types.SimpleNamespace(
+            act=lambda observation: np.full(4, 7, np.int32),
+            make_environment=lambda num_envs, seed: environment,
+            spec=types.SimpleNamespace(actions=specs.DiscreteArray(5)),
+        ),
+        num_steps=200,
+    )
+    assert observations[:, 0].tolist() == [step for step in range(201) for _ in range(4)]
+    actions = np.concatenate(played)
+    # 800 draws, of which the share of random ones has a standard deviation of 1.8 %.
+    assert 0.4 < np.mean(actions != 7) < 0.6
+    assert set(actions.tolist()) == {0, 1, 2, 3, 4, 7}
+    assert environment.is_closed
+
+
+def test_recorded_actions_of_dpg_are_within_their_bounds(policies):
+    policy = policies["point_mass"]
+    observations = record_observations(policy, num_steps=20, num_envs=3, seed=1)
+    assert (observations.shape, observations.dtype) == ((63, 1), np.float32)
+    np.testing.assert_array_equal(observations, record_observations(policy, 20, 3, seed=1))
+    assert np.any(observations != record_observations(policy, 20, 3, seed=2))
+
+
+def test_what_is_said_of_an_export(policies):
+    cartpole, point_mass = [
+        json.loads(json.dumps(describe(policies[name]))) for name in ("cartpole", "point_mass")
+    ]
+    assert (cartpole["agent"], cartpole["learner_steps"]) == ("apex_dqn", 1234)
+    assert cartpole["gymnasium"] == {"id": "CartPole-v1"}
+    assert cartpole["environment"]["suite"] == "gymnasium"
+    assert (cartpole["observation"]["shape"], cartpole["observation"]["dtype"]) == ([4], "float32")
+    assert cartpole["q_values"]["shape"] == [2]
+    assert point_mass["agent"] == "apex_dpg"
+    assert point_mass["gymnasium"] is None
+    assert point_mass["action"]["shape"] == [1]
+
+
+def test_an_atari_environment_is_described_as_it_is(policies):
+    description = json.loads(json.dumps(describe(policies["pong"])))
+    described = gymnasium.make_vec(**description["gymnasium"], num_envs=1)
+    ours = AtariVectorEnvironment("pong", RULES, [7], evaluation=True)
+    observation, _ = described.reset(seed=np.array([7]))
+    np.testing.assert_array_equal(observation, ours.reset().observation)
+    random = np.random.default_rng(0)
+    for _ in range(200):  # With the first point.
+        action = random.integers(6, size=1)
+        observation, reward, *_ = described.step(action)
+        timestep = ours.step(action)
+        np.testing.assert_array_equal(observation, timestep.observation)
+        assert reward == timestep.reward
+    assert ours.current_episode(0).episode_return < 0
+    assert observation.shape[1:] == tuple(description["observation"]["shape"])
+    described.close()
+    ours.close()
