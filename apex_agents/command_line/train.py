@@ -32,9 +32,6 @@ from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import TENSORBOARD, open_workdir, read_run_id
 
-# Besides --config, those that --help shows.
-_SHOWN_FLAGS = ("workdir", "lp_launch_type", "ray_address", "monitor", "wandb", "isolate")
-
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
@@ -79,7 +76,7 @@ _WANDB = flags.DEFINE_string(
 def main(agent: str) -> None:
     """Train the agent of this name, and exit."""
     train = functools.partial(_train, agent)
-    run_with_settings(train, AGENTS[agent].default_config, _SHOWN_FLAGS)
+    run_with_settings(train, AGENTS[agent].default_config, agent)
 
 
 def _train(agent: str, settings: Settings) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from refusals import assert_refused
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EVALUATIONS = (
@@ -87,10 +88,7 @@ def test_mistake_gets_one_line_and_exit_code_2(arguments, message, make_run, tmp
     (tmp_path / "logs").mkdir()
     (tmp_path / "file").touch()
     result = plot(tmp_path, *arguments)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr
+    assert_refused((result.returncode, result.stdout, result.stderr), [message])
     assert not (tmp_path / "good" / "plots").exists()
 
 

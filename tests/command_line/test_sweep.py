@@ -6,6 +6,7 @@ import signal
 
 import psutil
 import pytest
+from refusals import assert_refused
 from whole_runs import CATCH, ENDLESS, LEAVE_WITHIN_SECONDS, ROOT
 
 SWEEP = (
@@ -75,12 +76,7 @@ def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tm
     before = sorted(tmp_path.rglob("*"))
     flags, expected = MISTAKES[name]
     flags = [flag.format(tmp=tmp_path) for flag in flags]
-    exit_code, stdout, stderr = run_command_line(flags, tmp_path, "sweep.py")
-    assert (exit_code, stdout) == (2, ""), stderr
-    assert stderr.startswith("error: ")
-    assert stderr.count("\n") == 1
-    for text in expected:
-        assert text in stderr
+    assert_refused(run_command_line(flags, tmp_path, "sweep.py"), expected)
     assert sorted(tmp_path.rglob("*")) == before
 
 
