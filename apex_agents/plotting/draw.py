@@ -60,14 +60,12 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
 
 
 def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw the returns of a sweep, one panel per setting; see `draw_runs`."""
+    """Draw the returns of a sweep; see `draw_runs`."""
     from apex_agents.plotting import curve_figures, run_groups
 
     if not runs:
         return []
-    groups = run_groups.group_runs(runs)
-    draw = curve_figures.draw_tasks if len(groups) > 1 else curve_figures.draw_returns
-    return _write(draw(groups), folder, "returns")
+    return _write(curve_figures.draw_returns(run_groups.group_runs(runs)), folder, "returns")
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:

@@ -20,7 +20,7 @@ DEADLINE_SECONDS = 120
 @pytest.fixture
 def make_run(tmp_path):
     def make(seed: int, code: str) -> Run:
-        return Run("catch", seed, tmp_path / str(seed), (sys.executable, "-c", code))
+        return Run("catch", (), seed, tmp_path / str(seed), (sys.executable, "-c", code))
 
     return make
 
@@ -151,7 +151,8 @@ def test_runs_end_with_a_parent_that_is_killed(make_run):
         "import pathlib, sys, time\n"
         "from apex_agents.sweep.plan import Run\n"
         "from apex_agents.sweep.runner import Runner\n"
-        f"Runner([Run('catch', 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})], 1).step()\n"
+        f"run = Run('catch', (), 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})\n"
+        "Runner([run], 1).step()\n"
         "time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
