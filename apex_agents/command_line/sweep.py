@@ -21,27 +21,25 @@ Examples:
 
 import itertools
 import pathlib
-import signal
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import flags
 from rich.console import Console
 
-from apex_agents.command_line import commands
-from apex_agents.command_line.errors import fail, leave, warn
+from apex_agents.command_line.errors import fail, leave
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
+from apex_agents.command_line.several_runs import (
+    check_config,
+    choose_folder,
+    make_command,
+    train,
+    write_results,
+)
 from apex_agents.command_line.variants import RANGE
-from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
-from apex_agents.experiment import check_environment, make_experiment
-from apex_agents.nodes.host import available_memory
 from apex_agents.plotting import draw_sweep
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
-from apex_agents.registry import find_agent
-from apex_agents.replay.footprint import memory_warning
-from apex_agents.runs.workdir import replace_file
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
 from apex_agents.sweep.runner import FINISHED, Runner
@@ -49,7 +47,6 @@ from apex_agents.sweep.screen import Screen
 from apex_agents.validation import get_field
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"
-_PERIOD_SECONDS = 0.2
 
 _SEEDS = flags.DEFINE_integer(
     "seeds", 5, "Runs of each setting; their seeds count up from that of the config.", 1, 10_000
@@ -75,7 +72,7 @@ def _sweep(settings: Settings) -> None:
         if run.is_finished:
             screen.print(f"{run.name} is finished already.")
     runner = Runner(runs, _PARALLEL.value)
-    _train(runner, screen)
+    train(runner, screen)
     is_written = _write_results(folder, runner.endings, screen)
     for run, ending in runner.endings.items():
         if ending != FINISHED:
@@ -88,18 +85,16 @@ def _sweep(settings: Settings) -> None:
 
 def _plan(settings: Settings) -> tuple[pathlib.Path, list[Run]]:
     """Return the sweep's folder and runs, or exit with one line that says what is wrong."""
-    name = f"{settings.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder = pathlib.Path(_WORKDIR.value or pathlib.Path("sweeps", name)).expanduser().absolute()
+    folder = choose_folder(_WORKDIR.value, "sweeps", settings)
     runs: list[Run] = []
     try:
         names = dict(zip(settings.variants, shorten(list(settings.variants)), strict=True))
         for fields in _grid(settings):
             config = change_fields(settings.config, fields)
-            _check(config)
-            argv = commands.train_argv(find_agent(config.agent))
-            argv += ["--lp_launch_type=local_mp", *settings.to_flags(fields)]
+            check_config(config, _PARALLEL.value)
+            command = make_command(settings, fields)
             setting = {names[path]: fields[path] for path in fields if path != TASK}
-            runs += plan_runs(config, setting, _SEEDS.value, folder, argv)
+            runs += plan_runs(config, setting, _SEEDS.value, folder, command)
         folder.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         fail(error)
@@ -129,32 +124,6 @@ def _grid(settings: Settings) -> Iterator[Mapping[str, Any]]:
         yield dict(zip(values, combination, strict=True))
 
 
-def _check(config: ExperimentConfig) -> None:
-    """Raise a ValueError if the config is invalid; warn if the replay exceeds the memory."""
-    experiment = make_experiment(config)
-    spec = check_environment(experiment)
-    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
-    memory = available_memory() // _PARALLEL.value
-    if (warning := memory_warning(config.agent.replay, replay_bytes, memory)) is not None:
-        share = f" (It is one of {_PARALLEL.value} at once.)" if _PARALLEL.value > 1 else ""
-        warn(f"{config.environment.task}: {warning}{share}")
-
-
-def _train(runner: Runner, screen: Screen) -> None:
-    """Train until all runs have ended; Ctrl-C and SIGTERM stop them."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda signum, frame: runner.stop(signum))
-    is_told = False
-    while not runner.is_done():
-        for line in runner.step():
-            screen.print(line)
-        if runner.signals and not is_told:
-            screen.print("Stopping; press Ctrl-C again to end everything at once.")
-            is_told = True
-        screen.show(runner.newest_output())
-        time.sleep(_PERIOD_SECONDS)
-
-
 def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Screen) -> bool:
     """Print and write tables and figures; return whether they could be written."""
     rows, begun = [], []
@@ -165,14 +134,5 @@ def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Scr
         begun += folders
     table = to_markdown(rows)
     screen.print_table(table)
-    try:
-        files = draw_sweep(begun, folder)
-        for name, text in (("results.md", table), ("results.csv", to_csv(rows))):
-            replace_file(folder / name, text.encode())
-            files.append(folder / name)
-    except OSError as error:
-        screen.print(f"error: {folder} cannot be written: {error.strerror}")
-        return False
-    for file in files:
-        screen.print(str(file))
-    return True
+    texts = {"results.md": table, "results.csv": to_csv(rows)}
+    return write_results(folder, texts, lambda: draw_sweep(begun, folder), screen)

@@ -1,7 +1,7 @@
 """Draws runs into files; Matplotlib is imported when it is needed, which takes a second."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apex_agents.runs.files import replace_file, report_failure, report_success
@@ -66,6 +66,15 @@ def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.
     if not runs:
         return []
     return _write(curve_figures.draw_returns(run_groups.group_runs(runs)), folder, "returns")
+
+
+def draw_search(
+    importances: Mapping[str, float], scores: Sequence[float], folder: pathlib.Path
+) -> list[pathlib.Path]:
+    """Draw which fields matter in a search, and its progress; see `draw_runs`."""
+    from apex_agents.plotting import search_figure
+
+    return _write(search_figure.draw_search(importances, scores), folder, "importances")
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:

@@ -64,11 +64,16 @@ def to_markdown(rows: Sequence[Row]) -> str:
     names = [n for n in rows[0] if not n.endswith(("_lower", "_upper")) and n not in hidden]
     cells = [[_HEADERS.get(name, name) for name in names]]
     cells += [[_show(row, name) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    lines = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in cells]
     meaning = _MEANING + _MEANING_OF_SCORES if has_scores else _MEANING
-    return "\n".join([*lines, "", meaning, ""])
+    return f"{format_table(cells)}\n{meaning}\n"
+
+
+def format_table(cells: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts, of which the first is the header, as Markdown with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    header, *rows = cells
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
 
 
 def to_csv(rows: Sequence[Row]) -> str:
