@@ -115,7 +115,7 @@ def _tune(settings: Settings) -> None:
     lock.close()
     if runner.signals:
         leave(128 + runner.signals[0])
-    has_score = any(trial.value is not None for trial in study.trials)
+    has_score = any(trial.state.name == "COMPLETE" for trial in study.trials)
     leave(EXIT_SUCCESS if is_written and has_score else EXIT_FAILURE)
 
 

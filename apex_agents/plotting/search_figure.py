@@ -30,13 +30,14 @@ def draw_search(importances: Mapping[str, float], scores: Sequence[float]) -> Fi
     values = np.array(scores)
     runs = np.arange(len(values))
     best = np.fmax.accumulate(values)
-    progress.plot(runs, values, **style.DOTS)
+    dots = {**style.DOTS, "alpha": 0.8, "markersize": 5}
+    progress.plot(runs, values, **dots)
     progress.step(runs, best, where="post", **style.line_style(1))
     progress.set_xlabel("run")
     progress.set_ylabel("score")
     progress.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.show_as_counts(progress.yaxis)
-    handles = [style.line_handle("score of a run", **style.DOTS)]
+    handles = [style.line_handle("score of a run", **dots)]
     handles.append(style.line_handle("best so far", **style.line_style(1)))
     style.add_legend(figure, handles)
     return figure

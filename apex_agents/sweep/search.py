@@ -159,7 +159,8 @@ def read_rows(study: "Study", names: Mapping[str, str]) -> list[dict[str, Any]]:
             "run": f"run_{trial.number:03d}",
             **{name: trial.params.get(path) for path, name in names.items()},
             "ending": _ENDINGS.get(trial.state.name, STOPPED),
-            "score": math.nan if trial.value is None else trial.value,
+            # Optuna gives a run that was pruned the value that was reported last.
+            "score": trial.value if trial.state.name == "COMPLETE" else math.nan,
         }
         for trial in study.trials
     ]

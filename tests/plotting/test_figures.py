@@ -12,6 +12,7 @@ from apex_agents.plotting.curve_figures import draw_learning, draw_returns, draw
 from apex_agents.plotting.exploration_figure import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
+from apex_agents.plotting.search_figure import draw_search
 
 FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
 
@@ -354,6 +355,17 @@ def test_exploration_without_a_ladder(make_run):
     assert draw_exploration(group_runs([make_run("dqn", {"actor_0_envs": rows})])) is None
     rows = [{"wall_time_seconds": 1, "noise_scale": 0.3, "episodes": 1, "episode_return": 2.0}]
     assert draw_exploration(group_runs([make_run("dpg", {"actor_0_envs": rows})])) is None
+
+
+def test_a_search():
+    figure = draw_search({"n_step": 0.25, "lr": 0.75}, [1.0, np.nan, 3.0, 2.0])
+    bars, progress = figure.axes
+    assert [text.get_text() for text in bars.get_yticklabels()] == ["n_step", "lr"]
+    assert [patch.get_width() for patch in bars.patches] == [25, 75]
+    scores, best = progress.get_lines()
+    np.testing.assert_array_equal(scores.get_ydata(), [1, np.nan, 3, 2])
+    assert best.get_ydata().tolist() == [1, 1, 3, 3]
+    assert draw_search({}, [1.0]) is None
 
 
 NOTHING = {
