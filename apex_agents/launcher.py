@@ -17,6 +17,7 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment, check_environment, check_limits, make_experiment
+from apex_agents.extras import missing_extra
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
@@ -102,9 +103,7 @@ def make_backend(launch_type: str, ray_address: str = "auto") -> Backend:
     try:
         from apex_agents.cluster.backend import RayBackend  # Ray is an extra.
     except ImportError as error:
-        raise ValueError(
-            "--lp_launch_type=ray needs the package ray: pip install 'apex_agents[ray]'."
-        ) from error
+        raise missing_extra("ray", "--lp_launch_type=ray") from error
     return RayBackend(ray_address)
 
 

@@ -40,7 +40,7 @@ LAYERS = (
     ("networks",),
     ("environments",),
     ("user_code",),
-    ("validation", "exit_codes"),
+    ("validation", "exit_codes", "extras"),
 )
 # The package's `__init__.py` names what users import, from any layer.
 PUBLIC_NAMES = "apex_agents/__init__.py"

@@ -12,7 +12,9 @@ import pytest
 from apex_agents.validation import (
     bounded,
     checked,
+    closest_field,
     field_paths,
+    get_field,
     positive,
     require,
     require_fields,
@@ -148,6 +150,35 @@ def test_field_paths():
         *("box.colour", "box.is_open", "box.sizes.small", "box.sizes.large", "box.sizes.many"),
         *("box.range.least", "box.range.most", "box.content"),
     ]
+
+
+def test_get_field():
+    assert get_field(Box(), "sizes.many") == (1, 2)
+
+
+FIELDS = [
+    "agent.learning_rate",
+    "agent.batch_size",
+    "agent.replay.max_size",
+    "run.seed",
+    "run.limit",
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "closest"),
+    [
+        ("agent.lr", "agent.learning_rate"),
+        ("run.lr", "agent.learning_rate"),
+        ("agent.bs", "agent.batch_size"),
+        ("agnet.batchsize", "agent.batch_size"),
+        ("agent.max_size", "agent.replay.max_size"),
+        ("seed", "run.seed"),
+        ("run", "run.seed"),
+    ],
+)
+def test_closest_field(path, closest):
+    assert closest_field(path, FIELDS) == closest
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import importlib
 import os
 import sys
 
+from absl import flags
+
 from apex_agents.nodes.fork_server import open_server
 
 # Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
@@ -31,7 +33,10 @@ def _train(agent: str) -> None:
 
 def _run(command: str, *args: str) -> None:
     module = importlib.import_module(f"apex_agents.command_line.{command}")
-    sys.modules["__main__"].__doc__ = module.__doc__  # Printed by --help.
+    # What --help shows.
+    sys.modules["__main__"].__doc__ = module.__doc__
+    for flag in flags.FLAGS.get_flags_for_module(module.__name__):
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     module.main(*args)
 
 
@@ -42,6 +47,7 @@ export = functools.partial(_run, "export")
 monitor = functools.partial(_run, "monitor")
 plot = functools.partial(_run, "plot")
 sweep = functools.partial(_run, "sweep")
+tune = functools.partial(_run, "tune")
 
 if __name__ == "__main__":
     _train(sys.argv.pop(1))

@@ -3,12 +3,12 @@
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from absl import flags
 
-from apex_agents.exit_codes import EXIT_USAGE
+from apex_agents.exit_codes import EXIT_SUCCESS, EXIT_USAGE
 
 _MAX_LINE_LENGTH = 2000
 
@@ -40,12 +40,27 @@ def warn(message: object) -> None:
     _print_line("warning", message)
 
 
-def parse_flags(argv: Sequence[str]) -> list[str]:
-    """Parse the flags of a command, for `app.run`; return the arguments that are no flags."""
+def parse_flags(
+    argv: Sequence[str], suggest: Callable[[str], str | None] = lambda name: None
+) -> list[str]:
+    """Parse the flags of a command, for `app.run`.
+
+    Args:
+      argv: the command line, which begins with the command's name.
+      suggest: finds the flag that is meant by the name of an unknown one; None for no idea.
+
+    Returns:
+      The arguments that are no flags.
+    """
     try:
         return flags.FLAGS(list(argv))
+    except flags.UnrecognizedFlagError as error:
+        meant = suggest(error.flagname)
+        fail(f"--{error.flagname} is no flag; the closest is {meant}." if meant else error)
     except flags.Error as error:
         fail(error)
+    except SystemExit:  # Of --help; absl has another exit code for it.
+        leave(EXIT_SUCCESS)
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:

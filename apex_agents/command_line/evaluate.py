@@ -1,15 +1,17 @@
 r"""Evaluates the parameters of a run.
 
+  python launch/evaluate.py RUN [FLAGS]
+
 The run may still be running, have ended or have been stopped. In its folder only `evaluations/`
 changes: `episodes.csv` gets a row for each episode, `summary.json` the statistics; videos are
 optional. Atari games follow the paper's protocol (up to 30 no-op frames at the start, at most
 108,000 frames), and scores are compared with those of a human player and of the paper.
 
 Examples:
-  python launch/evaluate.py --workdir=runs/apex_dqn_cartpole-20260101-120000
-  python launch/evaluate.py --workdir=runs/pong --episodes=100 --video=3
-  python launch/evaluate.py --workdir=runs/pong --checkpoint=last --epsilon=0.001 --seed=1
-  python launch/evaluate.py --workdir=runs/pong --checkpoint=learner-000000120000 --output=results
+  python launch/evaluate.py runs/apex_dqn_cartpole-20260101-120000
+  python launch/evaluate.py runs/pong --episodes=100 --video=3
+  python launch/evaluate.py runs/pong --checkpoint=last --epsilon=0.001 --seed=1
+  python launch/evaluate.py runs/pong --checkpoint=learner-000000120000 --output=results
 """
 
 import contextlib
@@ -25,7 +27,7 @@ from absl import app, flags
 from rich import progress
 from rich.console import Console
 
-from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments, warn
+from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
@@ -39,7 +41,7 @@ from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
@@ -67,11 +69,11 @@ _OUTPUT = flags.DEFINE_string(
 
 
 def _main(argv: Sequence[str]) -> None:
-    refuse_arguments(argv)
+    run = take_run(argv, _WORKDIR.value)
     try:
         if _VIDEO.value > _EPISODES.value:
             raise ValueError(f"--video is {_VIDEO.value}; it has to be at most --episodes.")
-        workdir = _expand(_WORKDIR.value)
+        workdir = _expand(run)
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)

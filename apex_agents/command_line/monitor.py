@@ -1,11 +1,13 @@
 r"""Shows the state of a run, while it is running or afterwards.
 
+  python launch/monitor.py RUN [--once]
+
 It only reads the run's files: it can be started and stopped at any time, several times at once. On
 another machine that shares the folder a run that is still running is shown as ended.
 
 Examples:
-  python launch/monitor.py --workdir=runs/apex_dqn_cartpole-20260101-120000
-  python launch/monitor.py --workdir=runs/apex_dqn_cartpole-20260101-120000 --once
+  python launch/monitor.py runs/apex_dqn_cartpole-20260101-120000
+  python launch/monitor.py runs/apex_dqn_cartpole-20260101-120000 --once
 """
 
 import sys
@@ -14,21 +16,21 @@ import time
 from absl import app, flags
 from rich.console import Console
 
-from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments
+from apex_agents.command_line.errors import fail, parse_flags, take_run
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
 from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.", required=True)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
 _ONCE = flags.DEFINE_bool("once", False, "Show the state once and exit.")
 
 
 def _main(argv: list[str]) -> None:
-    refuse_arguments(argv)
+    run = take_run(argv, _WORKDIR.value)
     try:
-        state = RunState(RunFolder(_WORKDIR.value))
+        state = RunState(RunFolder(run))
     except ValueError as error:
         fail(error)
     state.refresh()

@@ -11,11 +11,14 @@ Each figure is saved as .png and .svg:
 
 Runs that differ only in their seed and in their limits become one curve: the interquartile mean
 over the seeds with its 95 % confidence interval, up to the point that all seeds have reached;
-faint lines show single seeds. Priorities are drawn for a single run only.
+faint lines show single seeds. Tasks have panels of their own. Thin lines are the returns of
+training episodes, for a single setting; priorities are drawn for a single run only. The folder of a
+sweep stands for all of its runs.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000
-  python launch/plot.py sweeps/cartpole/CartPole-v1/seed_* --output=figures
+  python launch/plot.py sweeps/cartpole
+  python launch/plot.py sweeps/cartpole/CartPole-v1/*/seed_0 --output=figures
 """
 
 import pathlib
@@ -25,23 +28,24 @@ from absl import app, flags
 
 from apex_agents.command_line.errors import fail, parse_flags
 from apex_agents.plotting import PLOTS, draw_runs
-from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.folder import find_runs
 
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    f"Folder for the figures; by default '{PLOTS}' in the folder of a single run, or in the "
+    f"Folder for the figures; by default '{PLOTS}' in the only folder that is named, or in the "
     "current folder.",
 )
 
 
 def _main(argv: Sequence[str]) -> None:
     try:
-        named = [RunFolder(argument) for argument in argv[1:]]
+        named = [run for argument in argv[1:] for run in find_runs(argument)]
         runs = list({run.path.resolve(): run for run in named}.values())
         if not runs:
             raise ValueError("RUN is missing: name the work directory of at least one.")
-        default = pathlib.Path(runs[0].path if len(runs) == 1 else ".", PLOTS)
+        only = runs[0].path if len(runs) == 1 else argv[1] if len(argv) == 2 else "."
+        default = pathlib.Path(only, PLOTS)
         folder = pathlib.Path(_OUTPUT.value or default).expanduser()
         files = draw_runs(runs, folder)
         if not files:

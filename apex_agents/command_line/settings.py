@@ -1,21 +1,25 @@
 """The flag --config and the flags of its fields."""
 
 import ast
-import difflib
+import contextlib
+import copy
 import os
 import pathlib
 import re
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import app, flags
 from ml_collections import config_flags
 
-from apex_agents.command_line.errors import fail, refuse_arguments
+from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments
+from apex_agents.command_line.field_help import describe_fields
+from apex_agents.command_line.variants import take_variants
 from apex_agents.config import ExperimentConfig
 from apex_agents.user_code import execute_config_file, extend_path
-from apex_agents.validation import field_paths
+from apex_agents.validation import closest, closest_field, field_paths, is_short_for
 
 # Within the package where it is installed, beside it in a checkout.
 _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
@@ -44,29 +48,43 @@ class Settings(NamedTuple):
       config: settings of the experiment, overrides applied.
       path: file from which they come.
       overrides: new values of fields, by dotted path.
+      variants: texts of the values of fields that are given several, by dotted path; the config
+        does not have them.
     """
 
     config: ExperimentConfig
     path: pathlib.Path
     overrides: Mapping[str, Any]
+    variants: Mapping[str, Sequence[str]]
+
+    def to_flags(self, fields: Mapping[str, Any]) -> list[str]:
+        """Return the flags that give another command these settings, with some fields changed."""
+        values = {**self.overrides, **fields}
+        changes = [f"--config.{path}={value}" for path, value in values.items()]
+        return [f"--config={self.path}", *changes]
 
 
 def run_with_settings(
-    command: Callable[[Settings], None], default: str, shown: Sequence[str]
+    command: Callable[[Settings], None],
+    default: str,
+    agent: str = "",
+    *,
+    has_variants: bool = False,
 ) -> None:
     """Run a command that has the flag --config.
 
     Args:
       command: called with the settings of the command line; exits.
       default: name of the settings used without --config.
-      shown: names of the other flags that --help shows.
+      agent: name of the agent that the command trains; '' for any agent.
+      has_variants: whether fields may be given several values.
     """
     # Until the command handles it, Ctrl-C ends it without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parsed: list[Settings] = []
 
     def parse(argv: Sequence[str]) -> list[str]:
-        settings, arguments = _parse(default, shown, argv)
+        settings, arguments = _parse(argv, default, agent, has_variants)
         parsed.append(settings)
         return arguments
 
@@ -77,49 +95,85 @@ def run_with_settings(
     app.run(run, flags_parser=parse)
 
 
-def _parse(default: str, shown: Sequence[str], argv: Sequence[str]) -> tuple[Settings, list[str]]:
+def change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> ExperimentConfig:
+    """Return a copy of a config with other values of some fields.
+
+    Args:
+      config: an experiment's config.
+      fields: new values, or their texts, by dotted path.
+
+    Raises:
+      ValueError: a text cannot be read as a value of its field.
+    """
+    argv = ["", *[f"--config.{path}={value}" for path, value in fields.items()]]
+    values = flags.FlagValues()
+    try:
+        config_flags.DEFINE_config_dataclass(
+            "config", copy.deepcopy(config), flag_values=values, sys_argv=argv
+        )
+        values(argv)
+    except (flags.Error, TypeError, SyntaxError) as error:
+        raise ValueError(f"{' '.join(argv[1:])} cannot be read: {error}") from error
+    return values.config
+
+
+def _parse(
+    argv: Sequence[str], default: str, agent: str, has_variants: bool
+) -> tuple[Settings, list[str]]:
     """Return the settings of a command line and its arguments that are no flags, or exit."""
     try:
         argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
         value, argv = _take_config_flag(argv, default)
-        path = find_config(value)
+        path = find_config(value, agent)
         config = load_config(path)
         _check_fields(config, path, argv)
+        argv, variants = take_variants(argv) if has_variants else (argv, {})
+        sys.modules["__main__"].__doc__ = "\n".join(  # Printed by --help.
+            [sys.modules["__main__"].__doc__ or "", *describe_fields(config, path.stem)]
+        )
         config_flags.DEFINE_config_dataclass(
             "config",
             config,
-            "Settings: a name such as apex_dqn_cartpole, or a Python file; --config.FIELD=VALUE "
-            "changes one of them.",
+            "Settings: a name such as apex_dqn_cartpole, or a part of it, or a Python file; "
+            "--config.FIELD=VALUE changes one of those above.",
             sys_argv=argv,
         )
         flags.FLAGS["config"].default_as_str = f"'{value}'"  # What --help shows.
-        for name in ("config", *shown):
-            flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS[name])
-        arguments = flags.FLAGS(argv)
+        flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS["config"])
+        arguments = parse_flags(argv, _suggest_field(config))
     except flags.Error as error:
         fail(error)
     except Exception as error:  # Parsers of single flags raise errors of other types, too.
         fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
     flag: Any = flags.FLAGS["config"]
-    return Settings(flags.FLAGS.config, path, flag.override_values), arguments
+    return Settings(flags.FLAGS.config, path, flag.override_values, variants), arguments
 
 
-def find_config(value: str) -> pathlib.Path:
-    """Return the file that --config names, by its path or by its name in `CONFIGS`, or exit."""
-    path = pathlib.Path(value).expanduser()
-    named = CONFIGS / f"{value.removesuffix('.py')}.py"
-    for file in (path, named):
+def find_config(value: str, agent: str = "") -> pathlib.Path:
+    """Return the file that --config names, or exit.
+
+    Args:
+      value: path of the file, its name in `CONFIGS`, or words of only one name.
+      agent: name of an agent, with which names of which there are only some words begin.
+    """
+    path, named = pathlib.Path(value).expanduser(), CONFIGS / f"{value.removesuffix('.py')}.py"
+    known = sorted(file.stem for file in CONFIGS.glob("*.py"))
+    containing = [name for name in known if f"_{value}_" in f"_{name}_"]
+    suitable = [name for name in containing if name.startswith(agent)]
+    if f"{agent}_{value}" in suitable:
+        suitable = [f"{agent}_{value}"]
+    found = [CONFIGS / f"{name}.py" for name in suitable if len(suitable) == 1]
+    for file in (path, named, *found):
         try:
             if file.is_file():
                 return file
         except (OSError, ValueError):  # Such as a name that is too long.
             continue
-    known = sorted(file.stem for file in CONFIGS.glob("*.py"))
-    containing = [name for name in known if path.stem in name]
-    closest = min(containing or difflib.get_close_matches(path.stem, known, 1, 0.0), key=len)
+    short_names = [name.removeprefix(f"{agent}_") for name in known]
+    suggested = ", ".join(suitable or containing) or closest(path.stem, {*known, *short_names})
     fail(
-        f"--config={value} is neither a file nor one of {', '.join(known)}; "
-        f"the closest is --config={closest}."
+        f"--config={value} is neither a file nor one of {', '.join(known)}; the closest: "
+        f"{suggested}."
     )
 
 
@@ -159,5 +213,43 @@ def _check_fields(config: ExperimentConfig, path: pathlib.Path, argv: Sequence[s
     overrides = [re.match(r"--?(?:no)?config\.([^=]*)", argument) for argument in argv]
     for field in (match[1] for match in overrides if match):
         if field not in fields:
-            closest = difflib.get_close_matches(field, fields, 1, 0.0)[0]
-            fail(f"--config.{field} is no field of {path}; the closest is --config.{closest}.")
+            fail(
+                f"--config.{field} is no field of {path}; the closest is "
+                f"--config.{closest_field(field, fields)}."
+            )
+
+
+def _suggest_field(config: ExperimentConfig) -> Callable[[str], str | None]:
+    """Return the function that finds the flag of a field, such as --config.run.seed for 'seed'."""
+
+    def suggest(flag: str) -> str | None:
+        fields = [field for field in field_paths(config) if is_short_for(flag, field)]
+        return f"--config.{closest_field(flag, fields)}" if fields else None
+
+    return suggest
+
+
+class _NumberParser(flags.FloatParser):
+    """Parses numbers and None, for which a config checks whether it is allowed."""
+
+    def convert(self, argument: Any) -> Any:
+        return None if str(argument).lower() == "none" else super().convert(argument)
+
+
+class _WholeNumberParser(flags.IntegerParser):
+    """Parses whole numbers in any form, such as 1000000, 1_000_000 and 1e6, and None."""
+
+    def convert(self, argument: Any) -> Any:
+        if str(argument).lower() == "none":
+            return None
+        try:
+            return super().convert(argument)
+        except ValueError:
+            with contextlib.suppress(ValueError):
+                if (number := float(argument)).is_integer():
+                    return int(number)
+            raise
+
+
+config_flags.register_flag_parser_for_type(float, _NumberParser())
+config_flags.register_flag_parser_for_type(int, _WholeNumberParser())

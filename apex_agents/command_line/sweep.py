@@ -1,55 +1,55 @@
-r"""Trains with several seeds, and on several tasks, and compares the results.
+r"""Trains with several settings and seeds, and compares the results.
 
-The folder of the sweep holds <task>/seed_<i>/, the work directories of the runs (output.log is
-what a run printed), and in the end results.md, results.csv, returns.png and returns.svg.
+Fields that get several values, separated by commas, make a grid: every combination is trained with
+every seed. A comma within brackets or quotes does not separate: (64,64),(128,) are two tuples.
+
+The folder of the sweep holds <task>/<setting>/seed_<i>/, the work directories of the runs
+(output.log is what a run printed), and in the end results.md, results.csv, returns.png and
+returns.svg.
 
 A run that fails does not stop the others; the exit code is 1 then. Given again with the same
 --workdir, after Ctrl-C for example, the command resumes the runs that have not reached their end.
 
 Examples:
-  python launch/sweep.py --config=configs/apex_dqn_cartpole.py --seeds=5
-  python launch/sweep.py --config=configs/apex_dqn_atari_single_host.py --games=pong,breakout \
-      --seeds=3 --workdir=sweeps/two_games --config.run.max_actor_steps=1000000
+  python launch/sweep.py --config=apex_dqn_cartpole --seeds=5
+  python launch/sweep.py --config=apex_dqn_cartpole --config.agent.learning_rate=0.001,0.004 \
+      --config.agent.mlp_hidden_sizes='(64,64),(128,)' --seeds=3 --parallel=2
+  python launch/sweep.py --config=apex_dqn_atari_single_host \
+      --config.environment.task=pong,breakout --seeds=3 --workdir=sweeps/two_games \
+      --config.run.max_actor_steps=1e6
 """
 
-import dataclasses
 import itertools
 import pathlib
-import signal
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from absl import flags
 from rich.console import Console
 
-from apex_agents.command_line import commands
-from apex_agents.command_line.errors import fail, leave, warn
-from apex_agents.command_line.settings import Settings, run_with_settings
-from apex_agents.config import ExperimentConfig
+from apex_agents.command_line.errors import fail, leave
+from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
+from apex_agents.command_line.several_runs import (
+    check_config,
+    choose_folder,
+    make_command,
+    train,
+    write_results,
+)
+from apex_agents.command_line.variants import RANGE
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
-from apex_agents.experiment import check_environment, make_experiment
-from apex_agents.nodes.host import available_memory
 from apex_agents.plotting import draw_sweep
-from apex_agents.registry import find_agent
-from apex_agents.replay.footprint import memory_warning
-from apex_agents.runs.workdir import replace_file
+from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
 from apex_agents.sweep.runner import FINISHED, Runner
 from apex_agents.sweep.screen import Screen
+from apex_agents.validation import get_field
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"
-_SHOWN_FLAGS = ("seeds", "games", "parallel", "workdir")
-_PERIOD_SECONDS = 0.2
 
 _SEEDS = flags.DEFINE_integer(
-    "seeds", 5, "Runs of each task; their seeds count up from that of the config.", 1, 10_000
-)
-_GAMES = flags.DEFINE_list(
-    "games",
-    [],
-    "Tasks of the config's suite, separated by commas: games, for Atari. By default that of the "
-    "config.",
+    "seeds", 5, "Runs of each setting; their seeds count up from that of the config.", 1, 10_000
 )
 _PARALLEL = flags.DEFINE_integer("parallel", 1, "Runs at once.", 1, 1000)
 _WORKDIR = flags.DEFINE_string(
@@ -61,7 +61,7 @@ _WORKDIR = flags.DEFINE_string(
 
 def main() -> None:
     """Run the command, and exit."""
-    run_with_settings(_sweep, _DEFAULT_CONFIG, _SHOWN_FLAGS)
+    run_with_settings(_sweep, _DEFAULT_CONFIG, has_variants=True)
 
 
 def _sweep(settings: Settings) -> None:
@@ -72,7 +72,7 @@ def _sweep(settings: Settings) -> None:
         if run.is_finished:
             screen.print(f"{run.name} is finished already.")
     runner = Runner(runs, _PARALLEL.value)
-    _train(runner, screen)
+    train(runner, screen)
     is_written = _write_results(folder, runner.endings, screen)
     for run, ending in runner.endings.items():
         if ending != FINISHED:
@@ -85,20 +85,16 @@ def _sweep(settings: Settings) -> None:
 
 def _plan(settings: Settings) -> tuple[pathlib.Path, list[Run]]:
     """Return the sweep's folder and runs, or exit with one line that says what is wrong."""
-    config = settings.config
-    name = f"{settings.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder = pathlib.Path(_WORKDIR.value or pathlib.Path("sweeps", name)).expanduser().absolute()
-    overrides = [f"--config.{path}={value}" for path, value in settings.overrides.items()]
-    settings_flags = (f"--config={settings.path}", *overrides)
+    folder = choose_folder(_WORKDIR.value, "sweeps", settings)
     runs: list[Run] = []
     try:
-        for task in dict.fromkeys(_GAMES.value or [config.environment.task]):
-            environment = dataclasses.replace(config.environment, task=task)
-            task_config = dataclasses.replace(config, environment=environment)
-            _check(task_config)
-            command = commands.train_argv(find_agent(config.agent))
-            argv = (*command, "--lp_launch_type=local_mp", *settings_flags)
-            runs += plan_runs(task_config, _SEEDS.value, folder, argv)
+        names = dict(zip(settings.variants, shorten(list(settings.variants)), strict=True))
+        for fields in _grid(settings):
+            config = change_fields(settings.config, fields)
+            check_config(config, _PARALLEL.value)
+            command = make_command(settings, fields)
+            setting = {names[path]: fields[path] for path in fields if path != TASK}
+            runs += plan_runs(config, setting, _SEEDS.value, folder, command)
         folder.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         fail(error)
@@ -107,50 +103,36 @@ def _plan(settings: Settings) -> tuple[pathlib.Path, list[Run]]:
     return folder, runs
 
 
-def _check(config: ExperimentConfig) -> None:
-    """Raise a ValueError if the config is invalid; warn if the replay exceeds the memory."""
-    experiment = make_experiment(config)
-    spec = check_environment(experiment)
-    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
-    memory = available_memory() // _PARALLEL.value
-    if (warning := memory_warning(config.agent.replay, replay_bytes, memory)) is not None:
-        share = f" (It is one of {_PARALLEL.value} at once.)" if _PARALLEL.value > 1 else ""
-        warn(f"{config.environment.task}: {warning}{share}")
-
-
-def _train(runner: Runner, screen: Screen) -> None:
-    """Train until all runs have ended; Ctrl-C and SIGTERM stop them."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda signum, frame: runner.stop(signum))
-    is_told = False
-    while not runner.is_done():
-        for line in runner.step():
-            screen.print(line)
-        if runner.signals and not is_told:
-            screen.print("Stopping; press Ctrl-C again to end everything at once.")
-            is_told = True
-        screen.show(runner.newest_output())
-        time.sleep(_PERIOD_SECONDS)
+def _grid(settings: Settings) -> Iterator[Mapping[str, Any]]:
+    """Yield the different combinations of the values of the fields that have several."""
+    values: dict[str, list[Any]] = {}
+    for path, texts in settings.variants.items():
+        if path in FREE_FIELDS:
+            raise ValueError(
+                f"--config.{path}={','.join(texts)} has several values; seeds and limits of the "
+                "runs make no settings. --seeds is the number of seeds."
+            )
+        if any(map(RANGE.fullmatch, texts)):
+            raise ValueError(
+                f"--config.{path}={','.join(texts)} is a range; a sweep needs single values, and "
+                "apex-tune (launch/tune.py) searches in ranges."
+            )
+        configs = [change_fields(settings.config, {path: text}) for text in texts]
+        read = [get_field(config, path) for config in configs]
+        values[path] = list({str(value): value for value in read}.values())
+    for combination in itertools.product(*values.values()):
+        yield dict(zip(values, combination, strict=True))
 
 
 def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Screen) -> bool:
     """Print and write tables and figures; return whether they could be written."""
     rows, begun = [], []
-    for task, group in itertools.groupby(endings, lambda run: run.task):
+    for (task, setting), group in itertools.groupby(endings, lambda run: (run.task, run.setting)):
         runs = list(group)
         folders = [opened for run in runs if (opened := run.open_folder())]
-        rows.append(summarise(task, folders, [endings[run] for run in runs]))
+        rows.append(summarise(task, dict(setting), folders, [endings[run] for run in runs]))
         begun += folders
     table = to_markdown(rows)
     screen.print_table(table)
-    try:
-        files = draw_sweep(begun, folder)
-        for name, text in (("results.md", table), ("results.csv", to_csv(rows))):
-            replace_file(folder / name, text.encode())
-            files.append(folder / name)
-    except OSError as error:
-        screen.print(f"error: {folder} cannot be written: {error.strerror}")
-        return False
-    for file in files:
-        screen.print(str(file))
-    return True
+    texts = {"results.md": table, "results.csv": to_csv(rows)}
+    return write_results(folder, texts, lambda: draw_sweep(begun, folder), screen)

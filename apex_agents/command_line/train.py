@@ -20,9 +20,6 @@ from apex_agents.nodes.isolation import isolate
 from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
 from apex_agents.training import train
 
-# Besides --config, those that --help shows.
-_SHOWN_FLAGS = ("workdir", "lp_launch_type", "ray_address", "monitor", "wandb", "isolate")
-
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
@@ -67,7 +64,7 @@ _WANDB = flags.DEFINE_string(
 def main(agent: str) -> None:
     """Train the agent of this name, and exit."""
     train_agent = functools.partial(_train, agent)
-    run_with_settings(train_agent, AGENTS[agent].default_config, _SHOWN_FLAGS)
+    run_with_settings(train_agent, AGENTS[agent].default_config, agent)
 
 
 def _train(agent: str, settings: Settings) -> None:

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+from apex_agents.extras import missing_extra
 from apex_agents.metrics import columns
 from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.folder import RunFolder
@@ -26,8 +27,7 @@ class WandbExport:
         try:
             import wandb
         except ImportError as error:
-            message = "--wandb needs the package wandb: pip install 'apex_agents[wandb]'."
-            raise ValueError(message) from error
+            raise missing_extra("wandb", "--wandb") from error
         self._wandb = wandb
         is_online = os.environ.get("WANDB_MODE", "online") == "online"
         try:

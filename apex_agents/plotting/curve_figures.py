@@ -5,7 +5,8 @@ runs of a group are seeds, whose curves are aggregated.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,17 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from apex_agents.metrics import columns
 from apex_agents.plotting import style
 from apex_agents.plotting.curves import MAX_POINTS, Curve, describe_mean, has_numbers, make_curve
 from apex_agents.plotting.run_groups import RunGroup
+from apex_agents.plotting.training_curves import read_training_curves
 
-_ACTOR_STEPS, _LEARNER_STEPS, _TIME = "actor_steps", "learner_steps", "wall_time_seconds"
-_X_LABELS = {_ACTOR_STEPS: "actor steps", _LEARNER_STEPS: "learner steps", _TIME: "wall time"}
+_X_LABELS = {
+    columns.ACTOR_STEPS: "actor steps",
+    columns.LEARNER_STEPS: "learner steps",
+    columns.WALL_TIME_SECONDS: "wall time",
+}
 _TARGET = "run.target_return"
 _TASKS_PER_ROW = 3
 
@@ -36,56 +42,83 @@ class Quantity(NamedTuple):
 
 
 _RETURN = Quantity(
-    "evaluator", "return per episode", "mean_return", error="standard_error", axis="any"
+    columns.EVALUATOR,
+    "return per episode",
+    columns.MEAN_RETURN,
+    error=columns.STANDARD_ERROR,
+    axis="any",
 )
 _SPEEDS = (
-    Quantity("replay", "actor steps per second", "inserts_per_second"),
-    Quantity("learner", "learner steps per second", "learner_steps_per_second"),
-    Quantity("replay", "samples per insert", "samples_per_second", "inserts_per_second"),
-    Quantity("learner", "learner waits for data (%)", "data_wait_fraction", factor=100.0),
-    Quantity("replay", "transitions in the replay", "replay_size"),
+    Quantity(columns.REPLAY, "actor steps per second", columns.INSERTS_PER_SECOND),
+    Quantity(columns.LEARNER, "learner steps per second", columns.LEARNER_STEPS_PER_SECOND),
+    Quantity(
+        columns.REPLAY,
+        "samples per insert",
+        columns.SAMPLES_PER_SECOND,
+        divisor=columns.INSERTS_PER_SECOND,
+    ),
+    Quantity(
+        columns.LEARNER, "learner waits for data (%)", columns.DATA_WAIT_FRACTION, factor=100.0
+    ),
+    Quantity(columns.REPLAY, "transitions in the replay", columns.REPLAY_SIZE),
 )
 _LEARNING = (
-    Quantity("learner", "loss", "loss", axis="log"),
-    Quantity("learner", "mean |TD error|", "td_error", axis="log"),
-    Quantity("learner", "gradient norm", "gradient_norm", axis="log"),
-    Quantity("learner", "mean Q-value", "q_value", axis="any"),
-    Quantity("learner", "sample age (learner steps)", "sample_age_steps"),
+    Quantity(columns.LEARNER, "loss", columns.LOSS, axis="log"),
+    Quantity(columns.LEARNER, "mean |TD error|", columns.TD_ERROR, axis="log"),
+    Quantity(columns.LEARNER, "gradient norm", columns.GRADIENT_NORM, axis="log"),
+    Quantity(columns.LEARNER, "mean Q-value", columns.Q_VALUE, axis="any"),
+    Quantity(columns.LEARNER, "sample age (learner steps)", columns.SAMPLE_AGE_STEPS),
     _RETURN,
 )
 
 
 @style.styled
 def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the evaluator's mean return against actor steps, learner steps and wall time."""
+    """Draw the evaluator's mean return against actor steps, learner steps and wall time.
+
+    Thin lines are the returns of training episodes, if there is only one group. Tasks, if there are
+    several, have panels of their own.
+    """
+    if len({group.task for group in groups}) > 1:
+        return _draw_tasks(groups)
     figure, panels = style.new_figure(make_title(groups), 1, 3, 3.1, sharey=True)
-    drawn = []
+    drawn, training = [], {}
     for axes, x in zip(panels, _X_LABELS, strict=True):
-        drawn.append(_draw_quantity(axes, groups, _RETURN, x))
+        training = read_training_curves(groups[0], x) if len(groups) == 1 else {}
+        drawn.append(_draw_quantity(axes, groups, _RETURN, x, training))
         axes.label_outer()
     handles = _make_legend(groups, drawn[0], _RETURN)
+    handles += [
+        style.line_handle(label, **style.thin_line_style(index))
+        for index, label in enumerate(training)
+    ]
     handles += _draw_references("target return", [(axes, groups, _TARGET) for axes in panels])
     style.add_legend(figure, handles)
-    return figure if any(map(any, drawn)) else None
+    return figure if any(map(any, drawn)) or training else None
 
 
-@style.styled
-def draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the evaluator's mean return against actor steps, with one panel per group."""
-    columns = min(len(groups), _TASKS_PER_ROW)
-    rows = math.ceil(len(groups) / columns)
-    figure, panels = style.new_figure(groups[0].agent, rows, columns, 0.8 + 2.1 * rows)
+def _draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw the evaluator's mean return against actor steps, with one panel per task."""
+    tasks: dict[str, list[RunGroup]] = {}
+    for group in groups:
+        tasks.setdefault(group.task, []).append(group)
+    num_columns = min(len(tasks), _TASKS_PER_ROW)
+    num_rows = math.ceil(len(tasks) / num_columns)
+    title = " and ".join(sorted({group.agent for group in groups}))
+    figure, panels = style.new_figure(title, num_rows, num_columns, 0.8 + 2.1 * num_rows)
     drawn, targets = [], []
-    for group, axes in zip(groups, panels, strict=False):
-        drawn.append(_draw_quantity(axes, [group], _RETURN, _ACTOR_STEPS))
-        targets.append((axes, [group], _TARGET))
-        axes.set_title(group.label)
-    for axes in panels[len(groups) :]:
+    for (task, members), axes in zip(tasks.items(), panels, strict=False):
+        drawn.append((members, _draw_quantity(axes, members, _RETURN, columns.ACTOR_STEPS)))
+        targets.append((axes, members, _TARGET))
+        axes.set_title(task)
+    for axes in panels[len(tasks) :]:
         axes.set_visible(False)
-    most_seeds = max(drawn, key=lambda curves: len(curves[0]))
-    handles = _make_legend(groups[:1], most_seeds, _RETURN)
+    # The legend of the panel with the most curves is that of all: a sweep's tasks have the same
+    # settings.
+    members, curves = max(drawn, key=lambda panel: (len(panel[0]), sum(map(len, panel[1]))))
+    handles = _make_legend(members, curves, _RETURN)
     style.add_legend(figure, handles + _draw_references("target return", targets))
-    return figure if any(map(any, drawn)) else None
+    return figure if any(any(curves) for _, curves in drawn) else None
 
 
 @style.styled
@@ -93,7 +126,7 @@ def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the speeds of actors, learner and replay against wall time."""
     figure, panels = style.new_figure(make_title(groups), 2, 3, 4.4)
     drawn = [
-        _draw_quantity(axes, groups, quantity, _TIME)
+        _draw_quantity(axes, groups, quantity, columns.WALL_TIME_SECONDS)
         for axes, quantity in zip(panels, _SPEEDS, strict=False)
     ]
     *_, ratio, waiting, size, legend = panels
@@ -112,7 +145,7 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the metrics of the learner's updates, and the return, against learner steps."""
     figure, panels = style.new_figure(make_title(groups), 2, 3, 4.5, sharex=True)
     drawn = [
-        _draw_quantity(axes, groups, quantity, _LEARNER_STEPS)
+        _draw_quantity(axes, groups, quantity, columns.LEARNER_STEPS)
         for axes, quantity in zip(panels, _LEARNING, strict=True)
     ]
     for axes in panels[:3]:
@@ -135,7 +168,8 @@ def make_title(groups: Sequence[RunGroup]) -> str:
 def describe_line(group: RunGroup, num_runs: int, has_rivals: bool, single: str) -> str:
     """Return the legend text of a group's line; `single` if one run is all that is drawn."""
     if has_rivals:
-        return f"{group.label} ({num_runs} seeds)" if num_runs > 1 else group.label
+        label = group.label.removeprefix(f"{group.task}, ")  # The title names the task.
+        return f"{label} ({num_runs} seeds)" if num_runs > 1 else label
     return describe_mean(num_runs) if num_runs > 1 else single
 
 
@@ -163,19 +197,33 @@ def _make_legend(
 
 
 def _draw_quantity(
-    axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str
+    axes: Axes,
+    groups: Sequence[RunGroup],
+    quantity: Quantity,
+    x: str,
+    training: Mapping[str, Sequence[Curve]] = MappingProxyType({}),
 ) -> list[list[Curve]]:
-    """Draw a quantity against a column; return the curves of each group's runs with a point."""
+    """Draw a quantity against a column, behind it the curves of training episodes.
+
+    Returns:
+      The curves of each group's runs with a point.
+    """
     curves = [_read_curves(group, quantity, x) for group in groups]
+    behind = [list(runs) for runs in training.values()]
     axes.set_xlabel(_X_LABELS[x])
-    if x == _TIME:
-        ends = [curve.x[-1] for group in curves for curve in group]
+    if x == columns.WALL_TIME_SECONDS:
+        ends = [curve.x[-1] for runs in (*curves, *behind) for curve in runs]
         unit, seconds = style.time_unit(max(ends, default=0.0))
         axes.set_xlabel(f"{_X_LABELS[x]} ({unit})")
-        curves = [[c._replace(x=c.x / seconds) for c in group] for group in curves]
+        curves, behind = (
+            [[curve._replace(x=curve.x / seconds) for curve in runs] for runs in drawn]
+            for drawn in (curves, behind)
+        )
+    for index, runs in enumerate(behind):
+        style.draw_thin_line(axes, runs, index)
     for index, group in enumerate(groups):
         style.draw_group(axes, curves[index], index, group.label)
-    if not any(curves):
+    if not axes.get_lines():
         axes.annotate("no rows yet", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
     axes.set_ylabel(quantity.label)
     style.scale_axes(axes, quantity.axis)
@@ -186,13 +234,13 @@ def _read_curves(group: RunGroup, quantity: Quantity, x: str) -> list[Curve]:
     """Return the curves of the runs that have a point."""
     names = [name for name in (x, quantity.column, quantity.divisor, quantity.error) if name]
     curves = []
-    for columns in group.read_columns(quantity.log):
-        if has_numbers(columns, *names):
-            y = quantity.factor * columns[quantity.column]
+    for table in group.read_columns(quantity.log):
+        if has_numbers(table, *names):
+            y = quantity.factor * table[quantity.column]
             if quantity.divisor:
                 with np.errstate(all="ignore"):  # Points that are not finite are not drawn.
-                    y = y / columns[quantity.divisor]
-            curves.append(make_curve(columns[x], y, columns.get(quantity.error)))
+                    y = y / table[quantity.divisor]
+            curves.append(make_curve(table[x], y, table.get(quantity.error)))
     return [curve for curve in curves if len(curve.x)]
 
 

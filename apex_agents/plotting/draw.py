@@ -1,7 +1,7 @@
 """Draws runs into files; Matplotlib is imported when it is needed, which takes a second."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apex_agents.runs.files import replace_file, report_failure, report_success
@@ -60,14 +60,21 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
 
 
 def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw the returns of a sweep, one panel per setting; see `draw_runs`."""
+    """Draw the returns of a sweep; see `draw_runs`."""
     from apex_agents.plotting import curve_figures, run_groups
 
     if not runs:
         return []
-    groups = run_groups.group_runs(runs)
-    draw = curve_figures.draw_tasks if len(groups) > 1 else curve_figures.draw_returns
-    return _write(draw(groups), folder, "returns")
+    return _write(curve_figures.draw_returns(run_groups.group_runs(runs)), folder, "returns")
+
+
+def draw_search(
+    importances: Mapping[str, float], scores: Sequence[float], folder: pathlib.Path
+) -> list[pathlib.Path]:
+    """Draw which fields matter in a search, and its progress; see `draw_runs`."""
+    from apex_agents.plotting import search_figure
+
+    return _write(search_figure.draw_search(importances, scores), folder, "importances")
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:

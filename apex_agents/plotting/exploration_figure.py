@@ -1,35 +1,22 @@
 """The figure of the epsilon ladder: the returns of environments that explore differently."""
 
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from apex_agents.metrics import columns
 from apex_agents.plotting import curves, style
 from apex_agents.plotting.curve_figures import describe_line, make_title
 from apex_agents.plotting.curves import is_drawable
-from apex_agents.plotting.run_groups import Columns, RunGroup
+from apex_agents.plotting.env_rows import EnvRows, read_env_rows
+from apex_agents.plotting.run_groups import RunGroup
 
 _NEWEST = 0.25  # Part of a run that the figure shows.
 _MAX_TICKS = 12
 _OPAQUE_ROWS = 60
-_TIME = "wall_time_seconds"
-_COLUMNS = ("epsilon", "episodes", "episode_return", _TIME)
-# Read from the CSV files of all actors together, and from each of them.
-_MAX_BYTES = 2**22
-_MIN_BYTES_PER_FILE = 2**15
-
-
-class EnvRows(NamedTuple):
-    """Newest rows of all environments of a run, `[R]` each."""
-
-    epsilon: np.ndarray
-    episodes: np.ndarray  # Number of episodes that ended, at least 1.
-    mean_return: np.ndarray  # Of these episodes.
 
 
 @style.styled
@@ -38,8 +25,8 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
 
     Returns None without episodes, or if all environments explore alike, as in Ape-X DPG.
     """
-    rows = [[found for found in _read_rows(group) if len(found.epsilon)] for group in groups]
-    if not any(np.ptp(found.epsilon) > 0 for group in rows for found in group):
+    rows = [[found for found in _read_rows(group) if len(found.exploration)] for group in groups]
+    if not any(np.ptp(found.exploration) > 0 for group in rows for found in group):
         return None
     is_single = [len(runs) for runs in rows] == [1]
     title = f"{make_title(groups)}: newest quarter of {'the' if is_single else 'each'} run"
@@ -58,7 +45,7 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
         handles.append(_draw_rows(axes, rows[0][0]))
     if len(groups) == 1:
         handles += _draw_evaluations(axes, groups[0])
-    _label_epsilons(axes, np.unique(np.concatenate([r.epsilon for runs in rows for r in runs])))
+    _label_epsilons(axes, np.unique(np.concatenate([r.exploration for runs in rows for r in runs])))
     axes.set_ylabel("return per episode")
     style.show_as_counts(axes.yaxis)
     style.add_legend(figure, handles)
@@ -67,22 +54,11 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
 
 def _read_rows(group: RunGroup) -> list[EnvRows]:
     """Read the newest rows of all environments of each run."""
-    names = [name for name in group.logs() if re.fullmatch(r"actor_\d+_envs", name)]
-    max_bytes = max(_MAX_BYTES // max(len(names), 1), _MIN_BYTES_PER_FILE)
-    tables = [group.read_columns(name, max_bytes) for name in names]
-    return [_join_newest([table[i] for table in tables]) for i in range(len(group.runs))]
-
-
-def _join_newest(tables: Sequence[Columns]) -> EnvRows:
-    tables = [table for table in tables if curves.has_numbers(table, *_COLUMNS)]
-    if not tables:
-        return EnvRows(*np.empty([3, 0]))
-    epsilon, episodes, mean_return, time = (
-        np.concatenate([table[name] for table in tables]) for name in _COLUMNS
-    )
-    is_shown = _is_newest(time) & is_drawable(mean_return) & is_drawable(episodes)
-    is_shown &= (epsilon > 0) & (epsilon <= 1) & (episodes > 0)
-    return EnvRows(epsilon[is_shown], episodes[is_shown], mean_return[is_shown])
+    runs = read_env_rows(group, columns.EPSILON)
+    return [
+        rows.where(_is_newest(rows.time) & (rows.exploration > 0) & (rows.exploration <= 1))
+        for rows in runs
+    ]
 
 
 def _is_newest(time: np.ndarray) -> np.ndarray:
@@ -104,25 +80,28 @@ def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], look: dict) -> None:
 
 def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:
     """Return the mean return per episode for each epsilon."""
-    epsilons, index = np.unique(rows.epsilon, return_inverse=True)
+    epsilons, index = np.unique(rows.exploration, return_inverse=True)
     returns = np.bincount(index, rows.episodes * rows.mean_return)
     return dict(zip(epsilons, returns / np.bincount(index, rows.episodes), strict=True))
 
 
 def _draw_rows(axes: Axes, rows: EnvRows) -> Artist:
     """Draw a dot for each row, fainter if there are many; return their legend entry."""
-    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.epsilon), 0.05, style.DOTS["alpha"]))
+    alpha = float(np.clip(_OPAQUE_ROWS / len(rows.exploration), 0.05, style.DOTS["alpha"]))
     # An .svg would hold thousands of dots.
     look = {**style.DOTS, "alpha": alpha, "rasterized": True}
-    axes.plot(rows.epsilon, rows.mean_return, **look)
+    axes.plot(rows.exploration, rows.mean_return, **look)
     return style.line_handle("mean of one environment over 5 s", **style.DOTS)
 
 
 def _draw_evaluations(axes: Axes, group: RunGroup) -> list[Artist]:
     """Draw the evaluator's mean return in the same time; return its legend entries."""
-    tables = group.read_columns("evaluator")
-    tables = [table for table in tables if curves.has_numbers(table, "mean_return", _TIME)]
-    newest = [table["mean_return"][_is_newest(table[_TIME])] for table in tables]
+    names = (columns.MEAN_RETURN, columns.WALL_TIME_SECONDS)
+    tables = group.read_columns(columns.EVALUATOR)
+    found = [
+        [table[name] for name in names] for table in tables if curves.has_numbers(table, *names)
+    ]
+    newest = [values[_is_newest(time)] for values, time in found]
     returns = [values[is_drawable(values)].mean() for values in newest if is_drawable(values).any()]
     if not returns:
         return []

@@ -10,12 +10,14 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import BINS_PER_DECADE
 from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import make_title
 from apex_agents.plotting.curves import has_numbers, is_drawable, is_kept
 from apex_agents.plotting.run_groups import Columns, RunGroup
 
+# Values of `columns.QUANTITY`.
 _QUANTITIES = {"priority": "priority", "age_steps": "age (learner steps)"}
 _MAX_TICKS = 6
 
@@ -42,8 +44,8 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
     """
     if [len(group.runs) for group in groups] != [1]:
         return None
-    (columns,) = groups[0].read_columns("learner_histograms")
-    found = {label: read_distribution(columns, name) for name, label in _QUANTITIES.items()}
+    (table,) = groups[0].read_columns(columns.LEARNER_HISTOGRAMS)
+    found = {label: read_distribution(table, name) for name, label in _QUANTITIES.items()}
     rows = [(label, distribution) for label, distribution in found.items() if distribution]
     if not rows:
         return None
@@ -59,27 +61,28 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
     return figure
 
 
-def read_distribution(columns: Columns, quantity: str) -> Distribution | None:
+def read_distribution(table: Columns, quantity: str) -> Distribution | None:
     """Read the histograms of 'priority' or 'age_steps' from `logs/learner_histograms.csv`.
 
     Left out are incomplete histograms, those that a resumed learner overwrote, and, if there are
     very many, some of the others, never the newest. Returns None if no histogram remains.
     """
-    numbers = ("learner_steps", "lower", "sampled_share", "replay_share")
-    if "quantity" not in columns or not has_numbers(columns, *numbers):
+    shares_of = (columns.SAMPLED_SHARE, columns.REPLAY_SHARE)
+    numbers = (columns.LEARNER_STEPS, columns.LOWER, *shares_of)
+    if columns.QUANTITY not in table or not has_numbers(table, *numbers):
         return None
-    rows = columns["quantity"] == quantity
+    rows = table[columns.QUANTITY] == quantity
     for name in numbers:
-        rows &= is_drawable(columns[name])
+        rows &= is_drawable(table[name])
     if not rows.any():
         return None
-    steps, lower = columns["learner_steps"][rows], columns["lower"][rows]
+    steps, lower = table[columns.LEARNER_STEPS][rows], table[columns.LOWER][rows]
     begins = np.diff(steps, prepend=np.nan) != 0
     bins = _number_bins(lower)
     shares = np.zeros([2, begins.sum(), np.ptp(bins) + 1])
     place = (np.cumsum(begins) - 1, bins - bins.min())
-    for share, name in zip(shares, ("sampled_share", "replay_share"), strict=True):
-        np.add.at(share, place, columns[name][rows])
+    for share, name in zip(shares, shares_of, strict=True):
+        np.add.at(share, place, table[name][rows])
     sampled, replay = shares
     steps = steps[begins]
 

@@ -11,8 +11,8 @@ from apex_agents.runs.folder import RunFolder
 
 # Fields in which the seeds of a setting may differ, beside the seed: limits of the run.
 LIMITS = ("run.max_learner_steps", "run.max_actor_steps", "run.target_return")
-_FREE_FIELDS = ("run.seed", *LIMITS)
-_TASK = "environment.task"
+FREE_FIELDS = ("run.seed", *LIMITS)
+TASK = "environment.task"
 
 _MAX_FIELDS_OF_LABEL = 3
 # Read per CSV file: half a day of the learner's rows. Longer files are read in pieces.
@@ -38,7 +38,7 @@ class RunGroup:
 
     @property
     def task(self) -> str:
-        return str(self.field(_TASK) or "?")
+        return str(self.field(TASK) or "?")
 
     def field(self, path: str) -> Any:
         """Return a field of the config; None if the runs differ in it or lack it."""
@@ -64,7 +64,7 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     """
     members: dict[tuple, list[RunFolder]] = {}
     for run in runs:
-        fields = {k: v for k, v in flatten(run.config).items() if k not in _FREE_FIELDS}
+        fields = {k: v for k, v in flatten(run.config).items() if k not in FREE_FIELDS}
         members.setdefault(tuple(sorted(fields.items(), key=str)), []).append(run)
     settings = [dict(setting) for setting in members]
     return [
@@ -87,17 +87,25 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _label(
     setting: dict[str, Any], settings: Sequence[dict[str, Any]], first_run: RunFolder
 ) -> str:
-    task = str(setting.get(_TASK, "?"))
-    rivals = [other for other in settings if other.get(_TASK) == setting.get(_TASK)]
+    task = str(setting.get(TASK, "?"))
+    rivals = [other for other in settings if other.get(TASK) == setting.get(TASK)]
     names = list(dict.fromkeys(name for rival in rivals for name in rival))
     differing = [n for n in names if any(r.get(n) != setting.get(n) for r in rivals)]
     if not differing:
         return task
     if len(differing) > _MAX_FIELDS_OF_LABEL:
         return str(first_run.path.name)
-    short_names = [name.rpartition(".")[2] for name in differing]
     fields = ", ".join(
-        f"{short if short_names.count(short) == 1 else name}={setting.get(name)}"
-        for short, name in zip(short_names, differing, strict=True)
+        f"{short}={setting.get(name)}"
+        for short, name in zip(shorten(differing), differing, strict=True)
     )
     return fields if len(rivals) == len(settings) else f"{task}, {fields}"
+
+
+def shorten(paths: Sequence[str]) -> list[str]:
+    """Return the last part of each dotted path, or the path where two have the same last part."""
+    last_parts = [path.rpartition(".")[2] for path in paths]
+    return [
+        last if last_parts.count(last) == 1 else path
+        for last, path in zip(last_parts, paths, strict=True)
+    ]

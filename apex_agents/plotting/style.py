@@ -97,6 +97,18 @@ def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> N
     axes.plot(curve.x, curve.y, **look, marker=marker, label=label)
 
 
+def thin_line_style(index: int) -> dict[str, Any]:
+    """Return the look of a thin line beside a single group's."""
+    return {**line_style(index + 1), "linewidth": 1.0}
+
+
+def draw_thin_line(axes: Axes, curves: Sequence[Curve], index: int) -> None:
+    """Draw the mean of one curve per run as a thin line behind those of groups."""
+    curve = aggregate([thin(curve) for curve in curves])
+    marker = "." if len(curve.x) == 1 else ""  # A line needs two points.
+    axes.plot(curve.x, curve.y, **thin_line_style(index), marker=marker, zorder=1.8)
+
+
 def draw_reference(axes: Axes, value: float) -> bool:
     """Draw a horizontal line, unless it is so far away that the curves drawn before would shrink.
 

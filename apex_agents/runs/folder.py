@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from apex_agents.runs.config_file import read_values
+from apex_agents.runs.config_file import CONFIG_FILE, read_values
 from apex_agents.runs.files import is_held
 from apex_agents.runs.workdir import LOCK_FILE, LOGS, NODES_FILE, SUMMARY_FILE
 
@@ -81,6 +81,25 @@ class RunFolder:
         rows = [line for line in lines if len(line) == len(names)]
         columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
         return {column: _make_column(values) for column, values in columns}
+
+
+def find_runs(folder: str | pathlib.Path, max_depth: int = 3) -> list[RunFolder]:
+    """Return the run in a folder, or, if it holds none, those in the folders within it.
+
+    Args:
+      folder: folder of a run, of a sweep, or of several of these.
+      max_depth: number of levels of folders within it that are searched.
+
+    Raises:
+      ValueError: there is no run that can be read.
+    """
+    path = pathlib.Path(folder).expanduser().absolute()
+    if not (path / CONFIG_FILE).exists() and path.is_dir():
+        patterns = ["*/" * depth + CONFIG_FILE for depth in range(1, max_depth + 1)]
+        found = sorted(file.parent for pattern in patterns for file in path.glob(pattern))
+        if found:
+            return [RunFolder(run) for run in found]
+    return [RunFolder(path)]
 
 
 class RowReader:

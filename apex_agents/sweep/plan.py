@@ -3,8 +3,8 @@
 import dataclasses
 import pathlib
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from apex_agents.config import ExperimentConfig
 from apex_agents.plotting.run_groups import LIMITS, flatten
@@ -17,6 +17,7 @@ class Run(NamedTuple):
 
     Attributes:
       task: name of the task.
+      setting: names and values of the other fields in which runs of the sweep differ, as texts.
       seed: seed of the run.
       folder: work directory of the run.
       argv: command that starts the run, or resumes it.
@@ -24,6 +25,7 @@ class Run(NamedTuple):
     """
 
     task: str
+    setting: tuple[tuple[str, str], ...]
     seed: int
     folder: pathlib.Path
     argv: Sequence[str]
@@ -32,7 +34,8 @@ class Run(NamedTuple):
     @property
     def name(self) -> str:
         """The run as messages name it."""
-        return f"{self.task}, seed {self.seed}"
+        fields = "".join(f", {name}={value}" for name, value in self.setting)
+        return f"{self.task}{fields}, seed {self.seed}"
 
     @property
     def log(self) -> pathlib.Path:
@@ -54,15 +57,20 @@ class Run(NamedTuple):
 
 
 def plan_runs(
-    config: ExperimentConfig, num_seeds: int, folder: pathlib.Path, command: Sequence[str]
+    config: ExperimentConfig,
+    setting: Mapping[str, Any],
+    num_seeds: int,
+    folder: pathlib.Path,
+    command: Sequence[str],
 ) -> list[Run]:
-    """Plan the runs of one task.
+    """Plan the runs of one setting.
 
     Args:
       config: settings of the run with the first seed.
+      setting: names and values of the fields, the task excluded, in which the settings differ.
       num_seeds: number of runs; their seeds count up.
       folder: folder of the sweep.
-      command: command that trains with these settings, but for task, seed and work directory.
+      command: command that trains with these settings, but for seed and work directory.
 
     Raises:
       ValueError: the runs would never end, or a work directory holds a run of another setting.
@@ -71,13 +79,21 @@ def plan_runs(
     if not any(limit is not None for limit in limits):
         raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
     task = config.environment.task
+    texts = {name: str(value) for name, value in setting.items()}
+    folder /= _to_file_name(task)
+    if texts:
+        folder /= ",".join(f"{name}={_to_file_name(text)}" for name, text in texts.items())
     runs = []
     for seed in range(config.run.seed, config.run.seed + num_seeds):
-        workdir = folder / re.sub(r"[^\w.-]", "_", task) / f"seed_{seed}"
-        fields = [f"--config.environment.task={task}", f"--config.run.seed={seed}"]
-        argv = (*command, *fields, f"--workdir={workdir}")
-        runs.append(Run(task, seed, workdir, argv, _is_finished(workdir, config)))
+        workdir = folder / f"seed_{seed}"
+        argv = (*command, f"--config.run.seed={seed}", f"--workdir={workdir}")
+        is_finished = _is_finished(workdir, config)
+        runs.append(Run(task, tuple(texts.items()), seed, workdir, argv, is_finished))
     return runs
+
+
+def _to_file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text).strip("_")
 
 
 def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:

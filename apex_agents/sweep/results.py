@@ -1,4 +1,4 @@
-"""The results of a sweep: a row of numbers for each task, and these rows as tables."""
+"""The results of a sweep: a row of numbers for each setting, and these rows as tables."""
 
 import collections
 import csv
@@ -12,28 +12,33 @@ import numpy as np
 
 from apex_agents.environments.atari_config import rom_name
 from apex_agents.evaluation.atari_scores import human_normalized_score
+from apex_agents.metrics import columns
 from apex_agents.plotting.curves import bootstrap_interval, has_numbers, interquartile_mean
 from apex_agents.runs.folder import RunFolder
 
 Row = dict[str, Any]
 
 
-def summarise(task: str, folders: Sequence[RunFolder], endings: Sequence[str]) -> Row:
-    """Read the results of one task.
+def summarise(
+    task: str, setting: Mapping[str, str], folders: Sequence[RunFolder], endings: Sequence[str]
+) -> Row:
+    """Read the results of one setting.
 
     Args:
       task: name of the task.
+      setting: names and values of the other fields in which settings differ.
       folders: folders of the runs that have begun.
       endings: how each run has ended, also of those that have not begun.
 
     Returns:
-      The row of `results.csv`: task; runs, as in '2 finished, 1 failed'; interquartile means over
-      the runs, with the ends of their 95 % confidence intervals (`_lower`, `_upper`), of the last
-      and of the best evaluation of each run, and of the last one on a scale from 0, a random
-      player, to 1, a human; means of the runs' steps and times. NaN where nothing is known.
+      The row of `results.csv`: task; setting; runs, as in '2 finished, 1 failed'; interquartile
+      means over the runs, with the ends of their 95 % confidence intervals (`_lower`, `_upper`), of
+      the last and of the best evaluation of each run, and of the last one on a scale from 0, a
+      random player, to 1, a human; means of the runs' steps and times. NaN where nothing is known.
     """
-    tables = [folder.read_columns("evaluator") for folder in folders]
-    returns = [table["mean_return"] for table in tables if has_numbers(table, "mean_return")]
+    tables = [folder.read_columns(columns.EVALUATOR) for folder in folders]
+    with_returns = [table for table in tables if has_numbers(table, columns.MEAN_RETURN)]
+    returns = [table[columns.MEAN_RETURN] for table in with_returns]
     returns = [finite for values in returns if len(finite := values[np.isfinite(values)])]
     # A run that was killed has no summary: it got as far as its last evaluation.
     progress: list[Mapping[str, Any]] = [
@@ -43,6 +48,7 @@ def summarise(task: str, folders: Sequence[RunFolder], endings: Sequence[str]) -
     last_returns = [values[-1] for values in returns]
     return {
         "task": task,
+        **setting,
         "runs": ", ".join(f"{n} {ending}" for ending, n in collections.Counter(endings).items()),
         **_estimate("last_return", last_returns),
         **_estimate("best_return", [values.max() for values in returns]),
@@ -54,14 +60,20 @@ def summarise(task: str, folders: Sequence[RunFolder], endings: Sequence[str]) -
 def to_markdown(rows: Sequence[Row]) -> str:
     """Return a table for people, as Markdown with aligned columns, and what it means."""
     has_scores = any(math.isfinite(row["human_normalized"]) for row in rows)
-    names = [name for name in _FORMATS if has_scores or name != "human_normalized"]
-    cells = [[name.removesuffix("_seconds").replace("_", " ") for name in names]]
+    hidden = () if has_scores else ("human_normalized",)
+    names = [n for n in rows[0] if not n.endswith(("_lower", "_upper")) and n not in hidden]
+    cells = [[_HEADERS.get(name, name) for name in names]]
     cells += [[_show(row, name) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    lines = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in cells]
     meaning = _MEANING + _MEANING_OF_SCORES if has_scores else _MEANING
-    return "\n".join([*lines, "", meaning, ""])
+    return f"{format_table(cells)}\n{meaning}\n"
+
+
+def format_table(cells: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts, of which the first is the header, as Markdown with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    header, *rows = cells
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -100,7 +112,7 @@ def _show(row: Row, name: str) -> str:
     """Format a field of a row, with its confidence interval if it has one."""
     if row[name] != row[name]:  # NaN.
         return "-"
-    show = _FORMATS[name]
+    show = _FORMATS.get(name, str)
     value = show(row[name])
     lower, upper = (show(row.get(f"{name}_{end}", row[name])) for end in ("lower", "upper"))
     return value if lower == upper else f"{value} [{lower}, {upper}]"
@@ -112,18 +124,17 @@ def _show_return(value: float) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}"  # No -0.
 
 
-_PROGRESS = ("actor_steps", "learner_steps", "wall_time_seconds")
-# The columns of the table for people, and how their values are written.
+_PROGRESS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
+# How numbers are written for people; the columns before them are texts.
 _FORMATS: dict[str, Callable[[Any], str]] = {
-    "task": str,
-    "runs": str,
     "last_return": _show_return,
     "best_return": _show_return,
     "human_normalized": "{:.1%}".format,
-    "actor_steps": "{:,.0f}".format,
-    "learner_steps": "{:,.0f}".format,
-    "wall_time_seconds": lambda seconds: str(datetime.timedelta(seconds=round(seconds))),
+    columns.ACTOR_STEPS: "{:,.0f}".format,
+    columns.LEARNER_STEPS: "{:,.0f}".format,
+    columns.WALL_TIME_SECONDS: lambda seconds: str(datetime.timedelta(seconds=round(seconds))),
 }
+_HEADERS = {name: name.removesuffix("_seconds").replace("_", " ") for name in _FORMATS}
 _MEANING = (
     "Returns: interquartile mean over the seeds (of fewer than 4 the mean) with its 95 % "
     "confidence interval, of each run's last evaluation, and of its best one, in which there is "

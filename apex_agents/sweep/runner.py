@@ -14,6 +14,8 @@ from apex_agents.exit_codes import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINAT
 from apex_agents.sweep.plan import Run
 
 FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not started"
+PRUNED = "pruned"
+_REASONS = {STOPPED: "it can be resumed", PRUNED: "worse than other runs"}
 
 _MAX_TAIL_BYTES = 8192
 _PR_SET_PDEATHSIG = 1  # From <linux/prctl.h>.
@@ -28,14 +30,37 @@ class Runner:
       signals: the signals that `stop` was called with.
     """
 
-    def __init__(self, runs: Sequence[Run], num_parallel: int):
-        """Queue the runs that are not finished, for `step` to start `num_parallel` at once."""
+    def __init__(self, runs: Sequence[Run], num_parallel: int, num_planned: int = 0):
+        """Queue the runs that are not finished, for `step` to start.
+
+        Args:
+          runs: runs of which some may be finished.
+          num_parallel: number of runs that are active at once.
+          num_planned: number of runs with those that will be added, if it is known.
+        """
         self.endings = {run: FINISHED if run.is_finished else NOT_STARTED for run in runs}
         self.signals: list[int] = []
         self._num_parallel = num_parallel
+        self._num_planned = num_planned
+        self._interrupted: dict[Run, str] = {}  # With their endings.
         self._waiting = collections.deque(run for run in runs if not run.is_finished)
         self._running: dict[Run, tuple[subprocess.Popen, float]] = {}
         self._num_sent = 0
+
+    def add(self, run: Run) -> None:
+        """Queue another run."""
+        self.endings[run] = NOT_STARTED
+        self._waiting.append(run)
+
+    def has_room(self) -> bool:
+        """Return whether another run would be started by the next step."""
+        return len(self._waiting) + len(self._running) < self._num_parallel
+
+    def interrupt(self, run: Run, ending: str) -> None:
+        """Stop an active run as Ctrl-C does; it becomes STOPPED or PRUNED unless it finishes."""
+        if run in self._running and run not in self._interrupted:
+            self._interrupted[run] = ending
+            self._running[run][0].send_signal(signal.SIGINT)
 
     def is_done(self) -> bool:
         """Return whether no run is active and none will be started."""
@@ -86,15 +111,19 @@ class Runner:
         exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         if exit_code == EXIT_SUCCESS:
             ending, reason = FINISHED, run.read_end_reason()
+        elif run in self._interrupted:
+            ending = self._interrupted[run]
+            reason = _REASONS[ending]
         elif self.signals or exit_code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
-            ending, reason = STOPPED, "it can be resumed"
+            ending, reason = STOPPED, _REASONS[STOPPED]
         else:
             ending, reason = FAILED, f"exit code {exit_code}: {last_words(run.log)}"
         self.endings[run] = ending
         return f"{self._label(run)} {ending} after {time.monotonic() - started_at:.0f} s ({reason})"
 
     def _label(self, run: Run) -> str:
-        return f"[{list(self.endings).index(run) + 1}/{len(self.endings)}] {run.name}"
+        number, total = list(self.endings).index(run) + 1, max(len(self.endings), self._num_planned)
+        return f"[{number}/{total}] {run.name}"
 
 
 def _end_with_parent() -> None:

@@ -10,6 +10,7 @@ import sys
 import imageio
 import numpy as np
 import pytest
+from refusals import assert_refused
 from tiny_runs import make_run
 
 from apex_agents.acting.exploration import ExplorationConfig
@@ -57,7 +58,7 @@ def evaluate(run_command_line, runs, tmp_path):
 
     def run(name: str, *flags: str, output: str = "results") -> tuple[str, pathlib.Path]:
         folder = tmp_path / output
-        arguments = [f"--workdir={runs / name}", f"--output={folder}", *flags]
+        arguments = [str(runs / name), f"--output={folder}", *flags]
         exit_code, stdout, stderr = run_command_line(arguments, tmp_path, "evaluate.py")
         assert exit_code == 0, stderr
         return stdout + stderr, folder
@@ -234,7 +235,8 @@ MISTAKES = {
     "no_number": (["--workdir={runs}/catch", "--episodes=x"], ["--episodes", "x"]),
     "epsilon_above_1": (["--workdir={runs}/catch", "--epsilon=1.5"], ["--epsilon=1.5"]),
     "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["without noise"]),
-    "positional": (["--workdir={runs}/catch", "best"], ["'best' is not a flag"]),
+    "run_missing": ([], ["name the folder of one run"]),
+    "two_runs": (["{runs}/catch", "best"], ["'best' given; name the folder of one run"]),
     "unknown_flag": (["--workdir={runs}/catch", "--video_period=3"], ["video_period"]),
     "output_that_is_a_file": (
         ["--workdir={runs}/catch", "--output={tmp}/file"],
@@ -264,12 +266,7 @@ def mistakes(run_command_line, runs, tmp_path_factory) -> dict[str, tuple[int, s
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_gets_one_line_and_exit_code_2(mistakes, name):
-    exit_code, stdout, stderr = mistakes[name]
-    assert exit_code == 2, stdout + stderr
-    assert stdout == ""
-    assert stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
-    for text in MISTAKES[name][1]:
-        assert text in stderr
+    assert_refused(mistakes[name], MISTAKES[name][1])
 
 
 def test_a_real_command(runs, tmp_path):

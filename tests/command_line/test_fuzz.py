@@ -4,7 +4,6 @@
 same every time: what was found once is a named case of test_command_line.py or test_validation.py.
 """
 
-import functools
 import itertools
 import os
 import pathlib
@@ -17,13 +16,14 @@ import pytest
 import reverb
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from refusals import assert_refused
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.experiment import Experiment, check_environment, make_experiment
 from apex_agents.local import run_local
-from apex_agents.validation import field_paths
+from apex_agents.validation import field_paths, get_field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIGS = {path.stem: path for path in sorted((ROOT / "configs").glob("*.py"))}
@@ -42,10 +42,6 @@ def fuzz(num_examples: int) -> Any:
 
 def load(name: str) -> ExperimentConfig:
     return runpy.run_path(str(CONFIGS[name]))["get_config"]()
-
-
-def get_field(config: ExperimentConfig, path: str) -> Any:
-    return functools.reduce(getattr, path.split("."), config)
 
 
 def set_field(config: ExperimentConfig, path: str, value: Any) -> None:
@@ -275,15 +271,8 @@ def test_command_line_is_refused_or_works(run_command_line, files, script, words
 
 def assert_refused_or_works(result: tuple[int, str, str], folder: str) -> int:
     """Check what a command left behind, and return its exit code."""
-    exit_code, stdout, stderr = result
+    exit_code, _, stderr = result
     assert exit_code in (0, 2), stderr
     if exit_code == 2:
-        assert_refused(stdout, stderr, folder)
+        assert_refused(result, untouched=folder)
     return exit_code
-
-
-def assert_refused(stdout: str, stderr: str, folder: str | pathlib.Path) -> None:
-    assert stderr.startswith("error: ") and len(stderr.splitlines()) == 1, stderr
-    assert len(stderr) < 2100
-    assert stdout == ""
-    assert os.listdir(folder) == []

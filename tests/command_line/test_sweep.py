@@ -6,14 +6,10 @@ import signal
 
 import psutil
 import pytest
+from refusals import assert_refused
 from whole_runs import CATCH, ENDLESS, LEAVE_WITHIN_SECONDS, ROOT
 
-SWEEP = (
-    "launch/sweep.py",
-    "--workdir={workdir}",
-    *(flag for flag in CATCH if "environment.task" not in flag),
-    "--games=catch",
-)
+SWEEP = ("launch/sweep.py", "--workdir={workdir}", *CATCH)
 # The least return that Catch has.
 ENDS_WITH_THE_FIRST_EVALUATION = "--config.run.target_return=-1.0"
 
@@ -26,7 +22,7 @@ MISTAKES = {
     "unknown_game": (
         [
             f"--config={ROOT}/configs/apex_dqn_atari_single_host.py",
-            "--games=pong,braekout",
+            "--config.environment.task=pong,braekout",
             "--config.run.max_actor_steps=10",
         ],
         ["'braekout'", "closest: breakout"],
@@ -36,8 +32,25 @@ MISTAKES = {
         ["the closest is --config.agent.batch_size"],
     ),
     "value_that_cannot_work": (["--config.run.num_actors=0"], ["run.num_actors is 0"]),
-    "agent_that_does_not_fit": (["--games=CartPole-v1,Pendulum-v1"], ["needs discrete actions"]),
+    "agent_that_does_not_fit": (
+        ["--config.environment.task=CartPole-v1,Pendulum-v1"],
+        ["needs discrete actions"],
+    ),
     "agent_that_is_unknown": (["--config={tmp}/other.py"], ["agent is Other()"]),
+    "value_of_a_grid_that_cannot_work": (
+        ["--config.agent.discount=0.9,1.5"],
+        ["agent.discount is 1.5"],
+    ),
+    "value_of_a_grid_that_cannot_be_read": (
+        ["--config.agent.batch_size=8,x"],
+        ["--config.agent.batch_size=x cannot be read"],
+    ),
+    "several_limits": (
+        ["--config.run.max_actor_steps=100,200"],
+        ["run.max_actor_steps=100,200", "--seeds"],
+    ),
+    "several_first_seeds": (["--config.run.seed=1,2"], ["run.seed=1,2", "--seeds"]),
+    "range": (["--config.agent.discount=0.9:0.99"], ["discount=0.9:0.99 is a range", "apex-tune"]),
     "no_seeds": (["--seeds=0"], ["--seeds=0", "[1, 10000]"]),
     "none_at_once": (["--parallel=0"], ["--parallel=0"]),
     "no_flag": (["pong"], ["'pong' is not a flag"]),
@@ -75,18 +88,43 @@ def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tm
     before = sorted(tmp_path.rglob("*"))
     flags, expected = MISTAKES[name]
     flags = [flag.format(tmp=tmp_path) for flag in flags]
-    exit_code, stdout, stderr = run_command_line(flags, tmp_path, "sweep.py")
-    assert (exit_code, stdout) == (2, ""), stderr
-    assert stderr.startswith("error: ")
-    assert stderr.count("\n") == 1
-    for text in expected:
-        assert text in stderr
+    assert_refused(run_command_line(flags, tmp_path, "sweep.py"), expected)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_grid_of_settings(run_command_line, tmp_path):
+    """With folders in which files are in the way, the sweep plans all runs and starts none."""
+    sweep = tmp_path / "sweep" / "CartPole-v1"
+    sweep.mkdir(parents=True)
+    names = [
+        f"learning_rate={rate},mlp_hidden_sizes={sizes}"
+        for rate in ("0.001", "0.004")
+        for sizes in ("64_64", "128")
+    ]
+    for name in names:
+        (sweep / name).touch()
+    flags = [
+        "--config.agent.learning_rate=1e-3,0.004,0.0010",
+        "--config.agent.mlp_hidden_sizes=(64,64),128",
+    ]
+    exit_code, _, stderr = run_command_line(
+        [*flags, "--seeds=1", f"--workdir={tmp_path}/sweep"], tmp_path, "sweep.py"
+    )
+    assert exit_code == 1, stderr
+    assert sorted(path.name for path in sweep.iterdir()) == sorted(names)
+    rows = list(csv.DictReader((tmp_path / "sweep" / "results.csv").open()))
+    assert [(row["learning_rate"], row["mlp_hidden_sizes"]) for row in rows] == [
+        ("0.001", "(64, 64)"),
+        ("0.001", "(128,)"),
+        ("0.004", "(64, 64)"),
+        ("0.004", "(128,)"),
+    ]
+    assert {row["runs"] for row in rows} == {"1 failed"}
 
 
 def test_help_names_the_flags(run_command_line, tmp_path):
     _, stdout, _ = run_command_line(["--help"], tmp_path, "sweep.py")
-    for flag in ("--config", "--seeds", "--games", "--parallel", "--workdir"):
+    for flag in ("--config", "--seeds", "--parallel", "--workdir"):
         assert f"  {flag}:" in stdout
 
 

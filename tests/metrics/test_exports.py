@@ -125,5 +125,5 @@ def test_wandb_that_is_not_installed_is_an_error(written_run, monkeypatch):
     from apex_agents.metrics import wandb_export
 
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match="--wandb needs the package wandb"):
+    with pytest.raises(ValueError, match="--wandb needs the extra 'wandb'"):
         wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0")

@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import (
-    draw_learning,
-    draw_returns,
-    draw_speeds,
-    draw_tasks,
-)
+from apex_agents.plotting.curve_figures import draw_learning, draw_returns, draw_speeds
 from apex_agents.plotting.exploration_figure import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
+from apex_agents.plotting.search_figure import draw_search
 
 FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
 
@@ -150,13 +146,95 @@ def test_tasks_have_panels_of_their_own(make_run):
         for task in ("pong", "catch", "breakout", "joust")
         for i in range(2)
     ]
-    figure = draw_tasks(group_runs(runs))
+    figure = draw_returns(group_runs(runs))
     visible = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in visible] == ["pong", "catch", "breakout", "joust"]
     for axes in visible:
         assert len(curves(axes)[axes.get_title()]) == 1
         assert len(curves(axes)[""]) == 2
     assert legend_texts(figure)[0] == "mean of 2 seeds"
+
+
+def test_settings_are_compared_for_each_task(make_run):
+    runs = [
+        make_run(
+            f"{task}{size}",
+            {"evaluator": [evaluation(10, size), evaluation(20, size)]},
+            task=task,
+            agent={"batch_size": size},
+        )
+        for task in ("pong", "catch")
+        for size in (8, 16)
+    ]
+    figure = draw_returns(group_runs(runs))
+    assert [axes.get_title() for axes in figure.axes] == ["pong", "catch"]
+    colors = []
+    for axes in figure.axes:
+        lines = [curves(axes)[f"{axes.get_title()}, batch_size={size}"][0] for size in (8, 16)]
+        assert [line.get_ydata().tolist() for line in lines] == [[8, 8], [16, 16]]
+        colors.append([line.get_color() for line in lines])
+    assert colors[0] == colors[1]
+    assert colors[0][0] != colors[0][1]
+    assert legend_texts(figure)[:2] == ["batch_size=8", "batch_size=16"]
+
+
+def training_logs(factor=1.0) -> dict:
+    """Return rows of four environments at 10, 20 and 30 s; 100 actor steps per second."""
+    rows = [
+        env_row(seconds, epsilon, 2, factor * seconds / epsilon)
+        for seconds in (10, 20, 30)
+        for epsilon in (0.1, 0.2, 0.5, 1.0)
+    ]
+    steps = {"actor_steps": 1000, "replay_size": 5}
+    return {"actor_0_envs": rows, "replay": [{"wall_time_seconds": 10, **steps}]}
+
+
+def thin_lines(axes) -> list[tuple[list, list]]:
+    lines = [line for line in axes.get_lines() if line.get_linewidth() == 1.0]
+    return [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in lines]
+
+
+def test_returns_of_training_episodes(make_run):
+    logs = training_logs()
+    logs["replay"].append({**logs["replay"][0], "wall_time_seconds": 30, "actor_steps": 4000})
+    figure = draw_returns(group_runs([make_run("a", logs)]))
+    actor_steps, learner_steps, time = figure.axes
+    assert thin_lines(actor_steps) == [
+        ([1000, 2500, 4000], [100, 200, 300]),  # Of epsilon 0.1.
+        ([1000, 2500, 4000], [10, 20, 30]),  # Of epsilon 1.
+    ]
+    assert thin_lines(learner_steps) == []  # The learner has written no rows.
+    assert [x for x, _ in thin_lines(time)] == [[10, 20, 30], [10, 20, 30]]
+    assert time.get_xlabel() == "wall time (s)"
+    assert legend_texts(figure) == ["training, epsilon up to 0.18", "training, epsilon from 0.62"]
+
+
+def test_returns_of_training_episodes_of_seeds(make_run):
+    runs = [make_run(f"seed{i}", training_logs(factor=i), seed=i) for i in (1, 3)]
+    figure = draw_returns(group_runs(runs))
+    (_, least), (_, most) = thin_lines(figure.axes[2])
+    assert (least[0], least[-1]) == (200, 600)  # Twice those of one run.
+    assert (most[0], most[-1]) == (20, 60)
+
+
+def test_training_episodes_are_left_out_of_comparisons(make_run):
+    evaluations = {"evaluator": [evaluation(10, 1), evaluation(20, 2)]}
+    runs = [
+        make_run(str(size), {**training_logs(), **evaluations}, agent={"batch_size": size})
+        for size in (8, 16)
+    ]
+    figure = draw_returns(group_runs(runs))
+    assert [thin_lines(axes) for axes in figure.axes] == [[], [], []]
+
+
+def test_training_episodes_of_environments_that_explore_alike(make_run):
+    rows = [
+        {"wall_time_seconds": 5 * i, "noise_scale": 0.3, "episodes": 1, "episode_return": i}
+        for i in range(1, 4)
+    ]
+    figure = draw_returns(group_runs([make_run("dpg", {"actor_0_envs": rows})]))
+    assert thin_lines(figure.axes[2]) == [([5, 10, 15], [1, 2, 3])]
+    assert legend_texts(figure) == ["training episodes"]
 
 
 def test_speeds(make_run):
@@ -277,6 +355,17 @@ def test_exploration_without_a_ladder(make_run):
     assert draw_exploration(group_runs([make_run("dqn", {"actor_0_envs": rows})])) is None
     rows = [{"wall_time_seconds": 1, "noise_scale": 0.3, "episodes": 1, "episode_return": 2.0}]
     assert draw_exploration(group_runs([make_run("dpg", {"actor_0_envs": rows})])) is None
+
+
+def test_a_search():
+    figure = draw_search({"n_step": 0.25, "lr": 0.75}, [1.0, np.nan, 3.0, 2.0])
+    bars, progress = figure.axes
+    assert [text.get_text() for text in bars.get_yticklabels()] == ["n_step", "lr"]
+    assert [patch.get_width() for patch in bars.patches] == [25, 75]
+    scores, best = progress.get_lines()
+    np.testing.assert_array_equal(scores.get_ydata(), [1, np.nan, 3, 2])
+    assert best.get_ydata().tolist() == [1, 1, 3, 3]
+    assert draw_search({}, [1.0]) is None
 
 
 NOTHING = {

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from apex_agents.runs.folder import RowReader, RunFolder
+from apex_agents.runs.folder import RowReader, RunFolder, find_runs
 
 
 @pytest.fixture
@@ -107,3 +107,17 @@ def test_of_a_long_file_pieces_from_all_over_it_are_read(workdir):
     assert steps[0] < num_rows / 100
     everything = RunFolder(workdir).read_columns("learner", path.stat().st_size)
     assert everything["step"].tolist() == list(range(num_rows))
+
+
+def test_the_runs_of_a_folder(tmp_path):
+    names = ["pong/seed_1", "pong/seed_0", "pong/lr=1/seed_0", "a/b/c/d/too_deep"]
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text("{}")
+    found = [run.path.relative_to(tmp_path).as_posix() for run in find_runs(tmp_path)]
+    assert found == ["pong/lr=1/seed_0", "pong/seed_0", "pong/seed_1"]
+    (run,) = find_runs(tmp_path / "pong" / "seed_0")
+    assert run.path == tmp_path / "pong" / "seed_0"
+    for path in (tmp_path / "a" / "b" / "nothing", tmp_path / "a"):
+        with pytest.raises(ValueError, match=str(path)):
+            find_runs(path)

@@ -19,7 +19,7 @@ CONFIG = ExperimentConfig(
 
 
 def test_seeds_count_up_from_the_config(tmp_path):
-    first, second = plan_runs(CONFIG, 2, tmp_path, ("train", "--config=x.py"))
+    first, second = plan_runs(CONFIG, {}, 2, tmp_path, ("train", "--config=x.py"))
     assert [(run.task, run.seed) for run in (first, second)] == [
         ("ALE/Pong-v5", 3),
         ("ALE/Pong-v5", 4),
@@ -28,17 +28,27 @@ def test_seeds_count_up_from_the_config(tmp_path):
     assert second.argv == (
         "train",
         "--config=x.py",
-        "--config.environment.task=ALE/Pong-v5",
         "--config.run.seed=4",
         f"--workdir={second.folder}",
     )
     assert not second.is_finished
+    assert second.name == "ALE/Pong-v5, seed 4"
+
+
+def test_a_setting_is_part_of_the_folder_and_of_the_name(tmp_path):
+    setting = {"learning_rate": 0.001, "mlp_hidden_sizes": (64, 32), "torso": "my_nets:make"}
+    (run,) = plan_runs(CONFIG, setting, 1, tmp_path, ())
+    name = "learning_rate=0.001,mlp_hidden_sizes=64_32,torso=my_nets_make"
+    assert run.folder == tmp_path / "ALE_Pong-v5" / name / "seed_3"
+    assert dict(run.setting)["mlp_hidden_sizes"] == "(64, 32)"
+    assert run.name.startswith("ALE/Pong-v5, learning_rate=0.001, mlp_hidden_sizes=(64, 32), ")
+    assert hash(run) is not None
 
 
 def test_runs_without_an_end_are_refused(tmp_path):
     config = dataclasses.replace(CONFIG, run=RunConfig())
     with pytest.raises(ValueError, match="max_actor_steps"):
-        plan_runs(config, 1, tmp_path, ())
+        plan_runs(config, {}, 1, tmp_path, ())
 
 
 @pytest.mark.parametrize(
@@ -59,7 +69,7 @@ def test_a_run_is_finished_if_it_ended_where_it_would_end_now(
     if summary is not None:
         (workdir / "summary.json").write_text(json.dumps(summary))
     config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
-    (run,) = plan_runs(config, 1, tmp_path, ())
+    (run,) = plan_runs(config, {}, 1, tmp_path, ())
     assert run.is_finished is is_finished
 
 
@@ -67,4 +77,4 @@ def test_a_folder_with_another_agent_is_refused(tmp_path):
     open_workdir(str(tmp_path / "ALE_Pong-v5" / "seed_4"), "pong", CONFIG)
     config = dataclasses.replace(CONFIG, agent=ApexDQNConfig(batch_size=64))
     with pytest.raises(ValueError, match="batch_size"):
-        plan_runs(config, 2, tmp_path, ())
+        plan_runs(config, {}, 2, tmp_path, ())

@@ -30,7 +30,7 @@ def make_run(tmp_path):
 def row(make_run):
     end = {"actor_steps": 100, "learner_steps": 8, "wall_time_seconds": 7199.6}
     runs = [make_run("a", [1, 9, 3], end), make_run("b", [5, float("nan")], end)]
-    return summarise("pong", runs, ["finished", "finished", "failed"])
+    return summarise("pong", {}, runs, ["finished", "finished", "failed"])
 
 
 def estimate(row, name: str) -> tuple[float, float, float]:
@@ -53,7 +53,7 @@ def test_last_and_best_returns_of_the_seeds(row):
 
 def test_returns_are_interquartile_means(make_run):
     runs = [make_run(str(value), [value]) for value in (0, 1, 2, 6, 100)]
-    row = summarise("pong", runs, 5 * ["stopped"])
+    row = summarise("pong", {}, runs, 5 * ["stopped"])
     value, lower, upper = estimate(row, "last_return")
     assert value == 3  # (1 + 2 + 6) / 3
     assert lower < 3 < upper
@@ -62,7 +62,7 @@ def test_returns_are_interquartile_means(make_run):
 
 
 def test_a_task_without_anything():
-    row = summarise("pong", [], ["not started"])
+    row = summarise("pong", {}, [], ["not started"])
     assert math.isnan(row["last_return"])
     assert read_cells([row])[1] == ["pong", "1 not started", "-", "-", "-", "-", "-"]
 
@@ -87,23 +87,34 @@ def test_table_for_people(row):
     [(-20.625, "-20.6"), (484.25, "484.2"), (21_345.6, "21,346"), (-0.004, "0.00")],
 )
 def test_returns_have_the_digits_that_matter(value, text, make_run):
-    row = summarise("pong", [make_run("a", [value])], ["finished"])
+    row = summarise("pong", {}, [make_run("a", [value])], ["finished"])
     assert read_cells([row])[1][2] == text
 
 
 def test_scores_of_atari_are_compared_with_a_human(make_run):
     atari = {"suite": "atari", "task": "Pong"}
     runs = [make_run("a", [-20.7], **atari), make_run("b", [14.6], **atari)]
-    row = summarise("Pong", runs, ["finished", "finished"])
+    row = summarise("Pong", {}, runs, ["finished", "finished"])
     # A random player gets -20.7, a human 14.6.
     assert estimate(row, "human_normalized") == pytest.approx((0.5, 0, 1))
     unknown = make_run("c", [1.0], suite="atari", task="journey_escape")
-    other = summarise("journey_escape", [unknown], ["finished"])
+    other = summarise("journey_escape", {}, [unknown], ["finished"])
     assert [line[4] for line in read_cells([other, row])] == [
         "human normalized",
         "-",
         "50.0% [0.0%, 100.0%]",
     ]
+
+
+def test_settings_are_columns_of_both_tables(make_run):
+    rows = [
+        summarise("pong", {"n_step": str(n), "batch_size": "8"}, [make_run(str(n), [n])], ["x"])
+        for n in (1, 3)
+    ]
+    header, *lines = read_cells(rows)
+    assert header[:4] == ["task", "n_step", "batch_size", "runs"]
+    assert [line[:3] for line in lines] == [["pong", "1", "8"], ["pong", "3", "8"]]
+    assert [line["n_step"] for line in csv.DictReader(io.StringIO(to_csv(rows)))] == ["1", "3"]
 
 
 def test_table_for_programs(row):

@@ -10,7 +10,15 @@ import psutil
 import pytest
 
 from apex_agents.sweep.plan import Run
-from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, STOPPED, Runner, last_words
+from apex_agents.sweep.runner import (
+    FAILED,
+    FINISHED,
+    NOT_STARTED,
+    PRUNED,
+    STOPPED,
+    Runner,
+    last_words,
+)
 
 WAIT = "import time; print('waits', flush=True); time.sleep(600)"
 WAIT_FOR_CTRL_C = f"import signal, sys; signal.signal(2, lambda *_: sys.exit(130)); {WAIT}"
@@ -20,7 +28,7 @@ DEADLINE_SECONDS = 120
 @pytest.fixture
 def make_run(tmp_path):
     def make(seed: int, code: str) -> Run:
-        return Run("catch", seed, tmp_path / str(seed), (sys.executable, "-c", code))
+        return Run("catch", (), seed, tmp_path / str(seed), (sys.executable, "-c", code))
 
     return make
 
@@ -96,6 +104,21 @@ def test_a_stopped_run_may_end_in_its_own_way(make_run):
     assert runner.signals == [signal.SIGINT]
 
 
+def test_a_run_that_is_added_and_interrupted(make_run):
+    runner = Runner([], 1, num_planned=5)
+    assert runner.is_done() and runner.has_room()
+    pruned, other = make_run(0, WAIT_FOR_CTRL_C), make_run(1, "")
+    runner.add(pruned)
+    assert not runner.has_room()
+    (line,) = runner.step()
+    assert line.startswith("[1/5] ")
+    runner.interrupt(other, PRUNED)  # It is not active.
+    wait_for(lambda: last_words(pruned.log) == "waits")
+    runner.interrupt(pruned, PRUNED)
+    runner.add(other)
+    assert finish(runner) == [PRUNED, FINISHED]
+
+
 def test_every_signal_reaches_a_run_once(make_run):
     code = (
         "import signal, sys\n"
@@ -151,7 +174,8 @@ def test_runs_end_with_a_parent_that_is_killed(make_run):
         "import pathlib, sys, time\n"
         "from apex_agents.sweep.plan import Run\n"
         "from apex_agents.sweep.runner import Runner\n"
-        f"Runner([Run('catch', 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})], 1).step()\n"
+        f"run = Run('catch', (), 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})\n"
+        "Runner([run], 1).step()\n"
         "time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as parent:

@@ -1,0 +1,93 @@
+"""What the commands share that train several runs."""
+
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from apex_agents.command_line import commands
+from apex_agents.command_line.errors import warn
+from apex_agents.command_line.settings import Settings
+from apex_agents.config import ExperimentConfig
+from apex_agents.experiment import check_environment, make_experiment
+from apex_agents.nodes.host import available_memory
+from apex_agents.registry import find_agent
+from apex_agents.replay.footprint import memory_warning
+from apex_agents.runs.files import replace_file
+from apex_agents.sweep.runner import Runner
+from apex_agents.sweep.screen import Screen
+
+_PERIOD_SECONDS = 0.2
+
+
+def choose_folder(workdir: str | None, parent: str, settings: Settings) -> pathlib.Path:
+    """Return the absolute path of the folder for all runs: `workdir`, or a new one in `parent`."""
+    name = f"{settings.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return pathlib.Path(workdir or pathlib.Path(parent, name)).expanduser().absolute()
+
+
+def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
+    """Return the command that trains with some fields changed, but for seed and work directory."""
+    command = commands.train_argv(find_agent(settings.config.agent))
+    return [*command, "--lp_launch_type=local_mp", *settings.to_flags(fields)]
+
+
+def check_config(config: ExperimentConfig, num_parallel: int) -> None:
+    """Raise a ValueError if a config is invalid; warn if the replay exceeds a run's memory."""
+    experiment = make_experiment(config)
+    spec = check_environment(experiment)
+    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
+    memory = available_memory() // num_parallel
+    if (warning := memory_warning(config.agent.replay, replay_bytes, memory)) is not None:
+        share = f" (It is one of {num_parallel} at once.)" if num_parallel > 1 else ""
+        warn(f"{config.environment.task}: {warning}{share}")
+
+
+def train(runner: Runner, screen: Screen, before_step: Callable[[], None] = lambda: None) -> None:
+    """Train until all runs have ended; Ctrl-C and SIGTERM stop them.
+
+    Args:
+      runner: the runs.
+      screen: where their progress is shown.
+      before_step: called several times a second; may add runs and interrupt some.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda signum, frame: runner.stop(signum))
+    is_told = False
+    before_step()
+    while not runner.is_done():
+        for line in runner.step():
+            screen.print(line)
+        if runner.signals and not is_told:
+            screen.print("Stopping; press Ctrl-C again to end everything at once.")
+            is_told = True
+        screen.show(runner.newest_output())
+        time.sleep(_PERIOD_SECONDS)
+        before_step()
+
+
+def write_results(
+    folder: pathlib.Path,
+    texts: Mapping[str, str],
+    draw: Callable[[], Sequence[pathlib.Path]],
+    screen: Screen,
+) -> bool:
+    """Write tables and figures and print their paths; return whether they could be written.
+
+    Args:
+      folder: folder of the tables.
+      texts: content of each table by the name of its file.
+      draw: draws the figures and returns the paths of their files.
+      screen: where the paths are shown.
+    """
+    try:
+        files = [*draw(), *(folder / name for name in texts)]
+        for name, text in texts.items():
+            replace_file(folder / name, text.encode())
+    except OSError as error:
+        screen.print(f"error: {folder} cannot be written: {error.strerror}")
+        return False
+    for file in files:
+        screen.print(str(file))
+    return True

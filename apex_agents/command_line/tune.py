@@ -1,0 +1,168 @@
+r"""Searches for good settings, with Optuna.
+
+Fields of the config get a range or several values. Each run tries one combination, chosen by what
+earlier runs have shown; a run that is worse than the median of the others at the same actor steps
+is stopped. The score of a run is the mean return of the evaluations in its last quarter.
+
+  --config.agent.learning_rate=log:1e-5:1e-2   a range, drawn on a logarithmic scale
+  --config.agent.n_step=1:10                   a range; whole numbers for a field of whole numbers
+  --config.agent.batch_size=32,64,128          single values, separated by commas
+
+The folder of the search holds run_<i>/, the work directories of the runs, study.db, which
+optuna-dashboard shows, and in the end results.md, results.csv, importances.png and .svg. Given
+again with the same --workdir, the command resumes stopped runs and continues the search, up to
+--runs in total.
+
+Examples:
+  python launch/tune.py --config=apex_dqn_cartpole --runs=20 --minutes=60 --parallel=2 \
+      --config.agent.learning_rate=log:1e-4:1e-1 --config.agent.n_step=1:10 \
+      --config.run.max_actor_steps=50_000 --config.run.target_return=None
+"""
+
+import math
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+from rich.console import Console
+
+from apex_agents.command_line.errors import fail, leave
+from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
+from apex_agents.command_line.several_runs import (
+    check_config,
+    choose_folder,
+    make_command,
+    train,
+    write_results,
+)
+from apex_agents.command_line.variants import RANGE
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
+from apex_agents.plotting import draw_search
+from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
+from apex_agents.runs.config_file import to_values
+from apex_agents.runs.files import hold_lock
+from apex_agents.runs.workdir import LOCK_FILE
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.results import format_table, to_csv
+from apex_agents.sweep.runner import Runner
+from apex_agents.sweep.screen import Screen
+from apex_agents.sweep.search import (
+    Range,
+    Search,
+    find_importances,
+    open_study,
+    read_rows,
+)
+from apex_agents.validation import get_field, require
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+_DEFAULT_CONFIG = "apex_dqn_cartpole"
+
+_RUNS = flags.DEFINE_integer("runs", 20, "Runs of the search, earlier ones included.", 1, 100_000)
+_MINUTES = flags.DEFINE_float(
+    "minutes", None, "Minutes after which the runs are stopped; they can be resumed.", 0.0
+)
+_PARALLEL = flags.DEFINE_integer("parallel", 1, "Runs at once.", 1, 1000)
+_WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Folder of the search, of a new one or of one to resume; a new one in sweeps/ by default.",
+)
+
+
+def main() -> None:
+    """Run the command, and exit."""
+    run_with_settings(_tune, _DEFAULT_CONFIG, has_variants=True)
+
+
+def _tune(settings: Settings) -> None:
+    config, folder = settings.config, choose_folder(_WORKDIR.value, "sweeps", settings)
+    ends_at = time.monotonic() + 60 * (_MINUTES.value or math.inf)
+    try:
+        space = _read_space(settings)
+        max_steps = config.run.max_actor_steps or 0
+        allowed = "a number: runs are compared at equal actor steps, up to this limit"
+        require(max_steps > 0, "run.max_actor_steps", max_steps or None, allowed)
+        check_config(config, _PARALLEL.value)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = hold_lock(folder / LOCK_FILE, 0.0)
+        study = open_study(folder, space, to_values(config))
+    except BlockingIOError:
+        fail(f"--workdir={folder} is in use: another command searches in it.")
+    except ValueError as error:
+        fail(error)
+    except OSError as error:
+        fail(f"--workdir={folder} cannot be written: {error.strerror}.")
+    screen = Screen(Console())
+    screen.print(f"Folder of the search: {folder}")
+    names = dict(zip(space, shorten(list(space)), strict=True))
+
+    def plan_run(number: int, fields: Mapping[str, Any]) -> Run:
+        workdir = folder / f"run_{number:03d}"
+        setting = tuple((names[path], _show(value)) for path, value in fields.items())
+        argv = (*make_command(settings, fields), f"--workdir={workdir}")
+        return Run(config.environment.task, setting, config.run.seed, workdir, argv)
+
+    num_ended = sum(trial.state.is_finished() for trial in study.trials)
+    runner = Runner([], _PARALLEL.value, _RUNS.value - num_ended)
+    search = Search(study, space, runner, plan_run, max_steps)
+    train(runner, screen, lambda: search.step(_RUNS.value, time.monotonic() >= ends_at))
+    is_written = _write_results(study, folder, names, screen)
+    lock.close()
+    if runner.signals:
+        leave(128 + runner.signals[0])
+    has_score = any(trial.state.name == "COMPLETE" for trial in study.trials)
+    leave(EXIT_SUCCESS if is_written and has_score else EXIT_FAILURE)
+
+
+def _read_space(settings: Settings) -> dict[str, Range | Sequence[str]]:
+    """Return the values to be tried of each field; a ValueError if a run cannot have them."""
+    space: dict[str, Range | Sequence[str]] = {}
+    for path, texts in settings.variants.items():
+        name = f"--config.{path}"
+        require(path not in FREE_FIELDS, name, ",".join(texts), "a single value in a search")
+        match = RANGE.fullmatch(texts[0]) if len(texts) == 1 else None
+        ends = match.groups()[1:] if match else texts
+        configs = [change_fields(settings.config, {path: text}) for text in ends]
+        values = [get_field(config, path) for config in configs]
+        space[path] = list(dict.fromkeys(map(str, values)))
+        if match:
+            is_log, are_numbers = bool(match[1]), all(isinstance(v, int | float) for v in values)
+            is_range = are_numbers and values[0] < values[1] and (values[0] > 0 or not is_log)
+            allowed = "LOW:HIGH for a number, or log:LOW:HIGH with LOW above 0"
+            require(is_range, name, texts[0], allowed)
+            space[path] = Range(values[0], values[1], is_log)
+        for config in configs:
+            config.validate()
+    if not space:
+        raise ValueError(
+            "nothing to search for: give a field a range or several values, such as "
+            "--config.agent.learning_rate=log:1e-5:1e-2."
+        )
+    return space
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.4g}"
+    return str(value)
+
+
+def _write_results(
+    study: "Study", folder: pathlib.Path, names: Mapping[str, str], screen: Screen
+) -> bool:
+    """Print and write the table and the figure; return whether they could be written."""
+    rows = read_rows(study, names)
+    if not rows:
+        return True
+    table = format_table([list(rows[0]), *([_show(cell) for cell in row.values()] for row in rows)])
+    screen.print_table(table)
+    found = find_importances(study)
+    importances = {names[path]: share for path, share in found.items()}
+    scores = [row["score"] for row in sorted(rows, key=lambda row: row["run"])]
+    texts = {"results.md": table, "results.csv": to_csv(rows)}
+    return write_results(folder, texts, lambda: draw_search(importances, scores, folder), screen)

@@ -1,0 +1,43 @@
+"""The figure of a search for settings: which fields matter, and how the scores get better."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from apex_agents.plotting import style
+
+
+@style.styled
+def draw_search(importances: Mapping[str, float], scores: Sequence[float]) -> Figure | None:
+    """Draw the importances of fields as bars, and the scores of the runs.
+
+    Args:
+      importances: share of the differences in score that each field explains, by its name.
+      scores: scores in the order in which the runs were started, NaN for runs without one.
+
+    Returns:
+      The figure, None without importances.
+    """
+    if not importances:
+        return None
+    height = max(3.0, 1.2 + 0.3 * len(importances))
+    figure, (bars, progress) = style.new_figure("Search for settings", 1, 2, height)
+    names = sorted(importances, key=lambda name: importances[name])
+    bars.barh(names, [100 * importances[name] for name in names], color=style.DOTS["color"])
+    bars.set_xlabel("importance (%)")
+    values = np.array(scores)
+    runs = np.arange(len(values))
+    best = np.fmax.accumulate(values)
+    dots = {**style.DOTS, "alpha": 0.8, "markersize": 5}
+    progress.plot(runs, values, **dots)
+    progress.step(runs, best, where="post", **style.line_style(1))
+    progress.set_xlabel("run")
+    progress.set_ylabel("score")
+    progress.xaxis.set_major_locator(MaxNLocator(integer=True))
+    style.show_as_counts(progress.yaxis)
+    handles = [style.line_handle("score of a run", **dots)]
+    handles.append(style.line_handle("best so far", **style.line_style(1)))
+    style.add_legend(figure, handles)
+    return figure

@@ -1,0 +1,199 @@
+"""A search for good settings: an Optuna study, kept in a file, whose trials are runs."""
+
+import json
+import math
+import pathlib
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from apex_agents.extras import missing_extra
+from apex_agents.metrics import columns
+from apex_agents.plotting.curves import has_numbers
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+
+_STORAGE = "study.db"
+# A run is compared with the others at each twentieth of its actor steps, after the first quarter
+# and once a few runs have finished.
+_NUM_COMPARISONS = 20
+_WARM_UP = 0.25
+_FINISHED_BEFORE_PRUNING = 4
+# The score of a run is the mean return of the evaluations in this newest part of its actor steps.
+_NEWEST = 0.25
+# How a run ended, by the state of its trial.
+_ENDINGS = {"COMPLETE": FINISHED, "PRUNED": PRUNED, "FAIL": FAILED}
+
+
+class Range(NamedTuple):
+    """Numbers from `low` to `high`, whole ones if both are, perhaps on a logarithmic scale."""
+
+    low: float
+    high: float
+    is_log: bool
+
+
+# By the dotted path of the field: a range, or the texts of single values.
+Space = Mapping[str, Range | Sequence[str]]
+
+
+def open_study(folder: pathlib.Path, space: Space, config: Mapping[str, Any]) -> "Study":
+    """Open the study in the folder of a search, or make it.
+
+    Raises:
+      ValueError: Optuna is not installed, or the study has another space or config.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise missing_extra("tune", "apex-tune") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    max_steps, seed = config["run"]["max_actor_steps"], config["run"]["seed"]
+    pruner = optuna.pruners.MedianPruner(_FINISHED_BEFORE_PRUNING, int(_WARM_UP * max_steps))
+    storage = f"sqlite:///{folder / _STORAGE}"
+    study = optuna.create_study(
+        storage=storage, study_name="tune", direction="maximize", load_if_exists=True, pruner=pruner
+    )
+    # A command that continues the search would draw the same numbers again from the same seed.
+    study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
+    settings = json.dumps([space, config["agent"], config["environment"], max_steps])
+    if study.user_attrs.get("settings", settings) != settings:
+        raise ValueError(f"{folder} holds a search in other settings; name another --workdir.")
+    study.set_user_attr("settings", settings)
+    return study
+
+
+class Search:
+    """The runs of a search; `step` starts, watches and ends them."""
+
+    def __init__(
+        self,
+        study: "Study",
+        space: Space,
+        runner: Runner,
+        plan_run: Callable[[int, Mapping[str, Any]], Run],
+        max_actor_steps: int,
+        period_seconds: float = 2.0,
+    ):
+        """Begin with the runs that earlier commands have not finished.
+
+        Args:
+          study: the trials of this and of earlier commands.
+          space: values that are tried.
+          runner: runner without runs.
+          plan_run: returns the run with a number and with these values of the fields in `space`.
+          max_actor_steps: actor steps of a run that is not stopped.
+          period_seconds: seconds between two looks at the evaluations of active runs.
+        """
+        from optuna import Trial
+
+        self._study, self._space, self._runner, self._plan_run = study, space, runner, plan_run
+        parts = range(1, _NUM_COMPARISONS + 1)
+        self._comparisons = [max_actor_steps * part // _NUM_COMPARISONS for part in parts]
+        # A trial keeps the values that it got, and its number names the folder of the run.
+        stopped = [trial for trial in study.trials if not trial.state.is_finished()]
+        self._unfinished = [Trial(study, trial._trial_id) for trial in stopped]
+        self._active: dict[Run, Trial] = {}
+        self._period_seconds = period_seconds
+        self._looks_at = 0.0
+
+    def step(self, num_runs: int, is_over: bool) -> None:
+        """Record what has ended, stop what is worse than the median, and add runs.
+
+        Args:
+          num_runs: number of runs with those of earlier commands.
+          is_over: whether active runs are to be stopped.
+        """
+        for run in [run for run in self._active if self._runner.endings[run] != NOT_STARTED]:
+            self._end(self._active.pop(run), run, self._runner.endings[run])
+        if is_over:
+            for run in self._active:
+                self._runner.interrupt(run, STOPPED)
+        elif time.monotonic() >= self._looks_at:
+            self._looks_at = time.monotonic() + self._period_seconds
+            for run, trial in self._active.items():
+                self._report(trial, *_read_evaluations(run))
+                if trial.should_prune():
+                    self._runner.interrupt(run, PRUNED)
+        while self._runner.has_room() and not self._runner.signals and not is_over:
+            if not self._unfinished and len(self._study.trials) >= num_runs:
+                return
+            trial = self._unfinished.pop(0) if self._unfinished else self._study.ask()
+            fields = {path: _suggest(trial, path, values) for path, values in self._space.items()}
+            run = self._plan_run(trial.number, fields)
+            self._active[run] = trial
+            self._runner.add(run)
+
+    def _report(self, trial: "Trial", steps: np.ndarray, returns: np.ndarray) -> None:
+        """Report the newest return at each comparison that a run has reached."""
+        reported = self._study.trials[trial.number].intermediate_values
+        for comparison in self._comparisons:
+            so_far = returns[steps <= comparison]
+            if len(so_far) and steps[-1] >= comparison and comparison not in reported:
+                trial.report(float(so_far[-1]), comparison)
+
+    def _end(self, trial: "Trial", run: Run, ending: str) -> None:
+        """Record how a run has ended; one that was stopped can be resumed."""
+        from optuna.trial import TrialState
+
+        steps, returns = _read_evaluations(run)
+        if ending == FINISHED and len(steps):
+            self._report(trial, steps, returns)  # Later runs are compared with them.
+            self._study.tell(trial, float(returns[steps >= (1 - _NEWEST) * steps[-1]].mean()))
+        elif ending == PRUNED:
+            self._study.tell(trial, state=TrialState.PRUNED)
+        elif ending in (FINISHED, FAILED):
+            self._study.tell(trial, state=TrialState.FAIL)
+
+
+def read_rows(study: "Study", names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the rows of `results.csv`, the best run first; `names` has the columns of fields."""
+    rows = [
+        {
+            "run": f"run_{trial.number:03d}",
+            **{name: trial.params.get(path) for path, name in names.items()},
+            "ending": _ENDINGS.get(trial.state.name, STOPPED),
+            # Optuna gives a run that was pruned the value that was reported last.
+            "score": trial.value if trial.state.name == "COMPLETE" else math.nan,
+        }
+        for trial in study.trials
+    ]
+    return sorted(rows, key=lambda row: (math.isnan(row["score"]), -row["score"]))
+
+
+def find_importances(study: "Study") -> dict[str, float]:
+    """Return each field's share of the differences in score; none while that is unknown."""
+    from optuna import importance
+
+    evaluator = importance.PedAnovaImportanceEvaluator()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        try:
+            return importance.get_param_importances(study, evaluator=evaluator)
+        except (ValueError, RuntimeError, UserWarning):  # Of too few scores.
+            return {}
+
+
+def _suggest(trial: "Trial", path: str, values: Range | Sequence[str]) -> Any:
+    if not isinstance(values, Range):
+        return trial.suggest_categorical(path, values)
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return trial.suggest_int(path, values.low, values.high, log=values.is_log)
+    return trial.suggest_float(path, values.low, values.high, log=values.is_log)
+
+
+def _read_evaluations(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Return actor steps and mean returns of the evaluations of a run."""
+    folder = run.open_folder()
+    table = folder.read_columns(columns.EVALUATOR) if folder else {}
+    if not has_numbers(table, columns.ACTOR_STEPS, columns.MEAN_RETURN):
+        return np.empty(0), np.empty(0)
+    steps, returns = table[columns.ACTOR_STEPS], table[columns.MEAN_RETURN]
+    is_known = np.isfinite(steps) & np.isfinite(returns)
+    return steps[is_known], returns[is_known]

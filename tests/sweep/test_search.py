@@ -1,0 +1,205 @@
+"""Tests of a search: real studies, with runs whose rows are written by hand."""
+
+import csv
+import json
+import math
+import sys
+
+import pytest
+
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, STOPPED
+from apex_agents.sweep.search import Range, Search, find_importances, open_study, read_rows
+
+MAX_STEPS = 2000
+CONFIG = {"agent": {}, "environment": {}, "run": {"seed": 0, "max_actor_steps": MAX_STEPS}}
+SPACE = {
+    "agent.learning_rate": Range(1e-5, 1e-2, True),
+    "agent.n_step": Range(1, 10, False),
+    "agent.batch_size": ["8", "16"],
+}
+
+
+class FakeRunner:
+    """Starts nothing; a test says how runs end."""
+
+    def __init__(self, num_parallel=1):
+        self.endings = {}
+        self.signals = []
+        self.interrupted = []
+        self._num_parallel = num_parallel
+
+    def active(self):
+        return [run for run, ending in self.endings.items() if ending == NOT_STARTED]
+
+    def has_room(self):
+        return len(self.active()) < self._num_parallel
+
+    def add(self, run):
+        self.endings[run] = NOT_STARTED
+
+    def interrupt(self, run, ending):
+        self.interrupted.append(run)
+        self.endings[run] = ending
+
+
+@pytest.fixture
+def make_search(tmp_path):
+    def make(runner, space=SPACE):
+        def plan_run(number, fields):
+            return Run("catch", tuple(fields.items()), 0, tmp_path / f"run_{number}", ())
+
+        study = open_study(tmp_path, space, CONFIG)
+        return study, Search(study, space, runner, plan_run, MAX_STEPS, period_seconds=0.0)
+
+    return make
+
+
+def write_evaluations(run, returns):
+    """Write a row at each 100 actor steps."""
+    (run.folder / "logs").mkdir(parents=True, exist_ok=True)
+    (run.folder / "config.json").write_text("{}")
+    with (run.folder / "logs" / "evaluator.csv").open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["actor_steps", "mean_return"])
+        writer.writerows([100 * i, value] for i, value in enumerate(returns, start=1))
+
+
+def finish_one(search, runner, returns, ending=FINISHED):
+    """Start a run, unless one is active, and end it."""
+    search.step(100, False)
+    (run,) = runner.active()
+    write_evaluations(run, returns)
+    runner.endings[run] = ending
+
+
+def states(study):
+    return [trial.state.name for trial in study.trials]
+
+
+def test_values_are_those_of_the_space(make_search):
+    runner = FakeRunner(num_parallel=12)
+    _, search = make_search(runner)
+    search.step(12, False)
+    values = [dict(run.setting) for run in runner.endings]
+    assert len(values) == 12
+    assert all(1e-5 <= value["agent.learning_rate"] <= 1e-2 for value in values)
+    # By the logarithm, two thirds of the values are below 1e-3; without it, a tenth is.
+    assert sum(value["agent.learning_rate"] < 1e-3 for value in values) >= 5
+    assert {type(value["agent.n_step"]) for value in values} == {int}
+    assert {value["agent.batch_size"] for value in values} == {"8", "16"}
+
+
+def test_the_score_is_the_mean_of_the_newest_quarter(make_search):
+    runner = FakeRunner()
+    study, search = make_search(runner)
+    finish_one(search, runner, [100, 0, 0, 1, 3])  # Of 500 steps those from 375 on.
+    search.step(1, False)
+    assert [trial.value for trial in study.trials] == [2]
+    assert runner.active() == []  # The budget is one run.
+
+
+def test_runs_without_a_score(make_search):
+    runner = FakeRunner()
+    study, search = make_search(runner)
+    finish_one(search, runner, [1.0], ending=FAILED)
+    finish_one(search, runner, [])
+    finish_one(search, runner, [math.nan])
+    search.step(3, False)
+    assert states(study) == ["FAIL", "FAIL", "FAIL"]
+    assert find_importances(study) == {}
+
+
+def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
+    runner = FakeRunner()
+    study, search = make_search(runner)
+    for value in (2, 4, 6, 8):
+        finish_one(search, runner, 20 * [value])
+    search.step(100, False)
+    (run,) = runner.active()
+    for returns in (4 * [0], 5 * [5.5]):  # Too early, then better than the median, 5.
+        write_evaluations(run, returns)
+        search.step(100, False)
+        assert runner.interrupted == []
+    finish_one(search, runner, 20 * [5.5])
+    search.step(100, False)
+    (run,) = runner.active()
+    write_evaluations(run, 6 * [5.25])  # The median is 5.5 now.
+    search.step(100, False)
+    assert runner.interrupted == [run]
+    search.step(100, False)
+    assert states(study) == [*5 * ["COMPLETE"], "PRUNED", "RUNNING"]
+    assert list(study.trials[5].intermediate_values) == [100, 200, 300, 400, 500, 600]
+    endings = [(row["ending"], math.isnan(row["score"])) for row in read_rows(study, {})]
+    assert endings == [*5 * [("finished", False)], ("pruned", True), ("stopped", True)]
+
+
+def test_stopped_runs_are_resumed_by_another_command(make_search):
+    runner = FakeRunner(num_parallel=2)
+    study, search = make_search(runner)
+    search.step(3, False)
+    first, second = runner.active()
+    write_evaluations(first, [1.0])
+    runner.endings.update({first: FINISHED, second: STOPPED})
+    runner.signals.append(2)
+    search.step(3, False)
+    assert states(study) == ["COMPLETE", "RUNNING"]
+    assert runner.active() == []
+
+    runner = FakeRunner(num_parallel=2)
+    study, search = make_search(runner)
+    search.step(3, False)
+    assert [run.folder.name for run in runner.active()] == ["run_1", "run_2"]
+    assert runner.active()[0].setting == second.setting
+    assert runner.active()[1].setting != first.setting
+
+
+def test_active_runs_are_stopped_when_the_time_is_over(make_search):
+    runner = FakeRunner(num_parallel=2)
+    study, search = make_search(runner)
+    search.step(5, False)
+    runs = runner.active()
+    search.step(5, True)
+    assert runner.interrupted == runs
+    search.step(5, True)
+    assert states(study) == ["RUNNING", "RUNNING"]
+    assert runner.active() == []
+
+
+@pytest.mark.parametrize(
+    ("space", "config"),
+    [
+        ({"agent.n_step": Range(1, 5, False)}, CONFIG),
+        (SPACE, {**CONFIG, "agent": {"batch_size": 8}}),
+        (SPACE, {**CONFIG, "run": {"seed": 0, "max_actor_steps": 1}}),
+    ],
+)
+def test_a_search_of_something_else_is_refused(space, config, tmp_path):
+    open_study(tmp_path, SPACE, CONFIG)
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        open_study(tmp_path, space, config)
+    open_study(tmp_path, SPACE, json.loads(json.dumps(CONFIG)))
+
+
+def test_optuna_is_an_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ValueError, match=r"apex_agents\[tune\]"):
+        open_study(tmp_path, SPACE, CONFIG)
+
+
+def test_rows_and_importances(make_search):
+    runner = FakeRunner()
+    study, search = make_search(runner, {"agent.n_step": Range(1, 9, False), "run.lr": ["1", "2"]})
+    for _ in range(12):  # The score is n_step, whatever lr is.
+        search.step(100, False)
+        (run,) = runner.active()
+        finish_one(search, runner, [dict(run.setting)["agent.n_step"]])
+    search.step(100, False)
+    assert runner.active()
+    rows = read_rows(study, {"agent.n_step": "n_step", "run.lr": "lr"})
+    assert list(rows[0]) == ["run", "n_step", "lr", "ending", "score"]
+    assert [row["score"] for row in rows[:-1]] == sorted([r["n_step"] for r in rows[:-1]])[::-1]
+    assert (rows[-1]["ending"], math.isnan(rows[-1]["score"])) == ("stopped", True)
+    importances = find_importances(study)
+    assert importances["agent.n_step"] > importances["run.lr"]
+    assert sum(importances.values()) == pytest.approx(1)
