@@ -95,7 +95,7 @@ $(UV):
 # would compile TensorFlow anew (4.4 s instead of 1.5 s per import).
 $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) | $(UV)
 	@echo "Installing the packages of requirements.txt into .venv ..."
-	@test -x $(PYTHON) || $(UV) venv --quiet --python "$$(cat .python-version)" .venv || { \
+	@test -x $(PYTHON) || $(UV) venv --quiet --seed --python "$$(cat .python-version)" .venv || { \
 	  echo "error: uv made no environment with Python $$(cat .python-version); see above" >&2; \
 	  exit 1; }
 	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
