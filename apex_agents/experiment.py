@@ -18,7 +18,7 @@ from apex_agents.environments import (
     make_vector_environment,
     with_environment_fn,
 )
-from apex_agents.registry import make_builder
+from apex_agents.registry import make_builder, with_torso_fn
 from apex_agents.replay.statistics import ReplayStatistics
 
 
@@ -99,9 +99,10 @@ def make_experiment(
         environment_fn = find_environment_fn(environment)
     else:
         environment = with_environment_fn(environment, environment_fn)
-    config = dataclasses.replace(config, environment=environment)
+    agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
+    config = dataclasses.replace(config, agent=agent, environment=environment)
     return Experiment(
-        builder=make_builder(config.agent, torso_fn),
+        builder=make_builder(agent, torso_fn),
         make_vector_environment=functools.partial(
             make_vector_environment, environment, environment_fn=environment_fn
         ),

@@ -1,5 +1,6 @@
 """The agents that commands know by name: the only list of them."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.user_code import name_function
 from apex_agents.validation import require
 
 
@@ -44,6 +46,12 @@ def find_agent(config: Any) -> str:
     known = ", ".join(kind.__name__ for kind in CONFIG_CLASSES.values())
     require(bool(names), "agent", config, f"one of {known}")
     return names[0]
+
+
+def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
+    """Return the config of an agent whose torsos, all of them, a function makes."""
+    names = [field.name for field in dataclasses.fields(config) if field.name.endswith("torso")]
+    return dataclasses.replace(config, **dict.fromkeys(names, name_function(torso_fn)))
 
 
 def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:

@@ -10,6 +10,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import re
 import sys
 import types
 import zipfile
@@ -22,6 +23,8 @@ from apex_agents.validation import closest, require
 
 _PYTHON_PATH, _CONFIG_FILE = "python_path", "config_file"  # In a record.
 _PACKAGE = __name__.partition(".")[0]
+
+_NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
 
 _config_file: str | None = None
 
@@ -38,9 +41,9 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
     """
     module_name, _, name = reference.partition(":")
     require(bool(module_name and name), field, reference, "'module:function'")
-    if module_name == "__main__":
+    if module_name == "__main__" and not hasattr(sys.modules[module_name], name):
         raise ValueError(
-            f"{field} is {reference!r}, a function of a script or notebook, which other commands "
+            f"{field} is {reference!r}, a function of a script or notebook, which other programs "
             "cannot import; train with a function that is in a module of its own."
         )
     module = import_module(module_name, reference, field)
@@ -69,12 +72,14 @@ def import_module(name: str, reference: str, field: str) -> types.ModuleType:
 def name_function(function: Callable[..., Any]) -> str:
     """Return the reference by which `find_function` finds a function, if it can.
 
-    The reference of any other function begins with '__main__:', which `find_function` refuses.
+    The reference of any other function begins with '__main__:', where `find_function` finds it in
+    the same script only, if at all.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module_name = getattr(function, "__module__", None) or "__main__"
-    found = getattr(sys.modules.get(module_name), name, None)
-    return f"{module_name if found is function else '__main__'}:{name}"
+    if getattr(sys.modules.get(module_name), name, None) is function:
+        return f"{module_name}:{name}"
+    return f"__main__:{re.sub(_NO_NAME, '_', name)}"
 
 
 def extend_path(folders: Iterable[str]) -> None:

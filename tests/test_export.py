@@ -24,7 +24,7 @@ from apex_agents.export import (
     export_saved_model,
     record_observations,
 )
-from apex_agents.learning.pixel_convolution import PixelConv2D
+from apex_agents.networks.pixel_convolution import PixelConv2D
 from apex_agents.loading import load
 
 RULES = AtariConfig(sticky_action_probability=0.25, max_noops=5, frame_stack=4)

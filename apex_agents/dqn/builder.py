@@ -76,9 +76,6 @@ class ApexDQNBuilder:
         tf.random.set_seed(seed)
         return make_network(self.config, spec, dtype, self._torso_fn)
 
-    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> snt.Module:
-        return self._make_network(spec, seed)
-
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
