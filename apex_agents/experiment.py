@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -119,12 +120,16 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
         warnings.simplefilter("ignore")
         environment = experiment.make_vector_environment(1, 0, evaluation=False)
     experiment.builder.check_environment(environment.spec)
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # The error of the last attempt says it all.
     try:
         environment.reset()
     except Exception as error:  # The code of an environment may raise anything.
         name = type(error).__name__
         raise ValueError(f"{experiment.task} fails when it is reset: {name}: {error}") from error
-    environment.close()
+    finally:
+        logging.disable(level)
+        environment.close()
     return environment.spec
 
 

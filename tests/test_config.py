@@ -50,6 +50,11 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.replay.insert_batch": ([0, -1, 1_000_001], []),
     "agent.replay.max_in_flight": ([0, 19, 1_000_001], [20]),
     "agent.replay.prefetch_batches": ([0, -1, 1001], []),
+    "environment.kwargs": (
+        [{"size": (5, 5)}, {1: 2}, {"make": len}, {"x": float("nan")}],
+        [{"size": [5, 5], "map": {"a": None}, "is_slippery": False}],
+    ),
+    "environment.max_episode_steps": ([0, -1], [1]),
     "environment.atari.sticky_action_probability": ([1.0, -0.1], [0.99]),
     "environment.atari.max_noops": ([-1, 10_001], [0, 10_000]),
     "environment.atari.action_repeat": ([0, 1001], [1, 1000]),
@@ -147,10 +152,11 @@ def test_values_that_cannot_work_are_errors(agent, field, value, is_valid):
 def test_types_of_all_fields_are_checked(agent):
     for field in field_paths(make_config(agent)):
         config = make_config(agent)
-        set_field(config, field, {})
+        value = b"" if field == "environment.kwargs" else {}
+        set_field(config, field, value)
         with pytest.raises(ValueError) as error:
             config.validate()
-        assert str(error.value).startswith(f"{field} is {{}}; it has to be ")
+        assert str(error.value).startswith(f"{field} is {value!r}; it has to be ")
 
 
 @pytest.mark.parametrize(

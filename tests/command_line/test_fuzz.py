@@ -128,8 +128,8 @@ def shrink(config: ExperimentConfig) -> None:
 
 def make_checked_experiment(config: ExperimentConfig) -> Experiment | None:
     """Return the experiment, or None if the agent cannot learn in the environment."""
-    experiment = make_experiment(config)
     try:
+        experiment = make_experiment(config)
         check_environment(experiment)
     except ValueError as error:
         assert "\n" not in str(error)
