@@ -14,6 +14,7 @@ config = ApexDQNConfig(torso="mlp", frame_stack=0, batch_size=32, learning_rate=
 config.target_update_period, config.variable_update_period, config.replay = 50, 1, replay
 builder = ApexDQNBuilder(config)
 
+# From here on nothing depends on the algorithm.
 spec = acme.make_environment_spec(environment)
 server = reverb.Server(builder.make_replay_tables(spec))
 client = reverb.Client(f"localhost:{server.port}")

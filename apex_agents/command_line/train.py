@@ -73,6 +73,7 @@ def _train(agent: str, settings: Settings) -> None:
             if _LAUNCH_TYPE.value == "ray":
                 raise ValueError("--isolate and --lp_launch_type=ray exclude each other.")
             isolate()  # It executes this command again, so that nothing may happen before.
+        settings.config.validate()
         _check_agent(agent, settings.config.agent)
         run = train(
             settings.config,
