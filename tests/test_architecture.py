@@ -38,7 +38,7 @@ LAYERS = (
     ("config",),
     ("environments",),
     ("user_code",),
-    ("validation", "exit_codes"),
+    ("validation", "exit_codes", "extras"),
 )
 # The package's `__init__.py` names what users import, from any layer.
 PUBLIC_NAMES = "apex_agents/__init__.py"
