@@ -34,6 +34,7 @@ from apex_agents.export import (
     export_saved_model,
     record_observations,
 )
+from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
@@ -78,10 +79,7 @@ def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
             difference = export(policy, path, observations)
             _show(name, f"{path}, greatest difference {difference:.1e}")
         except ImportError as error:
-            warn(
-                f"there is no ONNX file, since {error}; this installs what it needs: "
-                "pip install 'apex_agents[export]'"
-            )
+            warn(f"there is no ONNX file ({error}): {missing_extra('export', 'ONNX')}")
     _show("description", description)
 
 
