@@ -19,8 +19,8 @@ from dm_env import specs
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.environments.atari import emulator_settings
 from apex_agents.environments.atari_config import rom_name
-from apex_agents.networks.pixel_convolution import PixelConv2D
 from apex_agents.loading import TrainedPolicy
+from apex_agents.networks.pixel_convolution import PixelConv2D
 from apex_agents.registry import find_agent
 
 _OPSET = 17  # The newest one that all of tf2onnx's converters know.

@@ -24,13 +24,13 @@ from apex_agents.export import (
     export_saved_model,
     record_observations,
 )
-from apex_agents.networks.pixel_convolution import PixelConv2D
 from apex_agents.loading import load
+from apex_agents.networks.pixel_convolution import PixelConv2D
 
 RULES = AtariConfig(sticky_action_probability=0.25, max_noops=5, frame_stack=4)
 RUNS = {
     "cartpole": (
-        ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0),
+        ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0),
         EnvironmentConfig("gymnasium", "CartPole-v1"),
     ),
     "pong": (
@@ -96,7 +96,7 @@ class Network(snt.Module):
 
 def make_policy(network: Network) -> types.SimpleNamespace:
     spec = types.SimpleNamespace(observations=specs.Array([3], np.float32))
-    return types.SimpleNamespace(network=network, output_name="q_values", spec=spec)
+    return types.SimpleNamespace(torso=network, output_name="q_values", spec=spec)
 
 
 EXPORTS = {"saved_model": export_saved_model, "onnx": export_onnx}

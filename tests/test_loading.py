@@ -12,7 +12,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
 from apex_agents.loading import TrainedDPG, TrainedDQN, load
 
-MLP = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
+MLP = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
 RUNS = {
     "catch": (MLP, EnvironmentConfig("toy", "catch")),

@@ -16,7 +16,7 @@ from apex_agents.environments import EnvironmentConfig
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FILES = ["policy.json", "policy.onnx", "saved_model"]
 
-MLP = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
+MLP = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 print(sorted({"apex_agents", "reverb", "sonnet", "tensorflow", "torch"} & set(sys.modules)))
 """
 
-MLP = ApexDQNConfig(network="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
+MLP = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
 SHORT = AtariConfig(evaluation_max_frames=40)
 RUNS = {
