@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from apex_agents.validation import closest, require
 

@@ -92,8 +92,8 @@ MAX_FOLDER_SHARE = 0.25
 # The reading path: from the command to the loss and back to the priorities. It holds every module
 # of these rooms that the program and the builder of Ape-X DQN import, directly or through others.
 READING_PATH_STARTS = ("launch/apex_dqn.py", "apex_agents/program.py", "apex_agents/dqn/builder.py")
-READING_PATH_ROOMS = ("program", "builder", "dqn", "acting", "replay", "learning")
-MAX_READING_PATH_LINES = 2920
+READING_PATH_ROOMS = ("program", "builder", "dqn", "acting", "replay", "learning", "networks")
+MAX_READING_PATH_LINES = 3420
 
 
 def list_modules() -> list[str]:

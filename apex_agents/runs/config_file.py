@@ -9,7 +9,8 @@ from typing import Any
 import dacite
 
 from apex_agents import user_code
-from apex_agents.config import ExperimentConfig
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.environments import EnvironmentConfig
 
 CONFIG_FILE = "config.json"
 # In the file, beside the fields of the config: the class of its agent's config, and the format of
@@ -66,9 +67,13 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     try:
         if name not in types:
             raise ValueError(f"{AGENT_TYPE} is {name!r}; it has to be one of {', '.join(types)}.")
-        # The field `agent` is declared as Any: this declares what it holds here.
-        fields: Any = [("agent", types[name])]
-        kind = dataclasses.make_dataclass("Config", fields, bases=(ExperimentConfig,))
+        # As `ExperimentConfig`, but without defaults, and with the type of this agent's settings.
+        fields: Any = [
+            ("agent", types[name]),
+            ("environment", EnvironmentConfig),
+            ("run", RunConfig),
+        ]
+        kind: Any = dataclasses.make_dataclass("Config", fields.items())
         read: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:

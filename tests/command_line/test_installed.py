@@ -11,7 +11,10 @@ import zipfile
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-COMMANDS = {"apex-dqn", "apex-dpg", "apex-evaluate", "apex-monitor", "apex-plot", "apex-sweep"}
+COMMANDS = {
+    *("apex-dqn", "apex-dpg", "apex-evaluate", "apex-export"),
+    *("apex-monitor", "apex-plot", "apex-sweep", "apex-tune"),
+}
 TIMEOUT_SECONDS = 400
 
 
