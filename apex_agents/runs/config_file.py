@@ -73,7 +73,7 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
             ("environment", EnvironmentConfig),
             ("run", RunConfig),
         ]
-        kind: Any = dataclasses.make_dataclass("Config", fields.items())
+        kind: Any = dataclasses.make_dataclass("Config", fields)
         read: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
