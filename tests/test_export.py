@@ -96,7 +96,7 @@ class Network(snt.Module):
 
 def make_policy(network: Network) -> types.SimpleNamespace:
     spec = types.SimpleNamespace(observations=specs.Array([3], np.float32))
-    return types.SimpleNamespace(torso=network, output_name="q_values", spec=spec)
+    return types.SimpleNamespace(network=network, output_name="q_values", spec=spec)
 
 
 EXPORTS = {"saved_model": export_saved_model, "onnx": export_onnx}
