@@ -293,7 +293,7 @@ def test_lost_replay(idle, start, record_property):
     run.finish()
     record_property("seen", f"ended after {seconds_since(killed_at)}")
     assert run.exit_code == 1
-    assert "Node replay was lost with its host " in run.stdout()
+    assert "Node replay was lost with its host " in run.output()
     assert "Traceback" not in run.output()
     assert left_behind(idle) == []
     rows, checkpoint = len(run.rows("learner")), newest_checkpoint(run)

@@ -197,7 +197,7 @@ def test_failure_at_the_start(node, start):
     assert run.left_behind() == []
     assert run.num_restarts() == {}
     assert run.exit_codes()[node] == 1
-    assert str(run.log(node)) in run.stdout()
+    assert str(run.log(node)) in run.output()
     assert run.stdout().endswith("OSError: the emulator has gone\n")
     assert "Traceback" in run.log(node).read_text()
 
