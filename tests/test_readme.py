@@ -16,14 +16,16 @@ README = (ROOT / "README.md").read_text()
 START_OF_THE_COMMON_PART = "# From here on nothing depends on the algorithm.\n"
 
 
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
 # Mean returns of 20 episodes: a random player of Catch gets about -0.6 and a perfect one 1; a point
 # mass that nobody pushes gets -5 and one that is pushed to the middle about -0.7.
 @pytest.mark.parametrize(
     ("index", "name", "least_return"), [(0, "Catch", 0.8), (1, "PointMass", -1.2)]
 )
 def test_example_learns(index, name, least_return, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
+    _, *blocks = PROGRAMS
     program, start = blocks[0], blocks[index].partition(START_OF_THE_COMMON_PART)[0]
     assert f"environment = {name}(" in start
     _, marker, common_part = program.partition(START_OF_THE_COMMON_PART)
@@ -35,6 +37,18 @@ def test_example_learns(index, name, least_return, tmp_path):
     assert result.returncode == 0, result.stderr[-2000:]
     match = re.search(r"mean return: (\S+)", result.stdout)
     assert float(match[1]) >= least_return
+
+
+def test_the_shortest_program_trains_and_loads(tmp_path):
+    program = PROGRAMS[0].replace("50_000", "3_000")
+    script = tmp_path / "train.py"
+    script.write_text(f"{program}\nprint('learner steps:', policy.learner_steps)")
+    result = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert int(re.search(r"^learner steps: (\d+)$", result.stdout, re.MULTILINE)[1]) > 0
+    assert (tmp_path / "runs" / "mine" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(
