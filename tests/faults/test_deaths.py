@@ -181,7 +181,7 @@ def test_too_many_deaths(start):
     assert run.left_behind() == []
     assert run.num_restarts() == {"evaluator": 1}
     assert run.exit_codes()["evaluator"] == -signal.SIGKILL
-    assert str(run.log("evaluator")) in run.stdout()
+    assert str(run.log("evaluator")) in run.output()
     # What was learned is kept.
     assert run.checkpoints()[-1] == f"learner-{run.summary()['learner_steps']:012d}"
 
