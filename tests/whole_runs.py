@@ -90,13 +90,13 @@ class Command:
             pytest.fail(f"still running after {timeout} s: {alive}\n{self.output()}")
         return self
 
-    def wait_for(self, condition: Callable[[], Any]) -> None:
-        """Waits until a condition holds, which has to happen before the end."""
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        """Waits until a condition holds, which has to happen before the end; returns its value."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             is_running = self.is_running()
-            if condition():
-                return
+            if value := condition():
+                return value
             assert is_running and time.monotonic() < deadline, self.output()
             time.sleep(_POLL_SECONDS)
 
@@ -148,8 +148,7 @@ class Command:
 
     def node(self, name: str) -> psutil.Process:
         """Finds the process of a node, once it is there."""
-        self.wait_for(lambda: name in self.nodes())
-        return self.nodes()[name]
+        return self.wait_for(lambda: self.nodes().get(name))
 
     def close(self) -> None:
         """Ends what a failed test would leave behind."""
