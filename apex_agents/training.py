@@ -12,14 +12,14 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from apex_agents.config import ExperimentConfig
 from apex_agents.nodes.fork_server import close_server, has_server, open_server
 
 if TYPE_CHECKING:
+    from apex_agents.config import ExperimentConfig
     from apex_agents.ending import Run
 
 # Imported by the process from which nodes are forked.
-_NODE_MODULES = ("apex_agents.program", "apex_agents.registry")
+NODE_MODULES = ("apex_agents.program", "apex_agents.registry")
 
 
 def train(  # noqa: PLR0913
@@ -85,7 +85,7 @@ def _serving_forks(launch_type: str) -> Iterator[None]:
     if has_server() or launch_type != "local_mp":
         yield
         return
-    open_server(_NODE_MODULES)
+    open_server(NODE_MODULES)
     try:
         yield
     finally:

@@ -4,6 +4,8 @@
 Seaquest are the others.
 """
 
+import importlib.util
+
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -17,13 +19,8 @@ def get_config() -> ExperimentConfig:
     Raises:
       ValueError: MinAtar is not installed.
     """
-    try:
-        import minatar.gym
-    except ImportError as error:
-        raise ValueError(
-            f"the config apex_dqn_minatar needs MinAtar: pip install minatar ({error})"
-        ) from error
-    minatar.gym.register_envs()
+    if importlib.util.find_spec("minatar") is None:  # It registers its environments by itself.
+        raise ValueError("the config apex_dqn_minatar needs MinAtar: pip install minatar")
     agent = ApexDQNConfig(
         torso="conv",
         conv_channels=(16,),

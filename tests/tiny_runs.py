@@ -24,7 +24,7 @@ def make_run(
       *others: other files of parameters, of learner step 5678, within `checkpoints`.
     """
     config = ExperimentConfig(agent, environment, RunConfig())
-    close_workdir(open_workdir(str(folder), folder.name, config))
+    close_workdir(open_workdir(str(folder), config))
     made = make_vector_environment(environment, 1, 0)
     policy = make_builder(agent).make_evaluation_policy(made.spec, 1, seed=3)
     made.close()

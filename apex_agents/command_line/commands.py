@@ -12,13 +12,11 @@ import sys
 from absl import flags
 
 from apex_agents.nodes.fork_server import open_server
+from apex_agents.training import NODE_MODULES
 
 # Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
 # drivers are no news, and its errors arrive as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-# Imported by the process from which nodes are forked.
-_NODE_MODULES = ("apex_agents.program", "apex_agents.registry")
 
 
 def train_argv(agent: str) -> list[str]:
@@ -27,7 +25,7 @@ def train_argv(agent: str) -> list[str]:
 
 
 def _train(agent: str) -> None:
-    open_server(_NODE_MODULES)  # It imports TensorFlow while this process does the same.
+    open_server(NODE_MODULES)  # It imports TensorFlow while this process does the same.
     _run("train", agent)
 
 

@@ -46,7 +46,7 @@ def read_statistics(
     """
     names = (TRANSITIONS, EVALUATION, INITIAL_ACTOR_STEPS, LAST_STEP)
     transitions, evaluation, initial, last = _read_tables(client, names, timeout_seconds)
-    inserted = transitions.rate_limiter_info.insert_stats.completed // replicas
+    inserted = _num_inserted(transitions, replicas)
     before = int(read_latest(client, initial.name)) if initial.current_size else 0
     return ReplayStatistics(
         actor_steps=before + inserted,
@@ -61,7 +61,7 @@ def read_statistics(
 def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int:
     """Return how many transitions were added to this server; raises as `read_statistics` does."""
     (transitions,) = _read_tables(client, (TRANSITIONS,), timeout_seconds)
-    return transitions.rate_limiter_info.insert_stats.completed // replicas
+    return _num_inserted(transitions, replicas)
 
 
 def count_actor_steps(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int | None:
@@ -73,8 +73,7 @@ def count_actor_steps(client: reverb.Client, replicas: int, timeout_seconds: int
     transitions, initial = _read_tables(client, names, timeout_seconds)
     if not initial.current_size:
         return None
-    inserted = transitions.rate_limiter_info.insert_stats.completed // replicas
-    return int(read_latest(client, initial.name)) + inserted
+    return int(read_latest(client, initial.name)) + _num_inserted(transitions, replicas)
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
@@ -90,6 +89,10 @@ def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
 def report_last_step(client: reverb.Client, learner_steps: int) -> None:
     """Tell actors and evaluator that the run is over, and which parameters are its last ones."""
     client.insert(np.asarray(learner_steps, np.int64), {table_name(client, LAST_STEP): 1.0})
+
+
+def _num_inserted(transitions: Any, replicas: int) -> int:
+    return transitions.rate_limiter_info.insert_stats.completed // replicas
 
 
 def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:

@@ -28,9 +28,7 @@ def open_run(experiment: Experiment) -> Experiment:
         )
     if experiment.config is None or experiment.run_id:
         return experiment
-    workdir = find_open(experiment.workdir) or open_workdir(
-        experiment.workdir, "", experiment.config
-    )
+    workdir = find_open(experiment.workdir) or open_workdir(experiment.workdir, experiment.config)
     return dataclasses.replace(
         experiment,
         workdir=workdir,

@@ -29,14 +29,13 @@ _RUN_ID_FILE = ".run_id"
 _locks: dict[str, IO[str]] = {}
 
 
-def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: float = 5.0) -> str:
+def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
     """Make the folder of a new run, or take over that of a run to resume, and write the config.
 
     It is locked until `close_workdir`, or until all processes with its lock descriptor have ended.
 
     Args:
-      path: path of the folder; None makes a new one in `runs/`.
-      config_name: beginning of the name of that new folder.
+      path: path of the folder, see `new_workdir`.
       config: dataclass to write to `config.json`.
       wait_seconds: seconds to wait for a lock; nodes of a killed launcher take a moment to exit.
 
@@ -47,7 +46,7 @@ def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: 
       ValueError: the folder cannot be written, another command runs in it, or it holds a run of
         another agent or environment.
     """
-    workdir = pathlib.Path(path or new_workdir(config_name))
+    workdir = pathlib.Path(path)
     if not str(workdir).isprintable():  # Other libraries cannot open all that Python can.
         raise ValueError(f"--workdir={workdir} has to be printable text.")
     try:
@@ -73,9 +72,9 @@ def open_workdir(path: str | None, config_name: str, config: Any, wait_seconds: 
     return str(workdir)
 
 
-def new_workdir(config_name: str) -> str:
-    """Return a path in `runs/` for a new folder."""
-    return f"runs/{config_name}-{time.strftime('%Y%m%d-%H%M%S')}"
+def new_workdir(name: str) -> str:
+    """Return a path in `runs/` for a new folder, whose name begins with this one."""
+    return f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def find_open(path: str) -> str | None:

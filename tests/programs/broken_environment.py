@@ -39,7 +39,7 @@ def main(launch_type: str, broken_node: str, workdir: str) -> int:
     replay = ReplayConfig(max_size=1000, min_size=10)
     agent = ApexDQNConfig(torso="mlp", frame_stack=0, batch_size=8, replay=replay)
     run = RunConfig()
-    folder = open_workdir(workdir, "broken", run)
+    folder = open_workdir(workdir, run)
     experiment = Experiment(ApexDQNBuilder(agent), make_vector_environment, run, folder)
     backend = make_backend(launch_type)
     backend.prepare(run)

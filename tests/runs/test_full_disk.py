@@ -354,12 +354,12 @@ class Config:
 def test_a_run_does_not_begin_on_a_full_disk(disk):
     config = Config()
     folder = disk.folder / "run"
-    close_workdir(open_workdir(str(folder), "name", config))
+    close_workdir(open_workdir(str(folder), config))
     before = (folder / "config.json").read_text()
     with disk.full(), pytest.raises(ValueError, match="cannot be written: "):
-        open_workdir(str(folder), "name", config)
+        open_workdir(str(folder), config)
     assert (folder / "config.json").read_text() == before
-    close_workdir(open_workdir(str(folder), "name", config, wait_seconds=0))  # It is not locked.
+    close_workdir(open_workdir(str(folder), config, wait_seconds=0))  # It is not locked.
     with disk.full(0), pytest.raises(ValueError, match="cannot be written: "):
         read_run_id(str(folder))
     assert len(read_run_id(str(folder))) == 12

@@ -13,6 +13,7 @@ from apex_agents.runs.files import is_held
 from apex_agents.runs.workdir import (
     close_workdir,
     lock_descriptors,
+    new_workdir,
     open_workdir,
     read_run_id,
 )
@@ -32,8 +33,8 @@ def open_folder():
     """Open folders, and close them in the end."""
     opened = []
 
-    def open_folder(path: pathlib.Path | str | None, config: ExperimentConfig | None = None) -> str:
-        opened.append(open_workdir(path and str(path), "name", config or make_config(), 0))
+    def open_folder(path: pathlib.Path | str, config: ExperimentConfig | None = None) -> str:
+        opened.append(open_workdir(str(path), config or make_config(), 0))
         return opened[-1]
 
     yield open_folder
@@ -60,7 +61,7 @@ def test_an_empty_folder_is_accepted_and_foreign_files_stay(tmp_path, open_folde
 
 def test_the_path_is_absolute_and_new_by_default(tmp_path, monkeypatch, open_folder):
     monkeypatch.chdir(tmp_path)
-    path = open_folder(None)
+    path = open_folder(new_workdir("name"))
     assert re.fullmatch(rf"{re.escape(str(tmp_path))}/runs/name-\d{{8}}-\d{{6}}", path)
     assert open_folder("relative") == str(tmp_path / "relative")
 
@@ -73,7 +74,7 @@ def test_the_home_folder_is_expanded(tmp_path, monkeypatch, open_folder):
 @pytest.fixture
 def stopped_run(tmp_path) -> pathlib.Path:
     """A folder whose run ended."""
-    workdir = open_workdir(str(tmp_path), "name", make_config())
+    workdir = open_workdir(str(tmp_path), make_config())
     for file in ("summary.json", "logs/learner.csv"):
         (tmp_path / file).write_text("{}")
     close_workdir(workdir)
@@ -104,7 +105,7 @@ def test_two_runs_in_one_folder_are_refused(tmp_path, open_folder):
 
 
 def test_a_folder_is_locked_until_it_is_closed(tmp_path):
-    workdir = open_workdir(str(tmp_path), "name", make_config())
+    workdir = open_workdir(str(tmp_path), make_config())
     num_descriptors = len(lock_descriptors())
     assert is_held(tmp_path / ".lock")
     close_workdir(workdir)
@@ -130,7 +131,7 @@ def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
     (tmp_path / "blocked" / "logs").write_text("")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError) as caught:
-        open_workdir(str(tmp_path / path), "name", make_config())
+        open_workdir(str(tmp_path / path), make_config())
     assert str(caught.value) == f"--workdir={tmp_path / path} {reason}"
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -138,11 +139,11 @@ def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
 def test_a_folder_that_cannot_be_written_is_not_locked(tmp_path):
     (tmp_path / "config.json.partial").mkdir()  # In the way of config.json.
     with pytest.raises(ValueError, match="cannot be written") as caught:
-        open_workdir(str(tmp_path), "name", make_config())
+        open_workdir(str(tmp_path), make_config())
     assert not is_held(tmp_path / ".lock")
     assert caught.tb  # It would keep a lock alive that is not released.
 
 
 def test_the_home_of_an_unknown_user(tmp_path):
     with pytest.raises(ValueError, match=r"^--workdir=~nobody_of_this_name/run cannot be found"):
-        open_workdir("~nobody_of_this_name/run", "name", make_config())
+        open_workdir("~nobody_of_this_name/run", make_config())
