@@ -25,7 +25,7 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench lint format pins clean
+.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench lint format pins dist clean
 
 # Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
 # says that ARGS leave none of them: an error only if that holds for both.
@@ -77,6 +77,9 @@ format: $(INSTALLED) ## Format the code and fix what ruff can fix.
 pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
 	@$(UV) pip compile --quiet --python-version "$$(cat .python-version)" --extra dev --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
+
+dist: $(INSTALLED) ## Build the source archive and the wheel into dist/.
+	@$(PYTHON) -m hatchling build
 
 clean: ## Remove the environment and all caches; results of training stay.
 	@rm -rf .venv .venv-peers .uv build dist *.egg-info .hypothesis .pytest_cache .ruff_cache .mypy_cache

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from apex_agents.replay.config import ReplayConfig
     from apex_agents.training import train
 
+__version__ = "0.2.0"  # The only place: pyproject.toml reads it.
+
 _MODULES = {
     "ApexDPGBuilder": "dpg.builder",
     "ApexDPGConfig": "dpg.config",

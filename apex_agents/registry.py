@@ -22,16 +22,28 @@ class Agent(NamedTuple):
       make_builder: maker of its builder from these settings and `torso_fn`, a user's maker of
         torsos or None.
       default_config: name of the settings that its command uses without --config.
+      next_task: what to try after these, and the flags of the command for it.
     """
 
     config_class: type
     make_builder: Callable[..., Builder]
     default_config: str
+    next_task: tuple[str, str]
 
 
 AGENTS = {
-    "apex_dqn": Agent(ApexDQNConfig, ApexDQNBuilder, "apex_dqn_cartpole"),
-    "apex_dpg": Agent(ApexDPGConfig, ApexDPGBuilder, "apex_dpg_pendulum"),
+    "apex_dqn": Agent(
+        ApexDQNConfig,
+        ApexDQNBuilder,
+        "apex_dqn_cartpole",
+        ("Atari", "--config=apex_dqn_atari_single_host --config.environment.task=breakout"),
+    ),
+    "apex_dpg": Agent(
+        ApexDPGConfig,
+        ApexDPGBuilder,
+        "apex_dpg_pendulum",
+        ("control suite", "--config=apex_dpg_cartpole_swingup"),
+    ),
 }
 CONFIG_CLASSES = {name: agent.config_class for name, agent in AGENTS.items()}
 

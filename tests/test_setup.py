@@ -1,5 +1,6 @@
 """Tests of the installation: Courier stand-in, both install forms, pins, Makefile."""
 
+import email
 import importlib.metadata
 import os
 import pathlib
@@ -14,9 +15,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import apex_agents
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SITE_PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 SHIM_FILES = ("apex_agents_courier_shim.pth", "apex_agents_courier_shim.py")
+_DIST_INFO = f"apex_agents-{apex_agents.__version__}.dist-info"
 
 # Runs with nothing but the standard library and the shim.
 REFUSALS = """
@@ -77,9 +81,49 @@ def test_shim_imports_nothing_at_the_start_of_python():
 def test_wheel_has_the_shim_in_its_root(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert set(SHIM_FILES) <= set(names)
-    assert {"apex_agents/__init__.py", "apex_agents/evaluation/atari_scores.csv"} <= set(names)
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {"apex_agents", "apex_agents-0.1.0.dist-info", *SHIM_FILES}
+    assert tops == {"apex_agents", _DIST_INFO, *SHIM_FILES}
+
+
+def test_wheel_has_what_is_no_code(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"apex_agents/py.typed", "apex_agents/evaluation/atari_scores.csv"} <= set(names)
+    assert f"{_DIST_INFO}/licenses/LICENSE" in names
+
+
+def test_wheel_says_what_it_is(wheel):
+    metadata = email.message_from_bytes(zipfile.ZipFile(wheel).read(f"{_DIST_INFO}/METADATA"))
+    assert metadata["Version"] == apex_agents.__version__
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Author"] == "the apex_agents developers"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    assert "prioritized experience replay" in metadata["Keywords"].split(",")
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_every_file_names_the_same_version():
+    version = re.escape(apex_agents.__version__)
+    citation = (ROOT / "CITATION.cff").read_text()
+    date = re.search(r"^date-released: (\S+)$", citation, re.M)[1]
+    assert re.search(rf"^version: {version}$", citation, re.M)
+    assert re.search(rf"^## \[{version}\] - {date}$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_workflows_call_targets_that_exist(name):
+    workflow = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text()
+    commands = re.findall(r"run: (make|\.ci/run)(?: (\S+))?$", workflow, re.M)
+    assert (".ci/run", "") in commands
+    makefile = (ROOT / "Makefile").read_text()
+    for _, target in commands:
+        assert not target or re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_the_image_gets_nothing_that_git_ignores():
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    listed = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()}
+    for name in (".uv", ".venv", ".venv-peers", "__pycache__", "runs", "sweeps", "build", "dist"):
+        assert name in ignored & listed, name
 
 
 def test_wheel_install_has_the_shim_active(wheel, tmp_path):
@@ -116,10 +160,8 @@ def test_installed_versions_are_the_pins():
 
 
 def test_package_metadata():
-    import apex_agents
-
     assert pathlib.Path(apex_agents.__file__).parent == ROOT / "apex_agents"
-    assert importlib.metadata.version("apex_agents") == "0.1.0"
+    assert importlib.metadata.version("apex_agents") == apex_agents.__version__
 
 
 def test_make_help_lists_the_targets():
@@ -138,6 +180,7 @@ def test_make_help_lists_the_targets():
         "lint",
         "format",
         "pins",
+        "dist",
         "clean",
     ]
 

@@ -99,7 +99,7 @@ def _plan(settings: Settings) -> tuple[pathlib.Path, list[Run]]:
     except ValueError as error:
         fail(error)
     except OSError as error:
-        fail(f"--workdir={folder} cannot be written: {error.strerror}.")
+        fail(f"The folder {folder} cannot be written: {error.strerror}.")
     return folder, runs
 
 

@@ -7,14 +7,17 @@ Examples:
   apex-dqn --config=my_settings.py --workdir=runs/first --config.agent.batch_size=64
 """
 
+import contextlib
 import functools
+import sys
 
 from absl import flags
 
 from apex_agents.command_line.errors import fail, leave, print_failure
+from apex_agents.command_line.next_steps import describe_next_steps
 from apex_agents.command_line.settings import Settings, run_with_settings
-from apex_agents.ending import RunFailure
-from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
+from apex_agents.ending import Run, RunFailure
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.launcher import LAUNCH_TYPES
 from apex_agents.nodes.isolation import isolate
 from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
@@ -91,7 +94,15 @@ def _train(agent: str, settings: Settings) -> None:
         leave(EXIT_FAILURE)
     except SystemExit:  # Stopped by SIGTERM.
         leave(EXIT_TERMINATED)
+    if run.exit_code == EXIT_SUCCESS:
+        _print_next_steps(agent, run, settings)
     leave(run.exit_code)
+
+
+def _print_next_steps(agent: str, run: Run, settings: Settings) -> None:
+    with contextlib.suppress(OSError):  # The output is a file on a full disk, or has no reader.
+        for line in describe_next_steps(agent, run.folder, settings.path.stem, sys.argv[0]):
+            print(line)
 
 
 def _check_agent(agent: str, agent_config: object) -> None:

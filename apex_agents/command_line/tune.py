@@ -92,11 +92,11 @@ def _tune(settings: Settings) -> None:
         lock = hold_lock(folder / LOCK_FILE, 0.0)
         study = open_study(folder, space, to_values(config))
     except BlockingIOError:
-        fail(f"--workdir={folder} is in use: another command searches in it.")
+        fail(f"The folder {folder} is in use: another command searches in it.")
     except ValueError as error:
         fail(error)
     except OSError as error:
-        fail(f"--workdir={folder} cannot be written: {error.strerror}.")
+        fail(f"The folder {folder} cannot be written: {error.strerror}.")
     screen = Screen(Console())
     screen.print(f"Folder of the search: {folder}")
     names = dict(zip(space, shorten(list(space)), strict=True))

@@ -95,7 +95,7 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
         if difference is not None:
             field, old, new = difference
             raise ValueError(
-                f"--workdir={workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
+                f"The folder {workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
                 "of run can change when it is resumed."
             )
 

@@ -48,7 +48,7 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
     """
     workdir = pathlib.Path(path)
     if not str(workdir).isprintable():  # Other libraries cannot open all that Python can.
-        raise ValueError(f"--workdir={workdir} has to be printable text.")
+        raise ValueError(f"The folder {workdir} needs a name of printable text.")
     try:
         workdir = workdir.expanduser().absolute()
         if (workdir / CONFIG_FILE).exists():
@@ -63,11 +63,11 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
             lock.close()
             raise
     except BlockingIOError as error:
-        raise ValueError(f"--workdir={workdir} is in use: another command runs in it.") from error
+        raise ValueError(f"The folder {workdir} is in use: another command runs in it.") from error
     except OSError as error:
-        raise ValueError(f"--workdir={workdir} cannot be written: {error.strerror}.") from error
+        raise ValueError(f"The folder {workdir} cannot be written: {error.strerror}.") from error
     except RuntimeError as error:  # `~name` of an unknown user.
-        raise ValueError(f"--workdir={workdir} cannot be found: {error}") from error
+        raise ValueError(f"The folder {workdir} cannot be found: {error}") from error
     _locks[str(workdir)] = lock
     return str(workdir)
 

@@ -64,7 +64,7 @@ def open_study(folder: pathlib.Path, space: Space, config: Mapping[str, Any]) ->
     study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
     settings = json.dumps([space, config["agent"], config["environment"], max_steps])
     if study.user_attrs.get("settings", settings) != settings:
-        raise ValueError(f"{folder} holds a search in other settings; name another --workdir.")
+        raise ValueError(f"{folder} holds a search in other settings; name another folder.")
     study.set_user_attr("settings", settings)
     return study
 

@@ -203,10 +203,10 @@ MISTAKES = {
         ["--workdir={tmp}/file/run"],
         ["file/run cannot be written", "Not a directory"],
     ),
-    "workdir_in_proc": (["--workdir=/proc/run"], ["--workdir=/proc/run cannot be written"]),
+    "workdir_in_proc": (["--workdir=/proc/run"], ["folder /proc/run cannot be written"]),
     "workdir_of_nobody": (
         ["--workdir=~nobody_of_this_name/run"],
-        ["--workdir=~nobody_of_this_name/run cannot be found", "home directory"],
+        ["folder ~nobody_of_this_name/run cannot be found", "home directory"],
     ),
     "workdir_with_a_very_long_name": (
         ["--workdir={tmp}/" + 300 * "x"],

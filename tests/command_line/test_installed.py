@@ -70,7 +70,8 @@ def test_installed_commands_train_evaluate_and_plot(bin_folder, tmp_path):
         bin_folder / "python", "-c", "import apex_agents as a; print(a.__file__)", cwd=tmp_path
     )
     assert bin_folder.parent in pathlib.Path(where.strip()).parents
-    run(bin_folder / "apex-dqn", "--config=apex_dqn_catch", "--workdir=run", cwd=tmp_path)
+    output = run(bin_folder / "apex-dqn", "--config=apex_dqn_catch", "--workdir=run", cwd=tmp_path)
+    assert f"evaluate: {bin_folder}/apex-evaluate run\n" in output
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["finished"]
     run(bin_folder / "apex-evaluate", "--workdir=run", "--episodes=5", cwd=tmp_path)
     (summary,) = (tmp_path / "run" / "evaluations").glob("*/summary.json")

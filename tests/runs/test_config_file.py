@@ -159,7 +159,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path, path, value, message):
     write(tmp_path, change(to_values(DQN), path, value))
     with pytest.raises(ValueError) as caught:
         check_same_run(tmp_path, DQN)
-    assert f"--workdir={tmp_path} holds a run with {message}" in str(caught.value)
+    assert f"The folder {tmp_path} holds a run with {message}" in str(caught.value)
 
 
 def test_a_run_is_resumed_with_another_section_run(tmp_path):

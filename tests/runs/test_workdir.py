@@ -99,7 +99,7 @@ def test_a_run_is_resumed_with_other_limits(stopped_run, open_folder):
 def test_two_runs_in_one_folder_are_refused(tmp_path, open_folder):
     open_folder(tmp_path)
     before = (tmp_path / "config.json").read_text()
-    with pytest.raises(ValueError, match=f"^--workdir={tmp_path} is in use"):
+    with pytest.raises(ValueError, match=f"^The folder {tmp_path} is in use"):
         open_folder(tmp_path, make_config(run=RunConfig(seed=1)))
     assert (tmp_path / "config.json").read_text() == before
 
@@ -121,8 +121,8 @@ def test_a_folder_is_locked_until_it_is_closed(tmp_path):
         ("blocked", "cannot be written: File exists."),
         ("/proc/run", "cannot be written: No such file or directory."),
         ("x" * 300, "cannot be written: File name too long."),
-        ("nul\0", "has to be printable text."),
-        ("bytes\udcff", "has to be printable text."),
+        ("nul\0", "needs a name of printable text."),
+        ("bytes\udcff", "needs a name of printable text."),
     ],
 )
 def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
@@ -132,7 +132,7 @@ def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError) as caught:
         open_workdir(str(tmp_path / path), make_config())
-    assert str(caught.value) == f"--workdir={tmp_path / path} {reason}"
+    assert str(caught.value) == f"The folder {tmp_path / path} {reason}"
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -145,5 +145,5 @@ def test_a_folder_that_cannot_be_written_is_not_locked(tmp_path):
 
 
 def test_the_home_of_an_unknown_user(tmp_path):
-    with pytest.raises(ValueError, match=r"^--workdir=~nobody_of_this_name/run cannot be found"):
+    with pytest.raises(ValueError, match=r"^The folder ~nobody_of_this_name/run cannot be found"):
         open_workdir("~nobody_of_this_name/run", make_config())
