@@ -18,14 +18,11 @@ extensions = [
     "from_code",
 ]
 
-myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
-
+highlight_language = "text"
 
 html_theme = "furo"
 html_title = "apex_agents"
-html_static_path = ["static"]
-html_css_files = ["narrow.css"]
 html_show_sphinx = False
 html_copy_source = False
 
@@ -34,7 +31,8 @@ default_role = "code"
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_inherit_docstrings = False
+autodoc_preserve_defaults = True
 maximum_signature_line_length = 80
 add_module_names = False

@@ -44,13 +44,12 @@ class ConfigFields(SphinxDirective):
         described = self.env.temp_data.setdefault("described_fields", set())
         declared = field.type.__name__ if isinstance(field.type, type) else field.type
         yield f"```{{confval}} {path}"
-        yield f":type: `{declared}`"
-        yield f":default: `{default!r}`"
         if path in described:
             yield ":no-index:"
         described.add(path)
+        allowed = [f", {allowed}" for _, allowed in field.metadata.values()]
         yield from ("", meaning, "")
-        yield from (f"Allowed: {allowed}." for _, allowed in field.metadata.values())
+        yield f"`{declared}`{''.join(allowed)}; default `{default!r}`."
         yield "```"
 
 
@@ -100,7 +99,9 @@ def _to_markdown(text: str) -> Iterator[str]:
     """Yield the lines of a docstring; those that are indented become blocks of code."""
     groups = itertools.groupby(text.splitlines(), lambda line: line.startswith("  "))
     for is_indented, lines in groups:
-        yield from ("", "```text", *(line[2:] for line in lines), "```", "") if is_indented else lines
+        yield from (
+            ("", "```text", *(line[2:] for line in lines), "```", "") if is_indented else lines
+        )
 
 
 def make_equations_literal(*args: Any) -> None:
