@@ -18,7 +18,7 @@ ifeq ($(CACHE_IS_WRITABLE),)
   export UV_PYTHON_INSTALL_DIR ?= $(CURDIR)/.uv/python
 endif
 PEERS_INSTALLED := .venv-peers/.installed
-CHECKED := $(wildcard apex_agents launch configs benchmarks tests/programs tests/tiers.py)
+CHECKED := $(wildcard apex_agents launch configs benchmarks docs tests/programs tests/tiers.py)
 ARGS ?=
 # Some parts of `make bench` compare with other libraries; all of them run without --parts.
 PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
@@ -67,7 +67,7 @@ bench: $(INSTALLED) $(PEERS_NEEDED) ## Measure speed and memory, also of other l
 	@$(PYTHON) benchmarks/bench.py $(ARGS)
 
 docs: $(INSTALLED) ## Build the documentation into build/docs; warnings are errors.
-	@$(PYTHON) -m sphinx -q -W --keep-going docs build/docs
+	@$(PYTHON) -m sphinx -q -E -W --keep-going docs build/docs
 	@echo "Open build/docs/index.html, or give: make docs-serve"
 
 docs-serve: docs ## Serve it at http://localhost:8000 until Ctrl-C.

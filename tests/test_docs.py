@@ -121,7 +121,7 @@ def test_every_command_is_on_the_page_of_commands():
     pyproject = (ROOT / "pyproject.toml").read_text()
     installed = re.findall(r"^(apex-\w+) = \"", pyproject, re.MULTILINE)
     headings = re.findall(r"^## (apex-.*)$", page, re.MULTILINE)
-    assert sorted(name for heading in headings for name in heading.split(", ")) == installed
+    assert sorted(name for heading in headings for name in heading.split(", ")) == sorted(installed)
     modules = re.findall(r"\{command-help\} apex-\w+ (\w+)", page)
     folder = pathlib.Path(commands.__file__).parent
     assert [module for module in modules if not (folder / f"{module}.py").exists()] == []
