@@ -1,4 +1,4 @@
-"""What README, CONTRIBUTING and the pages of `docs/` say is so: programs run, names exist, tables are those of the code."""
+"""What README, CONTRIBUTING and `docs/` say: programs run, names exist, tables are the code's."""
 
 import pathlib
 import re
