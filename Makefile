@@ -18,14 +18,15 @@ ifeq ($(CACHE_IS_WRITABLE),)
   export UV_PYTHON_INSTALL_DIR ?= $(CURDIR)/.uv/python
 endif
 PEERS_INSTALLED := .venv-peers/.installed
-CHECKED := $(wildcard apex_agents launch configs benchmarks tests/programs tests/tiers.py)
+CHECKED := $(wildcard apex_agents launch configs benchmarks docs tests/programs tests/tiers.py)
 ARGS ?=
 # Some parts of `make bench` compare with other libraries; all of them run without --parts.
 PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench lint format pins dist clean
+.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench docs docs-serve \
+  lint format pins dist clean
 
 # Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
 # says that ARGS leave none of them: an error only if that holds for both.
@@ -65,6 +66,13 @@ test-cluster: $(INSTALLED) ## Run programs on a cluster of hosts made of namespa
 bench: $(INSTALLED) $(PEERS_NEEDED) ## Measure speed and memory, also of other libraries; ARGS: --parts acting ...
 	@$(PYTHON) benchmarks/bench.py $(ARGS)
 
+docs: $(INSTALLED) ## Build the documentation into build/docs; warnings are errors.
+	@$(PYTHON) -m sphinx -q -E -W --keep-going docs build/docs
+	@echo "Open build/docs/index.html, or give: make docs-serve"
+
+docs-serve: docs ## Serve it at http://localhost:8000 until Ctrl-C.
+	@$(PYTHON) -m http.server --bind 127.0.0.1 --directory build/docs 8000
+
 lint: $(INSTALLED) ## Check style, format and types.
 	@$(PYTHON) -m ruff check --quiet .
 	@$(PYTHON) -m ruff format --check --quiet .
@@ -75,8 +83,8 @@ format: $(INSTALLED) ## Format the code and fix what ruff can fix.
 	@$(PYTHON) -m ruff check --fix --quiet .
 
 pins: $(UV) ## Write requirements.txt anew after a change of the dependencies.
-	@$(UV) pip compile --quiet --python-version "$$(cat .python-version)" --extra dev --no-header \
-	  --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
+	@$(UV) pip compile --quiet --python-version "$$(cat .python-version)" --extra dev --extra docs \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
 
 dist: $(INSTALLED) ## Build the source archive and the wheel into dist/.
 	@$(PYTHON) -m hatchling build

@@ -4,7 +4,7 @@ Examples:
   python benchmarks/soak.py --minutes 30              # open files, threads and memory of every node
   python benchmarks/soak.py --minutes 30 --kills 200  # kill -9 of a random node every 9 s
 
-Exit code 1 if a promise of the README's section on reliability did not hold.
+Exit code 1 if a promise of docs/explanation/reliability.md did not hold.
 """
 
 import argparse

@@ -35,7 +35,7 @@ def stay_within_the_tier(request) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print the README's table of faults, with what was seen, after `make test-faults`."""
+    """Print the table of faults, with what was seen, after `make test-faults`."""
     if terminalreporter.config.option.markexpr != "fault":
         return
     seen: dict[str, list[str]] = {}

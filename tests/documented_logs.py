@@ -1,9 +1,10 @@
-"""The files and columns that the tables of `docs/logs.md` explain."""
+"""The files and columns that the tables of `docs/reference/logs.md` explain."""
 
 import pathlib
 import re
 
-DOCUMENT = (pathlib.Path(__file__).resolve().parents[1] / "docs" / "logs.md").read_text()
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCUMENT = (ROOT / "docs" / "reference" / "logs.md").read_text()
 FILES = re.findall(r"^## `logs/(.+)\.csv`$", DOCUMENT, re.MULTILINE)
 
 

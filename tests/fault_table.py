@@ -1,6 +1,6 @@
-"""What the tests with the marker `fault` break and what has to hold: the README's table.
+"""What the tests with the marker `fault` break and what has to hold: a table of the documentation.
 
-`python tests/fault_table.py` writes the table into the README.
+`python tests/fault_table.py` writes the table into the page about reliability.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 TESTS = pathlib.Path(__file__).resolve().parent
-README = TESTS.parent / "README.md"
+PAGE = TESTS.parent / "docs" / "explanation" / "reliability.md"
 
 
 class Fault(NamedTuple):
@@ -59,4 +59,4 @@ def to_markdown(faults: Sequence[Fault], seen: Mapping[str, str] | None = None) 
 
 if __name__ == "__main__":
     _table = re.compile(r"^\| what breaks \|.*?\n(?!\|)", re.DOTALL | re.MULTILINE)
-    README.write_text(_table.sub(lambda _: to_markdown(list_faults()) + "\n", README.read_text()))
+    PAGE.write_text(_table.sub(lambda _: to_markdown(list_faults()) + "\n", PAGE.read_text()))

@@ -177,6 +177,8 @@ def test_make_help_lists_the_targets():
         "test-faults",
         "test-cluster",
         "bench",
+        "docs",
+        "docs-serve",
         "lint",
         "format",
         "pins",
@@ -187,7 +189,7 @@ def test_make_help_lists_the_targets():
 
 def test_ci_runs_lint_and_tests():
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert commands[-2:] == ["make lint", "make test-all"]
+    assert commands[-3:] == ["make lint", "make docs", "make test-all"]
     _run("bash", "-n", ".ci/run", cwd=ROOT)
 
 

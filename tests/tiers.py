@@ -30,7 +30,7 @@ TIERS = ("unit", "reverb", "process")  # From the cheapest to the most expensive
 # Programs that a user needs, in `make test` too: files, or single tests of a file.
 ESSENTIAL = (
     "tests/test_program.py",  # Trains both agents to the end of their runs.
-    "tests/test_readme.py::test_example_learns",
+    "tests/test_docs.py::test_example_learns",
     "tests/faults/test_stops.py::test_ctrl_c",
     "tests/faults/test_stops.py::test_a_run_resumes_where_it_was_stopped",
     "tests/faults/test_deaths.py::test_killed_actor",

@@ -55,9 +55,8 @@ class PrioritizedNStepAdder:
       Then it starts a transition of its own.
     - LAST extends and completes all of them: that with n steps and the shorter ones behind it,
       m = n - 1, ..., 1. An episode of at most n steps gives only these. It starts no transition.
-      - Termination, discount 0: D = 0, and the value of the last observation is not read.
-      - Truncation, discount 1: nothing else is different, the value of the last observation is
-        bootstrapped from.
+      With its discount 0, a termination, D = 0, and the value of the last observation is not read;
+      with 1, a truncation, that value is bootstrapped from.
 
     Source: Horgan et al. 2018, section 3, algorithm 1 and appendix F ("Adding Data").
 

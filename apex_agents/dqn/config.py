@@ -24,7 +24,7 @@ class ApexDQNConfig:
       torso: layers below the two streams: 'atari' for stacks of uint8 frames [84, 84] (Mnih et al.
         2015), 'mlp' for vectors, 'conv' for images of any size, or 'module:function', a function of
         yours that gets the environment's spec and this config and returns a Sonnet module from
-        observations to features; see docs/own_network.md.
+        observations to features; see docs/tutorials/own_network.md.
       conv_channels: channels of each convolution of 'conv'.
       conv_kernel_sizes: height and width of its kernels, which do not reach over the image's edge.
       conv_strides: its strides.

@@ -21,7 +21,7 @@ class SampledTransitions(NamedTuple):
 
     Attributes:
       priority: priority in the replay when the transition was sampled.
-      td_error: |td error|, the new priority.
+      td_error: `|td error|`, the new priority.
       age_steps: learner steps since the parameters with which the action was chosen.
       times_sampled: number of times that the transition has been sampled by then.
       weight: 1 / (number of transitions in the replay * probability of being sampled), whose mean

@@ -12,7 +12,7 @@ class UpdateOutput(NamedTuple):
     """Results of one update.
 
     Attributes:
-      priorities: `[B]`, |td error|, the transitions' new priorities.
+      priorities: `[B]`, `|td error|`, the transitions' new priorities.
       metrics: scalars to log, by name.
     """
 

@@ -1,4 +1,4 @@
-"""Names of the CSV files in `logs/` and of their columns; `docs/logs.md` explains all of them.
+"""Names of the CSV files in `logs/` and of their columns; docs/reference/logs.md explains them.
 
 Metrics of the learner that nothing here refers to are the keys of what lower layers return.
 """

@@ -13,7 +13,7 @@ _BIN_EDGES = np.concatenate([[0.0], 10.0**_EXPONENTS, [np.inf]])
 
 
 class Bin(NamedTuple):
-    """One bin of a histogram; its fields are columns that `docs/logs.md` explains."""
+    """One bin of a histogram; its fields are columns that `docs/reference/logs.md` explains."""
 
     lower: float
     upper: float

@@ -1,4 +1,4 @@
-"""The loggers with which each node writes its CSV files; `docs/logs.md` explains every column."""
+"""The loggers with which each node writes its CSV files; docs/reference/logs.md explains them."""
 
 import pathlib
 import time

@@ -20,12 +20,12 @@ _CLOSE_TIMEOUT_SECONDS = 1
 
 
 def bounded_priority(td_error: float) -> float:
-    """Return |td_error| clipped to what a Reverb table can hold; NaN stays NaN."""
+    """Return `|td_error|` clipped to what a Reverb table can hold; NaN stays NaN."""
     return min(max(abs(td_error), MIN_PRIORITY), MAX_PRIORITY)
 
 
 def bounded_priorities(td_error: np.ndarray) -> np.ndarray:
-    """Return |td_error| clipped to what a Reverb table can hold; NaN stays NaN."""
+    """Return `|td_error|` clipped to what a Reverb table can hold; NaN stays NaN."""
     return np.clip(np.abs(td_error), MIN_PRIORITY, MAX_PRIORITY)
 
 

@@ -1,0 +1,146 @@
+"""What README, CONTRIBUTING and `docs/` say: programs run, names exist, tables are the code's."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import fault_table
+import pytest
+
+from apex_agents import exit_codes
+from apex_agents.command_line import commands
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES}
+TEXT = "\n".join(PAGES.values())
+
+# The example is a program for DQN; the page has what the one for DPG begins with, to this line.
+START_OF_THE_COMMON_PART = "# From here on nothing depends on the algorithm.\n"
+
+
+def read_programs() -> dict[str, str]:
+    example = (ROOT / "examples" / "own_program.py").read_text()
+    common_part = "".join(example.partition(START_OF_THE_COMMON_PART)[1:])
+    page = PAGES["docs/tutorials/own_program.md"]
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (start,) = (
+        block.partition(START_OF_THE_COMMON_PART)[0]
+        for block in blocks
+        if START_OF_THE_COMMON_PART in block
+    )
+    return {"Catch": example, "PointMass": start + common_part}
+
+
+# Mean returns of 20 episodes: a random player of Catch gets about -0.6 and a perfect one 1; a point
+# mass that nobody pushes gets -5 and one that is pushed to the middle about -0.7.
+@pytest.mark.parametrize(("name", "least_return"), [("Catch", 0.8), ("PointMass", -1.2)])
+def test_example_learns(name, least_return, tmp_path):
+    program = read_programs()[name]
+    assert f"environment = {name}(" in program
+    script = tmp_path / "example.py"
+    script.write_text(program)
+    result = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=180
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    match = re.search(r"mean return: (\S+)", result.stdout)
+    assert float(match[1]) >= least_return
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        set(
+            re.findall(
+                r"\b((?:apex_agents|launch|configs|examples|benchmarks|courier_shim)/\w[\w./]*\w)",
+                TEXT,
+            )
+        )
+    ),
+)
+def test_files_that_are_named_exist(path):
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", PAGES[page])
+    links += re.findall(r"<img src=\"([^\"]+)\"", PAGES[page])
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"--config=(apex_\w+)", TEXT))))
+def test_settings_that_are_named_exist(name):
+    assert (ROOT / "configs" / f"{name}.py").exists()
+
+
+@pytest.mark.parametrize("field", sorted(set(re.findall(r"--config\.([a-z_.]+)=", TEXT))))
+def test_config_fields_that_are_named_exist(field):
+    from apex_agents.config import ExperimentConfig, RunConfig
+    from apex_agents.dpg.config import ApexDPGConfig
+    from apex_agents.dqn.config import ApexDQNConfig
+    from apex_agents.environments import EnvironmentConfig
+    from apex_agents.validation import field_paths
+
+    configs = [
+        ExperimentConfig(agent, EnvironmentConfig(), RunConfig())
+        for agent in (ApexDQNConfig(), ApexDPGConfig())
+    ]
+    assert any(field in field_paths(config) for config in configs)
+
+
+def test_every_setting_is_on_the_page_of_settings():
+    page = PAGES["docs/reference/settings.md"]
+    listed = re.findall(r"\{config-fields\} ([\w.<>]+) apex_agents\.(?:\w+\.)?(\w+)", page)
+    assert set(listed) == set(_find_sections()) - {("", "ExperimentConfig")}
+
+
+def _find_sections() -> list[tuple[str, str]]:
+    """Return the path and the class of every config in the config of an experiment."""
+    import dataclasses
+
+    from apex_agents import ApexDPGConfig, ApexDQNConfig, ExperimentConfig
+
+    def walk(config, path):
+        yield path, type(config).__name__
+        for field in dataclasses.fields(config):
+            value = getattr(config, field.name)
+            if dataclasses.is_dataclass(value):
+                inner = f"{path}.{field.name}".lstrip(".")
+                group = re.sub(r"(?<=cluster\.)\w+$", "<group>", inner)
+                yield from walk(value, group)
+
+    agents = (ApexDQNConfig(), ApexDPGConfig())
+    return [section for agent in agents for section in walk(ExperimentConfig(agent), "")]
+
+
+def test_every_command_is_on_the_page_of_commands():
+    page = PAGES["docs/reference/commands.md"]
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    installed = re.findall(r"^(apex-\w+) = \"", pyproject, re.MULTILINE)
+    headings = re.findall(r"^## (apex-.*)$", page, re.MULTILINE)
+    assert sorted(name for heading in headings for name in heading.split(", ")) == sorted(installed)
+    modules = re.findall(r"\{command-help\} apex-\w+ (\w+)", page)
+    folder = pathlib.Path(commands.__file__).parent
+    assert [module for module in modules if not (folder / f"{module}.py").exists()] == []
+
+
+def test_every_exit_code_is_on_the_page_of_commands():
+    listed = re.findall(r"^\| (\d+) \|", PAGES["docs/reference/commands.md"], re.MULTILINE)
+    codes = [code for name, code in vars(exit_codes).items() if name.startswith("EXIT_")]
+    assert sorted(map(int, listed)) == sorted(codes)
+
+
+def test_the_table_of_faults_is_that_of_the_tests():
+    table = fault_table.to_markdown(fault_table.list_faults())
+    assert table in PAGES["docs/explanation/reliability.md"]
+
+
+def test_every_direct_dependency_earns_its_line():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    block = re.search(r"^dependencies = \[(.*?)^\]", pyproject, flags=re.DOTALL | re.MULTILINE)
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    for name in re.findall(r'"([A-Za-z0-9-]+)(?:\[[\w,-]+\])?[<>=]', block[1]):
+        assert re.search(rf"^\|[^|]*\b{name}\b[^|]*\|", page, flags=re.MULTILINE), name
