@@ -54,14 +54,22 @@ def test_example_learns(name, least_return, tmp_path):
     sorted(
         set(
             re.findall(
-                r"\b((?:apex_agents|launch|configs|examples|benchmarks|courier_shim)/\w[\w./]*\w)",
+                r"\b((?:apex_agents|launch|configs|examples|benchmarks|courier_shim|tests)/\w[\w./]*\w)",
                 TEXT,
             )
         )
     ),
 )
 def test_files_that_are_named_exist(path):
-    assert (ROOT / path).exists()
+    if "NAME" not in path:  # What is to be made.
+        assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(
+    "target", sorted(set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, re.MULTILINE)))
+)
+def test_targets_that_are_named_exist(target):
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES)
