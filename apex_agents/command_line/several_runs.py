@@ -1,13 +1,16 @@
 """What the commands share that train several runs."""
 
+import contextlib
 import pathlib
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from absl import flags
+
 from apex_agents.command_line import commands
-from apex_agents.command_line.errors import warn
+from apex_agents.command_line.errors import fail, warn
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
 from apex_agents.experiment import check_environment, make_experiment
@@ -20,11 +23,27 @@ from apex_agents.sweep.screen import Screen
 
 _PERIOD_SECONDS = 0.2
 
+PARALLEL = flags.DEFINE_integer("parallel", 1, "Runs at once.", 1, 1000)
+_WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Folder of all runs, a new one or one to resume; a new one in sweeps/ by default.",
+)
 
-def choose_folder(workdir: str | None, parent: str, settings: Settings) -> pathlib.Path:
-    """Return the absolute path of the folder for all runs: `workdir`, or a new one in `parent`."""
+
+@contextlib.contextmanager
+def preparing_folder(settings: Settings) -> Iterator[pathlib.Path]:
+    """Yield the absolute path of the folder for all runs; mistakes in it end the command."""
     name = f"{settings.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return pathlib.Path(workdir or pathlib.Path(parent, name)).expanduser().absolute()
+    folder = pathlib.Path(_WORKDIR.value or f"sweeps/{name}").expanduser().absolute()
+    try:
+        yield folder
+    except ValueError as error:
+        fail(error)
+    except BlockingIOError:
+        fail(f"The folder {folder} is in use: another command trains in it.")
+    except OSError as error:
+        fail(f"The folder {folder} cannot be written: {error.strerror}.")
 
 
 def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
@@ -33,14 +52,14 @@ def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
     return [*command, "--lp_launch_type=local_mp", *settings.to_flags(fields)]
 
 
-def check_config(config: ExperimentConfig, num_parallel: int) -> None:
+def check_config(config: ExperimentConfig) -> None:
     """Raise a ValueError if a config is invalid; warn if the replay exceeds a run's memory."""
     experiment = make_experiment(config)
     spec = check_environment(experiment)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
-    memory = available_memory() // num_parallel
+    memory = available_memory() // PARALLEL.value
     if (warning := memory_warning(config.agent.replay, replay_bytes, memory)) is not None:
-        share = f" (It is one of {num_parallel} at once.)" if num_parallel > 1 else ""
+        share = f" (It is one of {PARALLEL.value} at once.)" if PARALLEL.value > 1 else ""
         warn(f"{config.environment.task}: {warning}{share}")
 
 

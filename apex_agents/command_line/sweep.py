@@ -27,15 +27,9 @@ from typing import Any
 from absl import flags
 from rich.console import Console
 
-from apex_agents.command_line.errors import fail, leave
+from apex_agents.command_line import several_runs
+from apex_agents.command_line.errors import leave
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
-from apex_agents.command_line.several_runs import (
-    check_config,
-    choose_folder,
-    make_command,
-    train,
-    write_results,
-)
 from apex_agents.command_line.variants import RANGE
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_sweep
@@ -51,12 +45,7 @@ _DEFAULT_CONFIG = "apex_dqn_cartpole"
 _SEEDS = flags.DEFINE_integer(
     "seeds", 5, "Runs of each setting; their seeds count up from that of the config.", 1, 10_000
 )
-_PARALLEL = flags.DEFINE_integer("parallel", 1, "Runs at once.", 1, 1000)
-_WORKDIR = flags.DEFINE_string(
-    "workdir",
-    None,
-    "Folder of the sweep, of a new one or of one to resume; a new one in sweeps/ by default.",
-)
+flags.adopt_module_key_flags(several_runs)
 
 
 def main() -> None:
@@ -65,14 +54,16 @@ def main() -> None:
 
 
 def _sweep(settings: Settings) -> None:
-    folder, runs = _plan(settings)
+    with several_runs.preparing_folder(settings) as folder:
+        runs = _plan(settings, folder)
+        folder.mkdir(parents=True, exist_ok=True)
     screen = Screen(Console())
     screen.print(f"Sweep folder: {folder}")
     for run in runs:
         if run.is_finished:
             screen.print(f"{run.name} is finished already.")
-    runner = Runner(runs, _PARALLEL.value)
-    train(runner, screen)
+    runner = Runner(runs, several_runs.PARALLEL.value)
+    several_runs.train(runner, screen)
     is_written = _write_results(folder, runner.endings, screen)
     for run, ending in runner.endings.items():
         if ending != FINISHED:
@@ -83,24 +74,17 @@ def _sweep(settings: Settings) -> None:
     leave(EXIT_SUCCESS if is_complete else EXIT_FAILURE)
 
 
-def _plan(settings: Settings) -> tuple[pathlib.Path, list[Run]]:
-    """Return the sweep's folder and runs, or exit with one line that says what is wrong."""
-    folder = choose_folder(_WORKDIR.value, "sweeps", settings)
+def _plan(settings: Settings, folder: pathlib.Path) -> list[Run]:
+    """Return the runs of the sweep; a ValueError says which of them is impossible."""
+    names = dict(zip(settings.variants, shorten(list(settings.variants)), strict=True))
     runs: list[Run] = []
-    try:
-        names = dict(zip(settings.variants, shorten(list(settings.variants)), strict=True))
-        for fields in _grid(settings):
-            config = change_fields(settings.config, fields)
-            check_config(config, _PARALLEL.value)
-            command = make_command(settings, fields)
-            setting = {names[path]: fields[path] for path in fields if path != TASK}
-            runs += plan_runs(config, setting, _SEEDS.value, folder, command)
-        folder.mkdir(parents=True, exist_ok=True)
-    except ValueError as error:
-        fail(error)
-    except OSError as error:
-        fail(f"The folder {folder} cannot be written: {error.strerror}.")
-    return folder, runs
+    for fields in _grid(settings):
+        config = change_fields(settings.config, fields)
+        several_runs.check_config(config)
+        command = several_runs.make_command(settings, fields)
+        setting = {names[path]: fields[path] for path in fields if path != TASK}
+        runs += plan_runs(config, setting, _SEEDS.value, folder, command)
+    return runs
 
 
 def _grid(settings: Settings) -> Iterator[Mapping[str, Any]]:
@@ -135,4 +119,4 @@ def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Scr
     table = to_markdown(rows)
     screen.print_table(table)
     texts = {"results.md": table, "results.csv": to_csv(rows)}
-    return write_results(folder, texts, lambda: draw_sweep(begun, folder), screen)
+    return several_runs.write_results(folder, texts, lambda: draw_sweep(begun, folder), screen)

@@ -22,23 +22,18 @@ Examples:
 import math
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from absl import flags
 from rich.console import Console
 
+from apex_agents.command_line import several_runs
 from apex_agents.command_line.errors import fail, leave
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
-from apex_agents.command_line.several_runs import (
-    check_config,
-    choose_folder,
-    make_command,
-    train,
-    write_results,
-)
 from apex_agents.command_line.variants import RANGE
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
+from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
 from apex_agents.runs.config_file import to_values
@@ -48,17 +43,14 @@ from apex_agents.sweep.plan import Run
 from apex_agents.sweep.results import format_table, to_csv
 from apex_agents.sweep.runner import Runner
 from apex_agents.sweep.screen import Screen
-from apex_agents.sweep.search import (
-    Range,
-    Search,
-    find_importances,
-    open_study,
-    read_rows,
-)
 from apex_agents.validation import get_field, require
 
-if TYPE_CHECKING:
-    from optuna import Study
+try:
+    from optuna import Study, distributions
+
+    from apex_agents.sweep.search import Search, Space, find_importances, open_study, read_rows
+except ImportError:
+    fail(missing_extra("tune", "apex-tune"))
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"
 
@@ -66,12 +58,7 @@ _RUNS = flags.DEFINE_integer("runs", 20, "Runs of the search, earlier ones inclu
 _MINUTES = flags.DEFINE_float(
     "minutes", None, "Minutes after which the runs are stopped; they can be resumed.", 0.0
 )
-_PARALLEL = flags.DEFINE_integer("parallel", 1, "Runs at once.", 1, 1000)
-_WORKDIR = flags.DEFINE_string(
-    "workdir",
-    None,
-    "Folder of the search, of a new one or of one to resume; a new one in sweeps/ by default.",
-)
+flags.adopt_module_key_flags(several_runs)
 
 
 def main() -> None:
@@ -80,23 +67,17 @@ def main() -> None:
 
 
 def _tune(settings: Settings) -> None:
-    config, folder = settings.config, choose_folder(_WORKDIR.value, "sweeps", settings)
+    config = settings.config
     ends_at = time.monotonic() + 60 * (_MINUTES.value or math.inf)
-    try:
+    with several_runs.preparing_folder(settings) as folder:
         space = _read_space(settings)
         max_steps = config.run.max_actor_steps or 0
         allowed = "a number: runs are compared at equal actor steps, up to this limit"
         require(max_steps > 0, "run.max_actor_steps", max_steps or None, allowed)
-        check_config(config, _PARALLEL.value)
+        several_runs.check_config(config)
         folder.mkdir(parents=True, exist_ok=True)
         lock = hold_lock(folder / LOCK_FILE, 0.0)
         study = open_study(folder, space, to_values(config))
-    except BlockingIOError:
-        fail(f"The folder {folder} is in use: another command searches in it.")
-    except ValueError as error:
-        fail(error)
-    except OSError as error:
-        fail(f"The folder {folder} cannot be written: {error.strerror}.")
     screen = Screen(Console())
     screen.print(f"Folder of the search: {folder}")
     names = dict(zip(space, shorten(list(space)), strict=True))
@@ -104,13 +85,15 @@ def _tune(settings: Settings) -> None:
     def plan_run(number: int, fields: Mapping[str, Any]) -> Run:
         workdir = folder / f"run_{number:03d}"
         setting = tuple((names[path], _show(value)) for path, value in fields.items())
-        argv = (*make_command(settings, fields), f"--workdir={workdir}")
+        argv = (*several_runs.make_command(settings, fields), f"--workdir={workdir}")
         return Run(config.environment.task, setting, config.run.seed, workdir, argv)
 
     num_ended = sum(trial.state.is_finished() for trial in study.trials)
-    runner = Runner([], _PARALLEL.value, _RUNS.value - num_ended)
+    runner = Runner([], several_runs.PARALLEL.value, _RUNS.value - num_ended)
     search = Search(study, space, runner, plan_run, max_steps)
-    train(runner, screen, lambda: search.step(_RUNS.value, time.monotonic() >= ends_at))
+    several_runs.train(
+        runner, screen, lambda: search.step(_RUNS.value, time.monotonic() >= ends_at)
+    )
     is_written = _write_results(study, folder, names, screen)
     lock.close()
     if runner.signals:
@@ -119,9 +102,9 @@ def _tune(settings: Settings) -> None:
     leave(EXIT_SUCCESS if is_written and has_score else EXIT_FAILURE)
 
 
-def _read_space(settings: Settings) -> dict[str, Range | Sequence[str]]:
+def _read_space(settings: Settings) -> Space:
     """Return the values to be tried of each field; a ValueError if a run cannot have them."""
-    space: dict[str, Range | Sequence[str]] = {}
+    space: dict[str, distributions.BaseDistribution] = {}
     for path, texts in settings.variants.items():
         name = f"--config.{path}"
         require(path not in FREE_FIELDS, name, ",".join(texts), "a single value in a search")
@@ -129,13 +112,16 @@ def _read_space(settings: Settings) -> dict[str, Range | Sequence[str]]:
         ends = match.groups()[1:] if match else texts
         configs = [change_fields(settings.config, {path: text}) for text in ends]
         values = [get_field(config, path) for config in configs]
-        space[path] = list(dict.fromkeys(map(str, values)))
+        space[path] = distributions.CategoricalDistribution(list(dict.fromkeys(map(str, values))))
         if match:
-            is_log, are_numbers = bool(match[1]), all(isinstance(v, int | float) for v in values)
-            is_range = are_numbers and values[0] < values[1] and (values[0] > 0 or not is_log)
+            low, high, is_log = *values, bool(match[1])
+            are_numbers = all(isinstance(value, int | float) for value in values)
+            is_range = are_numbers and low < high and (low > 0 or not is_log)
             allowed = "LOW:HIGH for a number, or log:LOW:HIGH with LOW above 0"
             require(is_range, name, texts[0], allowed)
-            space[path] = Range(values[0], values[1], is_log)
+            are_whole = all(isinstance(value, int) for value in values)
+            kinds = (distributions.FloatDistribution, distributions.IntDistribution)
+            space[path] = kinds[are_whole](low, high, log=is_log)
         for config in configs:
             config.validate()
     if not space:
@@ -153,7 +139,7 @@ def _show(value: Any) -> str:
 
 
 def _write_results(
-    study: "Study", folder: pathlib.Path, names: Mapping[str, str], screen: Screen
+    study: Study, folder: pathlib.Path, names: Mapping[str, str], screen: Screen
 ) -> bool:
     """Print and write the table and the figure; return whether they could be written."""
     rows = read_rows(study, names)
@@ -165,4 +151,6 @@ def _write_results(
     importances = {names[path]: share for path, share in found.items()}
     scores = [row["score"] for row in sorted(rows, key=lambda row: row["run"])]
     texts = {"results.md": table, "results.csv": to_csv(rows)}
-    return write_results(folder, texts, lambda: draw_search(importances, scores, folder), screen)
+    return several_runs.write_results(
+        folder, texts, lambda: draw_search(importances, scores, folder), screen
+    )

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from apex_agents.environments.atari_config import rom_name
-from apex_agents.evaluation.atari_scores import human_normalized_score
+from apex_agents.evaluation.atari_scores import human_normalized_score, scored_game
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import bootstrap_interval, has_numbers, interquartile_mean
 from apex_agents.runs.folder import RunFolder
@@ -99,13 +98,8 @@ def _mean(values: Sequence[float]) -> float:
 def _normalize(returns: Sequence[float], folders: Sequence[RunFolder]) -> list[float]:
     """Return human-normalized returns; none if the task has no such scores."""
     environment = folders[0].settings("environment") if folders else {}
-    if environment.get("suite") != "atari":
-        return []
-    try:
-        game = rom_name(environment["task"])
-        return [human_normalized_score(game, value) for value in returns]
-    except ValueError:  # A game without a human's score.
-        return []
+    game = scored_game(environment.get("suite", ""), environment.get("task", ""))
+    return [human_normalized_score(game, value) for value in returns] if game else []
 
 
 def _show(row: Row, name: str) -> str:

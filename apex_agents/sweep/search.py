@@ -5,19 +5,21 @@ import math
 import pathlib
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.trial import Trial, TrialState
 
-from apex_agents.extras import missing_extra
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import has_numbers
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
 
-if TYPE_CHECKING:
-    from optuna import Study, Trial
+# The values that are tried, by the dotted path of their field.
+Space = dict[str, BaseDistribution]
 
 _STORAGE = "study.db"
 # A run is compared with the others at each twentieth of its actor steps, after the first quarter
@@ -31,28 +33,12 @@ _NEWEST = 0.25
 _ENDINGS = {"COMPLETE": FINISHED, "PRUNED": PRUNED, "FAIL": FAILED}
 
 
-class Range(NamedTuple):
-    """Numbers from `low` to `high`, whole ones if both are, perhaps on a logarithmic scale."""
-
-    low: float
-    high: float
-    is_log: bool
-
-
-# By the dotted path of the field: a range, or the texts of single values.
-Space = Mapping[str, Range | Sequence[str]]
-
-
-def open_study(folder: pathlib.Path, space: Space, config: Mapping[str, Any]) -> "Study":
+def open_study(folder: pathlib.Path, space: Space, config: Mapping[str, Any]) -> optuna.Study:
     """Open the study in the folder of a search, or make it.
 
     Raises:
-      ValueError: Optuna is not installed, or the study has another space or config.
+      ValueError: the study has another space or config.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise missing_extra("tune", "apex-tune") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     max_steps, seed = config["run"]["max_actor_steps"], config["run"]["seed"]
     pruner = optuna.pruners.MedianPruner(_FINISHED_BEFORE_PRUNING, int(_WARM_UP * max_steps))
@@ -62,7 +48,8 @@ def open_study(folder: pathlib.Path, space: Space, config: Mapping[str, Any]) ->
     )
     # A command that continues the search would draw the same numbers again from the same seed.
     study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-    settings = json.dumps([space, config["agent"], config["environment"], max_steps])
+    ranges = {path: distribution_to_json(values) for path, values in space.items()}
+    settings = json.dumps([ranges, config["agent"], config["environment"], max_steps])
     if study.user_attrs.get("settings", settings) != settings:
         raise ValueError(f"{folder} holds a search in other settings; name another folder.")
     study.set_user_attr("settings", settings)
@@ -74,7 +61,7 @@ class Search:
 
     def __init__(
         self,
-        study: "Study",
+        study: optuna.Study,
         space: Space,
         runner: Runner,
         plan_run: Callable[[int, Mapping[str, Any]], Run],
@@ -91,8 +78,6 @@ class Search:
           max_actor_steps: actor steps of a run that is not stopped.
           period_seconds: seconds between two looks at the evaluations of active runs.
         """
-        from optuna import Trial
-
         self._study, self._space, self._runner, self._plan_run = study, space, runner, plan_run
         parts = range(1, _NUM_COMPARISONS + 1)
         self._comparisons = [max_actor_steps * part // _NUM_COMPARISONS for part in parts]
@@ -118,19 +103,20 @@ class Search:
         elif time.monotonic() >= self._looks_at:
             self._looks_at = time.monotonic() + self._period_seconds
             for run, trial in self._active.items():
-                self._report(trial, *_read_evaluations(run))
-                if trial.should_prune():
+                steps, returns = _read_evaluations(run)
+                self._report(trial, steps, returns)
+                # A run that has all of its steps is about to end, and gets a score.
+                if trial.should_prune() and steps[-1] < self._comparisons[-1]:
                     self._runner.interrupt(run, PRUNED)
         while self._runner.has_room() and not self._runner.signals and not is_over:
             if not self._unfinished and len(self._study.trials) >= num_runs:
                 return
-            trial = self._unfinished.pop(0) if self._unfinished else self._study.ask()
-            fields = {path: _suggest(trial, path, values) for path, values in self._space.items()}
-            run = self._plan_run(trial.number, fields)
+            trial = self._unfinished.pop(0) if self._unfinished else self._study.ask(self._space)
+            run = self._plan_run(trial.number, trial.params)
             self._active[run] = trial
             self._runner.add(run)
 
-    def _report(self, trial: "Trial", steps: np.ndarray, returns: np.ndarray) -> None:
+    def _report(self, trial: Trial, steps: np.ndarray, returns: np.ndarray) -> None:
         """Report the newest return at each comparison that a run has reached."""
         reported = self._study.trials[trial.number].intermediate_values
         for comparison in self._comparisons:
@@ -138,10 +124,8 @@ class Search:
             if len(so_far) and steps[-1] >= comparison and comparison not in reported:
                 trial.report(float(so_far[-1]), comparison)
 
-    def _end(self, trial: "Trial", run: Run, ending: str) -> None:
+    def _end(self, trial: Trial, run: Run, ending: str) -> None:
         """Record how a run has ended; one that was stopped can be resumed."""
-        from optuna.trial import TrialState
-
         steps, returns = _read_evaluations(run)
         if ending == FINISHED and len(steps):
             self._report(trial, steps, returns)  # Later runs are compared with them.
@@ -152,7 +136,7 @@ class Search:
             self._study.tell(trial, state=TrialState.FAIL)
 
 
-def read_rows(study: "Study", names: Mapping[str, str]) -> list[dict[str, Any]]:
+def read_rows(study: optuna.Study, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the rows of `results.csv`, the best run first; `names` has the columns of fields."""
     rows = [
         {
@@ -167,25 +151,15 @@ def read_rows(study: "Study", names: Mapping[str, str]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (math.isnan(row["score"]), -row["score"]))
 
 
-def find_importances(study: "Study") -> dict[str, float]:
+def find_importances(study: optuna.Study) -> dict[str, float]:
     """Return each field's share of the differences in score; none while that is unknown."""
-    from optuna import importance
-
-    evaluator = importance.PedAnovaImportanceEvaluator()
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         try:
-            return importance.get_param_importances(study, evaluator=evaluator)
+            return optuna.importance.get_param_importances(study, evaluator=evaluator)
         except (ValueError, RuntimeError, UserWarning):  # Of too few scores.
             return {}
-
-
-def _suggest(trial: "Trial", path: str, values: Range | Sequence[str]) -> Any:
-    if not isinstance(values, Range):
-        return trial.suggest_categorical(path, values)
-    if isinstance(values.low, int) and isinstance(values.high, int):
-        return trial.suggest_int(path, values.low, values.high, log=values.is_log)
-    return trial.suggest_float(path, values.low, values.high, log=values.is_log)
 
 
 def _read_evaluations(run: Run) -> tuple[np.ndarray, np.ndarray]:

@@ -3,20 +3,24 @@
 import csv
 import json
 import math
-import sys
 
 import pytest
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, STOPPED
-from apex_agents.sweep.search import Range, Search, find_importances, open_study, read_rows
+from apex_agents.sweep.search import Search, find_importances, open_study, read_rows
 
 MAX_STEPS = 2000
 CONFIG = {"agent": {}, "environment": {}, "run": {"seed": 0, "max_actor_steps": MAX_STEPS}}
 SPACE = {
-    "agent.learning_rate": Range(1e-5, 1e-2, True),
-    "agent.n_step": Range(1, 10, False),
-    "agent.batch_size": ["8", "16"],
+    "agent.learning_rate": FloatDistribution(1e-5, 1e-2, log=True),
+    "agent.n_step": IntDistribution(1, 10),
+    "agent.batch_size": CategoricalDistribution(["8", "16"]),
 }
 
 
@@ -134,6 +138,18 @@ def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
     assert endings == [*5 * [("finished", False)], ("pruned", True), ("stopped", True)]
 
 
+def test_a_run_that_has_all_of_its_steps_is_not_pruned(make_search):
+    runner = FakeRunner()
+    _, search = make_search(runner)
+    for value in (2, 4, 6, 8):
+        finish_one(search, runner, 20 * [value])
+    search.step(5, False)
+    (run,) = runner.active()
+    write_evaluations(run, 20 * [1])
+    search.step(5, False)
+    assert runner.interrupted == []
+
+
 def test_stopped_runs_are_resumed_by_another_command(make_search):
     runner = FakeRunner(num_parallel=2)
     study, search = make_search(runner)
@@ -169,7 +185,7 @@ def test_active_runs_are_stopped_when_the_time_is_over(make_search):
 @pytest.mark.parametrize(
     ("space", "config"),
     [
-        ({"agent.n_step": Range(1, 5, False)}, CONFIG),
+        ({"agent.n_step": IntDistribution(1, 5)}, CONFIG),
         (SPACE, {**CONFIG, "agent": {"batch_size": 8}}),
         (SPACE, {**CONFIG, "run": {"seed": 0, "max_actor_steps": 1}}),
     ],
@@ -181,15 +197,10 @@ def test_a_search_of_something_else_is_refused(space, config, tmp_path):
     open_study(tmp_path, SPACE, json.loads(json.dumps(CONFIG)))
 
 
-def test_optuna_is_an_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ValueError, match=r"apex_agents\[tune\]"):
-        open_study(tmp_path, SPACE, CONFIG)
-
-
 def test_rows_and_importances(make_search):
     runner = FakeRunner()
-    study, search = make_search(runner, {"agent.n_step": Range(1, 9, False), "run.lr": ["1", "2"]})
+    space = {"agent.n_step": IntDistribution(1, 9), "run.lr": CategoricalDistribution(["1", "2"])}
+    study, search = make_search(runner, space)
     for _ in range(12):  # The score is n_step, whatever lr is.
         search.step(100, False)
         (run,) = runner.active()
