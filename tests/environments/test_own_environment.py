@@ -29,23 +29,6 @@ def run(folder: pathlib.Path, command: str, *flags: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_example_in_processes(tmp_path):
-    project, elsewhere, workdir = (tmp_path / name for name in ("project", "elsewhere", "run"))
-    project.mkdir()
-    shutil.copy(EXAMPLE, project / "my_settings.py")
-    # Given from another folder, the id is registered by the file alone.
-    config, limit = f"--config={project / 'my_settings.py'}", "--config.run.max_actor_steps"
-    run(elsewhere, "apex_dqn", config, f"--workdir={workdir}", f"{limit}=1000")
-    run(elsewhere, "apex_dqn", config, f"--workdir={workdir}", f"{limit}=1500")
-    assert json.loads((workdir / "summary.json").read_text())["finished"]
-    output = tmp_path / "results"
-    run(
-        *(tmp_path / "third", "evaluate", f"--workdir={workdir}", "--checkpoint=last"),
-        *("--episodes=2", f"--output={output}"),
-    )
-    assert json.loads((output / "summary.json").read_text())["task"] == "Corridor-v0"
-
-
 def test_function_of_a_module_in_the_current_folder(tmp_path):
     project, workdir = tmp_path / "project", tmp_path / "run"
     project.mkdir()

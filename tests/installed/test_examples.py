@@ -1,0 +1,127 @@
+"""Each file of examples/, copied out of the checkout and run with the installed wheel."""
+
+import json
+import pathlib
+import re
+import shutil
+
+import numpy as np
+import pytest
+from tiny_runs import make_run
+from whole_runs import ROOT
+
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig
+
+EXAMPLES = ("load_and_play", "own_environment", "own_network", "own_program", "play_onnx")
+# Runs an example as a script and prints which libraries it has imported.
+SCRIPT = """
+import runpy, sys
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+print(sorted({"apex_agents", "reverb", "sonnet", "tensorflow", "torch"} & set(sys.modules)))
+"""
+
+MLP = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
+DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
+SHORT = AtariConfig(evaluation_max_frames=40)
+RUNS = {
+    "cartpole": (MLP, EnvironmentConfig("gymnasium", "CartPole-v1")),
+    "pendulum": (DPG, EnvironmentConfig("gymnasium", "Pendulum-v1")),
+    "pong": (ApexDQNConfig(stream_hidden_size=8), EnvironmentConfig(task="pong", atari=SHORT)),
+}
+EPISODE = re.compile(r"episode \d: (-?\d+\.\d)")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Copies an example into a folder of the test's own, and returns that folder."""
+
+    def copy_example(name: str) -> pathlib.Path:
+        folder = tmp_path / "project"
+        folder.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "examples" / name, folder)
+        return folder
+
+    return copy_example
+
+
+@pytest.fixture(params=RUNS)
+def name(request) -> str:
+    return request.param
+
+
+def read_returns(lines: list[str]) -> list[float]:
+    matches = [EPISODE.fullmatch(line) for line in lines]
+    return [float(match[1]) for match in matches if match]
+
+
+def test_examples_are_short_and_have_a_test():
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    assert [example.stem for example in examples] == [*EXAMPLES]
+    assert all(len(example.read_text().splitlines()) < 40 for example in examples)
+
+
+def test_own_environment_is_learned_and_played_from_other_folders(installation, copy, tmp_path):
+    project, elsewhere, workdir = copy("own_environment.py"), tmp_path / "other", tmp_path / "run"
+    elsewhere.mkdir()
+    argv = (f"--config={project / 'own_environment.py'}", f"--workdir={workdir}")
+    # It is stopped by a limit, and resumed with a higher one.
+    installation.run("apex-dqn", *argv, "--config.run.max_actor_steps=1000", cwd=project)
+    installation.run("apex-dqn", *argv, cwd=elsewhere)
+    summary = json.loads((workdir / "summary.json").read_text())
+    assert (summary["finished"], summary["best_return"]) == (True, 1.0)
+    assert summary["actor_steps"] > 1000
+    shutil.copy(ROOT / "examples" / "load_and_play.py", elsewhere)
+    task, *lines = installation.run("python", "load_and_play.py", workdir, cwd=elsewhere).split(
+        "\n"
+    )
+    assert task.startswith("Corridor-v0, learner step ")
+    assert read_returns(lines) == 5 * [1.0]
+
+
+def test_own_network_trains_and_is_evaluated_from_another_folder(installation, copy, tmp_path):
+    project, workdir = copy("own_network.py"), tmp_path / "run"
+    limit = "--config.run.max_actor_steps=3000"
+    argv = ("--config=own_network.py", f"--workdir={workdir}", limit)
+    installation.run("apex-dqn", *argv, cwd=project)
+    with np.load(workdir / "checkpoints" / "last.npz") as arrays:
+        names = {name for name in arrays.files if "linear" in name}
+    layers = [f"torso/mlp/linear_{i}/{name}" for i in (0, 1) for name in "bw"]
+    assert names == set(layers)
+    installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=tmp_path)
+    (summary,) = (workdir / "evaluations").glob("*/summary.json")
+    assert json.loads(summary.read_text())["learner_steps"] > 0
+
+
+def test_own_program_learns_and_leaves_nothing(installation, copy, tmp_path):
+    folder, home = copy("own_program.py"), tmp_path / "home"
+    output = installation.run("python", "own_program.py", cwd=folder, HOME=home)
+    match = re.search(r"mean return: (\S+)", output)
+    # A random player of Catch gets about -0.6 and a perfect one 1.
+    assert match and float(match[1]) >= 0.8
+    assert [path.name for path in folder.iterdir()] == ["own_program.py"]
+    # Keras writes this file when it is imported.
+    assert [path for path in home.rglob("*") if path.is_file()] == [home / ".keras" / "keras.json"]
+
+
+def test_load_and_play(installation, copy, name, tmp_path):
+    make_run(tmp_path / "run", *RUNS[name])
+    folder = copy("load_and_play.py")
+    task, *lines = installation.run(
+        "python", "load_and_play.py", tmp_path / "run", "3", cwd=folder
+    ).splitlines()
+    assert task == f"{RUNS[name][1].task}, learner step 1,234"
+    assert len(lines) == len(read_returns(lines)) == 3
+
+
+def test_play_onnx_without_tensorflow(installation, copy, name, tmp_path):
+    make_run(tmp_path / "run", *RUNS[name])
+    folder = copy("play_onnx.py")
+    installation.run("apex-export", "../run", "--output=export", cwd=folder)
+    *lines, imported = installation.run(
+        "python", "-c", SCRIPT, "play_onnx.py", "export", cwd=folder
+    ).splitlines()
+    assert imported == "[]"
+    assert len(lines) == len(read_returns(lines)) == 5
