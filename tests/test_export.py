@@ -1,5 +1,7 @@
 """Tests of exports: what their files compute, when they are refused, and what is said of them."""
 
+import copy
+import dataclasses
 import json
 import sys
 import types
@@ -125,6 +127,16 @@ def test_a_difference_that_is_too_great_is_refused(tmp_path, export, value, erro
     assert export is export_saved_model or not path.exists()
 
 
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_a_single_observation_is_compared_too(tmp_path, export):
+    def keep_of_one(values: tf.Tensor) -> tf.Tensor:
+        return values * tf.cast(tf.shape(values)[0] == 1, tf.float32)
+
+    policy = make_policy(Network(0.0, 1.0, keep_of_one))
+    with pytest.raises(ExportError, match="differ"):
+        export(policy, tmp_path / "policy", np.zeros([4, 3], np.float32))
+
+
 def test_an_operation_that_onnx_has_not_is_named(tmp_path):
     network = Network(0.0, function=lambda x: tf.cast(tf.bitcast(x, tf.int32), tf.float32))
     policy, observations = make_policy(network), np.zeros([4, 3], np.float32)
@@ -213,3 +225,11 @@ def test_an_atari_environment_is_described_as_it_is(policies):
     assert observation.shape[1:] == tuple(description["observation"]["shape"])
     described.close()
     ours.close()
+
+
+def test_a_game_of_two_words_has_its_name_in_gymnasium(policies):
+    policy = copy.copy(policies["pong"])
+    policy.config = dataclasses.replace(
+        policy.config, environment=EnvironmentConfig(task="ms_pacman")
+    )
+    assert describe(policy)["gymnasium"]["id"] == "ALE/MsPacman-v5"

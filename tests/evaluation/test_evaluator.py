@@ -2,6 +2,7 @@
 
 import csv
 import pathlib
+import threading
 import time
 import types
 
@@ -16,7 +17,7 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation import evaluator as evaluator_module
-from apex_agents.evaluation.evaluator import Evaluator, await_evaluation
+from apex_agents.evaluation.evaluator import Evaluator, await_evaluation, run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import (
@@ -271,6 +272,26 @@ def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
     evaluators.append(make_evaluator(client, should_stop=finish))
     assert not evaluators[0].evaluate()
     assert read_rows(tmp_path) == []
+
+
+def test_the_last_parameters_do_not_wait_for_the_next_period(
+    experiment, serve, tmp_path, wait_for, monkeypatch
+):
+    experiment.run.evaluation.min_period_seconds = 1e6
+    client, stop = serve(), threading.Event()
+    monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
+    publish(client, 5, 9.0)
+    thread = threading.Thread(target=run_evaluator, args=(experiment, client))
+    thread.start()
+    path = tmp_path / "logs" / "evaluator.csv"
+    wait_for(lambda: path.exists() and [row["learner_steps"] for row in read_rows(tmp_path)] == [5])
+    publish(client, 8, 3.0)
+    report_last_step(client, 8)
+    try:
+        wait_for(lambda: [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 8])
+    finally:
+        stop.set()
+        thread.join()
 
 
 EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)

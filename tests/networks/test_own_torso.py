@@ -126,6 +126,10 @@ MISTAKES = {
         "maps float32 (2, 4) to float64 (2, 3)",
     ),
     "a fixed batch size": (sequential(lambda x: tf.reshape(x, [2, 3])), "raises ValueError"),
+    "another batch size": (
+        sequential(lambda x: tf.reshape(tf.concat([x, x], 1), [2, -1])),
+        "maps float32 (3, 4) to float32 (2, 9)",
+    ),
     "a decision": (sequential(lambda x: x if tf.reduce_sum(x) > 0 else -x), "raises Operator"),
     "no gradient": (sequential(lambda x: tf.round(tf.stop_gradient(x))), "'torso/linear/w'"),
     "an unused variable": (lambda spec, config: Unused(), "['torso/unused/scale']"),

@@ -110,6 +110,18 @@ def test_convolutions_see_scaled_pixels_and_end_in_relus():
     np.testing.assert_allclose(torso(image), expected, rtol=1e-6)
 
 
+def test_layers_behind_the_convolutions_end_in_a_relu():
+    config = dataclasses.replace(
+        CONV, conv_channels=(), conv_kernel_sizes=(), conv_strides=(), mlp_hidden_sizes=(2,)
+    )
+    torso = ConvTorso(config, make_spec((1, 2, 1), np.uint8, maximum=10))
+    image = tf.constant([[[[5], [10]]]], tf.uint8)
+    torso(image)
+    for variable in torso.variables:
+        variable.assign(np.diag([1.0, -1.0]) if variable.shape.rank == 2 else np.zeros(2))
+    assert torso(image).numpy().tolist() == [[0.5, 0.0]]
+
+
 def test_a_stack_becomes_channels():
     config = dataclasses.replace(CONV, frame_stack=4)
     torso = ConvTorso(config, make_spec((4, 9, 7), np.uint8))
