@@ -5,9 +5,11 @@ The hosts are namespaces of this machine, which share its files; what breaks the
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 
+import numpy as np
 import psutil
 import pytest
 from cluster_hosts import PRIVATE, ROOT, Hosts
@@ -26,6 +28,12 @@ SMALL = tuple(
     f"--config.run.cluster.{group}.num_cpus=0.25"
     for group in ("replay", "learner", "evaluator", "actor")
 )
+OWN_TORSO = """
+import sonnet
+
+def make_torso(spec, config):
+    return sonnet.nets.MLP([16], activate_final=True)
+"""
 MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
 ACTORS_ANYWHERE = "--config.run.cluster.actor.custom="
 
@@ -139,6 +147,22 @@ def test_other_code_on_a_host_is_refused(idle, start):
         run = start(*on_cluster(idle, there_only)).finish()
     assert run.exit_code == 1
     assert f"{other.ip} has apex_agents code " in run.output()
+    assert left_behind(idle) == []
+
+
+def test_code_of_the_user_reaches_hosts_that_lack_its_folder(idle, start):
+    """All hosts but A have a folder of their own at this path, which is empty."""
+    shutil.copy(ROOT / "examples" / "own_environment.py", PRIVATE)
+    (PRIVATE / "my_nets.py").write_text(OWN_TORSO)
+    flags = ("--config.agent.torso=my_nets:make_torso", "--config.run.max_actor_steps=2000")
+    learner_abroad = "--config.run.cluster.learner.custom=abroad=1"
+    config = f"--config={PRIVATE}/own_environment.py"
+    run = start(*on_cluster(idle, *flags, learner_abroad, config=config)).finish()
+    assert run.exit_code == 0, run.output()
+    assert run.summary()["finished"]
+    assert "A" not in {run.states()[name]["host"] for name in ("learner", "actor_0")}
+    with np.load(run.workdir / "checkpoints" / "last.npz") as arrays:
+        assert "torso/mlp/linear_0/w" in arrays
     assert left_behind(idle) == []
 
 
