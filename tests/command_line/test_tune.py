@@ -1,6 +1,8 @@
 """`launch/tune.py` as a user runs it: mistakes, and a search of a toy task with real processes."""
 
 import csv
+import subprocess
+import sys
 
 import pytest
 from refusals import assert_refused
@@ -56,6 +58,16 @@ def test_help_names_the_flags(run_command_line, tmp_path):
     assert exit_code == 0
     for flag in ("--config", "--runs", "--minutes", "--parallel", "--workdir"):
         assert f"  {flag}:" in stdout
+
+
+def test_optuna_is_an_extra():
+    code = (
+        "import sys; sys.modules['optuna'] = None\n"
+        "from apex_agents.command_line import commands; commands.tune()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "apex_agents[tune]" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_a_search_that_is_stopped_is_continued(start, tmp_path):
