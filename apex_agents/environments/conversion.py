@@ -62,7 +62,7 @@ def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConv
     [-1, 1] and scaled to its bounds. Other boxes stay as they are: agents refuse them.
 
     Raises:
-      ValueError: the space is neither discrete nor a box, or a bound is not a number.
+      ValueError: the space is neither discrete nor a box.
     """
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
@@ -74,7 +74,6 @@ def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConv
             "Let a gymnasium.ActionWrapper number the combinations, in a function that "
             "environment.suite='function' names."
         )
-    _check_bounds(space, "action")
     low, high, dtype = space.low, space.high, space.dtype
     if not np.issubdtype(dtype, np.floating):
         spec = specs.BoundedArray(space.shape, dtype, low, high, name="action")
@@ -105,7 +104,7 @@ def space_of(spec: Any, name: str) -> spaces.Space:
       name: name of the spec, for messages.
 
     Raises:
-      ValueError: a spec is not one of arrays of numbers.
+      ValueError: a spec is not one of arrays of numbers, or its bounds are no interval.
     """
     if isinstance(spec, Mapping):
         return spaces.Dict({key: space_of(part, f"{name}[{key!r}]") for key, part in spec.items()})
@@ -125,7 +124,6 @@ def space_of(spec: Any, name: str) -> spaces.Space:
 
 
 def _convert_box(space: spaces.Box) -> tuple[specs.BoundedArray, ObservationConverter]:
-    _check_bounds(space, "observation")
     is_bytes = is_image(space) or space.dtype == np.uint8
     dtype = np.dtype(np.uint8 if is_bytes else np.float32)
     spec = _make_spec(space.low, space.high, dtype)
@@ -146,11 +144,6 @@ def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> sp
         low, high = (np.atleast_1d(bound).astype(dtype) for bound in (low, high))
     bounds = [b.flat[0] if b.size and np.all(b == b.flat[0]) else b for b in (low, high)]
     return specs.BoundedArray(low.shape, dtype, *bounds, name=name)
-
-
-def _check_bounds(space: spaces.Box, name: str) -> None:
-    if np.isnan(space.low).any() or np.isnan(space.high).any() or (space.low > space.high).any():
-        raise ValueError(f"the {name} space has bounds that are no interval: {space}")
 
 
 def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]:

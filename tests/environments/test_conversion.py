@@ -135,11 +135,9 @@ def test_refused_observation_spaces(space, named):
 
 
 def test_bounds_that_are_no_numbers_are_refused():
-    box = spaces.Box(-1.0, 1.0, (2,), np.float32)
-    box.low = np.array([np.nan, -1], np.float32)
-    for convert, name in ((convert_observations, "observation"), (convert_actions, "action")):
-        with pytest.raises(ValueError, match=f"the {name} space has bounds"):
-            convert(box)
+    spec = specs.BoundedArray((2,), np.float32, [np.nan, -1.0], [1.0, 1.0])
+    with pytest.raises(ValueError, match="nan"):
+        space_of(spec, "observation")
 
 
 @pytest.mark.parametrize(
