@@ -133,9 +133,9 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     return environment.spec
 
 
-def check_limits(run: RunConfig, min_size: int) -> None:
-    """Raise a ValueError if a run ends before the replay holds what the learner starts at."""
-    limit = run.max_actor_steps
+def check_limits(experiment: Experiment) -> None:
+    """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
+    limit, min_size = experiment.run.max_actor_steps, experiment.builder.config.replay.min_size
     if limit is not None and limit < min_size:
         raise ValueError(
             f"run.max_actor_steps is {limit}, but the learner starts at agent.replay.min_size, "

@@ -207,10 +207,9 @@ def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
         return {"id": f"ALE/{game}-v5", **emulator_settings(config.atari, evaluation=True)}
     if config.suite != "gymnasium":
         return None
-    settings = dataclasses.asdict(config)
-    limit = settings.get("max_episode_steps")
+    limit = config.max_episode_steps
     limits = {} if limit is None else {"max_episode_steps": limit}
-    return {"id": config.task, **settings.get("kwargs", {}), **limits}
+    return {"id": config.task, **config.kwargs, **limits}
 
 
 def _meaning_of_observations(config: EnvironmentConfig) -> str:

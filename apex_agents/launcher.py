@@ -6,17 +6,14 @@ import pathlib
 import shutil
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import launchpad as lp
 from rich import filesize
 
-from apex_agents.config import ExperimentConfig
 from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
-from apex_agents.experiment import Experiment, check_environment, check_limits, make_experiment
+from apex_agents.experiment import Experiment, check_environment, check_limits
 from apex_agents.extras import missing_extra
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
@@ -33,7 +30,7 @@ from apex_agents.program import make_program
 from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import open_run
-from apex_agents.runs.workdir import TENSORBOARD, close_workdir, new_workdir
+from apex_agents.runs.workdir import TENSORBOARD, close_workdir
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
@@ -41,38 +38,18 @@ _STOPPING = "Stopping; press Ctrl-C again to kill all processes."
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
 
 
-def launch(  # noqa: PLR0913
-    config: ExperimentConfig,
-    *,
-    environment_fn: Callable[..., Any] | None,
-    torso_fn: Callable[..., Any] | None,
-    workdir: str | None,
-    launch_type: str,
-    is_live: bool,
-    ray_address: str,
-    wandb: str | None,
-    name: str,
-) -> Run:
-    """Train an agent, see `training.train`."""
-    if threading.current_thread() is not threading.main_thread():
-        raise ValueError("Training has to be started in the main thread, which receives signals.")
-    backend = make_backend(launch_type, ray_address)
-    experiment = make_experiment(
-        config,
-        environment_fn=environment_fn,
-        torso_fn=torso_fn,
-        workdir=workdir or new_workdir(name),
-    )
-    check_limits(config.run, config.agent.replay.min_size)
-    spec = check_environment(experiment)
-    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
+def launch(experiment: Experiment, backend: Backend, is_live: bool, wandb: str | None) -> Run:
+    """Train the agent of an experiment on a backend, see `training.train`."""
+    builder = experiment.builder
+    check_limits(experiment)
+    replay_bytes = builder.estimate_replay_bytes(check_environment(experiment))
     if backend.is_local:
-        warning = memory_warning(config.agent.replay, replay_bytes, available_memory())
+        warning = memory_warning(builder.config.replay, replay_bytes, available_memory())
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
     else:
         close_server()  # It forks processes of this machine only.
-    backend.prepare(config.run)
+    backend.prepare(experiment.run)
     experiment = open_run(experiment)
     try:
         if backend.is_local:

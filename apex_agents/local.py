@@ -34,7 +34,7 @@ def run_local(
     builder, run = experiment.builder, experiment.run
     if run.max_learner_steps is None and run.max_actor_steps is None:
         raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
-    check_limits(run, builder.config.replay.min_size)
+    check_limits(experiment)
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False
     )

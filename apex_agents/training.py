@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -63,20 +64,22 @@ def train(  # noqa: PLR0913
     """
     # Read when TensorFlow is imported: its remarks about missing GPU drivers are no news.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if threading.current_thread() is not threading.main_thread():
+        raise ValueError("Training has to be started in the main thread, which receives signals.")
     with _serving_forks(launch_type):
-        from apex_agents.launcher import launch  # Imports TensorFlow.
+        # These import TensorFlow.
+        from apex_agents.experiment import make_experiment
+        from apex_agents.launcher import launch, make_backend
+        from apex_agents.runs.workdir import new_workdir
 
-        return launch(
+        backend = make_backend(launch_type, ray_address)
+        experiment = make_experiment(
             config,
             environment_fn=environment_fn,
             torso_fn=torso_fn,
-            workdir=None if workdir is None else str(workdir),
-            launch_type=launch_type,
-            is_live=is_live,
-            ray_address=ray_address,
-            wandb=wandb,
-            name=name,
+            workdir=str(workdir or new_workdir(name)),
         )
+        return launch(experiment, backend, is_live, wandb)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import pickle
 import re
 import sys
 import types
@@ -167,36 +168,26 @@ class WithUserCode:
         self._value = value
 
     def __reduce__(self) -> tuple:
-        # Arguments are unpickled in their order: the path is extended before `value` needs it.
-        return _second, (_UserPath(), self._value)
+        return _unpickle, (user_path(), _zip_modules(), cloudpickle.dumps(self._value))
 
 
-class _UserPath:
-    """Extends Python's path when it is unpickled."""
-
-    def __reduce__(self) -> tuple:
-        return _open_modules, (user_path(), _zip_modules())
-
-
-def _second(first: Any, second: Any) -> Any:
-    return second
-
-
-def _open_modules(folders: list[str], archive: bytes) -> None:
+def _unpickle(folders: list[str], archive: bytes, value: bytes) -> Any:
+    """Extend Python's path, and then unpickle what needs it."""
     descriptor = os.memfd_create("user_code")  # Open until the process ends.
     path = f"/proc/self/fd/{descriptor}"
     pathlib.Path(path).write_bytes(archive)
     extend_path([*filter(os.path.isdir, folders), path])
+    return pickle.loads(value)
 
 
 def _zip_modules() -> bytes:
     """Return an archive with the source of all modules imported from the user's folders."""
-    content = io.BytesIO()
+    content, files = io.BytesIO(), _imported_files()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, file in sorted(_imported_files().items()):
+        for path, file in sorted(files.items()):
             archive.write(file, path)
         # Packages without an __init__.py are found by the entries of their folders only.
-        folders = {str(f) for path in _imported_files() for f in pathlib.PurePath(path).parents}
+        folders = {str(folder) for path in files for folder in pathlib.PurePath(path).parents}
         for folder in sorted(folders - {"."}):
             archive.writestr(f"{folder}/", b"")
     return content.getvalue()

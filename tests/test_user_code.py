@@ -50,6 +50,11 @@ def test_other_functions_have_a_name_that_is_refused(function, monkeypatch):
         find_function(name, "environment.task")
 
 
+def test_functions_of_a_script_are_found_by_the_same_script(monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "make", lambda: "made", raising=False)
+    assert find_function("__main__:make", "environment.task")() == "made"
+
+
 @pytest.mark.parametrize(
     ("reference", "named"),
     [

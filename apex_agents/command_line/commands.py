@@ -33,7 +33,7 @@ def _run(command: str, *args: str) -> None:
     module = importlib.import_module(f"apex_agents.command_line.{command}")
     # What --help shows.
     sys.modules["__main__"].__doc__ = module.__doc__
-    for flag in flags.FLAGS.get_flags_for_module(module.__name__):
+    for flag in flags.FLAGS.get_key_flags_for_module(module.__name__):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     module.main(*args)
 

@@ -13,7 +13,7 @@ from apex_agents.command_line import commands
 from apex_agents.command_line.errors import fail, warn
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
-from apex_agents.experiment import check_environment, make_experiment
+from apex_agents.experiment import check_environment, check_limits, make_experiment
 from apex_agents.nodes.host import available_memory
 from apex_agents.registry import find_agent
 from apex_agents.replay.footprint import memory_warning
@@ -53,10 +53,10 @@ def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
 
 
 def check_config(config: ExperimentConfig) -> None:
-    """Raise a ValueError if a config is invalid; warn if the replay exceeds a run's memory."""
+    """Raise a ValueError if a run cannot learn; warn if the replay exceeds its share of memory."""
     experiment = make_experiment(config)
-    spec = check_environment(experiment)
-    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
+    check_limits(experiment)
+    replay_bytes = experiment.builder.estimate_replay_bytes(check_environment(experiment))
     memory = available_memory() // PARALLEL.value
     if (warning := memory_warning(config.agent.replay, replay_bytes, memory)) is not None:
         share = f" (It is one of {PARALLEL.value} at once.)" if PARALLEL.value > 1 else ""

@@ -23,9 +23,13 @@ MISTAKES = {
         [
             f"--config={ROOT}/configs/apex_dqn_atari_single_host.py",
             "--config.environment.task=pong,braekout",
-            "--config.run.max_actor_steps=10",
+            "--config.run.max_actor_steps=1e6",
         ],
         ["'braekout'", "closest: breakout"],
+    ),
+    "limit_before_the_first_learner_step": (
+        ["--config.run.max_actor_steps=10"],
+        ["run.max_actor_steps is 10", "agent.replay.min_size"],
     ),
     "misspelt_field": (
         ["--config.agent.batchsize=8"],
