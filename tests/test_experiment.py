@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib.util
 import pathlib
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, check_limits, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
+from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
 
@@ -411,8 +413,10 @@ def test_a_target_return_of_zero_is_a_target():
 
 @pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])
 def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused):
-    run = RunConfig(max_actor_steps=limit)
+    config = types.SimpleNamespace(replay=ReplayConfig(min_size=100))
+    builder = types.SimpleNamespace(config=config)
+    experiment = Experiment(builder, make_vector_environment, RunConfig(max_actor_steps=limit))
     if not is_refused:
-        return check_limits(run, min_size=100)
+        return check_limits(experiment)
     with pytest.raises(ValueError, match=r"max_actor_steps is 99.*min_size, 100"):
-        check_limits(run, min_size=100)
+        check_limits(experiment)
