@@ -129,6 +129,9 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
             histograms.write_if_due(learner)
         reason = end_reason(run, learner.num_steps, poller.latest)
         checkpoints.save_if_due()
+    if learner.num_steps > first_step:
+        learner.log()
+        histograms.write(learner)
     # Saving comes first: the replay server may be stopping, and calls to it may block.
     checkpoints.save_last()
     if reason is not None and learner.num_steps:

@@ -46,19 +46,25 @@ def make_learner_logger(experiment: Experiment, poller: StatisticsPoller) -> CSV
 
 
 class HistogramLogger:
-    """Writes the distributions of the learner's newest batches, every half a minute."""
+    """Writes the distributions of the newest batches every half a minute, and the last ones."""
 
     def __init__(self, experiment: Experiment, clock: Callable[[], float] = time.monotonic):
         """Open the CSV file; `clock` returns a time in seconds."""
         self._logger = make_logger(experiment, columns.LEARNER_HISTOGRAMS)
         self._clock = clock
         self._last = -np.inf
+        self._last_steps = -1
 
     def write_if_due(self, learner: ApexLearner) -> None:
-        """Write the bins of all quantities if a period has passed since the last time."""
-        if self._clock() < self._last + _HISTOGRAM_PERIOD_SECONDS:
+        """Write if a period has passed since the last time."""
+        if self._clock() >= self._last + _HISTOGRAM_PERIOD_SECONDS:
+            self.write(learner)
+
+    def write(self, learner: ApexLearner) -> None:
+        """Write the bins of all quantities, unless they are those of the last time."""
+        if learner.num_steps == self._last_steps:
             return
-        self._last = self._clock()
+        self._last, self._last_steps = self._clock(), learner.num_steps
         samples = learner.recent_samples.collect()
         self._logger.write_rows(
             {columns.LEARNER_STEPS: learner.num_steps, columns.QUANTITY: quantity, **bin_._asdict()}

@@ -241,7 +241,7 @@ def test_logs_steps_speeds_and_metrics(replay):
         (2, 102.0),
         (3, 103.0),
     ]
-    assert [row["sample_age_steps"] for row in logger.data] == [0.0, 0.5, 1.0]
+    assert [row["sample_age_steps"] for row in logger.data] == [0.0, 1.0, 2.0]
     for row in logger.data:
         assert row.pop("learner_steps_per_second") > 0
         assert 0 <= row.pop("data_wait_fraction") <= 1
@@ -283,14 +283,25 @@ def test_recent_samples_hold_priorities_and_ages(replay):
     assert sorted(samples.times_sampled.tolist())[-1] <= BATCH_SIZE * 2
 
 
-def test_logs_only_when_the_period_is_over(replay):
+def test_a_row_has_the_means_of_all_steps_since_the_row_before(replay):
     add_transitions(replay, PRIORITIES)
     logger = loggers.InMemoryLogger()
-    learner = replay.make_learner(CountingUpdate(), logger=logger, log_period_seconds=1000.0)
-    for _ in range(3):
+    config = Config(num_sgd_steps_per_step=2)
+    learner = replay.make_learner(CountingUpdate(), config, logger=logger)
+    learner.step()  # The first row comes at once, the second one half a second later.
+    while len(logger.data) < 2:
         learner.step()
+    learner.log()  # Nothing was learned since.
+    learner.step()
+    learner.log()
     learner.close()
-    assert [row["learner_steps"] for row in logger.data] == [1]
+    steps = [row["learner_steps"] for row in logger.data]
+    assert steps == [2, steps[1], steps[1] + 2]
+    # The loss of step n is 100 + n, its samples are n - 1 learner steps old.
+    losses = [101.5, 100 + (3 + steps[1]) / 2, 101.5 + steps[1]]
+    assert [row["loss"] for row in logger.data] == pytest.approx(losses)
+    ages = [loss - 101 for loss in losses]
+    assert [row["sample_age_steps"] for row in logger.data] == pytest.approx(ages)
 
 
 def test_a_step_without_data_ends_when_told_to_stop(replay):

@@ -178,7 +178,9 @@ def test_distributions_are_written_every_period(experiment, clock):
     logger = loggers.HistogramLogger(experiment, clock)
     for seconds in (0, 29, 1):
         clock.now += seconds
+        learner.num_steps += 1
         logger.write_if_due(learner)
+    logger.write(learner)  # The same as the last time: left out.
     found = rows(experiment, "learner_histograms")
     assert [(row["quantity"], float(row["replay_share"])) for row in found] == 2 * [
         ("priority", 1 / 4),
@@ -188,7 +190,10 @@ def test_distributions_are_written_every_period(experiment, clock):
         ("age_steps", 3 / 4),
         ("times_sampled", 1.0),
     ]
-    assert {row["learner_steps"] for row in found} == {"7"}
+    assert [row["learner_steps"] for row in found] == 6 * ["8"] + 6 * ["10"]
+    learner.num_steps += 1
+    logger.write(learner)  # At the end of a run.
+    assert rows(experiment, "learner_histograms")[-1]["learner_steps"] == "11"
 
 
 def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
