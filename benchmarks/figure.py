@@ -17,7 +17,7 @@ from measuring import PAPER_INSERTS, PAPER_SAMPLES, RESULTS, Report, read_report
 from apex_agents.plotting import style
 
 OURS, OTHERS = style.line_style(0)["color"], "#bbbbbb"
-LIMIT = {"color": "black", "linewidth": 0.8, "linestyle": ":"}
+LIMIT: dict[str, Any] = {"color": "black", "linewidth": 0.8, "linestyle": ":"}
 
 
 def main() -> None:

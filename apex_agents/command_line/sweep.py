@@ -38,7 +38,7 @@ from apex_agents.command_line.several_runs import (
 )
 from apex_agents.command_line.variants import RANGE
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
-from apex_agents.plotting import draw_sweep
+from apex_agents.plotting import draw_runs
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
@@ -135,4 +135,4 @@ def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Scr
     table = to_markdown(rows)
     screen.print_table(table)
     texts = {"results.md": table, "results.csv": to_csv(rows)}
-    return write_results(folder, texts, lambda: draw_sweep(begun, folder), screen)
+    return write_results(folder, texts, lambda: draw_runs(begun, folder, ["returns"]), screen)

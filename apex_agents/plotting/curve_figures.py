@@ -33,7 +33,7 @@ _X_LABELS = {
     columns.WALL_TIME_SECONDS: "wall time",
 }
 _TARGET = "target_return"
-_TASKS_PER_ROW = 3
+_PANELS_PER_ROW = 3
 
 
 class Quantity(NamedTuple):
@@ -47,6 +47,7 @@ class Quantity(NamedTuple):
     error: str = ""  # Column with half the height of a single run's band.
     axis: str = "zero"  # See `style.scale_axes`.
     point: str = "mean since the point before"  # What a point of a single run is.
+    field: str = ""  # Field of the config with the value that is aimed at.
 
 
 _RETURN = Quantity(
@@ -57,22 +58,31 @@ _RETURN = Quantity(
     axis="any",
     point="mean of an evaluation",
 )
-_RATIO = Quantity(
-    columns.REPLAY,
-    "samples per insert",
-    columns.SAMPLES_PER_SECOND,
-    divisor=columns.INSERTS_PER_SECOND,
-)
-_WAITING = Quantity(
-    columns.LEARNER, "learner waits for data (%)", columns.DATA_WAIT_FRACTION, factor=100.0
-)
-_SIZE = Quantity(columns.REPLAY, "transitions in the replay", columns.REPLAY_SIZE, point="")
 _SPEEDS = (
     Quantity(columns.REPLAY, "actor steps per second", columns.INSERTS_PER_SECOND),
     Quantity(columns.LEARNER, "learner steps per second", columns.LEARNER_STEPS_PER_SECOND),
-    _RATIO,
-    _WAITING,
-    _SIZE,
+    Quantity(
+        columns.REPLAY,
+        "samples per insert",
+        columns.SAMPLES_PER_SECOND,
+        divisor=columns.INSERTS_PER_SECOND,
+        field="agent.replay.samples_per_insert",
+    ),
+    Quantity(
+        columns.LEARNER,
+        "learner waits for data (%)",
+        columns.DATA_WAIT_FRACTION,
+        factor=100.0,
+        axis="percent",
+    ),
+    Quantity(
+        columns.REPLAY,
+        "transitions in the replay",
+        columns.REPLAY_SIZE,
+        point="",
+        field="agent.replay.max_size",
+    ),
+    _RETURN,
 )
 _LEARNING = (
     Quantity(columns.LEARNER, "loss", columns.LOSS, axis="log"),
@@ -88,34 +98,28 @@ _LEARNING = (
 def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, learner steps and wall time.
 
-    Thin lines are the returns of training episodes, if there is only one group. Tasks, if there are
-    several, have panels of their own.
+    Several tasks have a panel each, against actor steps. Thin lines are the returns of training
+    episodes, if there is only one group.
     """
-    if len({group.task for group in groups}) > 1:
-        return _draw_tasks(groups)
-    figure, panels = style.new_figure(make_title(groups), 1, 3, 3.1, sharey=True)
-    for axes, x in zip(panels, _X_LABELS, strict=True):
-        _draw_quantity(axes, groups, _RETURN, x, with_training=len(groups) == 1)
-        _draw_reference(axes, groups, "run", _TARGET)
-        axes.label_outer()
-    style.add_legend(figure)
-    return figure if _shows_anything(panels) else None
-
-
-def _draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the evaluator's mean return against actor steps, with one panel per task."""
     tasks: dict[str, list[RunGroup]] = {}
     for group in groups:
         tasks.setdefault(group.task, []).append(group)
-    num_columns = min(len(tasks), _TASKS_PER_ROW)
-    num_rows = math.ceil(len(tasks) / num_columns)
-    title = " and ".join(sorted({group.agent for group in groups}))
-    figure, panels = style.new_figure(title, num_rows, num_columns, 0.8 + 2.1 * num_rows)
-    for (task, members), axes in zip(tasks.items(), panels, strict=False):
-        _draw_quantity(axes, members, _RETURN, columns.ACTOR_STEPS)
-        _draw_reference(axes, members, "run", _TARGET)
-        axes.set_title(task)
-    for axes in panels[len(tasks) :]:
+    is_one_task = len(tasks) == 1
+    shown = [(groups, x) for x in _X_LABELS]
+    if not is_one_task:
+        shown = [(members, columns.ACTOR_STEPS) for members in tasks.values()]
+    size = math.ceil(len(shown) / _PANELS_PER_ROW), min(len(shown), _PANELS_PER_ROW)
+    figure, panels = style.new_figure(
+        make_title(groups), *size, 0.9 + 2.2 * size[0], sharey=is_one_task
+    )
+    for axes, (members, x) in zip(panels, shown, strict=False):
+        _draw_quantity(axes, members, _RETURN, x, with_training=len(groups) == 1)
+        _draw_reference(axes, members, f"run.{_TARGET}", "target return")
+        if is_one_task:
+            axes.label_outer()
+        else:
+            axes.set_title(members[0].task)
+    for axes in panels[len(shown) :]:
         axes.set_visible(False)
     style.add_legend(figure)
     return figure if _shows_anything(panels) else None
@@ -123,26 +127,14 @@ def _draw_tasks(groups: Sequence[RunGroup]) -> Figure | None:
 
 @style.styled
 def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the speeds of actors, learner and replay against wall time."""
-    figure, panels = style.new_figure(make_title(groups), 2, 3, 4.4)
-    for axes, quantity in zip(panels, _SPEEDS, strict=False):
-        _draw_quantity(axes, groups, quantity, columns.WALL_TIME_SECONDS)
-    by_quantity = dict(zip(_SPEEDS, panels, strict=False))
-    by_quantity[_WAITING].set_ylim(0, 100)
-    _draw_reference(by_quantity[_RATIO], groups, "agent.replay", "samples_per_insert")
-    _draw_reference(by_quantity[_SIZE], groups, "agent.replay", "max_size")
-    style.add_legend(figure, panels[-1])
-    return figure if _shows_anything(panels) else None
+    """Draw the speeds of actors, learner and replay, and the return, against wall time."""
+    return _draw_quantities(groups, _SPEEDS, columns.WALL_TIME_SECONDS)
 
 
 @style.styled
 def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the metrics of the learner's updates, and the return, against learner steps."""
-    figure, panels = style.new_figure(make_title(groups), 2, 3, 4.5)
-    for axes, quantity in zip(panels, _LEARNING, strict=True):
-        _draw_quantity(axes, groups, quantity, columns.LEARNER_STEPS)
-    style.add_legend(figure)
-    return figure if _shows_anything(panels[:-1]) else None  # `draw_returns` shows the return, too.
+    return _draw_quantities(groups, _LEARNING, columns.LEARNER_STEPS)
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:
@@ -163,6 +155,19 @@ def describe_line(group: RunGroup, num_runs: int, has_rivals: bool, point: str) 
         return mean
     label = group.label.removeprefix(f"{group.task}, ")  # The title names the task.
     return f"{label} ({mean})" if num_runs > 1 else label
+
+
+def _draw_quantities(
+    groups: Sequence[RunGroup], quantities: Sequence[Quantity], x: str
+) -> Figure | None:
+    """Draw a panel for each quantity, of which the last one is the return."""
+    figure, panels = style.new_figure(make_title(groups), 2, _PANELS_PER_ROW, 4.5)
+    for axes, quantity in zip(panels, quantities, strict=True):
+        _draw_quantity(axes, groups, quantity, x)
+        if quantity.field:
+            _draw_reference(axes, groups, quantity.field, "as configured")
+    style.add_legend(figure)
+    return figure if _shows_anything(panels[:-1]) else None  # `draw_returns` shows the return, too.
 
 
 def _draw_quantity(
@@ -216,11 +221,10 @@ def _has_ended_at_target(run: RunFolder, table: Columns) -> bool:
     return has_finished and target is not None and table[columns.MEAN_RETURN][-1] >= target
 
 
-def _draw_reference(axes: Axes, groups: Sequence[RunGroup], section: str, field: str) -> None:
+def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str, label: str) -> None:
     """Draw a number on which all groups' configs agree."""
-    value, *others = {group.field(f"{section}.{field}") for group in groups}
+    value, *others = {group.field(field) for group in groups}
     if axes.get_lines() and not others and isinstance(value, int | float):
-        label = "target return" if field == _TARGET else "as configured"
         style.draw_reference(axes, value, label)
 
 

@@ -85,8 +85,7 @@ def thin(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
 
 def carry_forward(curve: Curve, end: float) -> Curve:
     """Return a curve that stays at its last value until `end`."""
-    last = [[end], *(values[-1:] for values in curve[1:])]
-    return Curve(*np.append(curve, last, axis=1))
+    return Curve(np.append(curve.x, end), *(np.append(v, v[-1]) for v in curve[1:]))
 
 
 def aggregate(curves: Sequence[Curve]) -> Curve:

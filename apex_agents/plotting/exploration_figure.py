@@ -1,6 +1,7 @@
 """The figure of the epsilon ladder: the returns of environments that explore differently."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -60,15 +61,15 @@ def _is_newest(time: np.ndarray) -> np.ndarray:
     return time >= end - _NEWEST * (end - times.min(initial=end))
 
 
-def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: str) -> None:
+def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: Any) -> None:
     """Draw the mean return of each epsilon that all runs have, with error bars over the runs."""
     means = [_average_by_epsilon(rows) for rows in runs]
     shared = sorted(set.intersection(*[set(mean) for mean in means]))
     y, low, high = estimate(np.array([[mean[epsilon] for epsilon in shared] for mean in means]))
     axes.plot(shared, y, markersize=5, label=label, **look)
     if np.isfinite(low).any():
-        bars = {"color": look["color"], "label": "95 % confidence interval"}
-        axes.errorbar(shared, y, [y - low, high - y], linestyle="", capsize=2.5, **bars)
+        bars: dict[str, Any] = {"linestyle": "", "capsize": 2.5, "color": look["color"]}
+        axes.errorbar(shared, y, [y - low, high - y], label="95 % confidence interval", **bars)
 
 
 def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:

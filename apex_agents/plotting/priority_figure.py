@@ -99,7 +99,7 @@ def _draw_newest(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None:
         (histograms.replay, "transitions in the replay", style.AREA),
         (histograms.sampled, "transitions sampled from it", style.OUTLINE),
     ):
-        axes.hist(middles, edges, weights=100 * shares[newest], label=label, **look)
+        axes.hist(middles, edges.tolist(), weights=100 * shares[newest], label=label, **look)
     axes.set_ylabel("share (%)")
     style.show_as_counts(axes.yaxis)
     axes.set_title(f"at learner step {histograms.learner_steps[-1]:,.0f}")
@@ -109,18 +109,18 @@ def _draw_history(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None
     """Draw the histograms of the replay side by side, their shares as shades."""
     steps = np.unique(histograms.learner_steps)
     middles = (steps[:-1] + steps[1:]) / 2
-    end = steps[-1] if len(steps) > 1 else steps[0] + 1
-    shares, *_ = np.histogram2d(
-        histograms.bins + _BIN_WIDTH / 2,
+    ends = steps[-1:] if len(steps) > 1 else steps + 1
+    shares, *_, mesh = axes.hist2d(
         histograms.learner_steps,
-        bins=[edges, np.concatenate([steps[:1], middles, [end]])],
+        histograms.bins + _BIN_WIDTH / 2,
+        bins=[np.concatenate([steps[:1], middles, ends]), edges],
         weights=100 * histograms.replay,
+        cmap="Blues",
+        rasterized=True,  # An .svg would hold thousands of squares.
     )
     # The first half does not count: all transitions may be in one bin at the beginning.
-    darkest = shares[:, len(steps) // 2 :].max()
-    x = np.concatenate([steps[:1], middles, [end]])
-    # An .svg would hold thousands of squares.
-    mesh = axes.pcolormesh(x, edges, shares, cmap="Blues", vmin=0, vmax=darkest, rasterized=True)
+    darkest = shares[len(steps) // 2 :].max()
+    mesh.set_clim(0, darkest)
     axes.grid(False)
     axes.set_xlim(left=0)
     axes.set_xlabel("learner steps")

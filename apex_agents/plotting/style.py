@@ -1,7 +1,6 @@
 """Colours, lines, axes and legends of all figures; `figures.mplstyle` has fonts and sizes."""
 
 import io
-import textwrap
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -45,7 +44,6 @@ _REFERENCE_MARGIN = 0.5
 _LOG_FROM_RATIO = 20.0
 # Characters that fit beside each other at the font size of legends.
 _CHARACTERS_OF_FIGURE = 112
-_CHARACTERS_OF_PANEL = 30
 _CHARACTERS_OF_HANDLE = 8
 
 
@@ -124,16 +122,18 @@ def scale_axes(axes: Axes, is_time: bool, y_axis: str) -> None:
       axes: panel in which everything is drawn already.
       is_time: whether the x axis, which has its label already, is in seconds.
       y_axis: 'zero' to begin at 0; 'log' for a logarithmic axis if magnitudes differ much, else as
-        'zero'; 'any' to fit the values.
+        'zero'; 'percent' for 0 to 100; 'any' to fit the values.
     """
-    end = max(axes.dataLim.x1, 0.0)  # Below 0 without a point.
+    end = max(axes.dataLim.x1, 0.0) or 1.0  # Below 0 without a point.
     show_as_counts(axes.xaxis)
     if is_time:
-        unit, seconds = time_unit(end)
+        unit, seconds = (
+            ("s", 1.0) if end < 180 else ("min", 60.0) if end < 10_800 else ("h", 3600.0)
+        )
         ticks = axes.xaxis.get_major_locator().tick_values(0, end / seconds)
-        axes.set_xticks(seconds * ticks, [CountFormatter(sep="")(tick) for tick in ticks])
+        axes.set_xticks([t * seconds for t in ticks], map(CountFormatter(sep=""), ticks))
         axes.set_xlabel(f"{axes.get_xlabel()} ({unit})")
-    axes.set_xlim(0, 1.04 * end or 1.0)
+    axes.set_xlim(0, 1.04 * end)
     low, high = axes.dataLim.intervaly
     if y_axis == "log" and high > _LOG_FROM_RATIO * low > 0:
         axes.set_yscale("log")
@@ -141,15 +141,8 @@ def scale_axes(axes: Axes, is_time: bool, y_axis: str) -> None:
         label_log_axis(axes.yaxis)
         return
     if y_axis != "any":
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 100 if y_axis == "percent" else None)
     show_as_counts(axes.yaxis)
-
-
-def time_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit, with its seconds, in which a time is a small number above 1."""
-    if seconds < 180:
-        return "s", 1.0
-    return ("min", 60.0) if seconds < 3 * 3600 else ("h", 3600.0)
 
 
 class CountFormatter(EngFormatter):
@@ -172,21 +165,17 @@ def label_log_axis(axis: Axis) -> None:
     axis.set_minor_formatter("")
 
 
-def add_legend(figure: Figure, panel: Axes | None = None) -> None:
-    """Put a legend of all labels below the panels, where it hides nothing, or in place of one."""
+def add_legend(figure: Figure) -> None:
+    """Put a legend of all labels below the panels, where it hides nothing."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    if panel is not None:
-        panel.axis("off")
-        labels = [textwrap.fill(label, _CHARACTERS_OF_PANEL) for label in handles]
-        panel.legend(handles.values(), labels, loc="center")
-    elif handles:
+    if handles:
         widths = [len(label) + _CHARACTERS_OF_HANDLE for label in handles]
         is_one_row = sum(widths) <= _CHARACTERS_OF_FIGURE
-        columns = len(handles) if is_one_row else _CHARACTERS_OF_FIGURE // max(widths)
-        place = {"loc": "outside lower center", "ncols": max(columns, 1)}
+        columns = len(handles) if is_one_row else max(_CHARACTERS_OF_FIGURE // max(widths), 1)
+        place = {"loc": "outside lower center", "ncols": columns}
         figure.legend(handles.values(), handles, **place)
 
 

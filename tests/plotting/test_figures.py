@@ -305,11 +305,13 @@ def test_speeds(make_run):
         "replay": [replay_row(1, 0, 0), replay_row(2, 4, 24), replay_row(90, 4, 32)],
     }
     figure = draw_speeds(group_runs([make_run("a", logs)]))
-    acting, learning, ratio, waiting, size, _ = figure.axes
+    acting, learning, ratio, waiting, size, returns = figure.axes
     expected = {acting: [0, 4, 4], learning: [2, 2], waiting: [25, 25], size: [10, 20, 900]}
     for axes, values in expected.items():
         assert points(axes, "_" if axes is size else SINCE)[1] == values
         assert axes.get_ylim()[0] == 0
+    assert waiting.get_ylim() == (0, 100)
+    assert lines(returns) == []
     assert points(ratio, SINCE) == ([2, 90], [6, 8])
     for axes, value in ((ratio, 8), (size, 1000)):
         (configured,) = lines(axes, "as configured")
