@@ -18,10 +18,6 @@ from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.parameters import ParameterPublisher, to_arrays
 from apex_agents.replay.priorities import PriorityWriter
 
-_LOG_PERIOD_SECONDS = 5.0
-# The curves of a run of some seconds need points, too.
-_FIRST_LOG_PERIOD_SECONDS = 0.5
-
 
 class ApexLearner(core.Learner):
     """Samples, updates, writes priorities back and publishes parameters.
@@ -31,7 +27,7 @@ class ApexLearner(core.Learner):
       recent_samples: the newest batches.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         update: Update,
         dataset: tf.data.Dataset,
@@ -39,7 +35,6 @@ class ApexLearner(core.Learner):
         config: Any,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-        log_period_seconds: float = _LOG_PERIOD_SECONDS,
     ):
         """Start without publishing: actors that read parameters wait for the first `publish`.
 
@@ -49,27 +44,20 @@ class ApexLearner(core.Learner):
           client: client of the replay server.
           config: the agent's settings; `publish_period`, `num_sgd_steps_per_step` and
             `replay.importance_sampling_exponent` are read.
-          logger: receives learner steps, speeds and metrics.
+          logger: receives learner steps, metrics, updates and seconds of waiting of every `step`.
           should_stop: asked while waiting for data.
-          log_period_seconds: seconds between two rows for the logger, a tenth of the time since
-            the first one (but not below half a second) if that is less.
         """
         self._update = update
         self._reader = BatchReader(dataset)
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
-        self._log_period_seconds = log_period_seconds
         self._priority_writer = PriorityWriter(client)
         self._publisher = ParameterPublisher(client)
         # Python aborts if it exits while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
         self.recent_samples = RecentSamples()
-        self._waiting_seconds = 0.0
-        self._metrics: list[Mapping[str, tf.Tensor]] = []  # Of the calls since the last row.
-        self._first_log: float | None = None
-        self._last_log = (time.monotonic(), 0)
         # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
         self._update_on_sample = tf.function(self._update_in_turn, autograph=False)
 
@@ -86,13 +74,12 @@ class ApexLearner(core.Learner):
     def resume(self) -> None:
         """Continue from the number of steps in `state`, which has been restored."""
         self.num_steps = int(self._update.num_updates)
-        self._last_log = (time.monotonic(), self.num_steps)
 
     def step(self) -> None:
         """Wait for a sample and learn from it; return without one if told to stop."""
         started = time.monotonic()
         sample = self._reader.next(self._should_stop)
-        self._waiting_seconds += time.monotonic() - started
+        waiting_seconds = time.monotonic() - started
         if sample is None:
             return
         output = self._update_on_sample(sample)
@@ -102,31 +89,16 @@ class ApexLearner(core.Learner):
         self.num_steps += num_updates
         if self.num_steps % self._config.publish_period < num_updates:
             self.publish()
-        self._metrics.append(output.metrics)
-        self._log_if_due()
-
-    def log(self) -> None:
-        """Write a row of what was learned since the last one."""
-        if not self._metrics:
-            return
-        now = time.monotonic()
-        last_time, last_steps = self._last_log
-        elapsed = now - last_time
-        metrics = {name: _summarise(self._metrics, name) for name in self._metrics[-1]}
         self._logger.write(
             {
                 "learner_steps": self.num_steps,
-                **metrics,
-                "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,
-                "data_wait_fraction": self._waiting_seconds / elapsed,
+                **output.metrics,
+                "num_updates": num_updates,
+                "waiting_seconds": waiting_seconds,
                 "priorities_not_finite": self._priority_writer.num_not_finite,
                 "priority_batches_dropped": self._priority_writer.num_dropped_batches,
             }
         )
-        self._metrics = []
-        self._waiting_seconds = 0.0
-        self._last_log = (now, self.num_steps)
-        self._first_log = self._first_log or now
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
@@ -177,17 +149,3 @@ class ApexLearner(core.Learner):
         ages = tf.maximum(tf.cast(num_updates, tf.float32) - batch.data.learner_steps, 0.0)
         metrics = {**output.metrics, "sample_age_steps": tf.reduce_mean(ages)}
         return output._replace(metrics=metrics)
-
-    def _log_if_due(self) -> None:
-        if self._first_log is None:
-            return self.log()
-        now = time.monotonic()
-        period = max(_FIRST_LOG_PERIOD_SECONDS, 0.1 * (now - self._first_log))
-        if now - self._last_log[0] >= min(period, self._log_period_seconds):
-            self.log()
-
-
-def _summarise(metrics: Sequence[Mapping[str, tf.Tensor]], name: str) -> float:
-    """Return the newest value of a count, and the mean of another metric."""
-    values = [np.asarray(row[name]) for row in metrics]
-    return float(values[-1] if np.issubdtype(values[-1].dtype, np.integer) else np.mean(values))
