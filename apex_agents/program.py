@@ -15,7 +15,8 @@ from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, make_learner_logger
+from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
+from apex_agents.metrics.loggers import ActorLogger
 from apex_agents.metrics.summary import write_summary
 from apex_agents.nodes.node import ClientNode, NodeRole, num_restarts, report_ready, stop_program
 from apex_agents.nodes.replay import ReplayNode
@@ -109,12 +110,13 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
         return should_stop() or end_reason(run, 0, poller.latest) is not None
 
     spec = experiment.environment_spec()
+    logger = LearnerLogger(experiment, poller)
     learner = builder.make_learner(
         spec,
         builder.make_dataset(client, spec),
         client,
         seed=run.node_seed("learner"),
-        logger=make_learner_logger(experiment, poller),
+        logger=logger,
         should_stop=is_over_without_a_step,
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
@@ -129,6 +131,9 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
             histograms.write_if_due(learner)
         reason = end_reason(run, learner.num_steps, poller.latest)
         checkpoints.save_if_due()
+    if learner.num_steps > first_step:
+        logger.write_row()
+        histograms.write(learner)
     # Saving comes first: the replay server may be stopping, and calls to it may block.
     checkpoints.save_last()
     if reason is not None and learner.num_steps:

@@ -1,8 +1,8 @@
-"""Runs the benchmarks one after the other, and sums them up in one table and one figure.
+"""Runs the benchmarks one after the other, and sums them up in one table and in figures.
 
-Writes a JSON file per part, `table.md` and `figure.png`. Parts that were measured before stay in
-the table: after a change it is enough to run the parts that it touches. The parts that compare with
-other libraries need `.venv-peers` (`make bench` makes it).
+Writes a JSON file per part, `table.md` and `bench_<part>.png`. Parts that were measured before stay
+in the table: after a change it is enough to run the parts that it touches. The parts that compare
+with other libraries need `.venv-peers` (`make bench` makes it).
 
 Example:
   python benchmarks/bench.py --parts acting learner
@@ -54,12 +54,12 @@ def main() -> None:
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(table)
-    figure.draw(arguments.out, folder / "figure.png")
+    files = figure.draw(arguments.out, folder)
     for report in reports:
         print(f"{report.part}: measured {report.measured}")
     if (estimate := estimate_larger_machine(reports)) is not None:
         print(estimate)
-    print(f"{folder / 'table.md'}, {folder / 'figure.png'}")
+    print(*[folder / "table.md", *files], sep="\n")
     if failed:
         sys.exit(f"error: failed: {', '.join(failed)}")
 

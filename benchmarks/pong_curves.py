@@ -55,11 +55,12 @@ def draw(curves: dict[str, Curve]) -> Figure:
     """Draw one line for each curve."""
     figure, (axes,) = style.new_figure("Pong on two cores", 1, 1, 3.2)
     for index, (name, curve) in enumerate(curves.items()):
-        style.draw_group(axes, [curve], index, name)
-    style.draw_reference(axes, SOLVED)
-    axes.set_xlabel("minutes")
+        style.draw_line(axes, curve, name, **style.line_style(index))
+    style.draw_reference(axes, SOLVED, f"solved: {SOLVED:g}")
+    axes.set_xlabel("wall time (min)")
     axes.set_ylabel("mean return of an evaluation")
-    axes.legend()
+    style.scale_axes(axes, is_time=False, y_axis="any")
+    style.add_legend(figure)
     return figure
 
 

@@ -9,11 +9,12 @@ Each figure is saved as .png and .svg:
   priorities   distributions of priorities and ages in the replay and in the sampled batches
   exploration  returns of the environments over their epsilons (Ape-X DQN)
 
-Runs that differ only in their seed and in their limits become one curve: the interquartile mean
-over the seeds with its 95 % confidence interval, up to the point that all seeds have reached;
-faint lines show single seeds. Tasks have panels of their own. Thin lines are the returns of
-training episodes, for a single setting; priorities are drawn for a single run only. The folder of a
-sweep stands for all of its runs.
+Runs that differ only in their seed and in their limits become one curve: the mean over the seeds,
+from five seeds on the interquartile mean with its 95 % confidence interval, up to the point that
+all seeds have reached. A seed that ended at its target counts with its last return from there on,
+and is marked. Faint lines show single seeds. Lines break where a run was stopped. Tasks have panels
+of their own. Thin lines are the returns of training episodes, for a single setting; priorities are
+drawn for a single run only. The folder of a sweep stands for all of its runs.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000

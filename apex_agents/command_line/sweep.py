@@ -32,7 +32,7 @@ from apex_agents.command_line.errors import leave
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
 from apex_agents.command_line.variants import RANGE
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
-from apex_agents.plotting import draw_sweep
+from apex_agents.plotting import draw_runs
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
@@ -119,4 +119,6 @@ def _write_results(folder: pathlib.Path, endings: Mapping[Run, str], screen: Scr
     table = to_markdown(rows)
     screen.print_table(table)
     texts = {"results.md": table, "results.csv": to_csv(rows)}
-    return several_runs.write_results(folder, texts, lambda: draw_sweep(begun, folder), screen)
+    return several_runs.write_results(
+        folder, texts, lambda: draw_runs(begun, folder, ["returns"]), screen
+    )

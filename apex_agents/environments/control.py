@@ -31,6 +31,7 @@ def _silence() -> Iterator[None]:
 
 # The import of dm_control would look for a display, although few processes render.
 with _silence(), without_opengl():
+    import mujoco
     from dm_control import _render, suite
     from dm_control.suite.wrappers import action_scale
 
@@ -84,7 +85,10 @@ class ControlEnvironment(dm_env.Environment):
         return specs.BoundedArray(shape, np.float32, -1.0, 1.0, name="action")
 
     def render(self) -> np.ndarray:
-        """Draw the scene as the task's first camera sees it, uint8 `[480, 640, 3]`.
+        """Draw the scene, uint8 `[480, 640, 3]`.
+
+        The camera is the first one that follows the centre of a moving body, or the first one of a
+        task whose body cannot leave its view.
 
         Raises:
           ValueError: MuJoCo cannot draw on this machine; names what to install.
@@ -94,8 +98,8 @@ class ControlEnvironment(dm_env.Environment):
             with _silence():
                 importlib.reload(_render)  # It chooses an OpenGL when imported.
         physics = self._environment.physics
-        camera = 0 if physics.model.ncam else -1  # -1 is the free camera of every model.
-        return physics.render(_FRAME_HEIGHT, _FRAME_WIDTH, camera)
+        follows = physics.model.cam_mode == mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM
+        return physics.render(_FRAME_HEIGHT, _FRAME_WIDTH, camera_id=int(follows.argmax()))
 
     def close(self) -> None:
         self._environment.physics.free()  # The suite's own `close` does nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -106,4 +107,14 @@ def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
         if "rgb_array" not in modes:
             environment.close()
             raise ValueError(f"its metadata['render_modes'] is {modes}, without 'rgb_array'")
+        if "default_camera_config" not in kwargs:
+            _follow_body(environment)
     return environment
+
+
+def _follow_body(environment: gymnasium.Env) -> None:
+    """Choose the camera "track" of a MuJoCo model that has one, unless another is chosen."""
+    renderer = getattr(environment.unwrapped, "mujoco_renderer", None)
+    if renderer is not None and renderer.camera_id < 0:  # Below 0 is the free camera.
+        with contextlib.suppress(KeyError):
+            renderer.camera_id = renderer.model.camera("track").id

@@ -27,7 +27,7 @@ class ApexLearner(core.Learner):
       recent_samples: the newest batches.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         update: Update,
         dataset: tf.data.Dataset,
@@ -35,7 +35,6 @@ class ApexLearner(core.Learner):
         config: Any,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-        log_period_seconds: float = 5.0,
     ):
         """Start without publishing: actors that read parameters wait for the first `publish`.
 
@@ -45,24 +44,20 @@ class ApexLearner(core.Learner):
           client: client of the replay server.
           config: the agent's settings; `publish_period`, `num_sgd_steps_per_step` and
             `replay.importance_sampling_exponent` are read.
-          logger: receives learner steps, speeds and metrics.
+          logger: receives learner steps, metrics, updates and seconds of waiting of every `step`.
           should_stop: asked while waiting for data.
-          log_period_seconds: seconds between two rows for the logger.
         """
         self._update = update
         self._reader = BatchReader(dataset)
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
-        self._log_period_seconds = log_period_seconds
         self._priority_writer = PriorityWriter(client)
         self._publisher = ParameterPublisher(client)
         # Python aborts if it exits while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
         self.recent_samples = RecentSamples()
-        self._waiting_seconds = 0.0
-        self._last_log = (time.monotonic(), 0)
         # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
         self._update_on_sample = tf.function(self._update_in_turn, autograph=False)
 
@@ -79,13 +74,12 @@ class ApexLearner(core.Learner):
     def resume(self) -> None:
         """Continue from the number of steps in `state`, which has been restored."""
         self.num_steps = int(self._update.num_updates)
-        self._last_log = (time.monotonic(), self.num_steps)
 
     def step(self) -> None:
         """Wait for a sample and learn from it; return without one if told to stop."""
         started = time.monotonic()
         sample = self._reader.next(self._should_stop)
-        self._waiting_seconds += time.monotonic() - started
+        waiting_seconds = time.monotonic() - started
         if sample is None:
             return
         output = self._update_on_sample(sample)
@@ -95,7 +89,16 @@ class ApexLearner(core.Learner):
         self.num_steps += num_updates
         if self.num_steps % self._config.publish_period < num_updates:
             self.publish()
-        self._log_if_due(output)
+        self._logger.write(
+            {
+                "learner_steps": self.num_steps,
+                **output.metrics,
+                "num_updates": num_updates,
+                "waiting_seconds": waiting_seconds,
+                "priorities_not_finite": self._priority_writer.num_not_finite,
+                "priority_batches_dropped": self._priority_writer.num_dropped_batches,
+            }
+        )
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
@@ -140,25 +143,9 @@ class ApexLearner(core.Learner):
     def _update_on_batch(self, batch: reverb.ReplaySample) -> UpdateOutput:
         info, exponent = batch.info, self._config.replay.importance_sampling_exponent
         weights = importance_weights(info.probability, info.table_size, exponent)
-        return self._update(batch.data, weights)
-
-    def _log_if_due(self, output: UpdateOutput) -> None:
-        now = time.monotonic()
-        last_time, last_steps = self._last_log
-        elapsed = now - last_time
-        if elapsed < self._log_period_seconds and last_steps:
-            return
-        metrics = {name: float(np.asarray(value)) for name, value in output.metrics.items()}
-        self._logger.write(
-            {
-                "learner_steps": self.num_steps,
-                **metrics,
-                "sample_age_steps": float(self.recent_samples.collect().age_steps.mean()),
-                "learner_steps_per_second": (self.num_steps - last_steps) / elapsed,
-                "data_wait_fraction": self._waiting_seconds / elapsed,
-                "priorities_not_finite": self._priority_writer.num_not_finite,
-                "priority_batches_dropped": self._priority_writer.num_dropped_batches,
-            }
-        )
-        self._last_log = (now, self.num_steps)
-        self._waiting_seconds = 0.0
+        num_updates = self._update.num_updates.read_value()
+        output = self._update(batch.data, weights)
+        # A learner that resumed from a checkpoint is behind the parameters it published before.
+        ages = tf.maximum(tf.cast(num_updates, tf.float32) - batch.data.learner_steps, 0.0)
+        metrics = {**output.metrics, "sample_age_steps": tf.reduce_mean(ages)}
+        return output._replace(metrics=metrics)

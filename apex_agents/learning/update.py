@@ -13,7 +13,8 @@ class UpdateOutput(NamedTuple):
 
     Attributes:
       priorities: `[B]`, `|td error|`, the transitions' new priorities.
-      metrics: scalars to log, by name.
+      metrics: scalars to log, by name: numbers, whose means over several updates are logged, or
+        integers that count from the start, whose newest values are.
     """
 
     priorities: tf.Tensor
@@ -87,26 +88,30 @@ def update_in_turn(
       num_updates: K.
 
     Returns:
-      Priorities of all batches, `[K * B]`, and the last one's metrics.
+      Priorities of all batches, `[K * B]`, and the means of metrics, or the last count.
     """
     if num_updates == 1:
         return update(sample)
     batches = tf.nest.map_structure(
         lambda rows: tf.reshape(rows, [num_updates, -1, *rows.shape[1:]]), sample
     )
-    names = dict[str, None]()
+    dtypes = dict[str, tf.DType]()
 
     def update_on_next(
         k: tf.Tensor, priorities: tf.TensorArray, metrics: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.TensorArray, tf.TensorArray]:
         output = update(tf.nest.map_structure(lambda rows: rows[k], batches))
-        names.update(dict.fromkeys(output.metrics))
-        scalars = tf.stack([tf.cast(output.metrics[name], tf.float32) for name in names])
+        dtypes.update({name: value.dtype for name, value in output.metrics.items()})
+        scalars = tf.stack([tf.cast(output.metrics[name], tf.float32) for name in dtypes])
         return k + 1, priorities.write(k, output.priorities), metrics.write(k, scalars)
 
     empty = [tf.TensorArray(tf.float32, num_updates) for _ in range(2)]
     _, priorities, metrics = tf.while_loop(
         lambda k, *_: k < num_updates, update_on_next, (0, *empty), parallel_iterations=1
     )
-    last = tf.unstack(metrics.read(num_updates - 1), num=len(names))
-    return UpdateOutput(priorities.concat(), dict(zip(names, last, strict=True)))
+    by_metric = tf.unstack(metrics.stack(), num=len(dtypes), axis=1)  # `[K]` each.
+    means = {
+        name: tf.cast(values[-1], dtype) if dtype.is_integer else tf.reduce_mean(values)
+        for (name, dtype), values in zip(dtypes.items(), by_metric, strict=True)
+    }
+    return UpdateOutput(priorities.concat(), means)

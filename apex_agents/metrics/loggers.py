@@ -11,17 +11,13 @@ from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import ApexLearner
-from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import columns
-from apex_agents.metrics.histograms import make_histogram
 from apex_agents.replay.parameters import ParameterSource
-from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller, read_statistics
+from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.workdir import LOGS
 
-_PERIOD_SECONDS = 5.0
-_HISTOGRAM_PERIOD_SECONDS = 30.0
+PERIOD_SECONDS = 5.0
 
 
 def make_logger(
@@ -40,31 +36,13 @@ def make_logger(
     )
 
 
-def make_learner_logger(experiment: Experiment, poller: StatisticsPoller) -> CSVLogger:
-    """Open the learner's CSV file for rows that get the newest counts of the replay."""
-    return make_logger(experiment, columns.LEARNER, lambda: _name_statistics(poller.latest))
-
-
-class HistogramLogger:
-    """Writes the distributions of the learner's newest batches, every half a minute."""
-
-    def __init__(self, experiment: Experiment, clock: Callable[[], float] = time.monotonic):
-        """Open the CSV file; `clock` returns a time in seconds."""
-        self._logger = make_logger(experiment, columns.LEARNER_HISTOGRAMS)
-        self._clock = clock
-        self._last = -np.inf
-
-    def write_if_due(self, learner: ApexLearner) -> None:
-        """Write the bins of all quantities if a period has passed since the last time."""
-        if self._clock() < self._last + _HISTOGRAM_PERIOD_SECONDS:
-            return
-        self._last = self._clock()
-        samples = learner.recent_samples.collect()
-        self._logger.write_rows(
-            {columns.LEARNER_STEPS: learner.num_steps, columns.QUANTITY: quantity, **bin_._asdict()}
-            for quantity in SampledTransitions._fields[:-1]
-            for bin_ in make_histogram(getattr(samples, quantity), samples.weight)
-        )
+def name_statistics(statistics: ReplayStatistics) -> dict[str, float]:
+    """Return the counts of the replay by the names of their columns."""
+    return {
+        columns.ACTOR_STEPS: statistics.actor_steps,
+        columns.REPLAY_SIZE: statistics.replay_size,
+        columns.SAMPLES_PER_INSERT: statistics.samples_per_insert,
+    }
 
 
 class ReplayLogger:
@@ -95,7 +73,7 @@ class ReplayLogger:
 
     def write_if_due(self) -> None:
         """Write a row if a period has passed since the last one."""
-        if self._clock() - self._last >= _PERIOD_SECONDS:
+        if self._clock() - self._last >= PERIOD_SECONDS:
             self.write()
 
     def write(self) -> None:
@@ -105,7 +83,7 @@ class ReplayLogger:
         before, elapsed = self._before, self._clock() - self._last
         self._logger.write(
             {
-                **_name_statistics(now),
+                **name_statistics(now),
                 columns.INSERTS_PER_SECOND: (now.inserted - before.inserted) / elapsed,
                 columns.SAMPLES_PER_SECOND: (now.sampled - before.sampled) / elapsed,
             }
@@ -163,7 +141,7 @@ class ActorLogger:
         """Count one lock-step and the episodes it finished; write rows when they are due."""
         self._episodes.extend(episodes)
         self._lock_steps += 1
-        if self._clock() - self._last >= _PERIOD_SECONDS:
+        if self._clock() - self._last >= PERIOD_SECONDS:
             self._write()
 
     def close(self) -> None:
@@ -197,14 +175,6 @@ class ActorLogger:
         self._episodes = []
         self._lock_steps = 0
         self._last = now
-
-
-def _name_statistics(statistics: ReplayStatistics) -> dict[str, float]:
-    return {
-        columns.ACTOR_STEPS: statistics.actor_steps,
-        columns.REPLAY_SIZE: statistics.replay_size,
-        columns.SAMPLES_PER_INSERT: statistics.samples_per_insert,
-    }
 
 
 def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -4,12 +4,14 @@ The statistics are those of Agarwal et al. 2021 ("Deep Reinforcement Learning at
 Statistical Precipice"): interquartile means with percentile bootstrap confidence intervals.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 MAX_POINTS = 120  # A panel of a figure shows no more.
+MIN_SEEDS_OF_INTERVAL = 5
 
 _NUM_RESAMPLES = 2000
 _NUM_GRID_POINTS = 200
@@ -17,11 +19,11 @@ _TOO_LARGE = 1e30
 
 
 class Curve(NamedTuple):
-    """A line with a band around it, `[N]` each."""
+    """A line with a band around it, `[N]` each; a point of NaN between two others breaks it."""
 
-    x: np.ndarray  # Increasing.
+    x: np.ndarray  # Never decreasing.
     y: np.ndarray
-    lower: np.ndarray  # Equal to `y` where there is no band.
+    lower: np.ndarray  # Equal to `y`, or NaN, where there is no band.
     upper: np.ndarray
 
 
@@ -29,7 +31,8 @@ def make_curve(x: np.ndarray, y: np.ndarray, error: np.ndarray | None = None) ->
     """Make the curve of one run.
 
     Rows whose `x` or `y` cannot be drawn are left out, and so are rows that a resumed run
-    overwrote: it repeats the steps after its checkpoint.
+    overwrote: it repeats the steps after its checkpoint. The line breaks where a run was stopped:
+    at overwritten rows, and where `x` is NaN.
 
     Args:
       x: `[R]`, in the order in which the rows were written.
@@ -38,9 +41,11 @@ def make_curve(x: np.ndarray, y: np.ndarray, error: np.ndarray | None = None) ->
     """
     error = np.zeros(len(y)) if error is None else np.where(is_drawable(error), error, 0.0)
     shown = np.flatnonzero(is_drawable(x) & is_drawable(y))
-    shown = shown[is_kept(x[shown])]
-    x, y, error = x[shown], y[shown], error[shown]
-    return Curve(x, y, y - error, y + error)
+    overwritten = shown[~is_kept(x[shown])]
+    shown = np.setdiff1d(shown, overwritten)
+    num_stops = np.cumsum(np.isnan(x) | np.isin(np.arange(len(x)), overwritten))[shown]
+    points = np.stack([x, y, y - error, y + error])[:, shown]
+    return Curve(*np.insert(points, np.flatnonzero(np.diff(num_stops)) + 1, np.nan, axis=1))
 
 
 def is_drawable(values: np.ndarray) -> np.ndarray:
@@ -49,9 +54,8 @@ def is_drawable(values: np.ndarray) -> np.ndarray:
 
 
 def is_kept(x: np.ndarray) -> np.ndarray:
-    """Return which of `x`, `[R]`, are below all later ones, `[R]`."""
-    lowest_from_here = np.minimum.accumulate(x[::-1])[::-1]
-    return x < np.append(lowest_from_here[1:], np.inf)
+    """Return which of `x`, `[R]`, no later one is below, `[R]`."""
+    return x <= np.minimum.accumulate(x[::-1])[::-1]
 
 
 def has_numbers(columns: Mapping[str, np.ndarray], *names: str) -> bool:
@@ -67,7 +71,9 @@ def thin(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
     """
     if len(curve.x) <= max_points:
         return curve
+    stops = np.flatnonzero(np.isnan(curve.x))
     starts = np.linspace(0, len(curve.x), max_points, endpoint=False).astype(int)
+    starts = np.union1d(starts, [stops, stops + 1])
     counts = np.diff(np.append(starts, len(curve.x)))
     return Curve(
         np.add.reduceat(curve.x, starts) / counts,
@@ -77,19 +83,20 @@ def thin(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
     )
 
 
+def carry_forward(curve: Curve, end: float) -> Curve:
+    """Return a curve that stays at its last value until `end`."""
+    return Curve(np.append(curve.x, end), *(np.append(v, v[-1]) for v in curve[1:]))
+
+
 def aggregate(curves: Sequence[Curve]) -> Curve:
-    """Aggregate several seeds: interquartile mean and confidence interval.
+    """Aggregate several seeds as `estimate` does; a single curve is returned as it is.
 
-    The curves are interpolated on a grid over the range that all of them cover. Outside of it, the
-    mean would jump wherever a curve begins or ends.
-
-    Args:
-      curves: one curve per seed; those without a point are left out.
+    The curves, at least one point each, are interpolated on a grid over the range that all of them
+    cover. Outside of it, the mean would jump wherever a curve begins or ends.
 
     Returns:
-      The aggregated curve; a single curve unchanged; no point if the curves share no range.
+      The aggregated curve, without a point if the curves share no range.
     """
-    curves = [curve for curve in curves if len(curve.x)]
     if len(curves) == 1:
         return curves[0]
     start = max((curve.x[0] for curve in curves), default=np.inf)
@@ -97,47 +104,28 @@ def aggregate(curves: Sequence[Curve]) -> Curve:
     if start > end:
         return Curve(*np.empty([4, 0]))
     grid = np.linspace(start, end, _NUM_GRID_POINTS if end > start else 1)
-    values = np.stack([np.interp(grid, curve.x, curve.y) for curve in curves])
-    return Curve(grid, interquartile_mean(values), *bootstrap_interval(values))
+    points = [np.array(curve)[:2, ~np.isnan(curve.x)] for curve in curves]
+    return Curve(grid, *estimate(np.stack([np.interp(grid, x, y) for x, y in points])))
 
 
-def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Return the mean over seeds without the lowest and the highest quarter.
-
-    The size of a quarter is rounded down: below four seeds this is the mean.
-
-    Args:
-      values: `[S, ...]`, S seeds, or any shape with the seeds on another axis.
-      axis: axis of the seeds, which the mean does not have.
-    """
-    if values.shape[axis] == 1:
-        return values.take(0, axis)
-    # This import takes a second, and a single run does not need it.
-    from scipy import stats  # type: ignore[import-untyped]
-
-    return stats.trim_mean(values, 0.25, axis=axis)
-
-
-def describe_mean(num_seeds: int) -> str:
-    """Name the statistic that `interquartile_mean` is for this number of seeds."""
-    return f"{'mean' if num_seeds < 4 else 'interquartile mean'} of {num_seeds} seeds"
-
-
-def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the 95 % percentile bootstrap interval of the interquartile mean over seeds.
-
-    With two or three seeds it reaches from the lowest to the highest; with one it is that value.
+def estimate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimate what a setting achieves from what its seeds achieved.
 
     Args:
       values: `[S, ...]`, S seeds.
 
     Returns:
-      The lower and the upper end, `[...]` each.
+      From five seeds on, the interquartile mean (without the lowest and the highest quarter, whose
+      size is rounded down) and the ends of its 95 % percentile bootstrap interval, `[...]` each.
+      For fewer, of which an interval would say little, the mean, and NaN for the ends.
     """
-    if len(values) == 1:
-        return values[0], values[0]
-    from scipy import stats
+    if len(values) < MIN_SEEDS_OF_INTERVAL:
+        mean = values.mean(axis=0)
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    # This import takes a second, and a single run does not need it.
+    from scipy import stats  # type: ignore[import-untyped]
 
+    interquartile_mean = functools.partial(stats.trim_mean, proportiontocut=0.25)
     result = stats.bootstrap(
         (values,),
         interquartile_mean,
@@ -149,4 +137,11 @@ def bootstrap_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         method="percentile",
         random_state=np.random.default_rng(0),
     )
-    return result.confidence_interval.low, result.confidence_interval.high
+    interval = result.confidence_interval
+    return interquartile_mean(values, axis=0), interval.low, interval.high
+
+
+def describe_mean(num_seeds: int) -> str:
+    """Name the first of what `estimate` returns for this number of seeds."""
+    is_mean = num_seeds < MIN_SEEDS_OF_INTERVAL
+    return f"{'mean' if is_mean else 'interquartile mean'} of {num_seeds} seeds"

@@ -31,13 +31,15 @@ def draw_run(workdir: str | pathlib.Path) -> list[pathlib.Path]:
     return paths
 
 
-def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw all figures of one or several runs.
+def draw_runs(
+    runs: Sequence[RunFolder], folder: pathlib.Path, names: Sequence[str] | None = None
+) -> list[pathlib.Path]:
+    """Draw figures of one or several runs.
 
     Args:
-      runs: at least one run; runs that differ only in their seeds become one curve with a
-        confidence interval.
+      runs: runs, of which those that differ only in their seeds become one curve.
       folder: folder for the files, created if there is something to draw.
+      names: names of the figures; all of them by default.
 
     Returns:
       Paths of the files written; a figure for which there are no rows yet has none.
@@ -55,17 +57,8 @@ def draw_runs(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.P
         "exploration": exploration_figure.draw_exploration,
     }
     groups = run_groups.group_runs(runs)
-    figures = {name: function(groups) for name, function in draw.items()}
+    figures = {name: draw[name](groups) for name in names or draw} if groups else {}
     return [path for name, figure in figures.items() for path in _write(figure, folder, name)]
-
-
-def draw_sweep(runs: Sequence[RunFolder], folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw the returns of a sweep; see `draw_runs`."""
-    from apex_agents.plotting import curve_figures, run_groups
-
-    if not runs:
-        return []
-    return _write(curve_figures.draw_returns(run_groups.group_runs(runs)), folder, "returns")
 
 
 def draw_search(

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import BINS_PER_DECADE
@@ -18,22 +17,22 @@ from apex_agents.plotting.curves import has_numbers, is_drawable, is_kept
 from apex_agents.plotting.run_groups import Columns, RunGroup
 
 # Values of `columns.QUANTITY`.
-_QUANTITIES = {"priority": "priority", "age_steps": "age (learner steps)"}
-_MAX_TICKS = 6
-
+_QUANTITIES = {"priority": "priority", "age_steps": "age in learner steps"}
+_BIN_WIDTH = 1 / BINS_PER_DECADE
 # The shares of a histogram add up to 1, unless some of its rows are missing.
 _LEAST_SUM = 0.99
 _MAX_HISTOGRAMS = 300
+_MAX_TICKS = 6
 
 
-class Distribution(NamedTuple):
-    """Histograms of one quantity at H times with B bins each."""
+class Histograms(NamedTuple):
+    """Histograms of one quantity, a row per bin that is not empty, `[R]` each."""
 
-    learner_steps: np.ndarray  # [H], increasing.
-    first_bin: int  # Bin b begins at 10 ** ((first_bin + b) / BINS_PER_DECADE).
-    has_zero: bool  # Whether bin 0 begins at 0 instead.
-    sampled: np.ndarray  # [H, B], shares of the sampled transitions.
-    replay: np.ndarray  # [H, B], shares of the transitions in the replay.
+    learner_steps: np.ndarray  # Increasing; equal in the rows of one histogram.
+    bins: np.ndarray  # log10 of a bin's lower end; the bin from 0 on is below all others.
+    sampled: np.ndarray  # Share of the sampled transitions that is in the bin.
+    replay: np.ndarray  # Share of the transitions in the replay.
+    is_zero: np.ndarray  # Whether the bin begins at 0.
 
 
 @style.styled
@@ -45,108 +44,101 @@ def draw_priorities(groups: Sequence[RunGroup]) -> Figure | None:
     if [len(group.runs) for group in groups] != [1]:
         return None
     (table,) = groups[0].read_columns(columns.LEARNER_HISTOGRAMS)
-    found = {label: read_distribution(table, name) for name, label in _QUANTITIES.items()}
-    rows = [(label, distribution) for label, distribution in found.items() if distribution]
+    found = {label: read_histograms(table, name) for name, label in _QUANTITIES.items()}
+    rows = [(label, histograms) for label, histograms in found.items() if histograms]
     if not rows:
         return None
     figure, panels = style.new_figure(make_title(groups), len(rows), 2, 0.9 + 2.2 * len(rows))
-    for (label, distribution), newest, history in zip(rows, panels[::2], panels[1::2], strict=True):
-        _draw_newest(newest, distribution)
-        _draw_history(history, distribution)
-        newest.set_xlabel(label)
-        history.set_ylabel(label)
-    replay = Patch(**style.AREA, label="transitions in the replay")
-    sampled = Patch(**style.OUTLINE, label="transitions sampled from it")
-    style.add_legend(figure, [replay, sampled])
+    for (label, histograms), newest, history in zip(rows, panels[::2], panels[1::2], strict=True):
+        edges = np.arange(
+            histograms.bins.min(), histograms.bins.max() + 1.5 * _BIN_WIDTH, _BIN_WIDTH
+        )
+        _draw_newest(newest, histograms, edges)
+        _draw_history(history, histograms, edges)
+        _label_bins(newest.xaxis, histograms, f"{label} (log)")
+        _label_bins(history.yaxis, histograms, f"{label} (log)")
+    style.add_legend(figure)
     return figure
 
 
-def read_distribution(table: Columns, quantity: str) -> Distribution | None:
+def read_histograms(table: Columns, quantity: str) -> Histograms | None:
     """Read the histograms of 'priority' or 'age_steps' from `logs/learner_histograms.csv`.
 
     Left out are incomplete histograms, those that a resumed learner overwrote, and, if there are
     very many, some of the others, never the newest. Returns None if no histogram remains.
     """
-    shares_of = (columns.SAMPLED_SHARE, columns.REPLAY_SHARE)
-    numbers = (columns.LEARNER_STEPS, columns.LOWER, *shares_of)
-    if columns.QUANTITY not in table or not has_numbers(table, *numbers):
+    names = (columns.LEARNER_STEPS, columns.LOWER, columns.SAMPLED_SHARE, columns.REPLAY_SHARE)
+    if columns.QUANTITY not in table or not has_numbers(table, *names):
         return None
-    rows = table[columns.QUANTITY] == quantity
-    for name in numbers:
-        rows &= is_drawable(table[name])
-    if not rows.any():
+    is_row = table[columns.QUANTITY] == quantity
+    for name in names:
+        is_row &= is_drawable(table[name])
+    steps, lower, sampled, replay = (table[name][is_row] for name in names)
+    number = np.cumsum(np.diff(steps, prepend=np.nan) != 0) - 1  # Of the row's histogram.
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    complete = np.flatnonzero(np.bincount(number, sampled) >= _LEAST_SUM)
+    complete = complete[is_kept(steps[starts][complete])] if len(complete) else complete
+    count = min(len(complete), _MAX_HISTOGRAMS)
+    if not count:
         return None
-    steps, lower = table[columns.LEARNER_STEPS][rows], table[columns.LOWER][rows]
-    begins = np.diff(steps, prepend=np.nan) != 0
-    bins = _number_bins(lower)
-    shares = np.zeros([2, begins.sum(), np.ptp(bins) + 1])
-    place = (np.cumsum(begins) - 1, bins - bins.min())
-    for share, name in zip(shares, shares_of, strict=True):
-        np.add.at(share, place, table[name][rows])
-    sampled, replay = shares
-    steps = steps[begins]
-
-    shown = np.flatnonzero(sampled.sum(axis=1) >= _LEAST_SUM)
-    shown = shown[is_kept(steps[shown])]
-    if not len(shown):
-        return None
-    count = min(len(shown), _MAX_HISTOGRAMS)
-    shown = shown[np.linspace(0, len(shown) - 1, count).round().astype(int)]
-    has_zero = not (lower > 0).all()
-    return Distribution(steps[shown], int(bins.min()), has_zero, sampled[shown], replay[shown])
+    chosen = complete[np.linspace(0, len(complete) - 1, count).round().astype(int)]
+    is_zero = lower <= 0
+    bins = np.log10(lower, out=np.full_like(lower, np.inf), where=~is_zero)
+    lowest = bins.min()
+    bins[is_zero] = lowest - _BIN_WIDTH if np.isfinite(lowest) else 0.0
+    bins = (bins / _BIN_WIDTH).round() * _BIN_WIDTH
+    is_shown = np.isin(number, chosen)
+    return Histograms(*(c[is_shown] for c in (steps, bins, sampled, replay, is_zero)))
 
 
-def _number_bins(lower: np.ndarray) -> np.ndarray:
-    """Number bins by their lower ends, `[R]`; a bin from 0 gets the number below all others."""
-    is_power = lower > 0
-    exponents = np.log10(lower, out=np.zeros_like(lower), where=is_power)
-    bins = (BINS_PER_DECADE * exponents).round().astype(int)
-    bins[~is_power] = bins[is_power].min() - 1 if is_power.any() else 0
-    return bins
-
-
-def _draw_newest(axes: Axes, distribution: Distribution) -> None:
+def _draw_newest(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None:
     """Draw the newest histograms of the replay and of the sampled transitions."""
-    edges = np.arange(distribution.replay.shape[1] + 1)
-    for shares, look in ((distribution.replay, style.AREA), (distribution.sampled, style.OUTLINE)):
-        axes.stairs(100 * shares[-1], edges, **look)
+    newest = histograms.learner_steps == histograms.learner_steps[-1]
+    middles = histograms.bins[newest] + _BIN_WIDTH / 2
+    for shares, label, look in (
+        (histograms.replay, "transitions in the replay", style.AREA),
+        (histograms.sampled, "transitions sampled from it", style.OUTLINE),
+    ):
+        axes.hist(middles, edges.tolist(), weights=100 * shares[newest], label=label, **look)
     axes.set_ylabel("share (%)")
     style.show_as_counts(axes.yaxis)
-    axes.set_title(f"at learner step {distribution.learner_steps[-1]:,.0f}")
-    _label_bins(axes.xaxis, distribution)
+    axes.set_title(f"at learner step {histograms.learner_steps[-1]:,.0f}")
 
 
-def _draw_history(axes: Axes, distribution: Distribution) -> None:
+def _draw_history(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None:
     """Draw the histograms of the replay side by side, their shares as shades."""
-    steps = distribution.learner_steps
-    ends = (steps[0], steps[-1]) if len(steps) > 1 else (steps[0], steps[0] + 1)
+    steps = np.unique(histograms.learner_steps)
     middles = (steps[:-1] + steps[1:]) / 2
-    shares = 100 * distribution.replay.T
+    ends = steps[-1:] if len(steps) > 1 else steps + 1
+    shares, *_, mesh = axes.hist2d(
+        histograms.learner_steps,
+        histograms.bins + _BIN_WIDTH / 2,
+        bins=[np.concatenate([steps[:1], middles, ends]), edges],
+        weights=100 * histograms.replay,
+        cmap="Blues",
+        rasterized=True,  # An .svg would hold thousands of squares.
+    )
     # The first half does not count: all transitions may be in one bin at the beginning.
-    darkest = shares[:, len(steps) // 2 :].max()
-    x, y = np.concatenate([ends[:1], middles, ends[1:]]), np.arange(len(shares) + 1)
-    # An .svg would hold thousands of squares.
-    mesh = axes.pcolormesh(x, y, shares, cmap="Blues", vmin=0, vmax=darkest, rasterized=True)
+    darkest = shares[len(steps) // 2 :].max()
+    mesh.set_clim(0, darkest)
     axes.grid(False)
     axes.set_xlim(left=0)
     axes.set_xlabel("learner steps")
     style.show_as_counts(axes.xaxis)
-    _label_bins(axes.yaxis, distribution)
     extend = "max" if shares.max() > darkest else "neither"
     axes.figure.colorbar(mesh, ax=axes, label="share of the replay (%)", extend=extend)
 
 
-def _label_bins(axis: Axis, distribution: Distribution) -> None:
-    """Label an axis whose bins have width 1 with powers of 10, and 0."""
-    num_bins, first = distribution.replay.shape[1], distribution.first_bin
-    lowest = math.ceil((first + distribution.has_zero) / BINS_PER_DECADE)
-    highest = (first + num_bins) // BINS_PER_DECADE
+def _label_bins(axis: Axis, histograms: Histograms, label: str) -> None:
+    """Label powers of 10, and 0 in the middle of its bin."""
+    bins = histograms.bins[~histograms.is_zero]
+    lowest, highest = (
+        (math.ceil(bins.min()), math.floor(bins.max() + _BIN_WIDTH)) if len(bins) else (0, -1)
+    )
     step = max(math.ceil((highest + 1 - lowest) / _MAX_TICKS), 1)
     count = style.CountFormatter(sep="").format_data
-    ticks: dict[float, str] = {
-        BINS_PER_DECADE * exponent - first: count(10.0**exponent)
-        for exponent in range(lowest, highest + 1, step)
-    }
-    if distribution.has_zero:
-        ticks[0.5] = "0"  # In the middle of its bin.
+    ticks = {float(e): count(10.0**e) for e in range(lowest, highest + 1, step)}
+    if histograms.is_zero.any():
+        ticks[histograms.bins.min() + _BIN_WIDTH / 2] = "0"
     axis.set_ticks(list(ticks), list(ticks.values()))
+    axis.set_label_text(label)

@@ -27,17 +27,14 @@ def draw_search(importances: Mapping[str, float], scores: Sequence[float]) -> Fi
     names = sorted(importances, key=lambda name: importances[name])
     bars.barh(names, [100 * importances[name] for name in names], color=style.DOTS["color"])
     bars.set_xlabel("importance (%)")
-    values = np.array(scores)
-    runs = np.arange(len(values))
-    best = np.fmax.accumulate(values)
+    runs = np.arange(len(scores))
     dots = {**style.DOTS, "alpha": 0.8, "markersize": 5}
-    progress.plot(runs, values, **dots)
-    progress.step(runs, best, where="post", **style.line_style(1))
+    progress.plot(runs, scores, label="score of a run", **dots)
+    best = np.fmax.accumulate(np.array(scores))
+    progress.step(runs, best, where="post", label="best so far", **style.line_style(1))
     progress.set_xlabel("run")
     progress.set_ylabel("score")
     progress.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.show_as_counts(progress.yaxis)
-    handles = [style.line_handle("score of a run", **dots)]
-    handles.append(style.line_handle("best so far", **style.line_style(1)))
-    style.add_legend(figure, handles)
+    style.add_legend(figure)
     return figure

@@ -1,20 +1,17 @@
 """Colours, lines, axes and legends of all figures; `figures.mplstyle` has fonts and sizes."""
 
 import io
-import textwrap
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import matplotlib.style
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 
-from apex_agents.plotting.curves import Curve, aggregate, thin
+from apex_agents.plotting.curves import Curve, aggregate, carry_forward
 
 # Decorates functions that draw; the caller's settings of Matplotlib are neither read nor changed.
 styled = matplotlib.style.context("apex_agents.plotting.figures", after_reset=True)
@@ -23,23 +20,20 @@ styled = matplotlib.style.context("apex_agents.plotting.figures", after_reset=Tr
 # white. Line styles differ too, for prints in grey.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1, 1)))
-_GREY = "#666666"
 
 # Looks of histograms, the outline in front of the area.
-AREA: dict[str, Any] = {"fill": True, "facecolor": "#9ecae1", "edgecolor": "none"}
-OUTLINE: dict[str, Any] = {"fill": False, "edgecolor": "#D55E00", "linewidth": 1.6}
-# Looks of lines and markers.
-REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
-ERROR_BAR: dict[str, Any] = {"color": _GREY, "linestyle": "", "marker": "|", "markersize": 11}
-SINGLE_SEED: dict[str, Any] = {"color": _GREY, "linewidth": 0.7, "alpha": 0.6}
+AREA: dict[str, Any] = {"histtype": "stepfilled", "color": "#9ecae1"}
+OUTLINE: dict[str, Any] = {"histtype": "step", "color": "#D55E00", "linewidth": 1.6}
 DOTS: dict[str, Any] = {
     "color": _COLORS[0],
     "linestyle": "",
     "marker": "o",
-    "alpha": 0.4,
     "markeredgewidth": 0,
     "zorder": 1.5,  # Behind lines.
 }
+_REFERENCE: dict[str, Any] = {"color": "#666666", "linewidth": 1.0, "linestyle": (0, (2, 2))}
+_SINGLE_SEED: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.4, "zorder": 1.9}
+_STOPPED: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 4, "alpha": 0.8}
 
 _WIDTH_INCHES = 8.0
 # Markers of more points than this would touch each other.
@@ -50,7 +44,6 @@ _REFERENCE_MARGIN = 0.5
 _LOG_FROM_RATIO = 20.0
 # Characters that fit beside each other at the font size of legends.
 _CHARACTERS_OF_FIGURE = 112
-_CHARACTERS_OF_PANEL = 30
 _CHARACTERS_OF_HANDLE = 8
 
 
@@ -71,81 +64,84 @@ def line_style(index: int) -> dict[str, Any]:
     return {"color": color, "linestyle": dashes}
 
 
-def draw_group(axes: Axes, curves: Sequence[Curve], index: int, label: str) -> None:
-    """Draw a line with a band for one group of runs, and a faint line for each of several runs.
+def draw_line(axes: Axes, curve: Curve, label: str, band: str = "", **look: Any) -> None:
+    """Draw a line, with markers if it has few points, and its band; labels are for the legend."""
+    marker = "o" if len(curve.x) <= _MAX_MARKED_POINTS else ""
+    # A point on an axis is shown as a whole.
+    axes.plot(curve.x, curve.y, marker=marker, clip_on=False, label=label or "_", **look)
+    if (curve.upper > curve.lower).any():
+        color = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(curve.x, curve.lower, curve.upper, label=band or "_", **color)
+
+
+def draw_seeds(
+    axes: Axes, curves: Sequence[Curve], has_ended: Sequence[bool], index: int, label: str
+) -> None:
+    """Draw the mean of several seeds with its interval, and a faint line for each of them.
 
     Args:
       axes: panel to draw in.
       curves: one curve per run.
+      has_ended: whether each run ended at its target; its last value then counts until the end of
+        the longest one.
       index: index of the group, which determines its style.
-      label: label of the line.
+      label: label of the mean.
     """
     look = line_style(index)
-    curves = [thin(curve) for curve in curves if len(curve.x)]
-    if len(curves) > 1:
-        for curve in curves:
-            marker = "o" if len(curve.x) == 1 else ""  # A line needs two points.
-            faint = {**SINGLE_SEED, "color": look["color"], "alpha": 0.35}
-            axes.plot(curve.x, curve.y, marker=marker, **faint)
-    curve = aggregate(curves)
-    if not len(curve.x):
-        return
-    if (curve.upper > curve.lower).any():
-        band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
-        axes.fill_between(curve.x, curve.lower, curve.upper, **band)
-    marker = "o" if len(curve.x) <= _MAX_MARKED_POINTS else ""
-    axes.plot(curve.x, curve.y, **look, marker=marker, label=label)
+    end = max(curve.x[-1] for curve in curves)
+    is_stopped = [
+        ended and curve.x[-1] < end for curve, ended in zip(curves, has_ended, strict=True)
+    ]
+    seeds = [
+        carry_forward(curve, end) if stopped else curve
+        for curve, stopped in zip(curves, is_stopped, strict=True)
+    ]
+    draw_line(axes, aggregate(seeds), label, "95 % confidence interval", **look)
+    for seed in seeds:
+        marker = "." if len(seed.x) == 1 else ""  # A line needs two points.
+        faint = {**_SINGLE_SEED, "color": look["color"], "label": "single seeds"}
+        axes.plot(seed.x, seed.y, marker=marker, **faint)
+    stops = [(curve.x[-1], curve.y[-1]) for curve in compress(curves, is_stopped)]
+    if stops:
+        label = "seed ended at its target, carried forward"
+        axes.plot(*zip(*stops, strict=True), color=look["color"], label=label, **_STOPPED)
 
 
-def thin_line_style(index: int) -> dict[str, Any]:
-    """Return the look of a thin line beside a single group's."""
-    return {**line_style(index + 1), "linewidth": 1.0}
-
-
-def draw_thin_line(axes: Axes, curves: Sequence[Curve], index: int) -> None:
-    """Draw the mean of one curve per run as a thin line behind those of groups."""
-    curve = aggregate([thin(curve) for curve in curves])
-    marker = "." if len(curve.x) == 1 else ""  # A line needs two points.
-    axes.plot(curve.x, curve.y, **thin_line_style(index), marker=marker, zorder=1.8)
-
-
-def draw_reference(axes: Axes, value: float) -> bool:
-    """Draw a horizontal line, unless it is so far away that the curves drawn before would shrink.
-
-    Returns:
-      Whether the line was drawn.
-    """
+def draw_reference(axes: Axes, value: float, label: str) -> None:
+    """Draw a horizontal line, unless it is so far away that it would flatten the curves."""
     low, high = axes.get_ylim()
     margin = _REFERENCE_MARGIN * (high - low)
-    is_near = low - margin <= value <= high + margin
-    if is_near:
-        axes.axhline(value, **REFERENCE)
-    return is_near
+    if low - margin <= value <= high + margin:
+        axes.axhline(value, label=label, **_REFERENCE)
 
 
-def time_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit, with its seconds, in which a time is a small number above 1."""
-    if seconds < 180:
-        return "s", 1.0
-    return ("min", 60.0) if seconds < 3 * 3600 else ("h", 3600.0)
-
-
-def scale_axes(axes: Axes, y_axis: str) -> None:
+def scale_axes(axes: Axes, is_time: bool, y_axis: str) -> None:
     """Let the x axis begin at 0, scale the y axis, and label ticks as 10K or 1.5M.
 
     Args:
       axes: panel in which everything is drawn already.
+      is_time: whether the x axis, which has its label already, is in seconds.
       y_axis: 'zero' to begin at 0; 'log' for a logarithmic axis if magnitudes differ much, else as
-        'zero'; 'any' to fit the values.
+        'zero'; 'percent' for 0 to 100; 'any' to fit the values.
     """
-    axes.set_xlim(left=0)
+    end = max(axes.dataLim.x1, 0.0) or 1.0  # Below 0 without a point.
     show_as_counts(axes.xaxis)
+    if is_time:
+        unit, seconds = (
+            ("s", 1.0) if end < 180 else ("min", 60.0) if end < 10_800 else ("h", 3600.0)
+        )
+        ticks = axes.xaxis.get_major_locator().tick_values(0, end / seconds)
+        axes.set_xticks([t * seconds for t in ticks], map(CountFormatter(sep=""), ticks))
+        axes.set_xlabel(f"{axes.get_xlabel()} ({unit})")
+    axes.set_xlim(0, 1.04 * end)
     low, high = axes.dataLim.intervaly
     if y_axis == "log" and high > _LOG_FROM_RATIO * low > 0:
         axes.set_yscale("log")
+        axes.set_ylabel(f"{axes.get_ylabel()} (log)")
+        label_log_axis(axes.yaxis)
         return
     if y_axis != "any":
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 100 if y_axis == "percent" else None)
     show_as_counts(axes.yaxis)
 
 
@@ -161,30 +157,26 @@ def show_as_counts(axis: Axis) -> None:
     axis.set_major_formatter(CountFormatter(sep=""))
 
 
-def line_handle(label: str, **look: Any) -> Artist:
-    """Return a legend entry with a line or a marker."""
-    return Line2D([], [], label=label, **look)
+def label_log_axis(axis: Axis) -> None:
+    """Label powers of 10 of a logarithmic axis, and 2 and 5 times these if it is short."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low else (1.0,)))
+    axis.set_major_formatter(CountFormatter(sep=""))
+    axis.set_minor_formatter("")
 
 
-def band_handle(label: str) -> Artist:
-    """Return a legend entry with a band."""
-    return Patch(facecolor=_GREY, alpha=0.3, label=label)
-
-
-def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Put a legend below all panels, where it hides nothing."""
+def add_legend(figure: Figure) -> None:
+    """Put a legend of all labels below the panels, where it hides nothing."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
     if handles:
-        widths = [len(str(handle.get_label())) + _CHARACTERS_OF_HANDLE for handle in handles]
+        widths = [len(label) + _CHARACTERS_OF_HANDLE for label in handles]
         is_one_row = sum(widths) <= _CHARACTERS_OF_FIGURE
-        columns = len(handles) if is_one_row else _CHARACTERS_OF_FIGURE // max(widths)
-        figure.legend(handles=handles, loc="outside lower center", ncols=max(columns, 1))
-
-
-def fill_with_legend(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Put a legend in place of a panel."""
-    axes.axis("off")
-    labels = [textwrap.fill(str(handle.get_label()), _CHARACTERS_OF_PANEL) for handle in handles]
-    axes.legend(handles, labels, loc="center")
+        columns = len(handles) if is_one_row else max(_CHARACTERS_OF_FIGURE // max(widths), 1)
+        place = {"loc": "outside lower center", "ncols": columns}
+        figure.legend(handles.values(), handles, **place)
 
 
 @styled

@@ -13,12 +13,15 @@ from acme.utils import loggers
 
 from apex_agents.runs.files import report_failure, report_success
 
+_END_OF_LINE = b"\r\n"
+
 
 class CSVLogger(loggers.Logger):
     """Appends rows to a CSV file; the columns are those of the first row, sorted.
 
-    Rows that cannot be written are kept and tried again with the next one. A truncated row, which a
-    process that was killed left at the end of the file, is removed.
+    An empty line separates the rows of two processes, between which the run was stopped. Rows that
+    cannot be written are kept and tried again with the next one. A truncated row, which a process
+    that was killed left at the end of the file, is removed.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class CSVLogger(loggers.Logger):
         self._columns: list[str] = []
         self._rows: collections.deque[bytes] = collections.deque(maxlen=max_waiting_rows)
         self._num_lost = 0
+        self._separator = _END_OF_LINE
         self._flush()
 
     def write(self, data: Mapping[str, Any]) -> None:
@@ -65,8 +69,10 @@ class CSVLogger(loggers.Logger):
                 _remove_truncated_row(file)
                 if self._columns and not file.seek(0, os.SEEK_END):
                     _append(file, _encode(self._columns))
+                    self._separator = b""
                 while self._rows:
-                    _append(file, self._rows[0])
+                    _append(file, self._separator + self._rows[0])
+                    self._separator = b""
                     self._rows.popleft()
         except OSError as error:
             report_failure(self._path, error)

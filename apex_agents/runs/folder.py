@@ -70,15 +70,17 @@ class RunFolder:
             it, the last one at its end; None reads all of it.
 
         Returns:
-          Columns `[N]` of equal length by name, float64 or text; none if there is no row.
+          Columns `[N]` of equal length by name, float64 or text; none if there is no row. An empty
+          line between two rows, where the run was stopped, is a row of NaN.
         """
         try:
             with self.log_path(name).open("rb") as file:
                 header, text = file.readline(), _read_rows(file, max_bytes)
         except FileNotFoundError:
             return {}
-        names, *lines = _parse_lines(header + text) or [[]]
-        rows = [line for line in lines if len(line) == len(names)]
+        names, *lines = _parse_lines(header + text.strip()) or [[]]
+        rows = [line or ["nan"] * len(names) for line in lines]
+        rows = [row for row in rows if len(row) == len(names)]
         columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
         return {column: _make_column(values) for column, values in columns}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from apex_agents.evaluation.atari_scores import human_normalized_score, scored_game
 from apex_agents.metrics import columns
-from apex_agents.plotting.curves import bootstrap_interval, has_numbers, interquartile_mean
+from apex_agents.plotting.curves import estimate, has_numbers
 from apex_agents.runs.folder import RunFolder
 
 Row = dict[str, Any]
@@ -30,10 +30,10 @@ def summarise(
       endings: how each run has ended, also of those that have not begun.
 
     Returns:
-      The row of `results.csv`: task; setting; runs, as in '2 finished, 1 failed'; interquartile
-      means over the runs, with the ends of their 95 % confidence intervals (`_lower`, `_upper`), of
-      the last and of the best evaluation of each run, and of the last one on a scale from 0, a
-      random player, to 1, a human; means of the runs' steps and times. NaN where nothing is known.
+      The row of `results.csv`: task; setting; runs, as in '2 finished, 1 failed'; what `estimate`
+      makes of the last and of the best evaluation of each run, and of the last one on a scale from
+      0, a random player, to 1, a human, with the ends of the intervals (`_lower`, `_upper`); means
+      of the runs' steps and times. NaN where nothing is known.
     """
     tables = [folder.read_columns(columns.EVALUATOR) for folder in folders]
     with_returns = [table for table in tables if has_numbers(table, columns.MEAN_RETURN)]
@@ -85,9 +85,8 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def _estimate(name: str, values: Sequence[float]) -> Row:
-    """Return the mean over runs and its confidence interval."""
-    array = np.array(values)
-    numbers = (interquartile_mean(array), *bootstrap_interval(array)) if values else 3 * (np.nan,)
+    """Return the mean over runs and its confidence interval, NaN where there is none."""
+    numbers = estimate(np.array(values)) if values else 3 * (np.nan,)
     return dict(zip((name, f"{name}_lower", f"{name}_upper"), map(float, numbers), strict=True))
 
 
@@ -108,8 +107,8 @@ def _show(row: Row, name: str) -> str:
         return "-"
     show = _FORMATS.get(name, str)
     value = show(row[name])
-    lower, upper = (show(row.get(f"{name}_{end}", row[name])) for end in ("lower", "upper"))
-    return value if lower == upper else f"{value} [{lower}, {upper}]"
+    ends = [row.get(f"{name}_{end}", math.nan) for end in ("lower", "upper")]
+    return value if math.isnan(ends[0]) else f"{value} [{', '.join(map(show, ends))}]"
 
 
 def _show_return(value: float) -> str:
@@ -130,7 +129,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 }
 _HEADERS = {name: name.removesuffix("_seconds").replace("_", " ") for name in _FORMATS}
 _MEANING = (
-    "Returns: interquartile mean over the seeds (of fewer than 4 the mean) with its 95 % "
+    "Returns: mean over the seeds, from five seeds on the interquartile mean with its 95 % "
     "confidence interval, of each run's last evaluation, and of its best one, in which there is "
     "luck. Steps and wall time: mean of the runs."
 )

@@ -65,15 +65,11 @@ def test_estimate_for_a_larger_machine():
 
 
 def test_figure_of_what_was_measured(tmp_path):
-    file = tmp_path / "figure.png"
-    figure.draw(str(tmp_path), file)
-    assert not file.exists()
+    assert figure.draw(str(tmp_path), tmp_path) == []
     shares = {1: Spread(0.2, 0.1, 0.3), 8: Spread(0.5, 0.4, 0.6)}
     report("acting", str(tmp_path), ROWS, {"num_envs": [1, 8], "share": shares})
     report("unknown", str(tmp_path), ROWS)
-    figure.draw(str(tmp_path), file)
-    alone = file.stat().st_size
-    assert alone > 5_000
+    assert figure.draw(str(tmp_path), tmp_path) == [tmp_path / "bench_acting.png"]
     rounds = [{"inserts": n, "samples": n, "cores": {"actors": n, "replay": n}} for n in (1, 3)]
     costs = [{"sample": 9.0, "update": 1.0}]
     series = {"num_envs": {45: rounds, 90: rounds}, "sizes": {100: costs, 1000: costs}}
@@ -82,5 +78,7 @@ def test_figure_of_what_was_measured(tmp_path):
     report("replay_peers", str(tmp_path), ROWS, {"bytes": {"ours": [1.0], "other": [2.0]}})
     seconds = {"limit": 300.0, "seconds": {"ours": [1.0], "other": [300.0]}}
     report("end_to_end", str(tmp_path), ROWS, seconds)
-    figure.draw(str(tmp_path), file)
-    assert file.stat().st_size > 2 * alone
+    report("learner", str(tmp_path), ROWS, {"atari": Spread(0.9, 0.8, 1.0)})
+    files = figure.draw(str(tmp_path), tmp_path)
+    assert [file.name for file in files] == [f"bench_{part}.png" for part in sorted(figure.PANELS)]
+    assert all(file.stat().st_size > 5_000 for file in files)

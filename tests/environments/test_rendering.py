@@ -21,6 +21,8 @@ from apex_agents.environments import (
     make_vector_environment,
 )
 from apex_agents.environments.atari import AtariVectorEnvironment
+from apex_agents.environments.control import ControlEnvironment
+from apex_agents.environments.gymnasium_adapter import make_to_render
 from apex_agents.environments.toy import Catch, PointMass
 
 ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)
@@ -94,6 +96,31 @@ def test_control(opengl):
 def test_mujoco_of_gymnasium(opengl):
     config = EnvironmentConfig("gymnasium", "Hopper-v5")
     assert_drawing_changes_nothing(config, 6, (480, 480, 3), 125.0)
+
+
+def test_the_camera_of_control_follows_the_body(opengl):
+    # The first camera of this task looks at a ball, somewhere else.
+    environment = ControlEnvironment("dog:fetch", seed=0)
+    environment.reset()
+    assert num_skin_pixels(environment.render()) > 5000
+    environment.close()
+
+
+def test_the_camera_of_gymnasium_follows_the_body(opengl):
+    make = functools.partial(gymnasium.make, "HalfCheetah-v5")
+    environment = make_to_render(make, {}).unwrapped
+    environment.reset(seed=0)
+    for position in (0.0, 100.0):
+        environment.set_state(np.array([position, *[0.0] * 8]), np.zeros(9))
+        assert num_skin_pixels(environment.render()) > 1000
+    environment.close()
+    chosen = {"default_camera_config": {"distance": 9.0}}
+    assert make_to_render(make, chosen).unwrapped.mujoco_renderer.camera_id == -1
+
+
+def num_skin_pixels(picture: np.ndarray) -> int:
+    red, _, blue = picture.astype(int).transpose(2, 0, 1)
+    return int((red > blue + 40).sum())
 
 
 @pytest.mark.parametrize("sticky", [0.0, 0.25])

@@ -229,31 +229,32 @@ def test_get_variables_returns_copies(replay):
     learner.close()
 
 
-def test_logs_steps_speeds_and_metrics(replay):
+def test_logs_what_every_step_did(replay):
     add_transitions(replay, PRIORITIES)
     logger = loggers.InMemoryLogger()
-    learner = replay.make_learner(CountingUpdate(), logger=logger, log_period_seconds=0.0)
+    config = Config(num_sgd_steps_per_step=2)
+    learner = replay.make_learner(CountingUpdate(), config, logger=logger)
     for _ in range(3):
         learner.step()
     learner.close()
-    assert [(row["learner_steps"], row["loss"]) for row in logger.data] == [
-        (1, 101.0),
-        (2, 102.0),
-        (3, 103.0),
-    ]
-    assert [row["sample_age_steps"] for row in logger.data] == [0.0, 0.5, 1.0]
-    for row in logger.data:
-        assert row.pop("learner_steps_per_second") > 0
-        assert 0 <= row.pop("data_wait_fraction") <= 1
-        assert row.pop("priorities_not_finite") == row.pop("priority_batches_dropped") == 0
-        assert set(row) == {"learner_steps", "loss", "sample_age_steps"}
+    # The loss of step n is 100 + n, its samples are n - 1 learner steps old.
+    for row, steps in zip(logger.data, (2, 4, 6), strict=True):
+        assert 0 <= row.pop("waiting_seconds") < 60
+        assert row == {
+            "learner_steps": steps,
+            "loss": 99.5 + steps,
+            "sample_age_steps": steps - 1.5,
+            "num_updates": 2,
+            "priorities_not_finite": 0,
+            "priority_batches_dropped": 0,
+        }
 
 
 def test_rows_continue_from_the_steps_of_a_restored_state(replay):
     add_transitions(replay, PRIORITIES)
     logger = loggers.InMemoryLogger()
     update = CountingUpdate()
-    learner = replay.make_learner(update, logger=logger, log_period_seconds=0.0)
+    learner = replay.make_learner(update, logger=logger)
     update.num_updates.assign(10)
     learner.resume()
     assert learner.num_steps == 10
@@ -281,16 +282,6 @@ def test_recent_samples_hold_priorities_and_ages(replay):
     weights = dict(zip(samples.priority.tolist(), samples.weight.tolist(), strict=True))
     assert weights == {1.0: pytest.approx(5 / 2), 16.0: pytest.approx(5 / 8)}
     assert sorted(samples.times_sampled.tolist())[-1] <= BATCH_SIZE * 2
-
-
-def test_logs_only_when_the_period_is_over(replay):
-    add_transitions(replay, PRIORITIES)
-    logger = loggers.InMemoryLogger()
-    learner = replay.make_learner(CountingUpdate(), logger=logger, log_period_seconds=1000.0)
-    for _ in range(3):
-        learner.step()
-    learner.close()
-    assert [row["learner_steps"] for row in logger.data] == [1]
 
 
 def test_a_step_without_data_ends_when_told_to_stop(replay):

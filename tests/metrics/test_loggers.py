@@ -14,7 +14,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
 from apex_agents.learning.samples import SampledTransitions
-from apex_agents.metrics import loggers
+from apex_agents.metrics import learner_loggers, loggers
 from apex_agents.replay.statistics import ReplayStatistics
 
 
@@ -175,10 +175,12 @@ def test_distributions_are_written_every_period(experiment, clock):
     )
     recent = types.SimpleNamespace(collect=lambda: samples)
     learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
-    logger = loggers.HistogramLogger(experiment, clock)
+    logger = learner_loggers.HistogramLogger(experiment, clock)
     for seconds in (0, 29, 1):
         clock.now += seconds
+        learner.num_steps += 1
         logger.write_if_due(learner)
+    logger.write(learner)  # The same as the last time: left out.
     found = rows(experiment, "learner_histograms")
     assert [(row["quantity"], float(row["replay_share"])) for row in found] == 2 * [
         ("priority", 1 / 4),
@@ -188,33 +190,62 @@ def test_distributions_are_written_every_period(experiment, clock):
         ("age_steps", 3 / 4),
         ("times_sampled", 1.0),
     ]
-    assert {row["learner_steps"] for row in found} == {"7"}
+    assert [row["learner_steps"] for row in found] == 6 * ["8"] + 6 * ["10"]
+    learner.num_steps += 1
+    logger.write(learner)  # At the end of a run.
+    assert rows(experiment, "learner_histograms")[-1]["learner_steps"] == "11"
 
 
-def test_learner_row_has_the_statistics_beside_the_learners_own(experiment):
+def learner_step(steps: int, loss: float) -> dict[str, float]:
+    amounts = {"num_updates": 4, "waiting_seconds": 0.25}
+    return {"learner_steps": steps, "loss": loss, "steps_skipped": steps // 8, **amounts}
+
+
+def test_a_row_of_the_learner_has_means_and_newest_counts(experiment, clock):
     statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     poller = types.SimpleNamespace(latest=statistics)
-    logger = loggers.make_learner_logger(experiment, poller)
-    logger.write({"learner_steps": 1, "loss": 0.5})
+    logger = learner_loggers.LearnerLogger(experiment, poller, clock)
+    clock.now += 2
+    logger.write(learner_step(4, 0.5))  # The first row comes at once.
+    clock.now += 0.25
+    logger.write(learner_step(8, 1.0))
     poller.latest = statistics._replace(actor_steps=1500, inserted=500)
-    logger.write({"learner_steps": 2, "loss": 0.25})
+    clock.now += 0.25
+    logger.write(learner_step(12, 2.0))
+    logger.write_row()  # Nothing has been recorded since.
     first, second = rows(experiment, "learner")
-    assert set(first) == {
-        "learner_steps",
-        "loss",
-        "actor_steps",
-        "replay_size",
-        "samples_per_insert",
-        "wall_time_seconds",
+    assert float(first.pop("wall_time_seconds")) > 1e9
+    assert {name: float(value) for name, value in first.items()} == {
+        "learner_steps": 4,
+        "loss": 0.5,
+        "steps_skipped": 0,
+        "learner_steps_per_second": 4 / 2,
+        "data_wait_fraction": 0.25 / 2,
+        "actor_steps": 1400,
+        "replay_size": 300,
+        "samples_per_insert": 1000 / 400,
     }
-    assert float(first["loss"]) == 0.5
-    assert float(first["actor_steps"]) == 1400
-    assert float(first["replay_size"]) == 300
-    assert float(first["samples_per_insert"]) == 1000 / 400
-    assert float(first["wall_time_seconds"]) > 1e9
-    assert float(second["learner_steps"]) == 2
+    assert (second["learner_steps"], second["steps_skipped"], second["loss"]) == ("12", "1", "1.5")
+    assert float(second["learner_steps_per_second"]) == (4 + 4) / 0.5
+    assert float(second["data_wait_fraction"]) == (0.25 + 0.25) / 0.5
     assert float(second["samples_per_insert"]) == 1000 / 500
+    logger.write(learner_step(16, 3.0))
+    clock.now += 1
     logger.close()
+    assert rows(experiment, "learner")[-1]["loss"] == "3.0"
+
+
+def test_rows_of_the_learner_come_less_often_in_a_longer_run(experiment, clock):
+    poller = types.SimpleNamespace(latest=ReplayStatistics())
+    logger = learner_loggers.LearnerLogger(experiment, poller, clock)
+    written = []
+    for step in range(1001):
+        clock.now += 0.25
+        logger.write(learner_step(step, 0.0))
+        written.append(len(rows(experiment, "learner")))
+    assert [written[4 * seconds] for seconds in (0, 1, 5)] == [1, 3, 11]
+    assert 30 < written[4 * 50] < 40
+    assert written[4 * 250] - written[4 * 200] == 10
 
 
 def test_a_second_logger_appends_without_a_second_header(experiment):

@@ -19,14 +19,18 @@ DQN = {
 
 @pytest.fixture
 def make_run(tmp_path) -> Callable[..., RunFolder]:
-    """Make the folder of a run: rows of `logs/<name>.csv` by name, and fields of its config."""
+    """Make the folder of a run: rows of `logs/<name>.csv` by name, and fields of its config.
+
+    A row of None is an empty line.
+    """
 
     def make(
         folder: str,
-        logs: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+        logs: Mapping[str, Iterable[Mapping[str, Any] | None]] | None = None,
         agent: Mapping[str, Any] = DQN,
         task: str = "catch",
         agent_type: str = "ApexDQNConfig",
+        finished: bool = False,
         **run: Any,
     ) -> RunFolder:
         workdir = tmp_path / folder
@@ -38,6 +42,8 @@ def make_run(tmp_path) -> Callable[..., RunFolder]:
             "run": {"seed": 0, "num_actors": 1, "target_return": None, **run},
         }
         (workdir / "config.json").write_text(json.dumps(config))
+        if finished:
+            (workdir / "summary.json").write_text('{"finished": true}')
         for name, rows in (logs or {}).items():
             write_rows(workdir / "logs" / f"{name}.csv", list(rows))
         return RunFolder(workdir)
@@ -45,8 +51,8 @@ def make_run(tmp_path) -> Callable[..., RunFolder]:
     return make
 
 
-def write_rows(path: pathlib.Path, rows: list[Mapping[str, Any]]) -> None:
+def write_rows(path: pathlib.Path, rows: list[Mapping[str, Any] | None]) -> None:
+    names = sorted(rows[0])
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, sorted(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        lines = [[row[name] for name in names] if row else [] for row in rows]
+        csv.writer(file).writerows([names, *lines])

@@ -6,10 +6,10 @@ import pytest
 from apex_agents.plotting.curves import (
     Curve,
     aggregate,
-    bootstrap_interval,
+    carry_forward,
     describe_mean,
+    estimate,
     has_numbers,
-    interquartile_mean,
     make_curve,
     thin,
 )
@@ -22,23 +22,23 @@ def curve(x, y) -> Curve:
 
 
 @pytest.mark.parametrize(
-    ("x", "kept"),
+    ("x", "shown"),
     [
         ([], []),
         ([3], [3]),
         ([1, 2, 3], [1, 2, 3]),
-        ([1, 2, 3, 4, 2.5, 5], [1, 2, 2.5, 5]),  # The learner was resumed from 2.
-        ([1, 2, 3, 3, 4], [1, 2, 3, 4]),
-        ([5, 6, 1], [1]),
-        ([1, NAN, 3, INF, 4], [1, 3, 4]),
+        ([1, 2, 2, 3], [1, 2, 2, 3]),  # Two evaluations with the same actor steps.
+        ([1, 2, 3, 4, 2.5, 5], [1, 2, NAN, 2.5, 5]),  # The learner was resumed from 2.
+        ([1, 2, 3, NAN, 2, 3], [1, 2, NAN, 2, 3]),
+        ([1, 2, NAN, 3], [1, 2, NAN, 3]),  # The run was stopped at 2.
+        ([5, 6, NAN, 1], [1]),
+        ([1, 2, INF, 3], [1, 2, 3]),
     ],
 )
-def test_rows_that_a_resumed_run_overwrote_are_left_out(x, kept):
-    assert curve(x, range(len(x))).x.tolist() == kept
-
-
-def test_the_later_one_of_two_rows_of_a_step_counts():
-    assert curve([1, 2, 2, 3], [10, 20, 21, 30]).y.tolist() == [10, 21, 30]
+def test_a_line_breaks_where_a_run_was_stopped_and_overwritten_rows_are_left_out(x, shown):
+    found = curve(x, range(len(x)))
+    np.testing.assert_array_equal(found.x, shown)
+    assert np.isnan(found.y).tolist() == np.isnan(found.x).tolist()
 
 
 def test_values_that_are_not_finite_are_left_out():
@@ -66,53 +66,52 @@ def test_thinning_takes_every_point():
     found = thin(curve(range(7), [1, 2, 3, 4, 5, 6, 7]), max_points=3)
     # Begins at 0, 7/3 and 14/3, rounded down: points 1, 2 | 3, 4 | 5, 6, 7.
     assert found.y.tolist() == [1.5, 3.5, 6]
+    found = thin(curve([0, 1, 2, NAN, 3, 4, 5], range(7)), max_points=2)
+    np.testing.assert_array_equal(found.y, [1, NAN, 5])  # (0 + 1 + 2) / 3, (4 + 5 + 6) / 3
     few = curve([1, 2], [3, 4])
     assert thin(few, max_points=2) is few
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([7], 7),
-        ([1, 5], 3),
-        ([0, 0, 9], 3),  # No quarter of 3 is a whole number: the mean.
-        ([0, 1, 3, 100], 2),  # (1 + 3) / 2
-        ([-100, 1, 2, 6, 100], 3),  # (1 + 2 + 6) / 3
-        ([1, 2, 3, 4, 5, 6, 7, 99], 4.5),  # (3 + 4 + 5 + 6) / 4
-    ],
+    ("values", "mean"),
+    [([7], 7), ([1, 5], 3), ([0, 0, 9], 3), ([0, 1, 3, 100], 26)],
 )
-def test_interquartile_mean(values, expected):
-    assert interquartile_mean(np.array(values, float)) == expected
-    two_points = np.array([values, values[::-1]], float).T
-    assert interquartile_mean(two_points).tolist() == [expected, expected]
+def test_fewer_than_five_seeds_have_a_mean_without_an_interval(values, mean):
+    mirrored = np.array([values, [-value for value in values]], float).T
+    found, lower, upper = estimate(mirrored)
+    assert found.tolist() == [mean, -mean]
+    assert np.isnan([lower, upper]).all()
 
 
 @pytest.mark.parametrize(
-    ("values", "lower", "upper"),
+    ("values", "middle", "lower", "upper"),
     [
-        ([4], 4, 4),
-        # Two draws: both are 0, or both are 10, with probability 1/4 each.
-        ([0, 10], 0, 10),
-        # The mean of the middle two is 8 if 3 or 4 of the 4 drawn are 8: 4 * 3/256 + 1/256 = 5 %.
-        ([0, 0, 0, 8], 0, 8),
         # The mean of the middle three. 4 or 5 of the 5 drawn are 3 in (5 * 4 + 1) / 5^5 = 0.7 %, 3
         # or more in 0.7 % + 10 * 16 / 5^5 = 5.8 % of the cases: then it is (0 + 3 + 3) / 3.
-        ([0, 0, 0, 0, 3], 0, 2),
+        ([0, 0, 0, 0, 3], 0, 0, 2),
+        # The mean of the middle four. 4 or more of the 8 drawn are 8 in 1.1 %, 3 or more in 6.7 %
+        # of the cases: then it is (0 + 0 + 0 + 8) / 4.
+        ([0, 0, 0, 0, 0, 0, 0, 8], 0, 0, 2),
     ],
 )
-def test_confidence_interval_where_it_can_be_counted(values, lower, upper):
-    low, high = bootstrap_interval(np.array(values, float))
-    assert (low, high) == pytest.approx((lower, upper))
+def test_five_seeds_have_an_interquartile_mean_with_an_interval(values, middle, lower, upper):
+    assert estimate(np.array(values, float)) == pytest.approx((middle, lower, upper))
     # All points of a curve are drawn together: the second is the first, mirrored.
     mirrored = np.array([values, [-value for value in values]], float).T
-    low, high = bootstrap_interval(mirrored)
+    found, low, high = estimate(mirrored)
+    assert found.tolist() == [middle, -middle]
     assert low.tolist() == pytest.approx([lower, -upper])
     assert high.tolist() == pytest.approx([upper, -lower])
 
 
-def test_the_confidence_interval_is_the_same_every_time():
+def test_the_estimate_is_the_same_every_time():
     values = np.random.default_rng(0).normal(size=(7, 20))
-    np.testing.assert_array_equal(bootstrap_interval(values), bootstrap_interval(values))
+    np.testing.assert_array_equal(estimate(values), estimate(values))
+
+
+def test_a_curve_that_is_carried_forward_stays_at_its_last_value():
+    found = carry_forward(make_curve(np.arange(2.0), np.array([3.0, 5.0]), np.ones(2)), end=9.0)
+    assert [values.tolist() for values in found] == [[0, 1, 9], [3, 5, 5], [2, 4, 4], [4, 6, 6]]
 
 
 def test_seeds_are_aggregated_on_the_range_that_all_cover():
@@ -121,25 +120,30 @@ def test_seeds_are_aggregated_on_the_range_that_all_cover():
     found = aggregate([first, second])
     assert (found.x[0], found.x[-1]) == (4, 10)
     np.testing.assert_allclose(found.y, 2 * found.x)
-    np.testing.assert_allclose(found.lower, found.x)
-    np.testing.assert_allclose(found.upper, 3 * found.x)
+    assert np.isnan([found.lower, found.upper]).all()
 
 
-def test_seeds_without_a_point_do_not_count():
+def test_seeds_are_interpolated_where_their_lines_break():
+    broken, other = curve([0, 1, NAN, 3, 4], [0, 1, NAN, 3, 4]), curve([0, 4], [0, 4])
+    found = aggregate([broken, other])
+    np.testing.assert_allclose(found.y, found.x)
+
+
+def test_a_single_seed_is_itself():
     only = make_curve(np.arange(3.0), np.arange(3.0), np.ones(3))
-    assert aggregate([curve([], []), only, curve([1], [NAN])]) is only
-    assert len(aggregate([curve([], [])]).x) == len(aggregate([]).x) == 0
+    assert aggregate([only]) is only
+    assert len(aggregate([]).x) == 0
 
 
 def test_seeds_that_share_no_range_give_no_curve():
     assert len(aggregate([curve([0, 1], [0, 1]), curve([2, 3], [0, 1])]).x) == 0
     touching = aggregate([curve([0, 2], [0, 1]), curve([2, 3], [3, 4])])
-    assert [values.tolist() for values in touching] == [[2], [2], [1], [3]]
+    assert [values.tolist() for values in touching[:2]] == [[2], [2]]
 
 
 def test_the_statistic_is_named_by_the_number_of_seeds():
-    assert describe_mean(3) == "mean of 3 seeds"
-    assert describe_mean(4) == "interquartile mean of 4 seeds"
+    assert describe_mean(4) == "mean of 4 seeds"
+    assert describe_mean(5) == "interquartile mean of 5 seeds"
 
 
 def test_columns_have_to_hold_numbers():

@@ -60,13 +60,18 @@ def histogram_rows(step, *shares) -> list[dict]:
     ]
 
 
-def curves(axes) -> dict[str, list]:
-    """Return the lines of a panel by their labels; lines without one have the label ''."""
-    found: dict[str, list] = {}
-    for line in axes.get_lines():
-        label = line.get_label()
-        found.setdefault("" if label.startswith("_") else label, []).append(line)
-    return found
+def lines(axes, label="mean of an evaluation") -> list:
+    """Return the lines of a panel with this label, by default a single run's returns."""
+    return [line for line in axes.get_lines() if line.get_label() == label]
+
+
+def points(axes, label="mean of an evaluation") -> tuple[list, list]:
+    """Return x and y of the only line of a panel with this label."""
+    (line,) = lines(axes, label)
+    return line.get_xdata().tolist(), line.get_ydata().tolist()
+
+
+SINCE = "mean since the point before"
 
 
 def legend_texts(figure) -> list[str]:
@@ -83,18 +88,34 @@ def test_returns_of_one_run(make_run):
     assert labels == ["actor steps", "learner steps", "wall time (s)"]
     assert figure.axes[0].get_ylabel() == "return per episode"
     for axes, x in zip(figure.axes, ([100, 200, 400], [10, 20, 40], [5, 10, 20]), strict=True):
-        (curve,) = curves(axes)["catch"]
-        assert curve.get_xdata().tolist() == x
-        assert curve.get_ydata().tolist() == [1, 3, 2]
-        (target,) = curves(axes)[""]
+        assert points(axes) == (x, [1, 3, 2])
+        (target,) = lines(axes, "target return")
         assert list(target.get_ydata()) == [3.5, 3.5]
         (band,) = axes.collections
         assert band.get_paths()[0].get_extents().intervaly.tolist() == [0.5, 3.5]
+        assert axes.get_xlim() == (0, pytest.approx(1.04 * x[-1]))
     assert legend_texts(figure) == [
         "mean of an evaluation",
         "± standard error over episodes",
         "target return",
     ]
+
+
+def test_the_line_of_a_run_breaks_where_it_was_stopped(make_run):
+    rows = [evaluation(10, 1.0), evaluation(20, 3.0), None, evaluation(30, 2.0)]
+    figure = draw_returns(group_runs([make_run("a", {"evaluator": rows})]))
+    for axes in figure.axes:
+        np.testing.assert_array_equal(points(axes)[1], [1, 3, np.nan, 2])
+
+
+def test_points_close_to_each_other_are_inside_of_all_panels(make_run):
+    logs = {
+        "learner": [learner_row(1000), learner_row(1001)],
+        "evaluator": [evaluation(2000, 1.0), evaluation(2001, 3.0)],
+    }
+    groups = group_runs([make_run("a", logs)])
+    for axes in [*draw_learning(groups).axes, *draw_returns(groups).axes]:
+        assert axes.dataLim.x1 < 0.97 * axes.get_xlim()[1]
 
 
 def test_returns_of_seeds_are_one_curve_with_a_band_and_faint_ones(make_run):
@@ -105,15 +126,44 @@ def test_returns_of_seeds_are_one_curve_with_a_band_and_faint_ones(make_run):
     figure = draw_returns(group_runs(runs))
     assert figure.get_suptitle() == "Ape-X DQN on catch, 5 seeds"
     for axes in figure.axes:
-        assert len(curves(axes)[""]) == 5
-        (curve,) = curves(axes)["catch"]
-        np.testing.assert_allclose(curve.get_ydata(), 3)  # (1 + 2 + 6) / 3
+        assert len(lines(axes, "single seeds")) == 5
+        np.testing.assert_allclose(points(axes, "interquartile mean of 5 seeds")[1], 3)
         assert len(axes.collections) == 1
     assert legend_texts(figure) == [
         "interquartile mean of 5 seeds",
         "95 % confidence interval",
         "single seeds",
     ]
+
+
+def test_fewer_than_five_seeds_have_no_interval(make_run):
+    runs = [make_run(str(i), {"evaluator": [evaluation(10, i)]}, seed=i) for i in (0, 1, 2, 9)]
+    figure = draw_returns(group_runs(runs))
+    assert [list(axes.collections) for axes in figure.axes] == [[], [], []]
+    assert points(figure.axes[0], "mean of 4 seeds") == ([100], [3])
+    assert legend_texts(figure) == ["mean of 4 seeds", "single seeds"]
+
+
+def test_seeds_that_ended_at_their_target_are_carried_forward(make_run):
+    def make(seed: int, last_step: int, last_return: float, **run):
+        rows = [evaluation(10, 0.0), evaluation(last_step, last_return)]
+        return make_run(f"seed{seed}", {"evaluator": rows}, seed=seed, target_return=8.0, **run)
+
+    figure = draw_returns(
+        group_runs([make(0, 20, 8.0, finished=True), make(1, 40, 16.0, finished=True)])
+    )
+    x, y = points(figure.axes[0], "mean of 2 seeds")
+    assert (x[0], x[-1]) == (100, 400)
+    assert (y[0], y[-1]) == (0, 12)
+    mark = "seed ended at its target, carried forward"
+    assert points(figure.axes[0], mark) == ([200], [8])
+    assert mark in legend_texts(figure)
+    # One that was stopped, or that ended below its target, could have become better or worse.
+    for seed, last_return, finished in ((2, 8.0, False), (3, 7.0, True)):
+        stopped = make(seed, 20, last_return, finished=finished)
+        figure = draw_returns(group_runs([stopped, make(seed + 2, 40, 16.0, finished=True)]))
+        assert points(figure.axes[0], "mean of 2 seeds")[0][-1] == 200
+        assert lines(figure.axes[0], mark) == []
 
 
 def test_settings_are_compared(make_run):
@@ -126,18 +176,20 @@ def test_settings_are_compared(make_run):
     figure = draw_returns(group_runs(runs))
     assert figure.get_suptitle() == "Ape-X DQN on catch"
     for axes in figure.axes:
-        assert list(curves(axes)) == ["", "batch_size=8", "batch_size=16"]
-        first, second = (curves(axes)[f"batch_size={size}"][0] for size in (8, 16))
+        (first,), (second,) = (
+            lines(axes, "batch_size=8 (mean of 2 seeds)"),
+            lines(axes, "batch_size=16"),
+        )
         assert first.get_color() != second.get_color()
         assert first.get_linestyle() != second.get_linestyle()
-    assert legend_texts(figure)[:2] == ["batch_size=8 (2 seeds)", "batch_size=16"]
+    texts = ["batch_size=8 (mean of 2 seeds)", "single seeds", "batch_size=16"]
+    assert legend_texts(figure)[:3] == texts
 
 
 def test_a_target_that_is_far_off_does_not_flatten_the_curve(make_run):
     rows = [evaluation(10, 1.0, 0.0), evaluation(20, 3.0, 0.0)]
     figure = draw_returns(group_runs([make_run("a", {"evaluator": rows}, target_return=90.0)]))
-    assert "" not in curves(figure.axes[0])
-    assert "target return" not in legend_texts(figure)
+    assert legend_texts(figure) == ["mean of an evaluation"]
 
 
 def test_tasks_have_panels_of_their_own(make_run):
@@ -150,8 +202,8 @@ def test_tasks_have_panels_of_their_own(make_run):
     visible = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in visible] == ["pong", "catch", "breakout", "joust"]
     for axes in visible:
-        assert len(curves(axes)[axes.get_title()]) == 1
-        assert len(curves(axes)[""]) == 2
+        assert len(lines(axes, "mean of 2 seeds")) == 1
+        assert len(lines(axes, "single seeds")) == 2
     assert legend_texts(figure)[0] == "mean of 2 seeds"
 
 
@@ -170,12 +222,13 @@ def test_settings_are_compared_for_each_task(make_run):
     assert [axes.get_title() for axes in figure.axes] == ["pong", "catch"]
     colors = []
     for axes in figure.axes:
-        lines = [curves(axes)[f"{axes.get_title()}, batch_size={size}"][0] for size in (8, 16)]
-        assert [line.get_ydata().tolist() for line in lines] == [[8, 8], [16, 16]]
-        colors.append([line.get_color() for line in lines])
+        drawn = [line for size in (8, 16) for line in lines(axes, f"batch_size={size}")]
+        assert [line.get_ydata().tolist() for line in drawn] == [[8, 8], [16, 16]]
+        colors.append([line.get_color() for line in drawn])
     assert colors[0] == colors[1]
     assert colors[0][0] != colors[0][1]
-    assert legend_texts(figure)[:2] == ["batch_size=8", "batch_size=16"]
+    texts = ["batch_size=8", "± standard error over episodes", "batch_size=16"]
+    assert legend_texts(figure) == texts
 
 
 def training_logs(factor=1.0) -> dict:
@@ -206,7 +259,16 @@ def test_returns_of_training_episodes(make_run):
     assert thin_lines(learner_steps) == []  # The learner has written no rows.
     assert [x for x, _ in thin_lines(time)] == [[10, 20, 30], [10, 20, 30]]
     assert time.get_xlabel() == "wall time (s)"
-    assert legend_texts(figure) == ["training, epsilon up to 0.18", "training, epsilon from 0.62"]
+    texts = ["training mean, epsilon up to 0.18", "training mean, epsilon from 0.62"]
+    assert legend_texts(figure) == texts
+
+
+def test_lines_of_training_episodes_break_where_the_run_was_stopped(make_run):
+    logs = training_logs()
+    logs["replay"] += [None, {**logs["replay"][0], "wall_time_seconds": 20, "actor_steps": 2000}]
+    for axes in draw_returns(group_runs([make_run("a", logs)])).axes[::2]:
+        for _, y in thin_lines(axes):
+            assert np.isnan(y).tolist() == [False, True, False, False]
 
 
 def test_returns_of_training_episodes_of_seeds(make_run):
@@ -234,7 +296,7 @@ def test_training_episodes_of_environments_that_explore_alike(make_run):
     ]
     figure = draw_returns(group_runs([make_run("dpg", {"actor_0_envs": rows})]))
     assert thin_lines(figure.axes[2]) == [([5, 10, 15], [1, 2, 3])]
-    assert legend_texts(figure) == ["training episodes"]
+    assert legend_texts(figure) == ["mean of training episodes"]
 
 
 def test_speeds(make_run):
@@ -243,17 +305,18 @@ def test_speeds(make_run):
         "replay": [replay_row(1, 0, 0), replay_row(2, 4, 24), replay_row(90, 4, 32)],
     }
     figure = draw_speeds(group_runs([make_run("a", logs)]))
-    acting, learning, ratio, waiting, size, _ = figure.axes
+    acting, learning, ratio, waiting, size, returns = figure.axes
     expected = {acting: [0, 4, 4], learning: [2, 2], waiting: [25, 25], size: [10, 20, 900]}
     for axes, values in expected.items():
-        assert curves(axes)["catch"][0].get_ydata().tolist() == values
+        assert points(axes, "_" if axes is size else SINCE)[1] == values
         assert axes.get_ylim()[0] == 0
-    (curve,) = curves(ratio)["catch"]
-    assert curve.get_xdata().tolist() == [2, 90]
-    assert curve.get_ydata().tolist() == [6, 8]
-    assert list(curves(ratio)[""][0].get_ydata()) == [8, 8]  # As configured.
-    assert list(curves(size)[""][0].get_ydata()) == [1000, 1000]
-    assert legend_texts(figure) == ["as configured"]
+    assert waiting.get_ylim() == (0, 100)
+    assert lines(returns) == []
+    assert points(ratio, SINCE) == ([2, 90], [6, 8])
+    for axes, value in ((ratio, 8), (size, 1000)):
+        (configured,) = lines(axes, "as configured")
+        assert list(configured.get_ydata()) == [value, value]
+    assert legend_texts(figure) == [SINCE, "as configured"]
 
 
 def test_learning(make_run):
@@ -261,14 +324,23 @@ def test_learning(make_run):
     logs = {"learner": rows, "evaluator": [evaluation(2, 7)]}
     figure = draw_learning(group_runs([make_run("a", logs)]))
     labels = [axes.get_ylabel() for axes in figure.axes]
-    assert labels[:2] == ["loss", "mean |TD error|"]
+    assert labels[:2] == ["loss (log)", "mean |TD error|"]
     loss, td_error, *_, q_value, age, returns = figure.axes
-    assert curves(loss)["catch"][0].get_ydata().tolist() == [100, 1]
+    assert points(loss, SINCE)[1] == [100, 1]
     assert (loss.get_yscale(), td_error.get_yscale()) == ("log", "linear")
-    assert curves(q_value)["catch"][0].get_ydata().tolist() == [-1, -2, -3]
-    assert curves(age)["catch"][0].get_ydata().tolist() == [5, 5, 5]
-    assert curves(returns)["catch"][0].get_ydata().tolist() == [7]
-    assert legend_texts(figure) == []
+    assert points(q_value, SINCE)[1] == [-1, -2, -3]
+    assert points(age, SINCE)[1] == [5, 5, 5]
+    assert points(returns)[1] == [7]
+    texts = [SINCE, "mean of an evaluation", "± standard error over episodes"]
+    assert legend_texts(figure) == texts
+
+
+@pytest.mark.parametrize(("lowest", "labels"), [(4.0, {"5", "10", "50"}), (0.001, {"0.01", "1"})])
+def test_log_axes_are_labelled(lowest, labels, make_run):
+    rows = [learner_row(1, 100.0), learner_row(2, lowest)]
+    axes = draw_learning(group_runs([make_run("a", {"learner": rows})])).axes[0]
+    axes.figure.draw_without_rendering()
+    assert labels <= {text.get_text() for text in axes.get_yticklabels()}
 
 
 def test_returns_alone_make_no_figure_of_learning(make_run):
@@ -278,11 +350,12 @@ def test_returns_alone_make_no_figure_of_learning(make_run):
 def test_many_rows_become_some_points_with_their_range(make_run):
     rows = [learner_row(step, loss=1 + step % 2) for step in range(1, 1201)]
     figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
-    (curve,) = curves(figure.axes[0])["catch"]
-    np.testing.assert_allclose(curve.get_ydata(), [1.5] * 120)
+    np.testing.assert_allclose(
+        points(figure.axes[0], "mean of neighbouring points")[1], [1.5] * 120
+    )
     (band,) = figure.axes[0].collections
     assert band.get_paths()[0].get_extents().intervaly.tolist() == [1, 2]
-    assert legend_texts(figure) == ["mean of neighbouring rows", "range of averaged rows"]
+    assert legend_texts(figure) == ["mean of neighbouring points", "range of averaged points"]
     assert [text.get_text() for text in figure.axes[5].texts] == ["no rows yet"]
 
 
@@ -291,9 +364,12 @@ def test_priorities(make_run):
     figure = draw_priorities(group_runs([make_run("a", {"learner_histograms": rows})]))
     newest, history, newest_age, _, *_ = figure.axes
     for axes in (newest, newest_age):
-        replay, sampled = (patch.get_data().values.tolist() for patch in axes.patches)
-        assert replay == sampled == [50, 50]
-    assert history.collections[0].get_array().shape == (2, 2)  # Bins, times.
+        for patch in axes.patches:
+            outline = patch.get_xy()  # Of a share of 50 % in each of two bins.
+            assert outline[:, 1].max() == pytest.approx(50)
+            assert np.ptp(outline[:, 0]) == pytest.approx(2 / 4)
+    shares = history.collections[0].get_array()  # [bins, times]
+    np.testing.assert_allclose(shares, [[25, 50], [75, 50]])
     assert [text.get_text() for text in newest.get_xticklabels()] == ["1"]
     assert [text.get_text() for text in newest_age.get_xticklabels()] == ["0"]
     assert newest.get_title() == "at learner step 50"
@@ -318,8 +394,8 @@ def test_exploration_shows_the_newest_quarter(make_run):
     }
     figure = draw_exploration(group_runs([make_run("a", logs)]))
     (axes,) = figure.axes
-    mean, dots, evaluator = axes.get_lines()
-    assert not axes.containers[0].has_yerr
+    mean, dots, _, evaluator = axes.get_lines()
+    assert not axes.containers
     assert sorted(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == [
         (0.1, 8),
         (0.4, 2),
@@ -330,7 +406,11 @@ def test_exploration_shows_the_newest_quarter(make_run):
     assert list(evaluator.get_ydata()) == [8, 8]  # (7 + 9) / 2
     assert axes.get_xscale() == "log"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0.1", "0.4"]
-    assert "evaluator (epsilon 0.01)" in legend_texts(figure)
+    assert legend_texts(figure) == [
+        "mean of all episodes at this epsilon",
+        "mean of the episodes that one environment ended within 5 s",
+        "evaluator (epsilon 0.01)",
+    ]
 
 
 def test_exploration_of_seeds(make_run):
@@ -340,14 +420,18 @@ def test_exploration_of_seeds(make_run):
             {"actor_0_envs": [env_row(10, 0.4, 1, i), env_row(10, 0.1, 1, 2 * i)]},
             seed=i,
         )
-        for i in (0, 1, 3, 100)
+        for i in (0, 1, 2, 6, 100)
     ]
     runs.append(make_run("nothing", {"actor_0_envs": [env_row(10, 0.4, 0, np.nan)]}, seed=9))
     figure = draw_exploration(group_runs(runs))
-    (mean,) = (line for line in figure.axes[0].get_lines() if line.get_linestyle() == "-")
-    assert mean.get_ydata().tolist() == [4, 2]  # (1 + 3) / 2 of 0.4, twice that of 0.1.
+    mean = "interquartile mean of 5 seeds"
+    # (1 + 2 + 6) / 3 of 0.4, twice that of 0.1.
+    assert points(figure.axes[0], mean) == ([0.1, 0.4], [6, 3])
     assert figure.axes[0].containers[0].has_yerr
-    assert legend_texts(figure) == ["interquartile mean of 4 seeds", "95 % confidence interval"]
+    assert legend_texts(figure) == [mean, "95 % confidence interval"]
+    few = draw_exploration(group_runs(runs[:4]))
+    assert not few.axes[0].containers
+    assert legend_texts(few) == ["mean of 4 seeds"]
 
 
 def test_exploration_without_a_ladder(make_run):

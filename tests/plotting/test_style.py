@@ -41,10 +41,17 @@ def test_ticks_are_short(value, text):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "unit"), [(0, "s"), (179, "s"), (180, "min"), (10_799, "min"), (10_800, "h")]
+    ("seconds", "unit", "end"),
+    [(0, "s", 0), (170, "s", 170), (180, "min", 3), (10_799, "min", 180), (10_800, "h", 3)],
 )
-def test_units_of_time(seconds, unit):
-    assert style.time_unit(seconds)[0] == unit
+def test_units_of_time(seconds, unit, end):
+    axes = Figure().subplots()
+    axes.plot([0, seconds], [1, 2])
+    axes.set_xlabel("wall time")
+    style.scale_axes(axes, is_time=True, y_axis="zero")
+    assert axes.get_xlabel() == f"wall time ({unit})"
+    labels = [float(text.get_text()) for text in axes.get_xticklabels()]
+    assert 0.5 * end <= max(labels) <= max(1.4 * end, 1)
 
 
 def test_28_groups_have_different_styles():

@@ -8,6 +8,7 @@ import pytest
 from apex_agents.runs.csv_file import CSVLogger
 
 HEADER = b"loss,step\r\n"
+CONTINUED = HEADER + b"0.5,1\r\n\r\n"
 
 
 @pytest.fixture
@@ -20,27 +21,27 @@ def path(tmp_path) -> pathlib.Path:
     holds="the truncated row is removed; rows follow the last whole one",
 )
 @pytest.mark.parametrize(
-    ("before", "kept"),
+    ("before", "begin"),
     [
         pytest.param(None, HEADER, id="no file"),
         pytest.param(b"", HEADER, id="empty file"),
         pytest.param(b"los", HEADER, id="truncated header"),
         pytest.param(HEADER[:-1], HEADER, id="header without its newline"),
-        pytest.param(HEADER, HEADER, id="header alone"),
-        pytest.param(HEADER + b"0.5", HEADER, id="truncated first row"),
-        pytest.param(HEADER + b"0.5,1\r\n", HEADER + b"0.5,1\r\n", id="whole"),
-        pytest.param(HEADER + b"0.5,1\r\n0.25,12", HEADER + b"0.5,1\r\n", id="within a number"),
-        pytest.param(HEADER + b"0.5,1\r\n0.2,2\r", HEADER + b"0.5,1\r\n", id="within its end"),
-        pytest.param(HEADER + b"0.5,1\r\n\0\0\0", HEADER + b"0.5,1\r\n", id="power failure"),
+        pytest.param(HEADER, HEADER + b"\r\n", id="header alone"),
+        pytest.param(HEADER + b"0.5", HEADER + b"\r\n", id="truncated first row"),
+        pytest.param(HEADER + b"0.5,1\r\n", CONTINUED, id="whole"),
+        pytest.param(HEADER + b"0.5,1\r\n0.25,12", CONTINUED, id="within a number"),
+        pytest.param(HEADER + b"0.5,1\r\n0.2,2\r", CONTINUED, id="within its end"),
+        pytest.param(HEADER + b"0.5,1\r\n\0\0\0", CONTINUED, id="power failure"),
     ],
 )
-def test_rows_follow_the_last_whole_one(before, kept, path):
+def test_rows_follow_the_last_whole_one(before, begin, path):
     if before is not None:
         path.write_bytes(before)
     logger = CSVLogger(path)
     logger.write({"step": 3, "loss": 0.125})
     logger.write({"step": 4, "loss": 2.0})
-    assert path.read_bytes() == kept + b"0.125,3\r\n2.0,4\r\n"
+    assert path.read_bytes() == begin + b"0.125,3\r\n2.0,4\r\n"
     assert os.listdir(path.parent) == ["learner.csv"]
 
 

@@ -84,6 +84,9 @@ def test_columns_of_numbers_and_text(workdir):
     columns = RunFolder(workdir).read_columns("x")
     np.testing.assert_equal(columns["value"], [np.nan, 0.001, np.inf])
     assert columns["quantity"].tolist() == ["age", "td", "age"]
+    (workdir / "logs" / "x.csv").write_text("value,quantity\n1,age\n\n2,td\n\n")
+    columns = RunFolder(workdir).read_columns("x")
+    np.testing.assert_equal(columns["value"], [1, np.nan, 2])  # The run was stopped in between.
     assert RunFolder(workdir).read_columns("nothing") == {}
     for text in ("", "val", "value,quantity\n", "value,quantity\n1,ag"):
         (workdir / "logs" / "x.csv").write_text(text)
