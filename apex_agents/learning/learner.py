@@ -42,13 +42,13 @@ class ApexLearner(core.Learner):
           update: one learner step of an algorithm.
           dataset: samples as `replay.dataset.make_dataset` gives them.
           client: client of the replay server.
-          config: the agent's settings; `publish_period`, `num_sgd_steps_per_step` and
+          config: the agent's settings; `batch_size`, `num_sgd_steps_per_step`, `publish_period` and
             `replay.importance_sampling_exponent` are read.
           logger: receives learner steps, metrics, updates and seconds of waiting of every `step`.
           should_stop: asked while waiting for data.
         """
         self._update = update
-        self._reader = BatchReader(dataset)
+        self._reader = BatchReader(dataset, config.batch_size * config.num_sgd_steps_per_step)
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop

@@ -19,8 +19,11 @@ class BatchReader:
     The first `next` starts reading.
     """
 
-    def __init__(self, dataset: tf.data.Dataset):
+    def __init__(self, dataset: tf.data.Dataset, batch_size: int = 0):
+        """Take batches of `batch_size` rows; smaller ones are put together."""
         self._dataset = dataset
+        self._batch_size = batch_size
+        self._rest: reverb.ReplaySample | None = None  # Too few rows for a batch.
         self._batches: queue.Queue = queue.Queue(1)
         self._error: Exception | None = None
         self._closed = threading.Event()
@@ -51,13 +54,27 @@ class BatchReader:
     def _read_forever(self) -> None:
         try:
             while not self._closed.is_set():
-                # An iterator ends when the limiter has let nothing through for a while.
+                # An iterator ends when the limiter has let nothing through for a while. With slow
+                # environments this happens within most batches.
                 for batch in self._dataset:
-                    self._hand_over(batch)
+                    if (whole := self._complete(batch)) is not None:
+                        self._hand_over(whole)
                     if self._closed.is_set():
                         return
         except Exception as error:  # Raised in the thread that waits for batches.
             self._error = error
+
+    def _complete(self, batch: reverb.ReplaySample) -> reverb.ReplaySample | None:
+        """Return a whole batch, or None while there are rows for a part of one."""
+        if not self._batch_size or _num_rows(batch) >= self._batch_size:
+            return batch
+        if self._rest is not None:
+            batch = tf.nest.map_structure(lambda *rows: tf.concat(rows, 0), self._rest, batch)
+        if _num_rows(batch) < self._batch_size:
+            self._rest = batch
+            return None
+        self._rest = tf.nest.map_structure(lambda rows: rows[self._batch_size :], batch)
+        return tf.nest.map_structure(lambda rows: rows[: self._batch_size], batch)
 
     def _hand_over(self, batch: reverb.ReplaySample) -> None:
         while not self._closed.is_set():
@@ -65,3 +82,7 @@ class BatchReader:
                 return self._batches.put(batch, timeout=_WAIT_SECONDS)
             except queue.Full:
                 continue
+
+
+def _num_rows(batch: reverb.ReplaySample) -> int:
+    return tf.nest.flatten(batch)[0].shape[0]

@@ -31,7 +31,8 @@ def make_dataset(
 
     Returns:
       `reverb.ReplaySample`s whose `info` is a `reverb.SampleInfo` and `data` a `Transition`,
-      `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for half a second.
+      `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for half a second;
+      its last sample may have fewer rows, which `BatchReader` completes.
     """
     sample_size = batches_per_sample * batch_size
     prefetch = max(replay.prefetch_batches // batches_per_sample, 1)
@@ -49,6 +50,6 @@ def make_dataset(
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
         return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
 
-    dataset = dataset.batch(sample_size, drop_remainder=True).map(unpack, deterministic=True)
+    dataset = dataset.batch(sample_size).map(unpack, deterministic=True)
     ahead = prefetch - in_flight - BATCHES_IN_READER
     return dataset.prefetch(ahead) if ahead > 0 else dataset

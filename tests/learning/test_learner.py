@@ -52,6 +52,7 @@ PRIORITIES = {RARE: 1.0, FREQUENT: 16.0}
 class Config:
     """What the learner reads of an agent's settings."""
 
+    batch_size: int = BATCH_SIZE
     publish_period: int = 1000
     num_sgd_steps_per_step: int = 1
     replay: ReplayConfig = REPLAY

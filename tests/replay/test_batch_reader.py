@@ -27,6 +27,15 @@ def test_begins_again_after_the_end():
     reader.close()
 
 
+def test_parts_of_batches_are_put_together():
+    # 0 1 2, 3 4 and again.
+    reader = BatchReader(make_counting_dataset(5).batch(3), batch_size=3)
+    batches = [reader.next().numpy().tolist() for _ in range(6)]
+    whole = [0, 1, 2]
+    assert batches == [whole, whole, [3, 4, 3], whole, [4, 3, 4], whole]
+    reader.close()
+
+
 def test_reads_nothing_before_it_is_asked():
     seen = []
 

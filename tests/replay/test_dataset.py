@@ -148,14 +148,22 @@ def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
         assert next(iterator).data.action.shape == (4,)
 
 
-def test_every_batch_is_whole(serve):
-    # Every transition can be sampled once: 8 make two batches of 3, and 2 are left.
-    limiter = reverb.rate_limiters.Queue(8)
+def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve, wait_for):
+    # Every transition can be sampled once: 8 make two batches of 3, and 2 are left when the
+    # iterator ends.
+    limiter = reverb.rate_limiters.Queue(9)
     client = serve(make_table(VECTORS).replace(rate_limiter=limiter, max_times_sampled=1))
-    add(client, [np.zeros(6, np.float32)] * 9, [0] * 8)
+    add(client, [np.zeros(6, np.float32)] * 9, range(8))
     dataset = make_dataset(client, CONFIG, batch_size=3, spec=VECTORS)
-    assert [len(batch.info.key) for batch in dataset] == [3, 3]
+    reader = BatchReader(dataset, batch_size=3)
+    batches = [reader.next() for _ in range(2)]
     assert num_sampled(client) == 8
+    add(client, [np.zeros(6, np.float32)] * 2, [8])
+    batches.append(reader.next())
+    assert [len(batch.info.key) for batch in batches] == [3, 3, 3]
+    actions = np.concatenate([batch.data.action for batch in batches])
+    assert sorted(actions.tolist()) == list(range(9))
+    reader.close()
 
 
 def num_sampled(client: reverb.Client) -> int:
