@@ -81,16 +81,17 @@ def test_own_environment_is_learned_and_played_from_other_folders(installation, 
     assert read_returns(lines) == 5 * [1.0]
 
 
-def test_own_network_trains_and_is_evaluated_from_another_folder(installation, copy, tmp_path):
+def test_own_network_trains_and_is_evaluated_from_other_folders(installation, copy, tmp_path):
     project, workdir = copy("own_network.py"), tmp_path / "run"
     limit = "--config.run.max_actor_steps=3000"
-    argv = ("--config=own_network.py", f"--workdir={workdir}", limit)
-    installation.run("apex-dqn", *argv, cwd=project)
+    # Not from the example's folder, where every process would find its module anyway.
+    argv = (f"--config={project / 'own_network.py'}", f"--workdir={workdir}", limit)
+    installation.run("apex-dqn", *argv, cwd=tmp_path)
     with np.load(workdir / "checkpoints" / "last.npz") as arrays:
         names = {name for name in arrays.files if "linear" in name}
     layers = [f"torso/mlp/linear_{i}/{name}" for i in (0, 1) for name in "bw"]
     assert names == set(layers)
-    installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=tmp_path)
+    installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=workdir)
     (summary,) = (workdir / "evaluations").glob("*/summary.json")
     assert json.loads(summary.read_text())["learner_steps"] > 0
 
