@@ -324,6 +324,7 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
         mlp_hidden_sizes=(16,),
         stream_hidden_size=16,
         frame_stack=0,
+        batch_size=8,  # As make_fixed_batches gives them.
         learning_rate=0.001,
         target_update_period=7,
         replay=ReplayConfig(max_size=100, min_size=1),
