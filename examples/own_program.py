@@ -23,7 +23,7 @@ policy = builder.make_policy(spec, env_indices=[0], num_envs=1, seed=0)
 actor = builder.make_actor(policy, [builder.make_adder(client)], variable_source=learner)
 # Acme's own logger would write into ~/acme.
 loop = acme.EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger())
-for episode in range(300):
+for episode in range(500):
     loop.run_episode()
     if episode >= 30:
         for _ in range(3):
