@@ -337,14 +337,18 @@ class Source(core.VariableSource):
         return [[np.float32(number)] for _ in names]
 
 
-class AnnouncingSource(ParameterSource):
-    """Counts the fetches that are over."""
+class GatedSource(ParameterSource):
+    """Counts what it has read, and hands it over once `gate` is open."""
 
-    num_fetches = 0
+    def __init__(self, client: reverb.Client):
+        super().__init__(client)
+        self.num_read = 0
+        self.gate = threading.Event()
 
     def get_variables(self, names: Sequence[str]) -> list[Any]:
         variables = super().get_variables(names)
-        self.num_fetches += 1
+        self.num_read += 1
+        assert self.gate.wait(timeout=60)
         return variables
 
 
@@ -390,13 +394,16 @@ def test_learner_steps_are_those_of_the_parameters_in_use():
         publish_parameters(client, {"policy": [np.float32(value)]}, learner_steps)
 
     publish(1.0, learner_steps=10)
-    source = AnnouncingSource(client)
+    source = GatedSource(client)
+    source.gate.set()
     actor = make_actor(policy, [], source, update_period=1)
     assert (variable.numpy(), source.learner_steps) == (1.0, 10)
+    source.gate.clear()
     publish(2.0, learner_steps=20)
     actor.update()  # Starts to fetch.
-    wait_for(lambda: source.num_fetches == 2)
+    wait_for(lambda: source.num_read == 2)
     assert (variable.numpy(), source.learner_steps) == (1.0, 10)
+    source.gate.set()
     wait_for(lambda: actor.update() or variable.numpy() == 2.0)
     assert source.learner_steps == 20
     server.stop()

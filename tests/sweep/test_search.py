@@ -114,13 +114,19 @@ def test_runs_without_a_score(make_search):
     assert find_importances(study) == {}
 
 
-def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
-    runner = FakeRunner()
-    study, search = make_search(runner)
+def begin_the_fifth(search: Search, runner: FakeRunner) -> Run:
+    """Let four runs finish with returns of 2, 4, 6 and 8 all along; return the one that begins."""
     for value in (2, 4, 6, 8):
         finish_one(search, runner, 20 * [value])
     search.step(100, False)
     (run,) = runner.active()
+    return run
+
+
+def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
+    runner = FakeRunner()
+    study, search = make_search(runner)
+    run = begin_the_fifth(search, runner)
     for returns in (4 * [0], 5 * [5.5]):  # Too early, then better than the median, 5.
         write_evaluations(run, returns)
         search.step(100, False)
@@ -141,12 +147,9 @@ def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
 def test_a_run_that_has_all_of_its_steps_is_not_pruned(make_search):
     runner = FakeRunner()
     _, search = make_search(runner)
-    for value in (2, 4, 6, 8):
-        finish_one(search, runner, 20 * [value])
-    search.step(5, False)
-    (run,) = runner.active()
+    run = begin_the_fifth(search, runner)
     write_evaluations(run, 20 * [1])
-    search.step(5, False)
+    search.step(100, False)
     assert runner.interrupted == []
 
 
