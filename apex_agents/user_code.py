@@ -1,10 +1,13 @@
 """Code of users: what a config names as module:name, and how every process of a run finds it.
 
-A run remembers the folders of Python's path and the config file that its command has executed
-(`record`), so that a later command can evaluate it. Nodes get the path and the modules themselves
-(`WithUserCode`), since they are other processes, and on a cluster other machines.
+A run remembers the folders of Python's path, the config file that its command has executed and the
+functions of the script that started it (`record`), so that a later command can evaluate it. Nodes
+get the path and the modules themselves (`WithUserCode`), since they are other processes, and on a
+cluster other machines.
 """
 
+import base64
+import contextlib
 import importlib
 import importlib.util
 import io
@@ -22,12 +25,15 @@ import cloudpickle
 
 from apex_agents.validation import closest, require
 
-_PYTHON_PATH, _CONFIG_FILE = "python_path", "config_file"  # In a record.
+_PYTHON_PATH, _CONFIG_FILE, _FUNCTIONS = "python_path", "config_file", "functions"  # In a record.
+_MAIN = "__main__"
+_MAX_FUNCTION_BYTES = 1_000_000  # Of a pickle: a function may refer to any amount of data.
 _PACKAGE = __name__.partition(".")[0]
 
 _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
 
 _config_file: str | None = None
+_functions: dict[str, Callable[..., Any]] = {}  # Those of scripts, by their references.
 
 
 def find_function(reference: str, field: str) -> Callable[..., Any]:
@@ -42,10 +48,12 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
     """
     module_name, _, name = reference.partition(":")
     require(bool(module_name and name), field, reference, "'module:function'")
-    if module_name == "__main__" and not hasattr(sys.modules[module_name], name):
+    if reference in _functions:
+        return _functions[reference]
+    if module_name == _MAIN and not hasattr(sys.modules[module_name], name):
         raise ValueError(
-            f"{field} is {reference!r}, a function of a script or notebook, which other programs "
-            "cannot import; train with a function that is in a module of its own."
+            f"{field} is {reference!r}, a function of a script or notebook that the run could not "
+            "keep; train with a function that is in a module of its own."
         )
     module = import_module(module_name, reference, field)
     found = getattr(module, name, None)
@@ -71,16 +79,19 @@ def import_module(name: str, reference: str, field: str) -> types.ModuleType:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Return the reference by which `find_function` finds a function, if it can.
+    """Return the reference by which `find_function` finds a function.
 
-    The reference of any other function begins with '__main__:', where `find_function` finds it in
-    the same script only, if at all.
+    The reference of a function that no module has by its name begins with '__main__:'. Such a one
+    is kept for `record`.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module_name = getattr(function, "__module__", None) or "__main__"
-    if getattr(sys.modules.get(module_name), name, None) is function:
+    is_found = getattr(sys.modules.get(module_name), name, None) is function
+    if is_found and module_name != _MAIN:
         return f"{module_name}:{name}"
-    return f"__main__:{re.sub(_NO_NAME, '_', name)}"
+    reference = f"{_MAIN}:{name if is_found else re.sub(_NO_NAME, '_', name)}"
+    _functions[reference] = function
+    return reference
 
 
 def extend_path(folders: Iterable[str]) -> None:
@@ -114,17 +125,26 @@ def execute_config_file(path: pathlib.Path, is_recorded: bool = True) -> Any:
 
 def record() -> dict[str, Any]:
     """Return what a later command needs to find the same code, as JSON values."""
-    return {_PYTHON_PATH: user_path(), _CONFIG_FILE: _config_file}
+    pickles = {}
+    for reference, function in _functions.items():
+        with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
+            pickle_bytes = cloudpickle.dumps(function)
+            if len(pickle_bytes) <= _MAX_FUNCTION_BYTES:
+                pickles[reference] = base64.b64encode(pickle_bytes).decode()
+    return {_PYTHON_PATH: user_path(), _CONFIG_FILE: _config_file, _FUNCTIONS: pickles}
 
 
-def restore_path(recorded: Any) -> None:
-    """Put the folders of a record, and the current one, on Python's path.
+def restore(recorded: Any) -> None:
+    """Put the folders of a record, and the current one, on Python's path; find its functions.
 
     Args:
-      recorded: what `record` returned, or anything else, which holds no folders.
+      recorded: what `record` returned, or anything else, which holds nothing.
     """
     folders = _entry(recorded, _PYTHON_PATH, list) or []
     extend_path([*(f for f in folders if isinstance(f, str) and os.path.isdir(f)), os.getcwd()])
+    for reference, encoded in (_entry(recorded, _FUNCTIONS, dict) or {}).items():
+        with contextlib.suppress(Exception):  # `find_function` says what is missing.
+            _functions[reference] = pickle.loads(base64.b64decode(encoded))
 
 
 def execute_recorded_file(recorded: Any) -> bool:

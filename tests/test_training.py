@@ -55,6 +55,15 @@ lp.launch(make_program(experiment), lp.LaunchType.LOCAL_MULTI_THREADING)
 """
 
 
+LOAD = """
+import apex_agents
+
+policy = apex_agents.load("run")
+environment = policy.make_environment()
+print("acts", policy.act(environment.reset().observation).shape)
+"""
+
+
 def execute(folder: pathlib.Path, program: str, *argv: str) -> subprocess.CompletedProcess:
     (folder / "program.py").write_text(program)
     return subprocess.run(
@@ -91,6 +100,10 @@ def test_a_script_trains_and_resumes_in_processes(tmp_path):
     assert recorded["agent"]["torso"] == "__main__:make_torso"
     with np.load(folder / "checkpoints" / "last.npz") as arrays:
         assert arrays["torso/mlp/linear_0/w"].shape == (6 * 5, 16)
+
+    # Another program finds these functions, too.
+    loaded = execute(tmp_path, LOAD)
+    assert loaded.stdout.endswith("acts (1,)\n"), loaded.stderr
 
     # Over already: nothing is evaluated again.
     again = execute(tmp_path, TRAIN, "400", "local_mp")

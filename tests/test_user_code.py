@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 
 import cloudpickle
 import pytest
@@ -22,6 +23,7 @@ def folder(tmp_path, monkeypatch) -> pathlib.Path:
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_config_file", None)
+    monkeypatch.setattr(user_code, "_functions", {})
     user_code.extend_path([str(tmp_path)])
     yield tmp_path
     for name in set(sys.modules) - modules:
@@ -42,10 +44,30 @@ def test_functions_are_found_by_name_and_named_as_they_are_found(folder):
 
 
 @pytest.mark.parametrize("function", [lambda: 1, json.JSONEncoder().encode, cloudpickle.dumps])
-def test_other_functions_have_a_name_that_is_refused(function, monkeypatch):
+def test_functions_that_no_module_has_are_found_by_the_same_program(folder, function, monkeypatch):
     if function is cloudpickle.dumps:  # Its module has another function of this name by now.
         monkeypatch.setattr(sys.modules[function.__module__], "dumps", None)
     name = name_function(function)
+    assert name.startswith("__main__:")
+    assert find_function(name, "environment.task") is function
+
+
+def test_a_later_command_finds_the_functions_of_a_script(folder, monkeypatch):
+    size = 7
+    name = name_function(lambda: size)
+    recorded = json.loads(json.dumps(user_code.record()))
+    monkeypatch.setattr(user_code, "_functions", {})
+    user_code.restore(recorded)
+    assert find_function(name, "environment.task")() == 7
+
+
+@pytest.mark.parametrize("data", [threading.Lock(), bytes(1_000_001)])
+def test_functions_that_cannot_be_kept_are_named(folder, data, monkeypatch):
+    name = name_function(lambda: data)
+    assert find_function(name, "environment.task")() is data
+    recorded = user_code.record()
+    monkeypatch.setattr(user_code, "_functions", {})
+    user_code.restore(recorded)
     with pytest.raises(ValueError, match=r"environment.task is '__main__:"):
         find_function(name, "environment.task")
 
@@ -154,7 +176,7 @@ def test_a_later_command_finds_the_same_code(folder, monkeypatch):
         del sys.modules[name]
     monkeypatch.setattr(user_code, "_config_file", None)
     sys.path.remove(str(folder))
-    user_code.restore_path(recorded)
+    user_code.restore(recorded)
     assert user_code.execute_recorded_file(recorded)
     assert sys.modules["apex_agents_config_my_config"].Room().size == 3
     assert not user_code.execute_recorded_file(recorded)  # Once is enough.
@@ -173,11 +195,17 @@ def test_a_recorded_file_that_fails_is_named(folder):
 
 
 @pytest.mark.parametrize(
-    "recorded", [None, [], {"python_path": 3, "config_file": [1]}, {"python_path": [3, "/nowhere"]}]
+    "recorded",
+    [
+        None,
+        [],
+        {"python_path": 3, "config_file": [1], "functions": [2]},
+        {"python_path": [3, "/nowhere"], "functions": {"__main__:make": "?"}},
+    ],
 )
 def test_other_records_hold_nothing(folder, recorded):
     before = [*sys.path]
-    user_code.restore_path(recorded)
+    user_code.restore(recorded)
     assert set(sys.path) - set(before) <= {str(pathlib.Path.cwd())}
     assert not user_code.execute_recorded_file(recorded)
 

@@ -90,7 +90,7 @@ class SyncVectorEnvironment:
     An environment fails when it raises, or returns an observation or a reward that is not finite.
     It then begins another episode with a FIRST step, and the previous episode ends without a LAST
     step or a report. When an environment, its resets included, fails `MAX_FAILURES_IN_A_ROW` times
-    without a good step in between, the error is raised.
+    without an episode that ends regularly in between, the error is raised.
     """
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
@@ -131,7 +131,6 @@ class SyncVectorEnvironment:
             try:
                 timestep = environment.step(actions[i])
                 _check_finite(timestep)
-                self._failures_in_a_row[i] = 0
             except Exception as error:  # No error of one environment may stop the others.
                 self._count_failure(i, error)
                 timestep = self._reset(i)
@@ -206,6 +205,7 @@ class SyncVectorEnvironment:
         self._lengths[i] += 1
         if step_type is dm_env.StepType.LAST:
             self._finished.append(self.current_episode(i))
+            self._failures_in_a_row[i] = 0
 
 
 def _check_finite(timestep: dm_env.TimeStep) -> None:

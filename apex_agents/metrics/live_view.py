@@ -19,6 +19,7 @@ from apex_agents.runs.folder import Row
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
 _NUM_HOSTS = 3  # Named per group of nodes.
+_LONG_EVALUATION_SECONDS = 60.0
 
 
 def render(state: RunState, note: str = "") -> RenderableType:
@@ -50,7 +51,7 @@ def format_line(state: RunState) -> str:
         f"({_format(learner, columns.LEARNER_STEPS)}) | "
         f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert | "
         f"replay {_format(replay, columns.REPLAY_SIZE)} | "
-        f"evaluation {evaluation}"
+        f"evaluation {evaluation}{_describe_last_evaluation(state, '; ')}"
     )
 
 
@@ -184,8 +185,18 @@ def _describe_end(state: RunState) -> str:
     if state.summary is not None:
         return f"{state.summary.get('reason', 'over')} after {elapsed}"
     if state.is_evaluating_last():
-        return f"evaluating the last parameters, {elapsed}"
+        return f"{_describe_last_evaluation(state)}, {elapsed}"
     return f"running for {elapsed}" if state.is_running else f"not running, after {elapsed}"
+
+
+def _describe_last_evaluation(state: RunState, prefix: str = "") -> str:
+    """Return what the run waits for while it evaluates its last parameters, '' before that."""
+    if not state.is_evaluating_last():
+        return ""
+    text = f"{prefix}evaluating the last parameters"
+    if not state.seconds_since_learning() > _LONG_EVALUATION_SECONDS:
+        return text
+    return f"{text} (episodes that never end need environment.max_episode_steps)"
 
 
 def _make_table(*headers: str, gap: int = 2) -> Table:

@@ -70,6 +70,10 @@ class RunState:
         reached = any(limit and number(row, column) >= limit for row, column, limit in limits)
         return reached and not self.is_over()
 
+    def seconds_since_learning(self) -> float:
+        """Return the wall time since the learner's newest row; NaN before the first."""
+        return self.elapsed_seconds() - number(self.learner, columns.WALL_TIME_SECONDS)
+
     def elapsed_seconds(self) -> float:
         """Return the wall time of the run, without the time for which it was down."""
         if self.is_over():

@@ -21,8 +21,9 @@ FORMAT_VERSION = "format_version"
 _USER_CODE = "user_code"
 
 _FORMAT = 1
-# A run can be resumed with another section `run` only.
+# What has to be the same when a run is resumed, but for one field.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
+_FREE_FIELD = "environment.max_episode_steps"
 
 
 def to_values(config: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     """
     values = _read_file(workdir)
     recorded = values.pop(_USER_CODE, None)
-    user_code.restore_path(recorded)
+    user_code.restore(recorded)
     types = {kind.__name__: kind for kind in agent_types}
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
@@ -96,7 +97,7 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
             field, old, new = difference
             raise ValueError(
                 f"The folder {workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
-                "of run can change when it is resumed."
+                f"of run and {_FREE_FIELD} can change when it is resumed."
             )
 
 
@@ -121,7 +122,7 @@ def _read_file(workdir: pathlib.Path) -> dict[str, Any]:
 def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | None:
     """Return the path of the first field that differs and its two values, None if none does."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return (path, old, new) if old != new else None
+        return (path, old, new) if old != new and path != _FREE_FIELD else None
     for name in {**old, **new}:
         difference = _first_difference(old.get(name), new.get(name), f"{path}.{name}")
         if difference is not None:

@@ -222,7 +222,7 @@ MISTAKES = {
     ),
     "workdir_holds_another_run": (
         ["--workdir={tmp}/old"],
-        ["/old holds a run with format_version None, not 1", "only fields of run can change"],
+        ["/old holds a run with format_version None, not 1", "max_episode_steps can change"],
     ),
     # One of Launchpad's, which would not work.
     "unknown_launch_type": (

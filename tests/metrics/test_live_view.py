@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
@@ -63,6 +64,17 @@ def test_a_run_at_its_limit_evaluates_its_last_parameters(written_run):
     assert "evaluating the last parameters" in draw(written_run.folder)[-1]
     written_run.end()
     assert "evaluating" not in draw(written_run.folder)[-1]
+
+
+@pytest.mark.parametrize(("seconds", "has_hint"), [(0, False), (100, True)])
+def test_an_evaluation_that_takes_long_has_a_hint(written_run, seconds, has_hint):
+    written_run.append("learner", wall_time_seconds=20.0, learner_steps=300)
+    written_run.append("replay", wall_time_seconds=25.0, actor_steps=10_000)
+    state = RunState(RunFolder(written_run.folder), lambda: time.time() + seconds)
+    state.refresh()
+    line = format_line(state)
+    assert "evaluating the last parameters" in line
+    assert ("environment.max_episode_steps" in line) is has_hint
 
 
 def test_hosts_of_a_cluster_are_named(written_run, lines):

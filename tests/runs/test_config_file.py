@@ -162,8 +162,9 @@ def test_a_run_is_not_resumed_as_another(tmp_path, path, value, message):
     assert f"The folder {tmp_path} holds a run with {message}" in str(caught.value)
 
 
-def test_a_run_is_resumed_with_another_section_run(tmp_path):
+def test_a_run_is_resumed_with_other_limits(tmp_path):
     values = to_values(DQN)
+    values["environment"]["max_episode_steps"] = 100
     values["run"] = {"max_learner_steps": 9, "new": 1}
     write(tmp_path, values)
     check_same_run(tmp_path, DQN)
