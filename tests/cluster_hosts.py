@@ -28,7 +28,8 @@ _RAY = "/tmp/ray"
 # Every host but the first has a folder of its own here.
 PRIVATE = _TEMPORARY / "private"
 # Generous, for busy machines: two cores are not much for three hosts.
-_START_SECONDS = 600
+_START_SECONDS = 480
+_NUM_TRIES = 3
 _PATIENT = {
     # Ray's 15 leaves a worker 3 % of a core that another program computes on.
     "RAY_worker_niceness": "0",
@@ -132,10 +133,10 @@ class Host:
         place = ["--head", f"--port={HEAD_PORT}"]
         if head is not self:
             place = [f"--address={head.ip}:{HEAD_PORT}"]
-        log = (self.folder / "start.log").open("w")
         # Ray 2.60's raylet waits 15 s for an agent of its own and then aborts, after which
-        # `ray start` never ends: they go before other programs on these cores.
-        process = self.popen(
+        # `ray start` never ends: they go before other programs on these cores, and have more
+        # than one try.
+        command = (
             *("nice", "-n", "-10", ray(), "start"),
             *place,
             f"--node-ip-address={self.ip}",
@@ -143,11 +144,25 @@ class Host:
             f"--object-store-memory={200 << 20}",
             "--disable-usage-stats",
             *options,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **_PATIENT},
         )
-        assert process.wait(_START_SECONDS) == 0, (self.folder / "start.log").read_text()
+        log = self.folder / "start.log"
+        for _ in range(_NUM_TRIES):
+            with log.open("w") as output:
+                process = self.popen(
+                    *command,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **_PATIENT},
+                )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                assert process.wait(_START_SECONDS / _NUM_TRIES) == 0, log.read_text()
+                return
+            for started in self.processes():
+                with contextlib.suppress(psutil.Error):
+                    if any("ray" in part for part in started.cmdline()):
+                        started.kill()
+            process.wait()
+        raise TimeoutError(log.read_text())
 
     @contextlib.contextmanager
     def changed_file(self, path: pathlib.Path, content: str) -> Iterator[None]:

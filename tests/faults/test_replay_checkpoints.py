@@ -64,11 +64,11 @@ def test_killed_replay_has_its_transitions_back(run):
 def test_corrupted_checkpoint_of_the_replay(run, start):
     run.signal(signal.SIGTERM)
     assert run.finish().exit_code == 143, run.output()
-    (done,) = saved(run)  # The one of the end: only the newest is kept.
-    chunks = done.with_name("chunks.tfrecord")
-    content = bytearray(chunks.read_bytes())
-    content[: len(content) // 2] = bytes(len(content) // 2)
-    chunks.write_bytes(content)
+    for done in saved(run):  # Reverb removes the one before the last only after it has the last.
+        chunks = done.with_name("chunks.tfrecord")
+        content = bytearray(chunks.read_bytes())
+        content[: len(content) // 2] = bytes(len(content) // 2)
+        chunks.write_bytes(content)
     rows = len(run.rows("learner"))
     last_count = run.actor_steps()
 
