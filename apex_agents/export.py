@@ -214,7 +214,10 @@ def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
 
 def _meaning_of_observations(config: EnvironmentConfig) -> str:
     if config.suite != "atari":
-        return "what the environment returns, converted to this shape and dtype"
+        return (
+            "what the environment returns, converted to this shape and dtype; one of a Dict, a "
+            "Tuple or a discrete space is flattened as gymnasium.spaces.flatten does"
+        )
     atari = config.atari
     return (
         f"the last {atari.frame_stack} grey images, oldest first, black before an episode's first; "

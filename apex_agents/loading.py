@@ -27,6 +27,8 @@ class _Policy:
 
     Observations are those of `make_environment`: one of the shape of `spec.observations`, or a
     batch of them with one more axis in front. What is returned has that axis, too, or has not.
+    `gymnasium.spaces.flatten` makes them of what an environment itself returns for a Dict, a Tuple
+    or a discrete space.
 
     Attributes:
       config: settings of the run.
@@ -118,6 +120,11 @@ class TrainedDPG(_Policy):
 
 TrainedPolicy = TrainedDQN | TrainedDPG
 
+_FLATTEN = (
+    " One of a Dict, a Tuple or a discrete space first has to be flattened: "
+    "gymnasium.spaces.flatten(environment.observation_space, observation)."
+)
+
 
 class _Run(NamedTuple):
     config: ExperimentConfig
@@ -153,13 +160,18 @@ def load(
 
 def _to_batch(name: str, value: Any, spec: specs.Array) -> tuple[np.ndarray, bool]:
     """Return a value as a batch, and whether it was one."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # A tuple of arrays of different shapes.
+        array = np.asarray(None)
     is_batch = array.ndim > len(spec.shape)
     shape = array.shape[1:] if is_batch else array.shape
     # Numbers of any kind become floats, but no floats become the bytes of an image.
     if shape != spec.shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+        is_array = array.dtype != np.object_
+        given = f"{array.dtype} {list(array.shape)}" if is_array else f"a {type(value).__name__}"
         raise ValueError(
-            f"{name} is {array.dtype} {list(array.shape)}; it has to be {spec.dtype} "
-            f"{list(spec.shape)}, or a batch of such arrays."
+            f"{name} is {given}; it has to be {spec.dtype} {list(spec.shape)}, or a batch of such "
+            f"arrays.{_FLATTEN if len(spec.shape) == 1 and name == 'observation' else ''}"
         )
     return array.astype(spec.dtype, copy=False).reshape([-1, *spec.shape]), is_batch

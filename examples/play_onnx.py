@@ -17,7 +17,8 @@ policy = json.loads((folder / "policy.json").read_text())
 session = onnxruntime.InferenceSession(folder / "policy.onnx")
 if policy["environment"]["suite"] == "atari":
     import ale_py  # noqa: F401  # Registers the games.
-environment = gymnasium.make_vec(**policy["gymnasium"], num_envs=1)
+arguments = policy["gymnasium"] or sys.exit("It has no id in gymnasium: make it here yourself.")
+environment = gymnasium.make_vec(**arguments, num_envs=1)
 if not isinstance(environment.single_observation_space, gymnasium.spaces.Box):
     environment = gymnasium.wrappers.vector.FlattenObservation(environment)
 space: Any = environment.single_action_space

@@ -2,6 +2,7 @@
 
 import pathlib
 
+import gymnasium
 import numpy as np
 import pytest
 from tiny_runs import make_run
@@ -100,6 +101,49 @@ def test_observations_that_do_not_fit(policies, name, value, given):
         policy.act(value)
     assert given in str(error.value)
     assert f"{spec.dtype} {list(spec.shape)}" in str(error.value)
+
+
+@pytest.fixture
+def dict_policy(tmp_path):
+    gymnasium.register("Dicts-v0", entry_point=Dicts)
+    make_run(tmp_path / "run", MLP, EnvironmentConfig("gymnasium", "Dicts-v0"))
+    yield load(tmp_path / "run")
+    del gymnasium.registry["Dicts-v0"]
+
+
+class Dicts(gymnasium.Env):
+    """Observes a dict, whose parts have other names than their order."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"speed": gymnasium.spaces.Box(-1, 1, [2]), "room": gymnasium.spaces.Discrete(3)}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return {"speed": np.array([0.5, -0.5], np.float32), "room": 1}, {}
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        ({"speed": [0.5, -0.5], "room": 1}, "a dict"),
+        ((np.zeros([3]), np.zeros([2])), "a tuple"),
+        (1, "int64 []"),
+    ],
+)
+def test_observations_that_have_to_be_flattened(dict_policy, value, given):
+    with pytest.raises(ValueError, match=r"gymnasium\.spaces\.flatten") as error:
+        dict_policy.act(value)
+    assert f"observation is {given}; it has to be float32 [5]" in str(error.value)
+
+
+def test_a_flattened_observation_is_that_of_the_run(dict_policy):
+    environment = Dicts()
+    observation, _ = environment.reset()
+    flat = gymnasium.spaces.flatten(environment.observation_space, observation)
+    ours = dict_policy.make_environment().reset().observation
+    np.testing.assert_array_equal(flat, ours[0])
+    np.testing.assert_array_equal(dict_policy.q_values(flat), dict_policy.q_values(ours)[0])
 
 
 def test_numbers_of_other_kinds_become_floats(policies):

@@ -28,6 +28,16 @@ CONFIGS = next(
 )
 
 
+# What Stable-Baselines3 calls some fields.
+_OTHER_NAMES = {
+    "total_timesteps": "max_actor_steps",
+    "n_envs": "num_envs_per_actor",
+    "buffer_size": "max_size",
+    "learning_starts": "min_size",
+    "gamma": "discount",
+}
+
+
 class _DictParser(flags.ArgumentParser):
     """Parser of a dict as Python writes it: "{'size': 7}"."""
 
@@ -223,6 +233,7 @@ def _suggest_field(config: ExperimentConfig) -> Callable[[str], str | None]:
     """Return the function that finds the flag of a field, such as --config.run.seed for 'seed'."""
 
     def suggest(flag: str) -> str | None:
+        flag = _OTHER_NAMES.get(flag, flag)
         fields = [field for field in field_paths(config) if is_short_for(flag, field)]
         return f"--config.{closest_field(flag, fields)}" if fields else None
 

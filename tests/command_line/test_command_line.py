@@ -75,6 +75,10 @@ MISTAKES = {
         ["closest is --config.agent.learning_rate"],
     ),
     "field_for_a_flag": (["--seed=1"], ["--seed is no flag", "--config.run.seed."]),
+    "flag_of_another_library": (
+        ["--total_timesteps=1000"],
+        ["--total_timesteps is no flag", "--config.run.max_actor_steps."],
+    ),
     "abbreviated_field_for_a_flag": (["--lr", "1"], ["--lr is no flag", "learning_rate."]),
     "no_actors": (["--config.run.num_actors=0"], ["run.num_actors is 0", "between 1 and 10000"]),
     "negative_capacity": (
