@@ -69,7 +69,13 @@ def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
 
 
 def describe_summary(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a summary for the terminal."""
+    """Yield the lines of a summary for the terminal, with few digits after the point."""
     for name, value in summary.items():
         if name not in _NOT_PRINTED and value is not None:
-            yield f"{name.replace('_', ' '):>18}: {value}"
+            shown = _show(value) if isinstance(value, float) else value
+            yield f"{name.replace('_', ' '):>18}: {shown}"
+
+
+def _show(value: float) -> str:
+    """Format a number with four significant digits, or more if it has them before the point."""
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"

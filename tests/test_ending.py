@@ -132,6 +132,21 @@ def test_the_summary_is_printed_without_what_nobody_waits_for():
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (93.15982001814992, "93.16"),
+        (-20.0, "-20"),
+        (0.00123456, "0.001235"),
+        (123_456.789, "123457"),
+        (12_345_678, "12345678"),
+    ],
+)
+def test_numbers_are_printed_with_the_digits_that_a_person_reads(value, shown):
+    (line,) = describe_summary({"best_return": value})
+    assert line.split(": ") == ["       best return", shown]
+
+
+@pytest.mark.parametrize(
     ("content", "shown"),
     [
         ("".join(f"line {i}\n" for i in range(20)), [f"  | line {i}" for i in range(5, 20)]),

@@ -2,10 +2,11 @@ r"""Evaluates the parameters of a run.
 
   python launch/evaluate.py RUN [FLAGS]
 
-The run may still be running, have ended or have been stopped. In its folder only `evaluations/`
-changes: `episodes.csv` gets a row for each episode, `summary.json` the statistics; videos are
-optional. Atari games follow the paper's protocol (up to 30 no-op frames at the start, at most
-108,000 frames), and scores are compared with those of a human player and of the paper.
+The run may still be running, have ended or have been stopped. Every evaluation gets a new folder in
+`evaluations/` of the run, where nothing else changes: `episodes.csv` with a row for each episode,
+`summary.json` with the statistics, and the videos, if there are any. Atari games follow the paper's
+protocol (up to 30 no-op frames at the start, at most 108,000 frames), and scores are compared with
+those of a human player and of the paper.
 
 Examples:
   python launch/evaluate.py runs/apex_dqn_cartpole-20260101-120000
@@ -34,12 +35,18 @@ from apex_agents.environments import Episode
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
 from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
-from apex_agents.evaluation.parameters import find_parameters
+from apex_agents.evaluation.parameters import (
+    SavedParameters,
+    find_parameters,
+    read_parameters,
+)
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS
+
+_TABLE, _SUMMARY = "episodes.csv", "summary.json"
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
@@ -64,7 +71,9 @@ _EPSILON = flags.DEFINE_float(
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "Folder for the results; by default <workdir>/evaluations/<checkpoint>-seed<seed>.",
+    "Folder for the results, without those of another evaluation; by default "
+    "<workdir>/evaluations/<checkpoint>-<learner step>-seed<seed>, with the next free number "
+    "if there is such a folder.",
 )
 
 
@@ -77,24 +86,14 @@ def _main(argv: Sequence[str]) -> None:
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)
-        output = _make_output(workdir, path)
-        paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
-        request = Request(path, _EPISODES.value, _SEED.value, paths)
-        result = _play(config, request)
+        parameters = read_parameters(path)
+        with _making_output(workdir, parameters) as output:
+            paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
+            request = Request(parameters, _EPISODES.value, _SEED.value, paths)
+            result = _play(config, request)
+            _report(config, request, result, output)
     except (ValueError, OSError) as error:
         fail(error)
-    summary = final_evaluation.summarise(config, request, result)
-    videos = ", ".join(video.name for video in result.videos)
-    lines = final_evaluation.describe(summary)
-    for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
-        print(f"{name:>18}: {text}")
-    try:
-        table = final_evaluation.to_csv(config.environment, result.episodes)
-        (output / "episodes.csv").write_text(table)
-        (output / "summary.json").write_text(json.dumps(summary, indent=2))
-        sys.stdout.flush()
-    except OSError as error:
-        fail(f"the results cannot be written: {error}", EXIT_FAILURE)
 
 
 def _apply_rules(config: ExperimentConfig) -> None:
@@ -111,14 +110,40 @@ def _apply_rules(config: ExperimentConfig) -> None:
             warn(f"scores do not compare with the paper's: {deviation}.")
 
 
-def _make_output(workdir: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
-    """Make the folder for the results; remove the videos of a previous evaluation."""
-    name = f"{path.stem}-seed{_SEED.value}"
-    output = _expand(_OUTPUT.value) if _OUTPUT.value else workdir / EVALUATIONS / name
-    output.mkdir(parents=True, exist_ok=True)
-    for video in output.glob("episode-[0-9][0-9][0-9].mp4*"):
-        video.unlink()
-    return output
+@contextlib.contextmanager
+def _making_output(workdir: pathlib.Path, parameters: SavedParameters) -> Iterator[pathlib.Path]:
+    """Make and yield a folder that holds no results; remove it if it stays empty."""
+    if _OUTPUT.value:
+        output = _expand(_OUTPUT.value)
+        output.mkdir(parents=True, exist_ok=True)
+        if any(output.glob("episode*")) or (output / _SUMMARY).exists():
+            raise ValueError(
+                f"--output is {output}, which holds the results of another evaluation; name a new "
+                "folder."
+            )
+    else:
+        output = _make_folder(workdir / EVALUATIONS, parameters)
+    try:
+        yield output
+    finally:
+        with contextlib.suppress(OSError):  # It is not empty.
+            output.rmdir()
+
+
+def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.Path:
+    """Make the folder of an evaluation, with a number if there is one of that name."""
+    path = parameters.path
+    # The name of a learner's checkpoint, which is a folder, has the step in it.
+    name = path.name if path.is_dir() else f"{path.stem}-{parameters.learner_steps}"
+    name += f"-seed{_SEED.value}"
+    folder = parent / name
+    for number in itertools.count(2):
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            folder = parent / f"{name}-{number}"
+    return folder
 
 
 def _expand(path: str) -> pathlib.Path:
@@ -133,6 +158,24 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
             return final_evaluation.evaluate(experiment, request, on_lock_step, _on_failure)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _report(
+    config: ExperimentConfig, request: Request, result: Result, output: pathlib.Path
+) -> None:
+    """Print the results, and write them into their folder."""
+    summary = final_evaluation.summarise(config, request, result)
+    videos = ", ".join(video.name for video in result.videos)
+    lines = final_evaluation.describe(summary)
+    try:
+        for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
+            print(f"{name:>18}: {text}")
+        table = final_evaluation.to_csv(config.environment, result.episodes)
+        (output / _TABLE).write_text(table)
+        (output / _SUMMARY).write_text(json.dumps(summary, indent=2))
+        sys.stdout.flush()
+    except OSError as error:
+        fail(f"the results cannot be written: {error}", EXIT_FAILURE)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core
+from acme import core, specs
 from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
@@ -57,13 +57,19 @@ class ApexDPGBuilder:
         """
         actions, observations = spec.actions, spec.observations
         if not np.issubdtype(actions.dtype, np.floating) or len(actions.shape) != 1:
+            given = f"{actions.dtype} arrays of shape {list(actions.shape)}."
+            if isinstance(actions, specs.DiscreteArray):
+                command = "the command apex-dqn, which is launch/apex_dqn.py"
+                given = f"{actions.num_values} discrete actions. Use Ape-X DQN: {command}."
             raise ValueError(
-                f"Ape-X DPG needs actions that are float vectors; the environment has {actions}."
+                f"Ape-X DPG needs actions that are float vectors; the environment has {given}"
             )
-        bounds = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
-        if np.any(bounds[0] != -1) or np.any(bounds[1] != 1):
+        low, high = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
+        if np.any(low != -1) or np.any(high != 1):
+            bounds = " and ".join(str(np.asarray(bound).tolist()) for bound in (low, high))
             raise ValueError(
-                f"Ape-X DPG needs actions in [-1, 1]; the environment's are in {bounds}."
+                f"Ape-X DPG needs actions in [-1, 1]; those of the environment are {actions.dtype} "
+                f"vectors of shape {list(actions.shape)}, between {bounds}. Let it scale them."
             )
         torsos = {self.config.policy_torso, self.config.critic_torso}
         built_in = torsos.intersection(TORSOS) if self._torso_fn is None else set()

@@ -60,8 +60,14 @@ class ApexDQNBuilder:
           ValueError: one of them does not hold.
         """
         if not isinstance(spec.actions, specs.DiscreteArray):
+            actions = spec.actions
+            low, high = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
+            advice = " Use Ape-X DPG: the command apex-dpg, which is launch/apex_dpg.py."
+            is_for_dpg = np.issubdtype(actions.dtype, np.floating) and len(actions.shape) == 1
             raise ValueError(
-                f"Ape-X DQN needs discrete actions; the environment has {spec.actions}."
+                f"Ape-X DQN needs discrete actions; those of the environment are {actions.dtype} "
+                f"arrays of shape {list(actions.shape)}, between {np.min(low):g} and "
+                f"{np.max(high):g}.{advice if is_for_dpg else ''}"
             )
         self._check_observations(spec)
         require_no_normalized_images(self.config.normalize_observations, spec)

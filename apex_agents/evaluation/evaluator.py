@@ -29,6 +29,7 @@ from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
+    count_actor_steps,
     report_evaluation,
     report_last_step,
 )
@@ -111,7 +112,8 @@ class Evaluator:
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
-        self._poller = StatisticsPoller(client, builder.config.replay.replicas)
+        self._replicas = builder.config.replay.replicas
+        self._poller = StatisticsPoller(client, self._replicas)
 
     def has_last_step(self) -> bool:
         """Return whether the learner has finished: its last parameters need not wait."""
@@ -135,6 +137,7 @@ class Evaluator:
         learner_steps = self._source.learner_steps
         if learner_steps <= (0 if self._latest is None else self._latest.learner_steps):
             return False
+        actor_steps = self._count_actor_steps()
 
         def should_stop() -> bool:
             return self._should_stop() or learner_steps < (self._poller.latest.last_step or 0)
@@ -143,7 +146,7 @@ class Evaluator:
             episodes = play_episodes(self._environment, actor, should_stop)
         if episodes is None:
             return False
-        self._latest = _summarise(episodes, learner_steps, self._poller.latest.actor_steps)
+        self._latest = _summarise(episodes, learner_steps, actor_steps)
         self._best.offer(float(self._latest.mean_return), self._policy.variables, learner_steps)
         self._logger.write({name: float(value) for name, value in self._latest._asdict().items()})
         self._report(self._latest)
@@ -155,6 +158,14 @@ class Evaluator:
         self._poller.close()
         self._logger.close()
         self._environment.close()
+
+    def _count_actor_steps(self) -> int:
+        """Return the steps of all actors, while the server is away those at the last look."""
+        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+            steps = count_actor_steps(self._client, self._replicas)
+            if steps is not None:
+                return steps
+        return self._poller.latest.actor_steps
 
     def _report(self, evaluation: Evaluation) -> None:
         # Its row is written already: continue without the server.

@@ -19,7 +19,7 @@ from apex_agents.evaluation.atari_scores import (
     scored_game,
 )
 from apex_agents.evaluation.episodes import play_episodes, standard_error
-from apex_agents.evaluation.parameters import load_into
+from apex_agents.evaluation.parameters import SavedParameters, assign
 from apex_agents.evaluation.videos import FilmedActor
 from apex_agents.experiment import Experiment
 
@@ -29,7 +29,7 @@ MAX_ENVS = 100  # More at once are not faster.
 class Request(NamedTuple):
     """What to evaluate."""
 
-    path: pathlib.Path  # Parameters, as `find_parameters` returns them.
+    parameters: SavedParameters
     num_episodes: int
     seed: int  # Of environments and policy.
     videos: Sequence[pathlib.Path] = ()  # One for each of the first episodes, at most `max_envs`.
@@ -39,7 +39,6 @@ class Result(NamedTuple):
     """What an evaluation returned."""
 
     episodes: list[Episode]  # In an order that the seed determines.
-    learner_steps: int  # Learner steps that led to the parameters.
     videos: list[pathlib.Path]  # Those that are complete.
 
 
@@ -60,7 +59,7 @@ def evaluate(
       max_envs: number of episodes played at once; another number gives other episodes.
 
     Raises:
-      ValueError: the parameters cannot be read, or are not those of the experiment.
+      ValueError: the parameters are not those of the experiment's networks.
     """
     episodes: list[Episode] = []
     finished: list[pathlib.Path] = []
@@ -74,8 +73,8 @@ def evaluate(
         )
         experiment.builder.check_environment(environment.spec)
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
-        learner_steps = load_into(policy.variables, request.path)
-        captions = (experiment.task, f"learner step {learner_steps:,}")
+        assign(policy.variables, request.parameters)
+        captions = (experiment.task, f"learner step {request.parameters.learner_steps:,}")
         actor = FilmedActor(ApexActor(policy), environment, videos, captions, on_failure)
         with contextlib.closing(actor):
             played = play_episodes(environment, actor, on_lock_step=on_lock_step)
@@ -83,7 +82,7 @@ def evaluate(
         episodes += played
         finished += actor.finished
         environment.close()
-    return Result(episodes, learner_steps, finished)
+    return Result(episodes, finished)
 
 
 def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
@@ -106,8 +105,8 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
     summary: dict[str, Any] = {
         "suite": config.environment.suite,
         "task": config.environment.task,
-        "checkpoint": request.path.stem,
-        "learner_steps": result.learner_steps,
+        "checkpoint": request.parameters.path.stem,
+        "learner_steps": request.parameters.learner_steps,
         "seed": request.seed,
         "epsilon": exploration and exploration.evaluation_epsilon,
         "episodes": len(returns),

@@ -3,6 +3,7 @@
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,14 @@ from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOI
 BEST, LAST = "best", "last"
 
 _MAX_SHOWN = 6  # Of the parameters that do not fit.
+
+
+class SavedParameters(NamedTuple):
+    """What a file of parameters holds, which a run that is training may replace."""
+
+    path: pathlib.Path  # Path of a learner checkpoint or an `.npz` file.
+    arrays: dict[str, np.ndarray]  # By the names of their variables.
+    learner_steps: int  # Learner steps that led to them.
 
 
 def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
@@ -55,32 +64,49 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
 
 
 def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:
+    """Read parameters and assign them to variables: see `read_parameters` and `assign`.
+
+    Returns:
+      Learner steps that led to these parameters.
+    """
+    parameters = read_parameters(path)
+    assign(variables, parameters)
+    return parameters.learner_steps
+
+
+def read_parameters(path: pathlib.Path) -> SavedParameters:
+    """Read saved parameters.
+
+    Args:
+      path: parameters, as `find_parameters` returns them.
+
+    Raises:
+      ValueError: the file cannot be read.
+    """
+    try:
+        return SavedParameters(path, *load_parameters(path / PARAMETERS if path.is_dir() else path))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedParameters) -> None:
     """Assign saved parameters to variables, by name.
 
     Args:
       variables: variables of a policy, in its groups.
-      path: parameters, as `find_parameters` returns them.
-
-    Returns:
-      Learner steps that led to these parameters.
+      parameters: parameters of the same networks.
 
     Raises:
-      ValueError: the file cannot be read, or its arrays are those of other networks; then nothing
-        is assigned.
+      ValueError: the arrays are those of other networks; then nothing is assigned.
     """
-    try:
-        arrays, learner_steps = load_parameters(path / PARAMETERS if path.is_dir() else path)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
     named = by_variable_name(variables, variables)
-    misfits = list(_misfits(named, arrays))
+    misfits = list(_misfits(named, parameters.arrays))
     if misfits:
         more = [f"{len(misfits) - _MAX_SHOWN} more"] if len(misfits) > _MAX_SHOWN else []
         described = "; ".join(misfits[:_MAX_SHOWN] + more)
-        raise ValueError(f"{path} does not fit the networks of the run: {described}.")
+        raise ValueError(f"{parameters.path} does not fit the networks of the run: {described}.")
     for name, variable in named.items():
-        variable.assign(arrays[name])
-    return learner_steps
+        variable.assign(parameters.arrays[name])
 
 
 def _misfits(

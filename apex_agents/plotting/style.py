@@ -1,6 +1,8 @@
 """Colours, lines, axes and legends of all figures; `figures.mplstyle` has fonts and sizes."""
 
 import io
+import math
+import textwrap
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -33,6 +35,8 @@ DOTS: dict[str, Any] = {
 }
 _REFERENCE: dict[str, Any] = {"color": "#666666", "linewidth": 1.0, "linestyle": (0, (2, 2))}
 _SINGLE_SEED: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.4, "zorder": 1.9}
+# Of seeds without a mean.
+_LONE_SEED: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.9}
 _STOPPED: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 4, "alpha": 0.8}
 
 _WIDTH_INCHES = 8.0
@@ -45,6 +49,7 @@ _LOG_FROM_RATIO = 20.0
 # Characters that fit beside each other at the font size of legends.
 _CHARACTERS_OF_FIGURE = 112
 _CHARACTERS_OF_HANDLE = 8
+_LEGEND_LINE_INCHES = 0.18
 
 
 def new_figure(title: str, rows: int, columns: int, height: float, **axes: Any) -> Any:
@@ -68,7 +73,8 @@ def draw_line(axes: Axes, curve: Curve, label: str, band: str = "", **look: Any)
     """Draw a line, with markers if it has few points, and its band; labels are for the legend."""
     marker = "o" if len(curve.x) <= _MAX_MARKED_POINTS else ""
     # A point on an axis is shown as a whole.
-    axes.plot(curve.x, curve.y, marker=marker, clip_on=False, label=label or "_", **look)
+    (line,) = axes.plot(curve.x, curve.y, marker=marker, clip_on=False, label=label or "_", **look)
+    line.set_in_layout(len(curve.x) > 0)  # Without a point it would count as one at the corner.
     if (curve.upper > curve.lower).any():
         color = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
         axes.fill_between(curve.x, curve.lower, curve.upper, label=band or "_", **color)
@@ -78,6 +84,8 @@ def draw_seeds(
     axes: Axes, curves: Sequence[Curve], has_ended: Sequence[bool], index: int, label: str
 ) -> None:
     """Draw the mean of several seeds with its interval, and a faint line for each of them.
+
+    The lines of seeds that share no range, which have no mean, are not faint.
 
     Args:
       axes: panel to draw in.
@@ -96,11 +104,12 @@ def draw_seeds(
         carry_forward(curve, end) if stopped else curve
         for curve, stopped in zip(curves, is_stopped, strict=True)
     ]
-    draw_line(axes, aggregate(seeds), label, "95 % confidence interval", **look)
+    mean = aggregate(seeds)
+    draw_line(axes, mean, label, "95 % confidence interval", **look)
+    single = look | (_SINGLE_SEED if len(mean.x) else _LONE_SEED)
     for seed in seeds:
         marker = "." if len(seed.x) == 1 else ""  # A line needs two points.
-        faint = {**_SINGLE_SEED, "color": look["color"], "label": "single seeds"}
-        axes.plot(seed.x, seed.y, marker=marker, **faint)
+        axes.plot(seed.x, seed.y, marker=marker, label="single seeds", **single)
     stops = [(curve.x[-1], curve.y[-1]) for curve in compress(curves, is_stopped)]
     if stops:
         label = "seed ended at its target, carried forward"
@@ -166,7 +175,10 @@ def label_log_axis(axis: Axis) -> None:
 
 
 def add_legend(figure: Figure) -> None:
-    """Put a legend of all labels below the panels, where it hides nothing."""
+    """Put a legend of all labels below the panels, where it hides nothing.
+
+    Long labels are wrapped; each line of the legend after the first makes the figure higher.
+    """
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -175,8 +187,13 @@ def add_legend(figure: Figure) -> None:
         widths = [len(label) + _CHARACTERS_OF_HANDLE for label in handles]
         is_one_row = sum(widths) <= _CHARACTERS_OF_FIGURE
         columns = len(handles) if is_one_row else max(_CHARACTERS_OF_FIGURE // max(widths), 1)
+        max_characters = _CHARACTERS_OF_FIGURE - _CHARACTERS_OF_HANDLE
+        labels = [textwrap.fill(label, max_characters) for label in handles]
+        wrapped = sum(label.count("\n") for label in labels)  # Only if there is one column.
+        lines = math.ceil(len(labels) / columns) + wrapped
+        figure.set_figheight(figure.get_figheight() + (lines - 1) * _LEGEND_LINE_INCHES)
         place = {"loc": "outside lower center", "ncols": columns}
-        figure.legend(handles.values(), handles, **place)
+        figure.legend(handles.values(), labels, **place)
 
 
 @styled

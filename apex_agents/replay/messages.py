@@ -20,7 +20,7 @@ class Evaluation(NamedTuple):
     standard_error: np.ndarray  # Standard error of that mean.
     num_episodes: np.ndarray
     learner_steps: np.ndarray  # Learner steps of the evaluated parameters.
-    actor_steps: np.ndarray  # Transitions that all actors had added by then.
+    actor_steps: np.ndarray  # Transitions that all actors had added when it began.
 
 
 def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:

@@ -12,7 +12,7 @@ import numpy as np
 
 from apex_agents.evaluation.atari_scores import human_normalized_score, scored_game
 from apex_agents.metrics import columns
-from apex_agents.plotting.curves import estimate, has_numbers
+from apex_agents.plotting.curves import MIN_SEEDS_OF_INTERVAL, estimate, has_numbers
 from apex_agents.runs.folder import RunFolder
 
 Row = dict[str, Any]
@@ -32,8 +32,9 @@ def summarise(
     Returns:
       The row of `results.csv`: task; setting; runs, as in '2 finished, 1 failed'; what `estimate`
       makes of the last and of the best evaluation of each run, and of the last one on a scale from
-      0, a random player, to 1, a human, with the ends of the intervals (`_lower`, `_upper`); means
-      of the runs' steps and times. NaN where nothing is known.
+      0, a random player, to 1, a human, with the ends of the intervals (`_lower`, `_upper`), which
+      are the smallest and the largest value of seeds that are too few for an interval; means of the
+      runs' steps and times. NaN where nothing is known.
     """
     tables = [folder.read_columns(columns.EVALUATOR) for folder in folders]
     with_returns = [table for table in tables if has_numbers(table, columns.MEAN_RETURN)]
@@ -85,9 +86,11 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def _estimate(name: str, values: Sequence[float]) -> Row:
-    """Return the mean over runs and its confidence interval, NaN where there is none."""
-    numbers = estimate(np.array(values)) if values else 3 * (np.nan,)
-    return dict(zip((name, f"{name}_lower", f"{name}_upper"), map(float, numbers), strict=True))
+    """Return the mean over runs, and its confidence interval or the range of a few runs."""
+    mean, lower, upper = estimate(np.array(values)) if values else 3 * (np.nan,)
+    if 1 < len(values) < MIN_SEEDS_OF_INTERVAL:
+        lower, upper = min(values), max(values)
+    return {name: float(mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -102,7 +105,7 @@ def _normalize(returns: Sequence[float], folders: Sequence[RunFolder]) -> list[f
 
 
 def _show(row: Row, name: str) -> str:
-    """Format a field of a row, with its confidence interval if it has one."""
+    """Format a field of a row, with its confidence interval or range if it has one."""
     if row[name] != row[name]:  # NaN.
         return "-"
     show = _FORMATS.get(name, str)
@@ -129,9 +132,9 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 }
 _HEADERS = {name: name.removesuffix("_seconds").replace("_", " ") for name in _FORMATS}
 _MEANING = (
-    "Returns: mean over the seeds, from five seeds on the interquartile mean with its 95 % "
-    "confidence interval, of each run's last evaluation, and of its best one, in which there is "
-    "luck. Steps and wall time: mean of the runs."
+    "Returns: mean over the seeds [smallest, largest], from five seeds on the interquartile mean "
+    "[95 % confidence interval], of each run's last evaluation, and of its best one, in which "
+    "there is luck. Steps and wall time: mean of the runs."
 )
 _MEANING_OF_SCORES = (
     " Human normalized: the last return, from 0 % for a random player to 100 % for a human."

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -157,11 +158,8 @@ def test_atari_is_evaluated_by_the_rules_of_the_paper_and_compared_with_it(evalu
     assert f"warning: scores do not compare with the paper's: {warning}.\n" in printed
 
 
-def test_videos(evaluate, tmp_path):
+def test_videos(evaluate):
     names = ["episode-000.mp4", "episode-001.mp4"]
-    stale = tmp_path / "results" / "episode-002.mp4"
-    stale.parent.mkdir()
-    stale.write_text("of an evaluation before")
     printed, folder = evaluate("catch", "--episodes=4", "--video=2")
     assert sorted(path.name for path in folder.glob("*.mp4*")) == names
     assert f"            videos: {', '.join(names)}\n" in printed
@@ -191,13 +189,60 @@ def test_parameters_and_epsilon(evaluate, runs, checkpoint, expected):
     assert result["epsilon"] == 0.25
 
 
-def test_the_run_s_folder_is_where_results_go(run_command_line, runs, tmp_path):
-    before = {path: path.stat().st_mtime_ns for path in (runs / "catch").rglob("*")}
-    flags = [f"--workdir={runs / 'catch'}", "--episodes=3", "--seed=5"]
-    assert run_command_line(flags, tmp_path, "evaluate.py")[0] == 0
-    results = runs / "catch" / "evaluations" / "best-seed5"
-    assert sorted(path.name for path in results.iterdir()) == ["episodes.csv", "summary.json"]
-    assert before.items() <= {p: p.stat().st_mtime_ns for p in (runs / "catch").rglob("*")}.items()
+def test_every_evaluation_has_a_folder_of_its_own_in_that_of_the_run(
+    run_command_line, runs, tmp_path
+):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "catch", run)
+
+    def evaluate(*flags: str) -> None:
+        assert run_command_line([str(run), "--seed=5", *flags], tmp_path, "evaluate.py")[0] == 0
+
+    before = read_files(run)
+    evaluate("--episodes=3", "--video=1")
+    first = read_files(run)
+    assert sorted(path.relative_to(run / "evaluations") for path in first.keys() - before) == [
+        pathlib.Path("best-1234-seed5", name)
+        for name in ("episode-000.mp4", "episodes.csv", "summary.json")
+    ]
+    evaluate("--episodes=2")
+    evaluate("--episodes=2", "--epsilon=0.25")
+    shutil.copy(run / "checkpoints/learner-000000005678" / PARAMETERS, run / "checkpoints/best.npz")
+    evaluate("--episodes=2")
+    evaluate("--episodes=2", "--checkpoint=learner-5678")
+    episodes = {
+        path.parent.name: json.loads(path.read_text())["episodes"]
+        for path in run.glob("evaluations/*/summary.json")
+    }
+    assert episodes == {
+        "best-1234-seed5": 3,
+        "best-1234-seed5-2": 2,
+        "best-1234-seed5-3": 2,
+        "best-5678-seed5": 2,
+        "learner-000000005678-seed5": 2,
+    }
+    del first[run / "checkpoints" / "best.npz"]  # Copied above.
+    assert first.items() <= read_files(run).items()
+
+
+def read_files(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_results_elsewhere_are_not_overwritten_either(evaluate, run_command_line, runs, tmp_path):
+    _, folder = evaluate("catch", "--episodes=2")
+    before = read_files(folder)
+    flags = [str(runs / "catch"), f"--output={folder}", "--episodes=3"]
+    assert_refused(run_command_line(flags, tmp_path, "evaluate.py"), [str(folder)])
+    assert read_files(folder) == before
+
+
+def test_a_mistake_leaves_no_folder(run_command_line, runs, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "cartpole", run)
+    flags = [str(run), f"--checkpoint={runs}/catch/checkpoints/best.npz"]
+    assert_refused(run_command_line(flags, tmp_path, "evaluate.py"))
+    assert list(run.glob("evaluations/*")) == []
 
 
 # Flags, and what the one line says. {runs} is the folder of the runs, {tmp} one of this test.

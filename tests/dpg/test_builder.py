@@ -32,7 +32,12 @@ def test_actions_that_fit(size, dtype):
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        (specs.DiscreteArray(3), "actions that are float vectors"),
+        (
+            specs.DiscreteArray(3),
+            "float vectors; the environment has 3 discrete actions. Use Ape-X",
+        ),
+        (specs.DiscreteArray(3), "needs actions that are float vectors"),
+        (specs.DiscreteArray(3), "has 3 discrete actions. Use Ape-X DQN: the command apex-dqn"),
         (specs.BoundedArray((2,), np.int32, -1, 1), "actions that are float vectors"),
         (specs.BoundedArray((2,), np.int64, -1, 1), "actions that are float vectors"),
         (specs.BoundedArray((2,), np.uint8, 0, 1), "actions that are float vectors"),
@@ -41,6 +46,7 @@ def test_actions_that_fit(size, dtype):
         (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "actions in [-1, 1]"),
         (specs.BoundedArray((2,), np.float32, [-1.0, -np.inf], 1.0), "actions in [-1, 1]"),
         (specs.BoundedArray((2,), np.float32, -1.0, [1.0, np.inf]), "actions in [-1, 1]"),
+        (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "between [-1.0, 0.0] and 1.0."),
         (specs.Array((2,), np.float32), "actions in [-1, 1]"),
     ],
 )

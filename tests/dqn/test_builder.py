@@ -47,9 +47,19 @@ def test_environments_that_fit(config, observations):
     ApexDQNBuilder(config).check_environment(make_spec(observations, DISCRETE))
 
 
-def test_continuous_actions_are_refused():
-    with pytest.raises(ValueError, match="discrete actions"):
-        ApexDQNBuilder(ApexDQNConfig()).check_environment(make_spec(FRAMES, CONTINUOUS))
+@pytest.mark.parametrize(
+    ("actions", "described", "is_for_dpg"),
+    [
+        (CONTINUOUS, "float32 arrays of shape [2], between -1 and 1.", True),
+        (specs.Array((1, 2), np.float64), "shape [1, 2], between -inf and inf.", False),
+        (specs.BoundedArray((2,), np.int32, 0, [1, 3]), "shape [2], between 0 and 3.", False),
+    ],
+)
+def test_actions_that_are_not_discrete_are_refused(actions, described, is_for_dpg):
+    with pytest.raises(ValueError, match="needs discrete actions") as error:
+        ApexDQNBuilder(ApexDQNConfig()).check_environment(make_spec(FRAMES, actions))
+    assert described in str(error.value)
+    assert ("apex-dpg" in str(error.value)) is is_for_dpg
 
 
 # What is wrong, and what to set.

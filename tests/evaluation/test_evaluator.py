@@ -1,6 +1,8 @@
 """Tests of the evaluator with a real replay server: what it evaluates, reports and keeps."""
 
+import contextlib
 import csv
+import dataclasses
 import pathlib
 import threading
 import time
@@ -31,9 +33,10 @@ from apex_agents.replay.parameters import publish_parameters
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     read_statistics,
+    report_actor_steps_before,
     report_last_step,
 )
-from apex_agents.replay.tables import make_transition_table
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.runs.parameter_file import load_parameters
 from apex_agents.runs.workdir import make_folders
 
@@ -168,6 +171,36 @@ def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
     assert row == EXPECTED
     assert read_statistics(client).evaluation._asdict() == EXPECTED
     assert read_best(tmp_path) == (9.0, 5)
+
+
+def test_the_actor_steps_are_those_at_the_start(experiment, serve, tmp_path):
+    client = serve()
+    report_actor_steps_before(client, 100)
+    add_transitions(client, 3)
+    publish(client, 5, 9.0)
+
+    class SlowBandit(Bandit):
+        """Ends after the actors have added transitions."""
+
+        def step(self, action: float) -> dm_env.TimeStep:
+            add_transitions(client, 4)
+            return super().step(action)
+
+    def make(num_envs: int, seed: int, evaluation: bool) -> SyncVectorEnvironment:
+        return SyncVectorEnvironment([SlowBandit(handicap=0.0)])
+
+    experiment = dataclasses.replace(experiment, make_vector_environment=make)
+    with contextlib.closing(Evaluator(experiment, client, lambda: False)) as evaluator:
+        assert evaluator.evaluate()
+    (row,) = read_rows(tmp_path)
+    assert row["actor_steps"] == 103
+    assert read_statistics(client).evaluation.actor_steps == 103
+    assert read_statistics(client).actor_steps == 107
+
+
+def add_transitions(client: reverb.Client, number: int) -> None:
+    for _ in range(number):
+        client.insert(np.int64(0), {TRANSITIONS: 1.0})
 
 
 def test_parameters_are_evaluated_once_and_never_before_the_first_learner_step(

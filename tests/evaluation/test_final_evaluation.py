@@ -26,6 +26,7 @@ from apex_agents.evaluation.final_evaluation import (
     summarise,
     to_csv,
 )
+from apex_agents.evaluation.parameters import SavedParameters, read_parameters
 from apex_agents.experiment import Experiment
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs.parameter_file import by_variable_name, save_parameters
@@ -48,7 +49,7 @@ TASKS = {
 }
 
 
-def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, pathlib.Path]:
+def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, SavedParameters]:
     """Return an experiment and parameters for it."""
     builder, environment = TASKS[task]
     make = functools.partial(make_vector_environment, environment)
@@ -56,27 +57,26 @@ def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, pathli
     policy = builder.make_evaluation_policy(experiment.environment_spec(), 1, seed=3)
     parameters = by_variable_name(policy.variables, to_arrays(policy.variables))
     save_parameters(folder / "best.npz", parameters, 1234)
-    return experiment, folder / "best.npz"
+    return experiment, read_parameters(folder / "best.npz")
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_equal_seeds_give_equal_episodes(task, tmp_path):
-    experiment, path = make_experiment(task, tmp_path)
-    first = evaluate(experiment, Request(path, 4, seed=7))
-    again = evaluate(experiment, Request(path, 4, seed=7, videos=[tmp_path / "0.mp4"]))
-    other = evaluate(experiment, Request(path, 4, seed=8))
+    experiment, parameters = make_experiment(task, tmp_path)
+    first = evaluate(experiment, Request(parameters, 4, seed=7))
+    again = evaluate(experiment, Request(parameters, 4, seed=7, videos=[tmp_path / "0.mp4"]))
+    other = evaluate(experiment, Request(parameters, 4, seed=8))
     assert first.episodes == again.episodes != other.episodes
     assert [episode.env_index for episode in first.episodes] == [0, 1, 2, 3]
     assert len({episode._replace(env_index=0) for episode in first.episodes}) > 1
-    assert first.learner_steps == 1234
     assert (first.videos, again.videos) == ([], [tmp_path / "0.mp4"])
 
 
 def test_more_episodes_than_environments(tmp_path):
-    experiment, path = make_experiment("cartpole", tmp_path)
+    experiment, parameters = make_experiment("cartpole", tmp_path)
     seen: list[Episode] = []
     videos = [tmp_path / "0.mp4"]
-    request = Request(path, 50, seed=0, videos=videos)
+    request = Request(parameters, 50, seed=0, videos=videos)
     result = evaluate(experiment, request, seen.extend, max_envs=20)
     indices = [episode.env_index for episode in result.episodes]
     assert indices == [*range(20), *range(20), *range(10)]
@@ -88,14 +88,14 @@ def test_more_episodes_than_environments(tmp_path):
 
 def make_result(*returns: float) -> Result:
     episodes = [Episode(i, r, min(r, 1.0), 3 + i) for i, r in enumerate(returns)]
-    return Result(episodes, 1234, [])
+    return Result(episodes, [])
 
 
 def make_config(task: str) -> ExperimentConfig:
     return ExperimentConfig(ATARI, EnvironmentConfig(task=task), RunConfig())
 
 
-REQUEST = Request(pathlib.Path("a/last.npz"), 4, seed=1)
+REQUEST = Request(SavedParameters(pathlib.Path("a/last.npz"), {}, 1234), 4, seed=1)
 
 
 def test_a_summary_by_hand():

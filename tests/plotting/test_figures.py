@@ -166,6 +166,62 @@ def test_seeds_that_ended_at_their_target_are_carried_forward(make_run):
         assert lines(figure.axes[0], mark) == []
 
 
+def test_seeds_without_a_common_range_have_no_mean_and_are_drawn_clearly(make_run):
+    rows = [[evaluation(step, 1), evaluation(step + 10, 2)] for step in (10, 30)]
+    runs = [
+        make_run(f"{size}{i}", {"evaluator": rows[i]}, agent={"batch_size": size}, seed=i)
+        for size in (8, 16)
+        for i in range(2)
+    ]
+    figure = draw_returns(group_runs(runs))
+    for axes in figure.axes:
+        assert points(axes, "batch_size=8 (mean of 2 seeds)") == ([], [])
+        drawn = lines(axes, "single seeds")
+        assert [line.get_xdata().tolist()[0] for line in drawn] == 2 * [
+            line.get_xdata().tolist()[0] for line in drawn[:2]
+        ]
+        assert all(line.get_alpha() >= 0.8 for line in drawn)
+        assert drawn[0].get_linestyle() != drawn[2].get_linestyle()
+    # Both settings are in the legend nevertheless.
+    texts = ["batch_size=8 (mean of 2 seeds)", "single seeds", "batch_size=16 (mean of 2 seeds)"]
+    assert legend_texts(figure) == texts
+    assert_fits(figure)
+
+
+def test_long_names_of_settings_fit_below_the_panels(make_run):
+    runs = [
+        make_run(
+            f"{period}-{exponent}-{i}",
+            {"evaluator": [evaluation(10, period), evaluation(20, i)]},
+            agent={
+                "target_update_period": period,
+                "importance_sampling_exponent": exponent,
+                "mlp_hidden_sizes": [period, 2 * period, 4 * period, 8 * period, 16 * period],
+            },
+            seed=i,
+        )
+        for period in (1024, 2048, 4096)
+        for exponent in (0.4, 0.625)
+        for i in range(2)
+    ]
+    figure = draw_returns(group_runs(runs))
+    assert len(legend_texts(figure)) == 7  # Six settings and single seeds.
+    assert_fits(figure)
+
+
+def assert_fits(figure) -> None:
+    """Check that a figure has a layout with panels of a fair size and nothing outside of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        style.encode(figure, "png")
+    for axes in figure.axes:
+        size = axes.get_window_extent().size / figure.dpi
+        assert min(size) > 1.5, size  # Inches.
+    low, high = figure.get_tightbbox().get_points()
+    assert min(low) >= 0
+    assert all(high <= figure.get_size_inches())
+
+
 def test_settings_are_compared(make_run):
     rows = {"evaluator": [evaluation(10, 1), evaluation(20, 2)]}
     runs = [

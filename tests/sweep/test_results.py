@@ -5,6 +5,7 @@ import io
 import json
 import math
 
+import numpy as np
 import pytest
 
 from apex_agents.runs.folder import RunFolder
@@ -48,7 +49,6 @@ def test_last_and_best_returns_of_the_seeds(row):
     assert row["runs"] == "2 finished, 1 failed"
     assert row["last_return"] == 4  # The last finite ones: 3 and 5.
     assert row["best_return"] == 7
-    assert math.isnan(row["last_return_lower"])  # Two seeds have no interval.
     assert (row["actor_steps"], row["learner_steps"]) == (100, 8)
 
 
@@ -62,6 +62,20 @@ def test_returns_are_interquartile_means(make_run):
     assert (row["actor_steps"], row["learner_steps"], row["wall_time_seconds"]) == (10, 1, 2)
 
 
+@pytest.mark.parametrize("returns", [(3, 5), (7, 3, 4), (4, 3, 8, 7)])
+def test_of_few_seeds_the_smallest_and_the_largest_are_shown(returns, make_run):
+    runs = [make_run(str(value), [value]) for value in returns]
+    row = summarise("pong", {}, runs, ["finished"])
+    assert estimate(row, "last_return")[1:] == (3, max(returns))
+    assert read_cells([row])[1][2].endswith(f" [3.00, {max(returns)}.00]")
+
+
+def test_one_seed_has_no_spread(make_run):
+    row = summarise("pong", {}, [make_run("a", [4, 6])], ["finished"])
+    np.testing.assert_equal(estimate(row, "last_return"), (6, math.nan, math.nan))
+    assert read_cells([row])[1][2] == "6.00"
+
+
 def test_a_task_without_anything():
     row = summarise("pong", {}, [], ["not started"])
     assert math.isnan(row["last_return"])
@@ -72,8 +86,8 @@ def test_table_for_people(row):
     assert dict(zip(*read_cells([row]), strict=True)) == {
         "task": "pong",
         "runs": "2 finished, 1 failed",
-        "last return": "4.00",
-        "best return": "7.00",
+        "last return": "4.00 [3.00, 5.00]",
+        "best return": "7.00 [5.00, 9.00]",
         "actor steps": "100",
         "learner steps": "8",
         "wall time": "2:00:00",
@@ -103,7 +117,7 @@ def test_scores_of_atari_are_compared_with_a_human(make_run):
     assert [line[4] for line in read_cells([other, row])] == [
         "human normalized",
         "-",
-        "50.0%",
+        "50.0% [0.0%, 100.0%]",
     ]
 
 
@@ -124,11 +138,11 @@ def test_table_for_programs(row):
         "task": "pong",
         "runs": "2 finished, 1 failed",
         "last_return": "4.0",
-        "last_return_lower": "nan",
-        "last_return_upper": "nan",
+        "last_return_lower": "3.0",
+        "last_return_upper": "5.0",
         "best_return": "7.0",
-        "best_return_lower": "nan",
-        "best_return_upper": "nan",
+        "best_return_lower": "5.0",
+        "best_return_upper": "9.0",
         "human_normalized": "nan",
         "human_normalized_lower": "nan",
         "human_normalized_upper": "nan",
