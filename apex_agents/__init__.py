@@ -5,6 +5,7 @@ to import.
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from apex_agents.program import make_program
     from apex_agents.replay.config import ReplayConfig
     from apex_agents.training import train
+
+# Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
+# drivers are no news, and its errors arrive as exceptions.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.2.0"  # The only place: pyproject.toml reads it.
 

@@ -7,7 +7,6 @@ imports TensorFlow while this one does the same.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import threading
 from collections.abc import Callable, Iterator
@@ -62,8 +61,6 @@ def train(  # noqa: PLR0913
       RuntimeError: a node failed, or the run ended before its first learner step.
       SystemExit: the run was stopped by SIGTERM; with exit code 143.
     """
-    # Read when TensorFlow is imported: its remarks about missing GPU drivers are no news.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("Training has to be started in the main thread, which receives signals.")
     with _serving_forks(launch_type):

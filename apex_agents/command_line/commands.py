@@ -6,17 +6,12 @@ the commands define flags of the same names.
 
 import functools
 import importlib
-import os
 import sys
 
 from absl import flags
 
 from apex_agents.nodes.fork_server import open_server
 from apex_agents.training import NODE_MODULES
-
-# Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
-# drivers are no news, and its errors arrive as exceptions.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def train_argv(agent: str) -> list[str]:

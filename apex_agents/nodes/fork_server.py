@@ -94,7 +94,6 @@ class ForkServer:
         with other_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(other_end.fileno()), *modules],
-                env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # An import that fails here fails in the nodes, too.
