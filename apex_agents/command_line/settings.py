@@ -26,16 +26,8 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = next(
     folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir()
 )
-
-
 # What Stable-Baselines3 calls some fields.
-_OTHER_NAMES = {
-    "total_timesteps": "max_actor_steps",
-    "n_envs": "num_envs_per_actor",
-    "buffer_size": "max_size",
-    "learning_starts": "min_size",
-    "gamma": "discount",
-}
+_NAMES = {"total_timesteps": "max_actor_steps", "n_envs": "num_envs_per_actor", "gamma": "discount"}
 
 
 class _DictParser(flags.ArgumentParser):
@@ -233,7 +225,7 @@ def _suggest_field(config: ExperimentConfig) -> Callable[[str], str | None]:
     """Return the function that finds the flag of a field, such as --config.run.seed for 'seed'."""
 
     def suggest(flag: str) -> str | None:
-        flag = _OTHER_NAMES.get(flag, flag)
+        flag = _NAMES.get(flag, flag)
         fields = [field for field in field_paths(config) if is_short_for(flag, field)]
         return f"--config.{closest_field(flag, fields)}" if fields else None
 

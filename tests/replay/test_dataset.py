@@ -157,7 +157,7 @@ def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve, wait_f
     dataset = make_dataset(client, CONFIG, batch_size=3, spec=VECTORS)
     reader = BatchReader(dataset, batch_size=3)
     batches = [reader.next() for _ in range(2)]
-    assert num_sampled(client) == 8
+    wait_for(lambda: num_sampled(client) == 8)
     add(client, [np.zeros(6, np.float32)] * 2, [8])
     batches.append(reader.next())
     assert [len(batch.info.key) for batch in batches] == [3, 3, 3]
