@@ -44,9 +44,7 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
-from apex_agents.runs.workdir import EVALUATIONS
-
-_TABLE, _SUMMARY = "episodes.csv", "summary.json"
+from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
@@ -116,7 +114,7 @@ def _making_output(workdir: pathlib.Path, parameters: SavedParameters) -> Iterat
     if _OUTPUT.value:
         output = _expand(_OUTPUT.value)
         output.mkdir(parents=True, exist_ok=True)
-        if any(output.glob("episode*")) or (output / _SUMMARY).exists():
+        if any(output.glob("episode*")) or (output / SUMMARY_FILE).exists():
             raise ValueError(
                 f"--output is {output}, which holds the results of another evaluation; name a new "
                 "folder."
@@ -171,8 +169,8 @@ def _report(
         for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
             print(f"{name:>18}: {text}")
         table = final_evaluation.to_csv(config.environment, result.episodes)
-        (output / _TABLE).write_text(table)
-        (output / _SUMMARY).write_text(json.dumps(summary, indent=2))
+        (output / "episodes.csv").write_text(table)
+        (output / SUMMARY_FILE).write_text(json.dumps(summary, indent=2))
         sys.stdout.flush()
     except OSError as error:
         fail(f"the results cannot be written: {error}", EXIT_FAILURE)

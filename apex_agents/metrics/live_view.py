@@ -44,6 +44,7 @@ def format_line(state: RunState) -> str:
         last = state.evaluations[-1]
         step = _format(last, columns.LEARNER_STEPS)
         evaluation = f"{_format_return(last)} at learner step {step}"
+    waiting = _describe_last_evaluation(state)
     return (
         f"[{state.elapsed_seconds():5.0f} s] "
         f"actors {state.actor_speed():,.0f} steps/s ({_format(replay, columns.ACTOR_STEPS)}) | "
@@ -51,7 +52,7 @@ def format_line(state: RunState) -> str:
         f"({_format(learner, columns.LEARNER_STEPS)}) | "
         f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert | "
         f"replay {_format(replay, columns.REPLAY_SIZE)} | "
-        f"evaluation {evaluation}{_describe_last_evaluation(state, '; ')}"
+        f"evaluation {evaluation}{waiting and f'; {waiting}'}"
     )
 
 
@@ -184,16 +185,16 @@ def _describe_end(state: RunState) -> str:
     elapsed = _format_seconds(state.elapsed_seconds())
     if state.summary is not None:
         return f"{state.summary.get('reason', 'over')} after {elapsed}"
-    if state.is_evaluating_last():
-        return f"{_describe_last_evaluation(state)}, {elapsed}"
+    if waiting := _describe_last_evaluation(state):
+        return f"{waiting}, {elapsed}"
     return f"running for {elapsed}" if state.is_running else f"not running, after {elapsed}"
 
 
-def _describe_last_evaluation(state: RunState, prefix: str = "") -> str:
+def _describe_last_evaluation(state: RunState) -> str:
     """Return what the run waits for while it evaluates its last parameters, '' before that."""
     if not state.is_evaluating_last():
         return ""
-    text = f"{prefix}evaluating the last parameters"
+    text = "evaluating the last parameters"
     if not state.seconds_since_learning() > _LONG_EVALUATION_SECONDS:
         return text
     return f"{text} (episodes that never end need environment.max_episode_steps)"

@@ -26,12 +26,16 @@ _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELD = "environment.max_episode_steps"
 
 
+def to_file(config: Any) -> dict[str, Any]:
+    """Return what the file of a run holds: the config, and where the code that it names is."""
+    return {**to_values(config), _USER_CODE: user_code.record()}
+
+
 def to_values(config: Any) -> dict[str, Any]:
     """Return what the file holds of a config, as JSON reads it."""
     values = {
         FORMAT_VERSION: _FORMAT,
         AGENT_TYPE: type(getattr(config, "agent", None)).__name__,
-        _USER_CODE: user_code.record(),
         **dataclasses.asdict(config),
     }
     return json.loads(json.dumps(values))

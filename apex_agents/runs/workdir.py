@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import IO, Any
 
-from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
+from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_file
 from apex_agents.runs.files import encode_json, hold_lock, replace_file
 
 SUMMARY_FILE = "summary.json"
@@ -56,7 +56,7 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
         make_folders(workdir)
         lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
-            replace_file(workdir / CONFIG_FILE, encode_json(to_values(config)))
+            replace_file(workdir / CONFIG_FILE, encode_json(to_file(config)))
             for file in (SUMMARY_FILE, NODES_FILE):  # How the run ended the last time.
                 (workdir / file).unlink(missing_ok=True)
         except OSError:
