@@ -65,7 +65,8 @@ def draw_learner(axes: Axes, series: Mapping[str, Any]) -> None:
     for index, (_, low, high) in enumerate(series.values()):
         axes.plot([index, index], [low, high], color="black", linewidth=1)
     axes.axhline(1.0, label="the compiled update on one batch in memory, again and again", **LIMIT)
-    axes.legend()
+    axes.set_ylim(0, 1.3 * max(high for _, _, high in series.values()))  # Room for the legend.
+    axes.legend(loc="upper left")
     axes.set_ylabel("share of the bare loop")
 
 
