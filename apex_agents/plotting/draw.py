@@ -1,5 +1,6 @@
 """Draws runs into files; Matplotlib is imported when it is needed, which takes a second."""
 
+import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from apex_agents.runs.folder import RunFolder
 PLOTS = "plots"
 
 _SUFFIXES = ("png", "svg")
+
+# At its first use on a machine it would report the list of fonts that it makes.
+logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 
 def draw_run(workdir: str | pathlib.Path) -> list[pathlib.Path]:

@@ -80,3 +80,7 @@ def test_a_sweep_is_one_figure(make_run, tmp_path):
     assert sorted(contents(one)) == sorted(contents(four)) == ["returns.png", "returns.svg"]
     assert contents(one)["returns.png"] != contents(four)["returns.png"]
     assert draw_runs([], tmp_path / "none") == []
+
+
+def test_matplotlib_does_not_report_its_fonts():
+    assert not logging.getLogger("matplotlib.font_manager").isEnabledFor(logging.INFO)
