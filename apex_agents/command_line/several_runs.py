@@ -5,7 +5,7 @@ import pathlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from absl import flags
 
@@ -17,7 +17,8 @@ from apex_agents.experiment import check_environment, check_limits, make_experim
 from apex_agents.nodes.host import available_memory
 from apex_agents.registry import find_agent
 from apex_agents.replay.footprint import memory_warning
-from apex_agents.runs.files import replace_file
+from apex_agents.runs.files import hold_lock, replace_file
+from apex_agents.runs.workdir import LOCK_FILE
 from apex_agents.sweep.runner import Runner
 from apex_agents.sweep.screen import Screen
 
@@ -44,6 +45,17 @@ def preparing_folder(settings: Settings) -> Iterator[pathlib.Path]:
         fail(f"The folder {folder} is in use: another command trains in it.")
     except OSError as error:
         fail(f"The folder {folder} cannot be written: {error.strerror}.")
+
+
+def lock_folder(folder: pathlib.Path) -> IO[str]:
+    """Make the folder for all runs and keep other commands out of it until the file is closed.
+
+    Raises:
+      BlockingIOError: another command trains in it.
+      OSError: it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return hold_lock(folder / LOCK_FILE, 0.0)
 
 
 def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:

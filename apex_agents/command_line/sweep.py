@@ -56,7 +56,7 @@ def main() -> None:
 def _sweep(settings: Settings) -> None:
     with several_runs.preparing_folder(settings) as folder:
         runs = _plan(settings, folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        lock = several_runs.lock_folder(folder)
     screen = Screen(Console())
     screen.print(f"Sweep folder: {folder}")
     for run in runs:
@@ -68,6 +68,7 @@ def _sweep(settings: Settings) -> None:
     for run, ending in runner.endings.items():
         if ending != FINISHED:
             screen.print(f"{run.name}: {ending}, see {run.log}")
+    lock.close()
     if runner.signals:
         leave(128 + runner.signals[0])
     is_complete = is_written and set(runner.endings.values()) == {FINISHED}

@@ -37,8 +37,6 @@ from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
 from apex_agents.runs.config_file import to_values
-from apex_agents.runs.files import hold_lock
-from apex_agents.runs.workdir import LOCK_FILE
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.results import format_table, to_csv
 from apex_agents.sweep.runner import Runner
@@ -75,8 +73,7 @@ def _tune(settings: Settings) -> None:
         allowed = "a number: runs are compared at equal actor steps, up to this limit"
         require(max_steps > 0, "run.max_actor_steps", max_steps or None, allowed)
         several_runs.check_config(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = hold_lock(folder / LOCK_FILE, 0.0)
+        lock = several_runs.lock_folder(folder)
         study = open_study(folder, space, to_values(config))
     screen = Screen(Console())
     screen.print(f"Folder of the search: {folder}")

@@ -166,6 +166,9 @@ def test_a_sweep_that_is_stopped_resumes(start, tmp_path):
     run = tmp_path / "sweep" / "catch" / "seed_0"
     sweep = start(*flags, *ENDLESS)
     sweep.wait_for((run / "logs" / "learner.csv").exists)
+    other = start(*flags, *ENDLESS).finish()
+    assert other.exit_code == 2
+    assert f"{tmp_path}/sweep is in use: another command trains in it" in other.output()
     sweep.press_ctrl_c()
     sweep.finish()
     assert sweep.exit_code == 130
