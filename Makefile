@@ -25,7 +25,7 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg quick test test-all test-faults test-cluster bench docs docs-serve \
+.PHONY: help train train-dpg train-a2c quick test test-all test-faults test-cluster bench docs docs-serve \
   lint format pins dist clean
 
 # Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
@@ -39,7 +39,7 @@ test $$serial = 5 && exit $$parallel || exit $$serial
 endef
 
 help: ## Show this list.
-	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 21
+	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 21
 	@echo "ARGS is passed on, as in: make test ARGS='-k adder'"
 
 train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
@@ -47,6 +47,9 @@ train: $(INSTALLED) ## Train Ape-X DQN on this machine; ARGS are its flags.
 
 train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
 	@$(PYTHON) launch/apex_dpg.py --lp_launch_type=local_mp $(ARGS)
+
+train-a2c: $(INSTALLED) ## Train A2C on this machine; ARGS are its flags.
+	@$(PYTHON) launch/a2c.py --lp_launch_type=local_mp $(ARGS)
 
 quick: $(INSTALLED) ## Run the tests that start no process, in 2 minutes; ARGS are pytest's.
 	@$(PYTHON) -m pytest -n 2 --dist loadfile -m unit $(ARGS)

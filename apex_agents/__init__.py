@@ -9,7 +9,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apex_agents.acting.exploration import ExplorationConfig
+    from apex_agents.acting.exploration import ExplorationConfig, NoiseConfig
+    from apex_agents.actor_critic.builder import ActorCriticBuilder
+    from apex_agents.actor_critic.config import A2CConfig, A3CConfig
     from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
     from apex_agents.dpg.builder import ApexDPGBuilder
     from apex_agents.dpg.config import ApexDPGConfig
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from apex_agents.local import run_local
     from apex_agents.program import make_program
     from apex_agents.replay.config import ReplayConfig
+    from apex_agents.sweep.study import Setting, Study
     from apex_agents.training import train
 
 # Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
@@ -30,6 +33,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 __version__ = "0.2.0"  # The only place: pyproject.toml reads it.
 
 _MODULES = {
+    "A2CConfig": "actor_critic.config",
+    "A3CConfig": "actor_critic.config",
+    "ActorCriticBuilder": "actor_critic.builder",
     "ApexDPGBuilder": "dpg.builder",
     "ApexDPGConfig": "dpg.config",
     "ApexDQNBuilder": "dqn.builder",
@@ -39,8 +45,11 @@ _MODULES = {
     "Experiment": "experiment",
     "ExperimentConfig": "config",
     "ExplorationConfig": "acting.exploration",
+    "NoiseConfig": "acting.exploration",
     "ReplayConfig": "replay.config",
     "RunConfig": "config",
+    "Setting": "sweep.study",
+    "Study": "sweep.study",
     "load": "loading",
     "make_experiment": "experiment",
     "make_program": "program",

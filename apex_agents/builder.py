@@ -1,26 +1,93 @@
 """The seam between a program and an algorithm: which parts an agent has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core
+from acme import core, types
 from acme.utils import loggers
 
-from apex_agents.acting.actor import ApexActor
-from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.samples import RecentSamples
+from apex_agents.replay.flow import DataFlow
+
+
+class Adder(Protocol):
+    """Sends to the replay server what an actor has done in one or in several environments.
+
+    Attributes:
+      num_transitions: transitions sent so far.
+      num_not_finite: those left out because a number in them was NaN or infinite.
+    """
+
+    num_transitions: int
+    num_not_finite: int
+
+    def flush(self) -> None:
+        """Send all that is complete, as soon as the server accepts it."""
+        ...
+
+    def close(self) -> None:
+        """Send all that is complete, unless the program stops, and end."""
+        ...
+
+
+class Learner(Protocol):
+    """A learner, also an `acme.core.Learner`, as programs use it.
+
+    Attributes:
+      num_steps: learner steps (updates) done so far.
+      variables: variables that actors need, by the names under which they are published.
+      state: everything that a checkpoint has to hold, by name.
+      recent_samples: the newest batches; None for a learner that samples no transitions.
+    """
+
+    num_steps: int
+    recent_samples: RecentSamples | None
+
+    @property
+    def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
+
+    @property
+    def state(self) -> Mapping[str, Any]: ...
+
+    def resume(self) -> None:
+        """Continue from the number of steps in `state`, which has been restored."""
+        ...
+
+    def step(self) -> None:
+        """Wait for data and learn from it; return without it if told to stop."""
+        ...
+
+    def publish(self) -> None:
+        """Publish the current parameters, in the background."""
+        ...
+
+    def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
+        """Return copies of variables by name, one list per name."""
+        ...
+
+    def get_all_variables(self) -> dict[str, list[np.ndarray]]:
+        """Return copies of all variables that actors need, by name.
+
+        Raises:
+          FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
+        """
+        ...
+
+    def close(self) -> None:
+        """Publish what was learned, unless the program stops, and end."""
+        ...
 
 
 class Builder(Protocol):
-    """Makes the parts of an Ape-X agent; `program` and `run_local` put them together.
+    """Makes the parts of an agent; `program` and `run_local` put them together.
 
     Attributes:
-      config: settings of the agent; programs read `config.replay`, `config.batch_size` and
-        `config.num_sgd_steps_per_step`.
+      config: settings of the agent.
     """
 
     @property
@@ -41,6 +108,10 @@ class Builder(Protocol):
         """
         ...
 
+    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        """Return how transitions reach the learner of a run with so many environments per actor."""
+        ...
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
@@ -59,22 +130,26 @@ class Builder(Protocol):
         ...
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        """Build the learner's source of batches; the tables have to exist."""
+        """Build the learner's source of data; the tables have to exist."""
         ...
 
-    def make_adder(
+    def make_adders(
         self,
         client: reverb.Client,
+        env_indices: Sequence[int] = (0,),
+        num_envs: int = 1,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
-    ) -> PrioritizedNStepAdder:
-        """Build the adder of one environment.
+    ) -> Sequence[Adder]:
+        """Build what one actor sends its data with.
 
         Args:
           client: client of the replay server.
+          env_indices: indices of the actor's environments among those of all actors.
+          num_envs: number of environments of all actors together.
           should_stop: asked while waiting for a replay that accepts no more transitions.
           learner_steps_fn: returns the learner steps of the parameters that act; they become part
-            of each transition.
+            of what is sent.
         """
         ...
 
@@ -98,10 +173,13 @@ class Builder(Protocol):
     def make_actor(
         self,
         policy: Policy,
-        adders: Sequence[PrioritizedNStepAdder] = (),
+        adders: Sequence[Any] = (),
         variable_source: core.VariableSource | None = None,
-    ) -> ApexActor:
-        """Build an actor; given a source of variables, it waits for the first ones."""
+    ) -> core.Actor:
+        """Build an actor with the adders of `make_adders`.
+
+        Given a source of variables, it waits for the first ones.
+        """
         ...
 
     def make_learner(
@@ -112,12 +190,12 @@ class Builder(Protocol):
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-    ) -> ApexLearner:
+    ) -> Learner:
         """Build the learner; actors that read published parameters wait for its `publish`.
 
         Args:
           spec: specification of one environment.
-          dataset: source of batches, made by `make_dataset`.
+          dataset: source of data, made by `make_dataset`.
           client: client of the replay server.
           seed: seed of the initial parameters.
           logger: receives learner steps, speeds and metrics.

@@ -60,11 +60,11 @@ def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
     """Return why a run with the exit code 1 failed, as lines for the terminal."""
     if outcome.failure:
         return "\n".join(filter(None, (outcome.failure, outcome.log)))
-    least = experiment.builder.config.replay.min_size
+    flow = experiment.data_flow()
     return (
         f"The run ended before its first learner step, and nothing was learned: "
         f"{run.summary['reason']}. The replay got {run.summary['actor_steps']:,} transitions; the "
-        f"learner starts at agent.replay.min_size, {least:,}. Lower it, or raise the limit."
+        f"learner starts at {flow.min_size_field}, {flow.min_size:,}. Lower it, or raise the limit."
     )
 
 

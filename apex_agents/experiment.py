@@ -20,6 +20,7 @@ from apex_agents.environments import (
     with_environment_fn,
 )
 from apex_agents.registry import make_builder, with_torso_fn
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics
 
 
@@ -68,6 +69,10 @@ class Experiment:
         environment = self.make_vector_environment(1, 0, evaluation=False)
         environment.close()
         return environment.spec
+
+    def data_flow(self) -> DataFlow:
+        """Return how the transitions of the run's actors reach its learner."""
+        return self.builder.data_flow(self.run.num_envs_per_actor)
 
     def elapsed_seconds(self) -> float:
         """Return the wall time since the run was started, pauses between two commands excluded."""
@@ -135,11 +140,11 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
 
 def check_limits(experiment: Experiment) -> None:
     """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
-    limit, min_size = experiment.run.max_actor_steps, experiment.builder.config.replay.min_size
-    if limit is not None and limit < min_size:
+    limit, flow = experiment.run.max_actor_steps, experiment.data_flow()
+    if limit is not None and limit < flow.min_size:
         raise ValueError(
-            f"run.max_actor_steps is {limit}, but the learner starts at agent.replay.min_size, "
-            f"{min_size} transitions; raise the one or lower the other."
+            f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_size_field}, "
+            f"{flow.min_size} transitions; raise the one or lower the other."
         )
 
 

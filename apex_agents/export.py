@@ -1,7 +1,7 @@
 """Exports a trained policy as a SavedModel and as ONNX, and compares both with its network.
 
 Both have one input, `observation` `[B, ...]`, and one output, `q_values` `[B, A]` (Ape-X DQN) or
-`action` `[B, D]` in [-1, 1] (Ape-X DPG). B is free.
+`action` `[B, D]` in [-1, 1] (Ape-X DPG) or `logits` `[B, A]` (A2C, A3C). B is free.
 """
 
 import contextlib
@@ -195,7 +195,7 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
         policy.output_name: {
             "shape": [actions.num_values] if is_discrete else list(actions.shape),
             "dtype": "float32",
-            "meaning": _Q_VALUES if is_discrete else _ACTION,
+            "meaning": _MEANINGS[policy.output_name] + _held(config.environment),
         },
     }
 
@@ -212,6 +212,11 @@ def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
     return {"id": config.task, **config.kwargs, **limits}
 
 
+def _held(config: EnvironmentConfig) -> str:
+    repeat = config.action_repeat
+    return f"; an action is held for {repeat} environment steps" if repeat > 1 else ""
+
+
 def _meaning_of_observations(config: EnvironmentConfig) -> str:
     if config.suite != "atari":
         return (
@@ -226,8 +231,13 @@ def _meaning_of_observations(config: EnvironmentConfig) -> str:
     )
 
 
-_Q_VALUES = (
-    "value of each action; act with the index of the greatest, plus the first value (`start`) of "
-    "the environment's action space"
+_ACT = (
+    "act with the index of the greatest, plus the first value (`start`) of the environment's "
+    "action space"
 )
-_ACTION = "action in [-1, 1], to be scaled linearly to the bounds of the environment's action space"
+_MEANINGS = {
+    "q_values": f"value of each action; {_ACT}",
+    "logits": f"logarithm of each action's probability, up to a constant; {_ACT}",
+    "action": "action in [-1, 1], to be scaled linearly to the bounds of the environment's action "
+    "space",
+}

@@ -44,7 +44,7 @@ def launch(experiment: Experiment, backend: Backend, is_live: bool, wandb: str |
     check_limits(experiment)
     replay_bytes = builder.estimate_replay_bytes(check_environment(experiment))
     if backend.is_local:
-        warning = memory_warning(builder.config.replay, replay_bytes, available_memory())
+        warning = memory_warning(experiment.data_flow(), replay_bytes, available_memory())
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
     else:

@@ -12,6 +12,8 @@ import sonnet as snt
 from dm_env import specs
 
 from apex_agents.acting.policy import CompiledFunction
+from apex_agents.actor_critic.config import ActorCriticConfig
+from apex_agents.actor_critic.networks import ActorCriticNetwork, PolicyLogits
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.dqn.config import ApexDQNConfig
@@ -23,7 +25,7 @@ from apex_agents.runs.config_file import read_config
 
 
 class _Policy:
-    """What both agents' policies have in common.
+    """What the policies of all agents have in common.
 
     Observations are those of `make_environment`: one of the shape of `spec.observations`, or a
     batch of them with one more axis in front. What is returned has that axis, too, or has not.
@@ -36,7 +38,8 @@ class _Policy:
       path: file or folder of the parameters.
       learner_steps: learner steps that led to the parameters.
       network: module from observations `[B, ...]` to what `output_name` says.
-      output_name: 'q_values', `[B, A]`, for Ape-X DQN; 'action', `[B, D]`, for Ape-X DPG.
+      output_name: 'q_values', `[B, A]`, for Ape-X DQN; 'action', `[B, D]`, for Ape-X DPG;
+        'logits', `[B, A]`, for A2C and A3C.
     """
 
     output_name: str
@@ -118,7 +121,38 @@ class TrainedDPG(_Policy):
         return values if is_batch else values[0]
 
 
-TrainedPolicy = TrainedDQN | TrainedDPG
+class TrainedActorCritic(_Policy):
+    """The policy of a run of A2C or A3C."""
+
+    output_name = "logits"
+
+    def __init__(self, run: _Run, network: ActorCriticNetwork, path: pathlib.Path):
+        """Load parameters into the network; use `load`."""
+        super().__init__(run, {"network": network}, path)
+        self._policy_and_value = network
+        self.network = PolicyLogits(network)
+        self._evaluate = CompiledFunction(self.network)
+
+    def act(self, observation: Any) -> np.ndarray:
+        """Return the index of the most likely action, int32 `[]` or `[B]`.
+
+        Raises:
+          ValueError: the observation has another shape or dtype than the environment's.
+        """
+        return self.logits(observation).argmax(axis=-1).astype(np.int32)
+
+    def logits(self, observation: Any) -> np.ndarray:
+        """Return the policy's logits, `[A]` or `[B, A]`; raises as `act` does."""
+        return self._output(observation)
+
+    def value(self, observation: Any) -> np.ndarray:
+        """Return v(s), `[]` or `[B]`; raises as `act` does."""
+        batch, is_batch = _to_batch("observation", observation, self.spec.observations)
+        values = self._policy_and_value(batch).value.numpy()
+        return values if is_batch else values[0]
+
+
+TrainedPolicy = TrainedDQN | TrainedDPG | TrainedActorCritic
 
 _FLATTEN = (
     " One of a Dict, a Tuple or a discrete space first has to be flattened: "
@@ -155,6 +189,8 @@ def load(
     networks: Any = experiment.builder.make_networks(run.spec)
     if isinstance(config.agent, ApexDQNConfig):
         return TrainedDQN(run, {"network": networks}, path)
+    if isinstance(config.agent, ActorCriticConfig):
+        return TrainedActorCritic(run, networks, path)
     return TrainedDPG(run, networks, path)
 
 

@@ -6,19 +6,21 @@ from typing import Any
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment, check_limits, end_reason
-from apex_agents.learning.learner import ApexLearner
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 
 
 def run_local(
     experiment: Experiment, on_episode: Callable[[Any], None] = lambda episode: None
-) -> ApexLearner:
+) -> Learner:
     """Run an experiment in this process: acting and learning take turns at a fixed ratio.
 
-    After every lock-step of the environments of all actors, the learner takes as many steps as
-    `samples_per_insert` asks for (1 sample per insert if the config leaves it open). All is seeded
-    but the sampling of the replay server, so that runs are alike but not equal.
+    One actor has the environments of all actors. After every lock-step, the learner takes as many
+    steps as are due: Ape-X's as many as `samples_per_insert` asks for (1 sample per insert if the
+    config leaves it open), an actor-critic's one for each gradient. All is seeded but the sampling
+    of the replay server, so that runs of Ape-X are alike but not equal.
 
     Args:
       experiment: agent, environments and limits; `target_return` needs an evaluator and is ignored.
@@ -41,20 +43,20 @@ def run_local(
     spec = environment.spec
     builder.check_environment(spec)
 
-    limiter = reverb.rate_limiters.MinSize(builder.config.replay.min_size)
+    flow = builder.data_flow(run.num_envs)
+    limiter = reverb.rate_limiters.MinSize(flow.count_items(flow.min_size))
     server = reverb.Server(builder.make_replay_tables(spec, limiter))
     client = reverb.Client(f"localhost:{server.port}")
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(spec, dataset, client, run.node_seed("learner"))
-    num_envs = run.num_envs
-    adders = [
-        builder.make_adder(client, learner_steps_fn=lambda: learner.num_steps)
-        for _ in range(num_envs)
-    ]
-    policy = builder.make_policy(spec, range(num_envs), num_envs, run.node_seed("policy"))
+    env_indices = range(run.num_envs)
+    adders = builder.make_adders(
+        client, env_indices, run.num_envs, learner_steps_fn=lambda: learner.num_steps
+    )
+    policy = builder.make_policy(spec, env_indices, run.num_envs, run.node_seed("policy"))
     actor = builder.make_actor(policy, adders, variable_source=learner)
 
-    schedule = _Schedule(client, builder.config)
+    schedule = _Schedule(client, flow)
     statistics = ReplayStatistics()
 
     def is_over() -> bool:
@@ -76,19 +78,16 @@ def run_local(
 class _Schedule:
     """Decides when the learner steps: in a fixed ratio to the transitions, once it can learn."""
 
-    def __init__(self, client: reverb.Client, config: Any):
+    def __init__(self, client: reverb.Client, flow: DataFlow):
         self._client = client
-        self._replay = config.replay
-        self._num_updates = config.num_sgd_steps_per_step
-        self._steps_per_transition = (config.replay.samples_per_insert or 1.0) / config.batch_size
+        self._flow = flow
         self._first_transition: int | None = None
 
     def is_due(self, learner_steps: int, num_transitions: int) -> bool:
         """Return whether the next call of `learner.step` is due, after so many transitions."""
         if self._first_transition is None:
-            statistics = read_statistics(self._client, self._replay.replicas)
-            if statistics.replay_size * self._replay.replicas < self._replay.min_size:
+            if read_statistics(self._client, self._flow).replay_size < self._flow.min_size:
                 return False
-            self._first_transition = num_transitions
-        due = (num_transitions - self._first_transition) * self._steps_per_transition
-        return learner_steps + self._num_updates <= due
+            self._first_transition = num_transitions - self._flow.transitions_per_item
+        due = (num_transitions - self._first_transition) / self._flow.transitions_per_step
+        return learner_steps + self._flow.steps_per_call <= due

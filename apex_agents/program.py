@@ -12,9 +12,9 @@ import launchpad as lp
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.builder import Learner
 from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator
 from apex_agents.experiment import Experiment, end_reason
-from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
 from apex_agents.metrics.summary import write_summary
@@ -73,11 +73,10 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     env_indices = range(first_env, first_env + run.num_envs_per_actor)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
     source = ParameterSource(client, stop.is_set)
-    adders = [
-        builder.make_adder(client, stop.is_set, lambda: source.learner_steps) for _ in env_indices
-    ]
-    replicas = builder.config.replay.replicas
-    limit = StepLimit(client, adders, run.max_actor_steps, run.num_actors, replicas)
+    adders = builder.make_adders(
+        client, env_indices, run.num_envs, stop.is_set, lambda: source.learner_steps
+    )
+    limit = StepLimit(client, adders, run.max_actor_steps, run.num_actors, experiment.data_flow())
 
     def should_stop() -> bool:
         """Wait while the run needs no more transitions; return whether the program stops."""
@@ -96,7 +95,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     environment.close()
 
 
-def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
+def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
     Returns:
@@ -104,7 +103,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> ApexLearner:
     """
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
-    poller = StatisticsPoller(client, builder.config.replay.replicas)
+    poller = StatisticsPoller(client, experiment.data_flow())
 
     def is_over_without_a_step() -> bool:
         return should_stop() or end_reason(run, 0, poller.latest) is not None

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from apex_agents.actor_critic.builder import ActorCriticBuilder
+from apex_agents.actor_critic.config import A2CConfig, A3CConfig
 from apex_agents.builder import Builder
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
@@ -42,7 +44,19 @@ AGENTS = {
         ApexDPGConfig,
         ApexDPGBuilder,
         "apex_dpg_pendulum",
-        ("control suite", "--config=apex_dpg_cartpole_swingup"),
+        ("control suite", "--config=apex_dpg_control_single_host"),
+    ),
+    "a2c": Agent(
+        A2CConfig,
+        ActorCriticBuilder,
+        "a2c_cartpole",
+        ("Atari", "--config=a2c_atari_single_host --config.environment.task=breakout"),
+    ),
+    "a3c": Agent(
+        A3CConfig,
+        ActorCriticBuilder,
+        "a3c_cartpole",
+        ("Atari", "--config=a3c_atari_single_host --config.environment.task=breakout"),
     ),
 }
 CONFIG_CLASSES = {name: agent.config_class for name, agent in AGENTS.items()}

@@ -99,8 +99,10 @@ def extend_path(folders: Iterable[str]) -> None:
     sys.path += [folder for folder in dict.fromkeys(folders) if folder not in _absolute_path()]
 
 
-def execute_config_file(path: pathlib.Path, is_recorded: bool = True) -> Any:
-    """Execute a Python file and return what its function `get_config` returns.
+def execute_config_file(
+    path: pathlib.Path, is_recorded: bool = True, function: str = "get_config"
+) -> Any:
+    """Execute a Python file and return what one of its functions returns.
 
     Its classes and functions are pickled by value, as those of `__main__` are: the file is executed
     in no node.
@@ -108,6 +110,7 @@ def execute_config_file(path: pathlib.Path, is_recorded: bool = True) -> Any:
     Args:
       path: the file.
       is_recorded: whether other commands need the file, see `record`.
+      function: name of the function.
     """
     global _config_file
     name = f"{_PACKAGE}_config_{path.stem}"  # It hides no other module.
@@ -117,7 +120,9 @@ def execute_config_file(path: pathlib.Path, is_recorded: bool = True) -> Any:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
-    config = module.get_config()
+    if not hasattr(module, function):
+        raise AttributeError(f"it has no function {function}")
+    config = getattr(module, function)()
     if is_recorded:
         _config_file = str(path.absolute())
     return config

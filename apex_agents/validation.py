@@ -16,6 +16,9 @@ import numpy as np
 # number is a typing error that would take all memory, or hours, before its cause is visible.
 MAX_LAYER_SIZE = 10_000
 
+# The torsos that agents with discrete actions bring; networks.chosen_torso makes them.
+TORSOS = ("atari", "mlp", "conv")
+
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 _MAX_INT = 2**63 - 1
 _FLOAT32 = np.finfo(np.float32)
@@ -51,6 +54,11 @@ def layer_sizes(default: tuple[int, ...], fewest: int, most: int) -> Any:
         lambda sizes: fewest <= len(sizes) <= most and all(0 < n <= MAX_LAYER_SIZE for n in sizes),
         f"{fewest} to {most} whole numbers from 1 to {MAX_LAYER_SIZE}",
     )
+
+
+def one_of(*names: str) -> Any:
+    """Make a field for one of some names; the first is the default."""
+    return checked(names[0], lambda name: name in names, f"one of {names}")
 
 
 def name_or_function(default: str, names: tuple[str, ...]) -> Any:
@@ -92,6 +100,14 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
         raise ValueError(f"{field} is {value!r}; it has to be {allowed}.")
 
 
+def require_equal_lengths(config: Any, prefix: str, first: str, *others: str) -> None:
+    """Raise a ValueError unless some fields of `config` hold as many numbers as the first one."""
+    length = len(getattr(config, first))
+    for name in others:
+        value, allowed = getattr(config, name), f"as many numbers as {prefix}{first}, {length}"
+        require(len(value) == length, prefix + name, value, allowed)
+
+
 def require_types(config: Any, prefix: str) -> None:
     """Raise a ValueError unless every field of `config` holds a value of its declared type.
 
@@ -99,7 +115,9 @@ def require_types(config: Any, prefix: str) -> None:
     by the conversion; an `int` is accepted for it. True and False are not numbers. A list is
     accepted for a tuple.
     """
-    for name, declared in typing.get_type_hints(type(config)).items():
+    hints = typing.get_type_hints(type(config))
+    for name in (field.name for field in dataclasses.fields(config)):
+        declared = hints[name]
         is_union = isinstance(declared, types.UnionType)  # Such as `int | None`.
         kinds = typing.get_args(declared) if is_union else (declared,)
         value = getattr(config, name)
@@ -107,9 +125,13 @@ def require_types(config: Any, prefix: str) -> None:
         require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
 
 
-def closest(name: str, allowed: Iterable[str]) -> str:
-    """List up to three allowed names that resemble `name`, the closest first, or 'none'."""
-    return ", ".join(difflib.get_close_matches(name, sorted(allowed))) or "none"
+def closest(name: str, *allowed: Iterable[str]) -> str:
+    """List up to three names that resemble `name`, the closest first, or 'none'.
+
+    They are of the first of several collections that has some.
+    """
+    found = (difflib.get_close_matches(name, sorted(names)) for names in allowed)
+    return ", ".join(next(filter(None, found), ["none"]))
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:

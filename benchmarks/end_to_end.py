@@ -1,4 +1,4 @@
-"""Seconds from a command's start to a solved CartPole-v1: ours, and the DQN of other libraries.
+"""Seconds from a command's start to a solved CartPole-v1: ours, and those of other libraries.
 
 Solved means that a greedy evaluation of 20 episodes has a mean return of 475 or more. The seconds
 begin with the process, imports included, and end when that evaluation is over. All run on the same
@@ -8,12 +8,14 @@ had taken just that long.
 Ours evaluates at most once per second, in a process of its own; Stable-Baselines3 every 2048 agent
 steps and TorchRL every 5000, in between. Their hyperparameters, in `peers/cartpole.py`, are those
 that their projects publish for this task; ours, in `configs/apex_dqn_cartpole.py`, were chosen on
-two such cores.
+two such cores. `--names` says which agents run: by default Ape-X DQN, 'ours', and the DQNs of the
+others.
 
 Needs `make .venv-peers/.installed`, and up to 45 minutes for 5 seeds.
 
 Example:
   python benchmarks/end_to_end.py --seeds 5
+  python benchmarks/end_to_end.py --names ours A2C A3C "Stable-Baselines3's A2C" --out runs/a2c
 """
 
 import contextlib
@@ -34,7 +36,9 @@ from apex_agents.runs.folder import RowReader
 
 TARGET = 475.0
 OURS = "ours"
-OTHERS = {"Stable-Baselines3": "sb3", "TorchRL": "torchrl"}
+OUR_AGENTS = {OURS: "apex_dqn", "A2C": "a2c", "A3C": "a3c"}
+OTHERS = {"Stable-Baselines3": "sb3", "TorchRL": "torchrl", "Stable-Baselines3's A2C": "sb3_a2c"}
+DEFAULT = (OURS, "Stable-Baselines3", "TorchRL")
 # The others notice that their time is up when an evaluation ends.
 GRACE_SECONDS = 30
 
@@ -43,14 +47,15 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each, with seeds 0, 1, ...")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for each run")
-    parser.add_argument("--others", nargs="+", choices=OTHERS, default=list(OTHERS))
+    names = (*OUR_AGENTS, *OTHERS)
+    parser.add_argument("--names", nargs="+", choices=names, default=DEFAULT, help="what runs")
     arguments = parser.parse_args()
     peer_command("cartpole.py")  # Fails now if they are missing.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    seconds: dict[str, list[float]] = {name: [] for name in (OURS, *arguments.others)}
+    seconds: dict[str, list[float]] = {name: [] for name in arguments.names}
     for seed in range(arguments.seeds):
         for name, so_far in seconds.items():
-            run = run_ours if name == OURS else run_other
+            run = run_ours if name in OUR_AGENTS else run_other
             so_far.append(min(run(name, seed, arguments.limit), arguments.limit))
             print(f"seed {seed}, {name}: {so_far[-1]:.1f} s", flush=True)
     series = {"seconds": seconds, "limit": arguments.limit}
@@ -64,10 +69,11 @@ def make_rows(seconds: Mapping[str, Sequence[float]], limit: float) -> list[Row]
       seconds: seconds of each seed by name, the limit where it was not solved in time.
       limit: seconds that each run had.
     """
-    others = [name for name in seconds if name != OURS]
-    best = min(others, key=lambda name: statistics.median(seconds[name]))
-    ratio = ratios(seconds[OURS], seconds[best])
-    rows = [at_most(f"time to 475, ours / {best}, the best other, by seed", ratio, 0.5)]
+    rows, others = [], [name for name in seconds if name not in OUR_AGENTS]
+    if OURS in seconds and others:
+        best = min(others, key=lambda name: statistics.median(seconds[name]))
+        ratio = ratios(seconds[OURS], seconds[best])
+        rows.append(at_most(f"time to 475, ours / {best}, the best other, by seed", ratio, 0.5))
     for name, seeds in seconds.items():
         num_solved = sum(one < limit for one in seeds)
         what = f"time to 475, {name} (solved {num_solved} of {len(seeds)})"
@@ -77,11 +83,12 @@ def make_rows(seconds: Mapping[str, Sequence[float]], limit: float) -> list[Row]
 
 def run_ours(name: str, seed: int, limit: float) -> float:
     """Run our command; return the seconds until it had solved the task, infinity if it did not."""
-    config = ROOT / "configs" / "apex_dqn_cartpole.py"
+    agent = OUR_AGENTS[name]
+    config = ROOT / "configs" / f"{agent}_cartpole.py"
     fields = [f"--config.run.seed={seed}", f"--config.run.target_return={TARGET}"]
     with tempfile.TemporaryDirectory() as folder:
         workdir = pathlib.Path(folder, "run")
-        training = our_run(workdir, f"--config={config}", *fields)
+        training = our_run(workdir, f"--config={config}", *fields, agent=agent)
         with training as run, contextlib.suppress(subprocess.TimeoutExpired):
             run.wait(limit)
         rows = RowReader(workdir / "logs" / "evaluator.csv").read()
@@ -91,7 +98,7 @@ def run_ours(name: str, seed: int, limit: float) -> float:
 
 
 def run_other(name: str, seed: int, limit: float) -> float:
-    """Run the DQN of another library; return as `run_ours` does."""
+    """Run an agent of another library; return as `run_ours` does."""
     options = ["--seed", str(seed), "--limit", str(limit), "--target", str(TARGET)]
     command = peer_command("cartpole.py", OTHERS[name], *options)
     timeout = limit + GRACE_SECONDS

@@ -6,7 +6,8 @@ than a run's, so that those read before the measurement are soon used up. The ba
 compiled update on one batch in memory and does nothing else. Where each of the learner's calls does
 several updates, there are two such loops: of calls with one update, as people write them, and of
 the learner's own calls. For Atari, the floating-point rate of the loop is also compared with the
-machine's rate of matrix products of the same type.
+machine's rate of matrix products of the same type, and the loop with a quantile head with that of
+the dueling head.
 
 Example:
   python benchmarks/learner.py --agents atari cartpole
@@ -46,13 +47,20 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype, cpu_has_bfloat16
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from configs import apex_dpg_pendulum, apex_dqn_atari, apex_dqn_cartpole
+from configs import (
+    apex_dpg_pendulum,
+    apex_dqn_atari,
+    apex_dqn_atari_single_host,
+    apex_dqn_cartpole,
+)
 
-CONFIGS = {
-    "atari": apex_dqn_atari,
-    "atari_bfloat16": apex_dqn_atari,
-    "cartpole": apex_dqn_cartpole,
-    "pendulum": apex_dpg_pendulum,
+# Settings, and the fields of the agent that are changed.
+CONFIGS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "atari": (apex_dqn_atari, {}),
+    "atari_bfloat16": (apex_dqn_atari, {"bfloat16": True}),
+    "atari_quantile": (apex_dqn_atari_single_host, {"head": "quantile", "num_quantiles": 32}),
+    "cartpole": (apex_dqn_cartpole, {}),
+    "pendulum": (apex_dpg_pendulum, {}),
 }
 NUM_ENVS = 8
 NUM_TRANSITIONS = 2_000
@@ -85,6 +93,9 @@ def main() -> None:
         if (num_updates := get_config(agent).agent.num_sgd_steps_per_step) > 1:
             what = f"{agent}: share of a bare loop of calls with {num_updates} updates"
             rows.append(Row(what, ratios(numbers["learner"], numbers["bare_calls"])))
+        if agent == "atari_quantile":
+            what = f"{agent}: bare loop's share of the dueling head's"
+            rows.append(at_least(what, ratios(numbers["bare"], numbers["bare_dueling"]), 0.9))
         if is_atari:
             of_matmul = ratios(numbers["bare_flops"], numbers["matmul"])
             rows.append(at_least(f"{agent}: bare loop's share of the matmul rate", of_matmul, 0.45))
@@ -103,8 +114,8 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
             environment.spec, builder.make_dataset(client, environment.spec), client
         )
         num_updates = builder.config.num_sgd_steps_per_step
-        bare = make_bare_step(agent, 1, environment.spec, client)
-        matmul = make_matmul(compute_dtype(agent == "atari_bfloat16"))
+        bare = make_bare_step(agent, environment.spec, client)
+        matmul = make_matmul(compute_dtype(getattr(builder.config, "bfloat16", False)))
         seconds = ATARI_SECONDS if agent.startswith("atari") else OTHER_SECONDS
         measurements = {
             "learner": lambda: count_updates(learner, seconds),
@@ -112,10 +123,14 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
             "matmul": lambda: 2 * MATMUL_SIZE**3 * calls_per_second(matmul, 1.0),
         }
         if num_updates > 1:
-            bare_calls = make_bare_step(agent, num_updates, environment.spec, client)
+            changes = {"num_sgd_steps_per_step": num_updates}
+            bare_calls = make_bare_step(agent, environment.spec, client, **changes)
             measurements["bare_calls"] = lambda: (
                 num_updates * calls_per_second(bare_calls.run, seconds)
             )
+        if agent == "atari_quantile":
+            dueling = make_bare_step(agent, environment.spec, client, head="dueling")
+            measurements["bare_dueling"] = lambda: calls_per_second(dueling.run, seconds)
         numbers = measure_in_turn(measurements, rounds)
         if agent.startswith("atari"):
             flops = count_flops(builder, environment.spec)
@@ -125,13 +140,12 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
 
 def get_config(agent: str) -> ExperimentConfig:
     """Return the settings of an agent."""
-    config = CONFIGS[agent].get_config()
-    if agent == "atari_bfloat16":
-        config.agent.bfloat16 = True
-    return config
+    module, changes = CONFIGS[agent]
+    config = module.get_config()
+    return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
 
 
-def make_builder(agent: str, **changes: Any) -> Builder:
+def make_builder(agent: str, **changes: Any) -> ApexDQNBuilder | ApexDPGBuilder:
     """Make the builder of a config, with some fields of the agent replaced."""
     config = get_config(agent).agent
     replay = dataclasses.replace(
@@ -147,7 +161,7 @@ def make_builder(agent: str, **changes: Any) -> Builder:
 def fill(builder: Builder, environment: VectorEnvironment, client: reverb.Client) -> None:
     """Fill the replay with transitions of an untrained policy."""
     policy = builder.make_policy(environment.spec, range(NUM_ENVS), NUM_ENVS, seed=0)
-    adders = [builder.make_adder(client) for _ in range(NUM_ENVS)]
+    adders = builder.make_adders(client, range(NUM_ENVS), NUM_ENVS)
     for _ in run_in_lock_step(environment, builder.make_actor(policy, adders)):
         if sum(adder.num_transitions for adder in adders) > NUM_TRANSITIONS + MAX_IN_FLIGHT:
             return
@@ -164,10 +178,10 @@ class BareStep(NamedTuple):
 
 
 def make_bare_step(
-    agent: str, num_updates: int, spec: EnvironmentSpec, client: reverb.Client
+    agent: str, spec: EnvironmentSpec, client: reverb.Client, **changes: Any
 ) -> BareStep:
-    """Compile a function that does a number of updates."""
-    builder = make_builder(agent, num_sgd_steps_per_step=num_updates)
+    """Compile a function that does one update, or as many as `changes` say."""
+    builder = make_builder(agent, **{"num_sgd_steps_per_step": 1, **changes})
     dataset = builder.make_dataset(client, spec)
     learner = builder.make_learner(spec, dataset, client)
     return BareStep(learner._update_on_sample, next(iter(dataset)))

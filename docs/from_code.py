@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,14 +85,21 @@ def _read_fields(kind: type) -> Iterator[tuple[dataclasses.Field, Any, str]]:
 
 
 def _read_command(name: str) -> tuple[str, list[flags.Flag]]:
-    """Return the docstring and the flags of a command's module.
+    """Return the docstring and the flags of a command's module, with those that it shares.
 
-    The flags are removed from the global ones: other commands have flags of the same names.
+    The flags are removed from the global ones, since other commands have flags of the same names,
+    and the modules that define them are forgotten: the next command that shares them defines them
+    again.
     """
     module = importlib.import_module(name)
-    found = list(flags.FLAGS.get_flags_for_module(name))
+    found = list(flags.FLAGS.get_key_flags_for_module(name))
+    definers = {str(flags.FLAGS.find_module_defining_flag(flag.name)) for flag in found}
     for flag in found:
         delattr(flags.FLAGS, flag.name)
+    for definer in definers:
+        package, _, submodule = definer.rpartition(".")
+        del sys.modules[definer]
+        delattr(sys.modules[package], submodule)
     return inspect.cleandoc(module.__doc__ or ""), found
 
 

@@ -32,7 +32,7 @@ LAYERS = (
     ("runs",),
     ("experiment",),
     ("registry",),
-    ("dqn", "dpg"),
+    ("dqn", "dpg", "actor_critic"),
     ("builder",),
     ("acting", "learning"),
     ("replay",),
@@ -62,6 +62,8 @@ ALLOWED_IMPORTERS = {
         "apex_agents/builder.py",
         "apex_agents/dqn/builder.py",
         "apex_agents/dpg/builder.py",
+        "apex_agents/actor_critic/gradients.py",
+        "apex_agents/actor_critic/builder.py",
         "apex_agents/local.py",
         "apex_agents/program.py",
         "apex_agents/metrics/",
@@ -93,7 +95,7 @@ MAX_FOLDER_SHARE = 0.25
 # of these rooms that the program and the builder of Ape-X DQN import, directly or through others.
 READING_PATH_STARTS = ("launch/apex_dqn.py", "apex_agents/program.py", "apex_agents/dqn/builder.py")
 READING_PATH_ROOMS = ("program", "builder", "dqn", "acting", "replay", "learning", "networks")
-MAX_READING_PATH_LINES = 3440
+MAX_READING_PATH_LINES = 4100
 
 
 def list_modules() -> list[str]:

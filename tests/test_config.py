@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apex_agents.actor_critic.config import A2CConfig, A3CConfig
 from apex_agents.config import ClusterConfig, ExperimentConfig, NodeResources, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
@@ -27,7 +28,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.discount": ([-0.1, 1.01, 2], [0.0, 1.0]),
     "agent.batch_size": ([0, -1, 100_001], [100_000]),
     "agent.learning_rate": ([0.0, -1e-4], [1]),
-    "agent.rmsprop_decay": ([-0.1, 1.1], []),
+    "agent.rmsprop_decay": ([-0.1, 0.0, 1.1], [0.1]),
     "agent.rmsprop_epsilon": ([0.0, -1e-7], []),
     "agent.max_gradient_norm": ([0.0, -40.0], []),
     "agent.target_update_period": ([0, -1], []),
@@ -37,11 +38,17 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.exploration.epsilon": ([-0.1, 1.1], [0.0, 1]),
     "agent.exploration.alpha": ([-1.0], []),
     "agent.exploration.num_distinct_epsilons": ([0, -6], [1]),
+    "agent.exploration.annealing_steps": ([0, -1], [1]),
     "agent.exploration.evaluation_epsilon": ([-0.1, 1.1], []),
+    "agent.head": (["quantiles", ""], ["quantile"]),
+    "agent.num_quantiles": ([0, 1001], [1]),
+    "agent.optimizer": (["sgd"], ["adam"]),
+    "agent.adam_epsilon": ([0.0, -1e-8], [1e-8]),
     "agent.replay.max_size": ([0, -1, 2**31], []),
     "agent.replay.min_size": ([0, -1, 2**31, 2_000_001], [1_000_000]),
     "agent.replay.priority_exponent": ([-0.1, 10.1], [0.0]),
     "agent.replay.eviction_policy": (["lifo", ""], ["prioritized"]),
+    "agent.replay.initial_priority": (["min", ""], ["max"]),
     "agent.replay.eviction_exponent": ([-10.1, 10.1], [0.0]),
     "agent.replay.importance_sampling_exponent": ([-0.1, 1.1], [0.0]),
     "agent.replay.samples_per_insert": ([0.0, -8.0], [0.5]),
@@ -55,6 +62,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
         [{"size": [5, 5], "map": {"a": None}, "is_slippery": False}],
     ),
     "environment.max_episode_steps": ([0, -1], [1]),
+    "environment.action_repeat": ([0, -1, 1_001], []),
     "environment.atari.sticky_action_probability": ([1.0, -0.1], [0.99]),
     "environment.atari.max_noops": ([-1, 10_001], [0, 10_000]),
     "environment.atari.action_repeat": ([0, 1001], [1, 1000]),
@@ -97,12 +105,34 @@ NAMES = {"environment.suite", "environment.task"}  # tests/environments/test_fac
 
 # The fields that only the other agent has.
 DPG_VALUES: dict[str, tuple[list[Any], list[Any]]] = {
-    "agent.policy_torso": (["atari", "conv", ""], ["my_nets:f"]),
-    "agent.critic_torso": (["atari", "conv", ""], ["my_nets:f"]),
+    "agent.policy_torso": (["atari", "conv", ""], ["none", "my_nets:f"]),
+    "agent.critic_torso": (["atari", "conv", ""], ["none", "my_nets:f"]),
     "agent.policy_hidden_sizes": ([(64, 0), (64,), (64, 64, 64), (64, 10_001)], []),
     "agent.critic_hidden_sizes": ([(64, -1), ()], []),
     "agent.max_action_gradient": ([0.0, -1.0], []),
-    "agent.noise_scale": ([-0.1], []),
+    "agent.critic": (["dueling", ""], ["quantile", "categorical"]),
+    "agent.num_atoms": ([1, 1001], [2]),
+    "agent.policy_learning_rate": ([0.0, -1e-4], [1]),
+    "agent.target_update_rate": ([0.0, 1.1], [1e-6]),
+    "agent.min_return": ([], [149.0]),
+    "agent.max_return": ([-150.0, -151.0], []),
+    "agent.exploration.noise_scale": ([-0.1], []),
+    "agent.exploration.min_noise_scale": ([-0.1, 0.31], [0.0, 0.3]),
+}
+
+# And those of A2C and A3C.
+ACTOR_CRITIC_VALUES: dict[str, tuple[list[Any], list[Any]]] = {
+    "agent.hidden_size": ([-1, 10_001], [0]),
+    "agent.value_coefficient": ([-0.1], [0.0]),
+    "agent.entropy_coefficient": ([-0.1], [0.0]),
+    "agent.max_wait_seconds": ([0.0, -1.0], []),
+    "agent.queue_size": ([0, 10_001], [1]),
+}
+TABLES = {
+    ApexDQNConfig: VALUES,
+    ApexDPGConfig: {**VALUES, **DPG_VALUES},
+    A2CConfig: {**VALUES, **ACTOR_CRITIC_VALUES},
+    A3CConfig: {**VALUES, **ACTOR_CRITIC_VALUES},
 }
 
 
@@ -117,7 +147,7 @@ def set_field(config: Any, path: str, value: Any) -> None:
 
 CASES = [
     (agent, field, value, is_valid)
-    for agent, table in ((ApexDQNConfig, VALUES), (ApexDPGConfig, {**VALUES, **DPG_VALUES}))
+    for agent, table in TABLES.items()
     for field, groups in table.items()
     if field in field_paths(make_config(agent))
     for is_valid, values in enumerate(groups)
@@ -125,15 +155,18 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("agent", [ApexDQNConfig, ApexDPGConfig])
+@pytest.mark.parametrize("agent", TABLES)
 def test_defaults_are_valid(agent):
     make_config(agent).validate()
 
 
 def test_every_field_is_in_the_tables():
-    dqn, dpg = (set(field_paths(make_config(agent))) for agent in (ApexDQNConfig, ApexDPGConfig))
+    dqn, dpg, a2c, a3c = (set(field_paths(make_config(agent))) for agent in TABLES)
     assert dqn == set(VALUES) | ANY_VALUE_WORKS | NAMES
-    assert dpg - dqn == set(DPG_VALUES)
+    # True and False.
+    assert dpg - dqn == set(DPG_VALUES) | {"agent.layer_norm"}
+    assert a2c - dqn == set(ACTOR_CRITIC_VALUES) | {"agent.greedy_evaluation"}
+    assert a2c == a3c
 
 
 @pytest.mark.parametrize(("agent", "field", "value", "is_valid"), CASES)
@@ -148,7 +181,7 @@ def test_values_that_cannot_work_are_errors(agent, field, value, is_valid):
     assert str(error.value).startswith(f"{field} is {value!r}; it has to be ")
 
 
-@pytest.mark.parametrize("agent", [ApexDQNConfig, ApexDPGConfig])
+@pytest.mark.parametrize("agent", TABLES)
 def test_types_of_all_fields_are_checked(agent):
     for field in field_paths(make_config(agent)):
         config = make_config(agent)

@@ -66,7 +66,7 @@ def test_files_that_are_named_exist(path):
 
 
 @pytest.mark.parametrize(
-    "target", sorted(set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, re.MULTILINE)))
+    "target", sorted(set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", TEXT, re.MULTILINE)))
 )
 def test_targets_that_are_named_exist(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -79,7 +79,7 @@ def test_links_lead_to_files(page):
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"--config=(apex_\w+)", TEXT))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"--config=((?:apex|a2c|a3c)_\w+)", TEXT))))
 def test_settings_that_are_named_exist(name):
     assert (ROOT / "configs" / f"{name}.py").exists()
 
@@ -109,7 +109,7 @@ def _find_sections() -> list[tuple[str, str]]:
     """Return the path and the class of every config in the config of an experiment."""
     import dataclasses
 
-    from apex_agents import ApexDPGConfig, ApexDQNConfig, ExperimentConfig
+    from apex_agents import A2CConfig, ApexDPGConfig, ApexDQNConfig, ExperimentConfig
 
     def walk(config, path):
         yield path, type(config).__name__
@@ -120,7 +120,7 @@ def _find_sections() -> list[tuple[str, str]]:
                 group = re.sub(r"(?<=cluster\.)\w+$", "<group>", inner)
                 yield from walk(value, group)
 
-    agents = (ApexDQNConfig(), ApexDPGConfig())
+    agents = (ApexDQNConfig(), ApexDPGConfig(), A2CConfig())
     return [section for agent in agents for section in walk(ExperimentConfig(agent), "")]
 
 

@@ -23,11 +23,8 @@ FINISHED = {
 STOPPED = {**FINISHED, "finished": False, "reason": "stopped from outside"}
 INTERRUPTED, TERMINATED = Outcome(None, signal.SIGINT), Outcome(None, signal.SIGTERM)
 FAILED = Outcome("Node actor_3 failed.", log="actor_3.log ends with:\n  | no")
-EXPERIMENT = types.SimpleNamespace(
-    builder=types.SimpleNamespace(
-        config=types.SimpleNamespace(replay=types.SimpleNamespace(min_size=1000))
-    )
-)
+FLOW = types.SimpleNamespace(min_size=1000, min_size_field="agent.replay.min_size")
+EXPERIMENT = types.SimpleNamespace(data_flow=lambda: FLOW)
 
 
 @pytest.fixture(autouse=True)

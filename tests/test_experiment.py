@@ -33,7 +33,7 @@ from apex_agents.evaluation.episodes import play_episodes
 from apex_agents.experiment import Experiment, check_limits, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
-from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
 
@@ -413,8 +413,8 @@ def test_a_target_return_of_zero_is_a_target():
 
 @pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])
 def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused):
-    config = types.SimpleNamespace(replay=ReplayConfig(min_size=100))
-    builder = types.SimpleNamespace(config=config)
+    flow = DataFlow(min_size=100, min_size_field="agent.replay.min_size")
+    builder = types.SimpleNamespace(data_flow=lambda num_envs_per_actor: flow)
     experiment = Experiment(builder, make_vector_environment, RunConfig(max_actor_steps=limit))
     if not is_refused:
         return check_limits(experiment)

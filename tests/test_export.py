@@ -15,6 +15,7 @@ import tensorflow as tf
 from dm_env import specs
 from tiny_runs import make_run
 
+from apex_agents.actor_critic.config import A3CConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
@@ -42,6 +43,10 @@ RUNS = {
     "point_mass": (
         ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8)),
         EnvironmentConfig("toy", "point_mass"),
+    ),
+    "catch": (
+        A3CConfig(torso="mlp", mlp_hidden_sizes=(8,), hidden_size=8, frame_stack=0),
+        EnvironmentConfig("toy", "catch"),
     ),
 }
 

@@ -8,17 +8,20 @@ import pytest
 from tiny_runs import make_run
 
 import apex_agents
+from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
 from apex_agents.loading import TrainedDPG, TrainedDQN, load
 
 MLP = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
+A2C = A2CConfig(torso="mlp", mlp_hidden_sizes=(8,), hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
 RUNS = {
     "catch": (MLP, EnvironmentConfig("toy", "catch")),
     "pong": (ApexDQNConfig(stream_hidden_size=8), EnvironmentConfig(task="pong")),
     "point_mass": (DPG, EnvironmentConfig("toy", "point_mass")),
+    "catch by A2C": (A2C, EnvironmentConfig("toy", "catch")),
 }
 
 
@@ -65,6 +68,18 @@ def test_dpg_has_the_actions_and_values_of_the_networks_that_were_saved(policies
     assert np.all(others != policy.value(observations, expected.action))
 
 
+def test_actor_critic_has_the_policy_and_the_values_that_were_saved(policies):
+    saved, policy = policies["catch by A2C"]
+    observations = observe(policy)
+    expected = saved.network(observations)
+    np.testing.assert_allclose(policy.logits(observations), expected.logits, atol=1e-6)
+    np.testing.assert_allclose(policy.value(observations), expected.value, atol=1e-6)
+    likeliest = expected.logits.numpy().argmax(axis=1)
+    np.testing.assert_array_equal(policy.act(observations), likeliest)
+    assert policy.act(observations).dtype == np.int32
+    assert policy.value(observations[0]) == pytest.approx(float(expected.value[0]), abs=1e-6)
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_one_observation_is_a_row_of_a_batch(policies, name):
     _, policy = policies[name]
@@ -80,8 +95,9 @@ def test_one_observation_is_a_row_of_a_batch(policies, name):
         assert np.shape(one_value) == ()
         assert one_value == pytest.approx(policy.value(observations, actions)[0])
     else:
-        one_row = policy.q_values(observations[0])
-        np.testing.assert_allclose(one_row, policy.q_values(observations)[0], rtol=1e-4, atol=1e-6)
+        output = getattr(policy, policy.output_name)
+        one_row = output(observations[0])
+        np.testing.assert_allclose(one_row, output(observations)[0], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,7 @@ def test_make_help_lists_the_targets():
         "help",
         "train",
         "train-dpg",
+        "train-a2c",
         "quick",
         "test",
         "test-all",

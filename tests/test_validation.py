@@ -12,6 +12,7 @@ import pytest
 from apex_agents.validation import (
     bounded,
     checked,
+    closest,
     closest_field,
     field_paths,
     get_field,
@@ -193,3 +194,11 @@ def test_unknown_name_among_many():
     names = [f"game{i:02}" for i in range(21)]
     message = str(unknown_name("game", "game7", names))
     assert message.endswith("; allowed: one of 21 names")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("pang", "pong"), ("breakot", "breakout"), ("x", "none")],
+)
+def test_closest_names_are_of_the_first_list_that_has_some(name, expected):
+    assert closest(name, ["pong"], ["breakout", "pang2"]) == expected

@@ -28,12 +28,20 @@ def make_actor(
     """
     variable_client = None
     if variable_source is not None:
-        variables = policy.variables
-        if isinstance(variable_source, ParameterSource):
-            variables = variable_source.track(variables)
-        variable_client = variable_utils.VariableClient(variable_source, variables, update_period)
-        variable_client.update_and_wait()
+        variable_client = make_variable_client(policy, variable_source, update_period)
     return ApexActor(policy, adders, variable_client)
+
+
+def make_variable_client(
+    policy: Policy, variable_source: core.VariableSource, update_period: int = 1
+) -> variable_utils.VariableClient:
+    """Build what assigns new variables to those of a policy, and wait for the first ones."""
+    variables = policy.variables
+    if isinstance(variable_source, ParameterSource):
+        variables = variable_source.track(variables)
+    client = variable_utils.VariableClient(variable_source, variables, update_period)
+    client.update_and_wait()
+    return client
 
 
 class ApexActor(core.Actor):
@@ -96,9 +104,11 @@ class ApexActor(core.Actor):
             adder.add(timestep, PolicyOutput(*[field[i] for field in output]))
 
     def _make_batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        """Return a batched time step whose arrays do not change later."""
-        if self._is_batched:
-            return timestep
-        if timestep.first():
-            timestep = timestep._replace(reward=0.0, discount=1.0)
-        return dm_env.TimeStep(*[np.array(field)[None] for field in timestep])
+        return timestep if self._is_batched else make_batch(timestep)
+
+
+def make_batch(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+    """Return the time step of a single environment as a batch, whose arrays do not change later."""
+    if timestep.first():
+        timestep = timestep._replace(reward=0.0, discount=1.0)
+    return dm_env.TimeStep(*[np.array(field)[None] for field in timestep])

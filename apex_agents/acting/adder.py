@@ -47,6 +47,8 @@ class PrioritizedNStepAdder:
       priority = |R + D * value(S_{t+m}) - q_taken(t)|,   clipped to [1e-6, 1e6]
 
     where q_taken and value were computed for acting: priorities cost no evaluation of their own.
+    With `initial_priority='max'` the priority is the largest of these of the adder's transitions so
+    far (Schaul et al. 2016, algorithm 1, where it is the largest one in the replay).
 
     - FIRST starts an episode and a transition. Its reward and discount are ignored. Transitions of
       an episode that was abandoned, that is left without a LAST, are dropped.
@@ -81,7 +83,7 @@ class PrioritizedNStepAdder:
 
         Args:
           client: client of the replay server.
-          replay: batch sizes, replicas and eviction policy.
+          replay: batch sizes, replicas, initial priorities and eviction policy.
           n_step: n, agent steps per transition.
           discount: gamma, multiplied with the environment's discount at every step.
           frame_stack: frames per observation where observations are stacks of frames
@@ -102,6 +104,7 @@ class PrioritizedNStepAdder:
         self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
+        self._max_priority = 0.0
         self.num_transitions = 0
         self.num_not_finite = 0
 
@@ -169,12 +172,18 @@ class PrioritizedNStepAdder:
         if (
             outcome is None
             or not math.isfinite(td_error)
-            or not self._writer.add_item(partial.observation, outcome, bounded_priority(td_error))
+            or not self._writer.add_item(partial.observation, outcome, self._priority(td_error))
         ):
             self.num_not_finite += 1
             return
         self.num_transitions += 1
         self._flush_if_due()
+
+    def _priority(self, td_error: float) -> float:
+        """Return the priority of a new transition."""
+        priority = bounded_priority(td_error)
+        self._max_priority = max(self._max_priority, priority)
+        return self._max_priority if self._replay.initial_priority == "max" else priority
 
     def _flush_if_due(self) -> None:
         replicas, batch = self._replay.replicas, self._replay.insert_batch

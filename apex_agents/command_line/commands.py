@@ -33,11 +33,14 @@ def _run(command: str, *args: str) -> None:
     module.main(*args)
 
 
+a2c = functools.partial(_train, "a2c")
+a3c = functools.partial(_train, "a3c")
 apex_dqn = functools.partial(_train, "apex_dqn")
 apex_dpg = functools.partial(_train, "apex_dpg")
 evaluate = functools.partial(_run, "evaluate")
 export = functools.partial(_run, "export")
 monitor = functools.partial(_run, "monitor")
+paper = functools.partial(_run, "paper")
 plot = functools.partial(_run, "plot")
 sweep = functools.partial(_run, "sweep")
 tune = functools.partial(_run, "tune")

@@ -99,7 +99,7 @@ def _apply_rules(config: ExperimentConfig) -> None:
     environment = config.environment
     if _EPSILON.value is not None:
         if not isinstance(config.agent, ApexDQNConfig):
-            raise ValueError("--epsilon is for Ape-X DQN; Ape-X DPG is evaluated without noise.")
+            raise ValueError("--epsilon is for Ape-X DQN; this run's agent has no epsilon.")
         config.agent.exploration.evaluation_epsilon = _EPSILON.value
     if environment.suite == "atari":
         environment.atari = no_op_rules(environment.atari)

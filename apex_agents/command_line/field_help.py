@@ -30,7 +30,8 @@ def _walk(config: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
 
 
 def read_meanings(kind: type) -> dict[str, str]:
-    """Return what the docstring of a dataclass says about each field under `Attributes:`."""
-    section = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2]
-    entries = re.findall(r"^  ([\w, ]+): (.*(?:\n   .*)*)", section, re.MULTILINE)
+    """Return what the docstrings of a dataclass and its bases say of fields under `Attributes:`."""
+    texts = [inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__)]
+    sections = "\n".join(text.partition("\nAttributes:\n")[2] for text in texts)
+    entries = re.findall(r"^  ([\w, ]+): (.*(?:\n   .*)*)", sections, re.MULTILINE)
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

@@ -23,7 +23,7 @@ def describe_next_steps(
       program: first word of the command line, `sys.argv[0]`.
     """
     script = pathlib.Path(program)
-    if script.stem.replace("-", "_") != agent:
+    if script.stem not in (agent, f"apex-{agent.removeprefix('apex_')}"):
         return
     run = shlex.quote(_shorten(str(folder)))
     steps = {

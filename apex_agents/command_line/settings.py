@@ -171,8 +171,9 @@ def find_config(value: str, agent: str = "") -> pathlib.Path:
                 return file
         except (OSError, ValueError):  # Such as a name that is too long.
             continue
-    short_names = [name.removeprefix(f"{agent}_") for name in known]
-    suggested = ", ".join(suitable or containing) or closest(path.stem, {*known, *short_names})
+    own = [name for name in known if name.startswith(agent)]
+    own += [name.removeprefix(f"{agent}_") for name in own]
+    suggested = ", ".join(suitable or containing) or closest(path.stem, own, known)
     fail(
         f"--config={value} is neither a file nor one of {', '.join(known)}; the closest: "
         f"{suggested}."

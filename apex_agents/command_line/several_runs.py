@@ -5,26 +5,30 @@ import pathlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from absl import flags
 
 from apex_agents.command_line import commands
-from apex_agents.command_line.errors import fail, warn
+from apex_agents.command_line.errors import fail, leave, warn
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.experiment import check_environment, check_limits, make_experiment
 from apex_agents.nodes.host import available_memory
 from apex_agents.registry import find_agent
 from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.files import hold_lock, replace_file
-from apex_agents.runs.workdir import LOCK_FILE
-from apex_agents.sweep.runner import Runner
+from apex_agents.runs.workdir import CONFIG_FILE, LOCK_FILE
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.runner import FINISHED, Runner
 from apex_agents.sweep.screen import Screen
 
 _PERIOD_SECONDS = 0.2
 
-PARALLEL = flags.DEFINE_integer("parallel", 1, "Runs at once.", 1, 1000)
+PARALLEL = flags.DEFINE_integer(
+    "parallel", 1, "Runs at once, each on its share of the cores.", 1, 1000
+)
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
@@ -33,11 +37,16 @@ _WORKDIR = flags.DEFINE_string(
 
 
 @contextlib.contextmanager
-def preparing_folder(settings: Settings) -> Iterator[pathlib.Path]:
-    """Yield the absolute path of the folder for all runs; mistakes in it end the command."""
-    name = f"{settings.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+def preparing_folder(name: str) -> Iterator[pathlib.Path]:
+    """Yield the absolute path of the folder for all runs; mistakes in it end the command.
+
+    Args:
+      name: name of the folder in sweeps/ that is used without --workdir.
+    """
     folder = pathlib.Path(_WORKDIR.value or f"sweeps/{name}").expanduser().absolute()
     try:
+        if (folder / CONFIG_FILE).exists():
+            raise ValueError(f"The folder {folder} holds a single run; name another one.")
         yield folder
     except ValueError as error:
         fail(error)
@@ -45,6 +54,11 @@ def preparing_folder(settings: Settings) -> Iterator[pathlib.Path]:
         fail(f"The folder {folder} is in use: another command trains in it.")
     except OSError as error:
         fail(f"The folder {folder} cannot be written: {error.strerror}.")
+
+
+def new_name(settings: Settings) -> str:
+    """Return a name for the folder of new runs."""
+    return f"{settings.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def lock_folder(folder: pathlib.Path) -> IO[str]:
@@ -70,7 +84,8 @@ def check_config(config: ExperimentConfig) -> None:
     check_limits(experiment)
     replay_bytes = experiment.builder.estimate_replay_bytes(check_environment(experiment))
     memory = available_memory() // PARALLEL.value
-    if (warning := memory_warning(config.agent.replay, replay_bytes, memory)) is not None:
+    warning = memory_warning(experiment.data_flow(), replay_bytes, memory)
+    if warning is not None:
         share = f" (It is one of {PARALLEL.value} at once.)" if PARALLEL.value > 1 else ""
         warn(f"{config.environment.task}: {warning}{share}")
 
@@ -96,6 +111,37 @@ def train(runner: Runner, screen: Screen, before_step: Callable[[], None] = lamb
         screen.show(runner.newest_output())
         time.sleep(_PERIOD_SECONDS)
         before_step()
+
+
+def train_to_end(
+    runs: Sequence[Run],
+    lock: IO[str],
+    screen: Screen,
+    write: Callable[[Mapping[Run, str]], bool],
+) -> NoReturn:
+    """Train runs, have their results written, say which have not finished, and exit.
+
+    Args:
+      runs: runs of which some may be finished.
+      lock: lock of their folder.
+      screen: where their progress is shown.
+      write: writes the results of runs that have ended so, and returns whether it could.
+    """
+    runner = Runner(runs, PARALLEL.value)
+    train(runner, screen)
+    is_written = write(runner.endings)
+    for run, ending in runner.endings.items():
+        if ending != FINISHED:
+            screen.print(f"{run.name}: {ending}, see {run.log}")
+    leave_after(runner, lock, is_written and set(runner.endings.values()) == {FINISHED})
+
+
+def leave_after(runner: Runner, lock: IO[str], is_complete: bool) -> NoReturn:
+    """Release the folder, and exit as the signal says that stopped the runs, if one did."""
+    lock.close()
+    if runner.signals:
+        leave(128 + runner.signals[0])
+    leave(EXIT_SUCCESS if is_complete else EXIT_FAILURE)
 
 
 def write_results(

@@ -28,15 +28,12 @@ from absl import flags
 from rich.console import Console
 
 from apex_agents.command_line import several_runs
-from apex_agents.command_line.errors import leave
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
 from apex_agents.command_line.variants import RANGE
-from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_runs
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
-from apex_agents.sweep.runner import FINISHED, Runner
 from apex_agents.sweep.screen import Screen
 from apex_agents.validation import get_field
 
@@ -54,7 +51,7 @@ def main() -> None:
 
 
 def _sweep(settings: Settings) -> None:
-    with several_runs.preparing_folder(settings) as folder:
+    with several_runs.preparing_folder(several_runs.new_name(settings)) as folder:
         runs = _plan(settings, folder)
         lock = several_runs.lock_folder(folder)
     screen = Screen(Console())
@@ -62,17 +59,9 @@ def _sweep(settings: Settings) -> None:
     for run in runs:
         if run.is_finished:
             screen.print(f"{run.name} is finished already.")
-    runner = Runner(runs, several_runs.PARALLEL.value)
-    several_runs.train(runner, screen)
-    is_written = _write_results(folder, runner.endings, screen)
-    for run, ending in runner.endings.items():
-        if ending != FINISHED:
-            screen.print(f"{run.name}: {ending}, see {run.log}")
-    lock.close()
-    if runner.signals:
-        leave(128 + runner.signals[0])
-    is_complete = is_written and set(runner.endings.values()) == {FINISHED}
-    leave(EXIT_SUCCESS if is_complete else EXIT_FAILURE)
+    several_runs.train_to_end(
+        runs, lock, screen, lambda endings: _write_results(folder, endings, screen)
+    )
 
 
 def _plan(settings: Settings, folder: pathlib.Path) -> list[Run]:

@@ -1,9 +1,10 @@
-r"""Trains an Ape-X agent.
+r"""Trains an agent: Ape-X DQN, Ape-X DPG, A2C or A3C.
 
 Examples:
   python launch/apex_dqn.py --lp_launch_type=local_mp
   python launch/apex_dqn.py --config=apex_dqn_atari_single_host --config.environment.task=breakout
   python launch/apex_dpg.py --config=apex_dpg_control --config.environment.task=humanoid:walk
+  python launch/a2c.py --config=a2c_atari_single_host --config.environment.task=breakout
   apex-dqn --config=my_settings.py --workdir=runs/first --config.agent.batch_size=64
 """
 
@@ -110,7 +111,7 @@ def _check_agent(agent: str, agent_config: object) -> None:
     found = find_agent(agent_config)
     if found != agent:
         kinds = [CONFIG_CLASSES[name].__name__ for name in (found, agent)]
-        command = found.replace("_", "-")
+        command = f"apex-{found.removeprefix('apex_')}"
         raise ValueError(
             f"agent is an {kinds[0]}; it has to be an {kinds[1]}. Use the command {command}, "
             f"which is launch/{found}.py."

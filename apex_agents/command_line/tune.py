@@ -29,10 +29,9 @@ from absl import flags
 from rich.console import Console
 
 from apex_agents.command_line import several_runs
-from apex_agents.command_line.errors import fail, leave
+from apex_agents.command_line.errors import fail
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
 from apex_agents.command_line.variants import RANGE
-from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
@@ -67,7 +66,7 @@ def main() -> None:
 def _tune(settings: Settings) -> None:
     config = settings.config
     ends_at = time.monotonic() + 60 * (_MINUTES.value or math.inf)
-    with several_runs.preparing_folder(settings) as folder:
+    with several_runs.preparing_folder(several_runs.new_name(settings)) as folder:
         space = _read_space(settings)
         max_steps = config.run.max_actor_steps or 0
         allowed = "a number: runs are compared at equal actor steps, up to this limit"
@@ -92,11 +91,8 @@ def _tune(settings: Settings) -> None:
         runner, screen, lambda: search.step(_RUNS.value, time.monotonic() >= ends_at)
     )
     is_written = _write_results(study, folder, names, screen)
-    lock.close()
-    if runner.signals:
-        leave(128 + runner.signals[0])
     has_score = any(trial.state.name == "COMPLETE" for trial in study.trials)
-    leave(EXIT_SUCCESS if is_written and has_score else EXIT_FAILURE)
+    several_runs.leave_after(runner, lock, is_written and has_score)
 
 
 def _read_space(settings: Settings) -> Space:

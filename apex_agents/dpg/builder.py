@@ -10,6 +10,7 @@ from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.exploration import noise_ladder
 from apex_agents.acting.policy import Policy
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
@@ -20,6 +21,7 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.networks.observations import is_image, require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
 from apex_agents.replay.transitions import item_signature
@@ -98,6 +100,9 @@ class ApexDPGBuilder:
         variables = {name: net.variables for name, net in networks._asdict().items()}
         return make_tables(self.config.replay, self._signature(spec), variables, rate_limiter)
 
+    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        return make_data_flow(self.config)
+
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
         return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
 
@@ -106,6 +111,20 @@ class ApexDPGBuilder:
         return make_dataset(
             client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
         )
+
+    def make_adders(
+        self,
+        client: reverb.Client,
+        env_indices: Sequence[int] = (0,),
+        num_envs: int = 1,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ) -> list[PrioritizedNStepAdder]:
+        """Build one adder per environment."""
+        return [
+            self.make_adder(client, should_stop=should_stop, learner_steps_fn=learner_steps_fn)
+            for _ in env_indices
+        ]
 
     def make_adder(
         self,
@@ -125,12 +144,13 @@ class ApexDPGBuilder:
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
-        """Build the exploring policy of one actor: all environments have the same noise."""
-        return GaussianNoisePolicy(self.make_networks(spec, seed), self.config.noise_scale, seed)
+        """Build the exploring policy of one actor: each environment has its own noise scale."""
+        noise_scales = noise_ladder(self.config.exploration, num_envs)[list(env_indices)]
+        return GaussianNoisePolicy(self.make_networks(spec, seed), noise_scales, seed)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: without noise."""
-        return GaussianNoisePolicy(self.make_networks(spec, seed), noise_scale=0.0, seed=seed)
+        return GaussianNoisePolicy(self.make_networks(spec, seed), np.zeros(num_envs), seed)
 
     def make_actor(
         self,

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dpg.networks import DPGNetworks
-from apex_agents.learning.losses import dpg_loss, td_loss
+from apex_agents.dpg.networks import DPGNetworks, make_distribution
+from apex_agents.learning.losses import dpg_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
@@ -25,9 +25,10 @@ class DPGUpdate:
         """Take networks whose variables exist, and make the target equal to the online ones."""
         self._online = online
         self._target = target
+        self._distribution = make_distribution(config)
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
-        policy_optimizer = Adam(config.learning_rate)
+        policy_optimizer = Adam(config.policy_learning_rate or config.learning_rate)
         critic_optimizer = Adam(config.learning_rate)
         self._optimizer = GuardedOptimizer(
             (policy_optimizer, online.policy.trainable_variables),
@@ -37,6 +38,7 @@ class DPGUpdate:
             [*online.policy.variables, *online.critic.variables],
             [*target.policy.variables, *target.critic.variables],
             config.target_update_period,
+            config.target_update_rate,
         )
         self.num_updates = self._target_copies.num_updates
         self.variables = {name: net.variables for name, net in online._asdict().items()}
@@ -77,10 +79,14 @@ class DPGUpdate:
         """
         next_action = self._target.policy(transitions.next_observation)
         check_shapes(next_action.shape, action=transitions.action)
-        next_value = self._target.critic(transitions.next_observation, next_action)
+        next_value = self._target.critic.return_distribution(
+            transitions.next_observation, next_action
+        )
         with tf.GradientTape() as tape:
-            q_taken = self._online.critic(transitions.observation, transitions.action)
-            loss, td_error = td_loss(
+            q_taken = self._online.critic.return_distribution(
+                transitions.observation, transitions.action
+            )
+            loss, td_error = self._distribution.td_loss(
                 q_taken, transitions.n_step_return, transitions.n_step_discount, next_value
             )
             check_shapes(loss.shape, weights=weights)
@@ -90,7 +96,7 @@ class DPGUpdate:
         metrics = {
             "loss": mean_loss,
             "td_error": tf.reduce_mean(tf.abs(td_error)),
-            "q_value": tf.reduce_mean(q_taken),
+            "q_value": tf.reduce_mean(self._distribution.mean(q_taken)),
             "gradient_norm": gradient_norm,
         }
         return td_error, gradients, metrics

@@ -1,5 +1,7 @@
 """Policy and critic of Ape-X DPG (Horgan et al. 2018, appendix D)."""
 
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import sonnet as snt
@@ -7,6 +9,12 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.distributions import (
+    ReturnDistribution,
+    categorical,
+    expected_value,
+    quantiles,
+)
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
@@ -26,40 +34,56 @@ class DPGNetworks(NamedTuple):
     """
 
     policy: snt.Module
-    critic: snt.Module
+    critic: "CriticNetwork"
 
 
 class PolicyNetwork(snt.Module):
     """a = pi(s), each element in [-1, 1]."""
 
     def __init__(
-        self, torso: snt.Module, hidden_size: int, action_size: int, name: str | None = None
+        self,
+        torso: snt.Module,
+        hidden_sizes: Sequence[int],
+        action_size: int,
+        layer_norm: bool = False,
+        name: str | None = None,
     ):
-        """Put a hidden layer and the output layer on a torso."""
+        """Put hidden layers and the output layer on a torso."""
         super().__init__(name=name)
-        self._first, self._second = torso, snt.Linear(hidden_size, name="hidden")
+        self._torso, self._hidden = torso, _make_hidden_layers(hidden_sizes, layer_norm)
         self._output = _make_output_layer(action_size)
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` to actions `[B, D]`."""
-        features = tf.nn.relu(self._second(self._first(observation)))
-        return tf.tanh(self._output(features))
+        return tf.tanh(self._output(self._hidden(self._torso(observation))))
 
 
 class CriticNetwork(snt.Module):
     """q(s, a); the action enters behind the torso (Lillicrap et al. 2016, section 7)."""
 
-    def __init__(self, torso: snt.Module, hidden_size: int, name: str | None = None):
-        """Put a hidden layer, which reads the action, too, and the output layer on a torso."""
+    def __init__(
+        self,
+        torso: snt.Module,
+        hidden_sizes: Sequence[int],
+        distribution: ReturnDistribution | None = None,
+        layer_norm: bool = False,
+        name: str | None = None,
+    ):
+        """Put hidden layers, the first of which reads the action, and the output on a torso."""
         super().__init__(name=name)
-        self._first, self._second = torso, snt.Linear(hidden_size, name="hidden")
-        self._output = _make_output_layer(1)
+        self._distribution = distribution or expected_value()
+        self._torso, self._hidden = torso, _make_hidden_layers(hidden_sizes, layer_norm)
+        self._output = _make_output_layer(math.prod(self._distribution.shape))
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` and actions `[B, D]` to action values `[B]`."""
-        features, action = self._first(observation), tf.cast(action, tf.float32)
-        features = tf.nn.relu(self._second(tf.concat([features, action], axis=-1)))
-        return tf.squeeze(self._output(features), axis=-1)
+        return self._distribution.mean(self.return_distribution(observation, action))
+
+    def return_distribution(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Map them to what the action values are the means of, `[B, *distribution.shape]`."""
+        features, action = self._torso(observation), tf.cast(action, tf.float32)
+        hidden = self._hidden(tf.concat([features, action], axis=-1))
+        return tf.reshape(self._output(hidden), [-1, *self._distribution.shape])
 
 
 def make_networks(
@@ -80,31 +104,64 @@ def make_networks(
     """
     (action_size,) = spec.actions.shape
     observation = zero_observations(spec)
-    critic_torso = _make_torso(config, "critic", spec, torso_fn)
-    policy_torso = _make_torso(config, "policy", spec, torso_fn)
-    policy = PolicyNetwork(policy_torso, config.policy_hidden_sizes[1], action_size, name="policy")
-    critic = CriticNetwork(critic_torso, config.critic_hidden_sizes[1], name="critic")
+    critic_torso, critic_sizes = _make_torso(config, "critic", spec, torso_fn)
+    policy_torso, policy_sizes = _make_torso(config, "policy", spec, torso_fn)
+    distribution, layer_norm = make_distribution(config), config.layer_norm
+    policy = PolicyNetwork(policy_torso, policy_sizes, action_size, layer_norm, name="policy")
+    critic = CriticNetwork(critic_torso, critic_sizes, distribution, layer_norm, name="critic")
     critic(observation, policy(observation))
     return DPGNetworks(policy, critic)
 
 
+def make_distribution(config: ApexDPGConfig) -> ReturnDistribution:
+    """Make what the critic of a config gives out."""
+    if config.critic == "quantile":
+        return quantiles(config.num_atoms)
+    if config.critic == "categorical":
+        return categorical(config.num_atoms, config.min_return, config.max_return)
+    return expected_value()
+
+
 def _make_torso(
     config: ApexDPGConfig, network: str, spec: EnvironmentSpec, torso_fn: TorsoFn | None
-) -> snt.Module:
-    """Make the torso of 'policy' or 'critic', behind the normalization if there is one."""
+) -> tuple[snt.Module, Sequence[int]]:
+    """Make the torso of 'policy' or 'critic', behind the normalization if there is one.
+
+    Returns:
+      The torso, and the units of the hidden layers that are not part of it.
+    """
     field, observations = f"{network}_torso", zero_observations(spec)
-    name, (first_size, _) = getattr(config, field), getattr(config, f"{network}_hidden_sizes")
+    name, sizes = getattr(config, field), getattr(config, f"{network}_hidden_sizes")
     own_torso = find_own_torso(name, f"agent.{field}", TORSOS, torso_fn)
+    num_in_torso = 0 if own_torso is None and name == "none" else 1
     with tf.name_scope(network):
         layers = []
         if config.normalize_observations:
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
             observations = layers[0](observations)
         if own_torso is None:
-            torso = VectorTorso([first_size], spec, activation=tf.tanh, name="torso")
+            torso = VectorTorso(
+                sizes[:num_in_torso],
+                spec,
+                activation=tf.tanh,
+                layer_norm=config.layer_norm,
+                name="torso",
+            )
         else:
             torso = own_torso.make(spec, config, observations)
-        return snt.Sequential([*layers, torso])
+        return snt.Sequential([*layers, torso]), sizes[num_in_torso:]
+
+
+def _make_hidden_layers(sizes: Sequence[int], layer_norm: bool) -> snt.Sequential:
+    """Make layers with ReLUs, the last of which is `hidden`."""
+    layers = list[Callable[[tf.Tensor], tf.Tensor]]()
+    for i, size in enumerate(sizes, 1):
+        name = "hidden" if i == len(sizes) else f"hidden_{i}"
+        layers.append(snt.Linear(size, name=name))
+        if layer_norm:
+            layers.append(snt.LayerNorm(-1, True, True, name=f"{name}_layer_norm"))
+        layers.append(tf.nn.relu)
+    return snt.Sequential(layers)
 
 
 def _make_output_layer(size: int) -> snt.Linear:

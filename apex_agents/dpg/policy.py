@@ -1,5 +1,7 @@
 """The policy of Ape-X DPG: the policy network's action with normal noise on it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -10,23 +12,26 @@ from apex_agents.dpg.networks import DPGNetworks
 class GaussianNoisePolicy:
     """Acts near pi(s) (Horgan et al. 2018, appendix D).
 
-      a = clip(pi(s) + noise_scale * N(0, 1), -1, 1)
+      a = clip(pi(s) + noise_scale_i * N(0, 1), -1, 1)  in environment i
 
     Attributes:
       variables: `{'policy': ..., 'critic': ...}`, variables of the networks.
-      exploration: `{'noise_scale': ...}`, standard deviation of the noise in every environment.
+      exploration: `{'noise_scale': [E]}`, standard deviation of the noise in each environment.
     """
 
-    def __init__(self, networks: DPGNetworks, noise_scale: float, seed: int):
-        """Wrap networks whose variables exist; `seed` is that of the noise."""
+    def __init__(
+        self, networks: DPGNetworks, noise_scales: Sequence[float] | np.ndarray, seed: int
+    ):
+        """Wrap networks whose variables exist; `noise_scales` are one per environment, `[E]`."""
         self.variables = {name: net.variables for name, net in networks._asdict().items()}
-        self.exploration = {"noise_scale": noise_scale}
+        self.exploration = {"noise_scale": np.asarray(noise_scales)}
+        stddev = tf.constant(self.exploration["noise_scale"][:, np.newaxis], tf.float32)
         policy, critic = networks
         random = tf.random.Generator.from_seed(seed)
 
         def evaluate(observation: tf.Tensor) -> PolicyOutput:
             best = policy(observation)
-            noise = random.normal(tf.shape(best), stddev=noise_scale)
+            noise = stddev * random.normal(tf.shape(best))
             action = tf.clip_by_value(best + noise, -1.0, 1.0)
             return PolicyOutput(action, critic(observation, action), critic(observation, best))
 

@@ -13,16 +13,18 @@ from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import Policy
-from apex_agents.dqn.config import TORSOS, ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype
-from apex_agents.networks.observations import is_image, require_no_normalized_images
+from apex_agents.networks.chosen_torso import check_observations, is_own_torso
+from apex_agents.networks.observations import require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_tables
 from apex_agents.replay.transitions import item_signature
@@ -69,9 +71,10 @@ class ApexDQNBuilder:
                 f"arrays of shape {list(actions.shape)}, between {np.min(low):g} and "
                 f"{np.max(high):g}.{advice if is_for_dpg else ''}"
             )
-        self._check_observations(spec)
+        check_observations(self.config, spec, self._torso_fn)
         require_no_normalized_images(self.config.normalize_observations, spec)
-        if self._has_own_torso or self.config.torso == "conv":  # Others have been checked.
+        # Others have been checked.
+        if is_own_torso(self.config, self._torso_fn) or self.config.torso == "conv":
             for _ in range(2):  # The target network has a torso of its own.
                 self.make_networks(spec)
 
@@ -87,8 +90,11 @@ class ApexDQNBuilder:
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        variables = {"network": self.make_networks(spec).variables}
+        variables = self.make_policy(spec, range(1), 1, seed=0).variables
         return make_tables(self.config.replay, self._signature(spec), variables, rate_limiter)
+
+    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        return make_data_flow(self.config)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
         return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
@@ -98,6 +104,20 @@ class ApexDQNBuilder:
         return make_dataset(
             client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
         )
+
+    def make_adders(
+        self,
+        client: reverb.Client,
+        env_indices: Sequence[int] = (0,),
+        num_envs: int = 1,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ) -> list[PrioritizedNStepAdder]:
+        """Build one adder per environment."""
+        return [
+            self.make_adder(client, should_stop=should_stop, learner_steps_fn=learner_steps_fn)
+            for _ in env_indices
+        ]
 
     def make_adder(
         self,
@@ -121,7 +141,8 @@ class ApexDQNBuilder:
         """Build the exploring policy of one actor: each environment has its own epsilon."""
         epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
         network = self.make_networks(spec, seed, compute_dtype(self.config.bfloat16))
-        return EpsilonGreedyPolicy(network, epsilons, seed)
+        annealing_steps = self.config.exploration.annealing_steps
+        return EpsilonGreedyPolicy(network, epsilons, seed, annealing_steps)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: with the config's evaluation epsilon."""
@@ -155,32 +176,5 @@ class ApexDQNBuilder:
             should_stop=should_stop,
         )
 
-    @property
-    def _has_own_torso(self) -> bool:
-        return self._torso_fn is not None or self.config.torso not in TORSOS
-
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step, self.config.frame_stack)
-
-    def _check_observations(self, spec: EnvironmentSpec) -> None:
-        """Raise a ValueError that says what to set, unless torso and stack fit the observations."""
-        config, shape, dtype = self.config, spec.observations.shape, spec.observations.dtype
-        is_stack = len(shape) > 1 and shape[0] == config.frame_stack
-        fits = is_stack or not config.frame_stack
-        given, advice = "", "agent.frame_stack=0"
-        if not self._has_own_torso:
-            given = f"agent.torso is {config.torso!r} and "
-            stack = config.frame_stack if is_stack else 0
-            torso = "conv" if is_image(spec) else "mlp"
-            if len(shape) == 3 and shape[1:] == (84, 84) and is_image(spec):
-                torso, stack = "atari", shape[0]
-            advice = f"agent.torso={torso!r}, agent.frame_stack={stack}"
-            if config.torso == "atari":
-                fits = is_stack and torso == "atari"
-            elif config.torso == "conv":
-                fits = fits and len(shape) - is_stack in (2, 3)
-        if not fits:
-            raise ValueError(
-                f"{given}agent.frame_stack is {config.frame_stack}, but observations are {dtype} "
-                f"{shape}: set {advice}."
-            )

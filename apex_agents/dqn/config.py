@@ -5,15 +5,15 @@ import dataclasses
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.validation import (
+    TORSOS,
     bounded,
     layer_sizes,
     name_or_function,
+    one_of,
     positive,
-    require,
+    require_equal_lengths,
     require_fields,
 )
-
-TORSOS = ("atari", "mlp", "conv")
 
 
 @dataclasses.dataclass
@@ -30,6 +30,9 @@ class ApexDQNConfig:
       conv_strides: its strides.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
+      head: what the two streams give out for each action: 'dueling', its value (the paper), or
+        'quantile', quantiles of its return (Dabney et al. 2018), whose mean is the value.
+      num_quantiles: quantiles of 'quantile' (Dabney et al. 2018: 200).
       stream_hidden_size: units of each stream's hidden layer (Wang et al. 2016: 512).
       frame_stack: frames per observation, along its first axis and sliding by one per step (Mnih
         et al. 2015: 4); 0 if it is no such stack.
@@ -38,7 +41,9 @@ class ApexDQNConfig:
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).
-      learning_rate: step size of centered RMSProp (appendix C: 0.00025 / 4).
+      optimizer: 'rmsprop', centered RMSProp (appendix C), or 'adam' (Kingma & Ba 2015).
+      learning_rate: step size of the optimizer (appendix C: 0.00025 / 4).
+      adam_epsilon: epsilon of Adam; None is 0.01 / batch_size (Dabney et al. 2018, section 5.1).
       rmsprop_decay: decay of the running means of RMSProp (appendix C: 0.95).
       rmsprop_epsilon: epsilon of RMSProp, under the root (appendix C: 1.5e-7).
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
@@ -59,14 +64,18 @@ class ApexDQNConfig:
     conv_kernel_sizes: tuple[int, ...] = layer_sizes((3,), 1, 16)
     conv_strides: tuple[int, ...] = layer_sizes((1,), 1, 16)
     mlp_hidden_sizes: tuple[int, ...] = layer_sizes((256,), 0, 16)
+    head: str = one_of("dueling", "quantile")
+    num_quantiles: int = bounded(32, 1, 1_000)
     stream_hidden_size: int = bounded(512, 1, 10_000)
     frame_stack: int = bounded(4, 0)
     normalize_observations: bool = False
     n_step: int = bounded(3, 1, 10_000)
     discount: float = bounded(0.99, 0, 1)
     batch_size: int = bounded(512, 1, 100_000)
+    optimizer: str = one_of("rmsprop", "adam")
     learning_rate: float = positive(0.00025 / 4)
-    rmsprop_decay: float = bounded(0.95, 0, 1)
+    adam_epsilon: float | None = positive(None)
+    rmsprop_decay: float = bounded(0.95, 0.1, 1)
     rmsprop_epsilon: float = positive(1.5e-7)
     max_gradient_norm: float = positive(40.0)
     target_update_period: int = positive(2500)
@@ -80,8 +89,4 @@ class ApexDQNConfig:
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
-        num_layers = len(self.conv_channels)
-        for name in ("conv_kernel_sizes", "conv_strides"):
-            sizes = getattr(self, name)
-            allowed = f"as many numbers as agent.conv_channels, {num_layers}"
-            require(len(sizes) == num_layers, prefix + name, sizes, allowed)
+        require_equal_lengths(self, prefix, "conv_channels", "conv_kernel_sizes", "conv_strides")

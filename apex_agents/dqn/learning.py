@@ -4,8 +4,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.learning.losses import double_q_loss
-from apex_agents.learning.optimizers import CenteredRMSProp, GuardedOptimizer
+from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
+from apex_agents.learning.losses import double_q_values
+from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.precision import compute_dtype
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
@@ -17,26 +18,33 @@ class DQNUpdate:
     """Double Q-learning on n-step transitions with a periodically copied target network.
 
     Attributes:
-      variables: `{'network': ...}`, the online network's variables, for actors.
+      variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
+        where their epsilons depend on it.
       state: networks, optimiser and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
 
-    def __init__(self, network: snt.Module, target_network: snt.Module, config: ApexDQNConfig):
+    def __init__(
+        self,
+        network: ActionValueNetwork,
+        target_network: ActionValueNetwork,
+        config: ApexDQNConfig,
+    ):
         """Take two networks whose variables exist, and make the target equal to the first."""
         self._network = network
         self._target_network = target_network
         self._compute_dtype = compute_dtype(config.bfloat16)
         self._max_gradient_norm = config.max_gradient_norm
-        optimizer = CenteredRMSProp(
-            config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
-        )
+        self._td_loss = make_distribution(config).td_loss
+        optimizer = _make_optimizer(config)
         self._optimizer = GuardedOptimizer((optimizer, network.trainable_variables))
         self._target_copies = TargetCopies(
             network.variables, target_network.variables, config.target_update_period
         )
         self.num_updates = self._target_copies.num_updates
         self.variables = {"network": network.variables}
+        if config.exploration.annealing_steps is not None:
+            self.variables["num_updates"] = [self.num_updates]
         self.state = {
             "network": network,
             "target_network": target_network,
@@ -48,14 +56,15 @@ class DQNUpdate:
         """Descend the weighted loss on one batch; see `learning.update.Update`."""
         update_statistics(self._network, transitions.observation)
         with tf.GradientTape() as tape, snt.mixed_precision.scope(self._compute_dtype):
-            q_tm1 = self._network(transitions.observation)
-            loss, td_error = double_q_loss(
+            q_tm1 = self._network.return_distribution(transitions.observation)
+            q_taken, bootstrap_value = double_q_values(
                 q_tm1,
                 transitions.action,
-                transitions.n_step_return,
-                transitions.n_step_discount,
-                q_t_value=self._target_network(transitions.next_observation),
+                q_t_value=self._target_network.return_distribution(transitions.next_observation),
                 q_t_selector=self._network(transitions.next_observation),
+            )
+            loss, td_error = self._td_loss(
+                q_taken, transitions.n_step_return, transitions.n_step_discount, bootstrap_value
             )
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
@@ -73,3 +82,9 @@ class DQNUpdate:
             "steps_skipped": self._optimizer.num_skipped.read_value(),
         }
         return UpdateOutput(priorities, metrics)
+
+
+def _make_optimizer(config: ApexDQNConfig) -> snt.Optimizer:
+    if config.optimizer == "adam":
+        return Adam(config.learning_rate, config.adam_epsilon or 0.01 / config.batch_size)
+    return CenteredRMSProp(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)

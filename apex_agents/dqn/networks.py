@@ -1,16 +1,19 @@
 """Dueling networks (Wang et al. 2016) on any torso."""
 
+import math
 from typing import Any
 
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.dqn.config import TORSOS, ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
+from apex_agents.networks.chosen_torso import make_torso
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.own_torso import TorsoFn, find_own_torso
-from apex_agents.networks.torsos import AtariTorso, ConvTorso, VectorTorso, mixed_precision
+from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.torsos import mixed_precision
 
 
 def make_network(
@@ -18,7 +21,7 @@ def make_network(
     spec: EnvironmentSpec,
     dtype: tf.DType = tf.float32,
     torso_fn: TorsoFn | None = None,
-) -> snt.Sequential:
+) -> "ActionValueNetwork":
     """Build the action-value network of a config; its variables exist.
 
     Args:
@@ -40,18 +43,35 @@ def make_network(
         if config.normalize_observations:
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
             observations = layers[0](observations)
-        own_torso = find_own_torso(config.torso, "agent.torso", TORSOS, torso_fn)
-        if own_torso is not None:
-            torso = own_torso.make(spec, config, observations)
-        elif config.torso == "atari":
-            torso = AtariTorso(dtype, name="torso")
-        elif config.torso == "conv":
-            torso = ConvTorso(config, spec, dtype, name="torso")
-        else:
-            torso = VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
-        head = DuelingHead(config.stream_hidden_size, spec.actions.num_values, name="head")
+        torso = make_torso(config, spec, observations, dtype, torso_fn)
+        distribution = make_distribution(config)
+        num_actions = spec.actions.num_values
+        head = DuelingHead(config.stream_hidden_size, num_actions, distribution.shape, name="head")
         head(torso(observations))
-    return snt.Sequential([*layers, torso, head])
+    return ActionValueNetwork(snt.Sequential([*layers, torso, head]), distribution)
+
+
+def make_distribution(config: ApexDQNConfig) -> ReturnDistribution:
+    """Make what the head of a config gives out for each action."""
+    return quantiles(config.num_quantiles) if config.head == "quantile" else expected_value()
+
+
+class ActionValueNetwork(snt.Module):
+    """Action values as the means of distributions of the return.
+
+    Attributes:
+      return_distribution: module from observations `[B, ...]` to distributions `[B, A, *shape]`.
+    """
+
+    def __init__(self, layers: snt.Module, distribution: ReturnDistribution):
+        """Wrap layers that give out `distribution` for each action."""
+        super().__init__()
+        self.return_distribution = layers
+        self._mean = distribution.mean
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Map observations `[B, ...]` to action values `[B, A]`."""
+        return self._mean(self.return_distribution(observation))
 
 
 class DuelingHead(snt.Module):
@@ -59,23 +79,33 @@ class DuelingHead(snt.Module):
 
     q(s, a) = v(s) + adv(s, a) - mean_a' adv(s, a')
 
-    Source: Wang et al. 2016, equation 9.
+    Source: Wang et al. 2016, equation 9. If q has a shape of its own, as N quantiles have, the
+    equation holds for each element.
     """
 
-    def __init__(self, hidden_size: int, num_actions: int, name: str | None = None):
+    def __init__(
+        self,
+        hidden_size: int,
+        num_actions: int,
+        value_shape: tuple[int, ...] = (),
+        name: str | None = None,
+    ):
         super().__init__(name=name)
+        self._num_actions, self._value_shape = num_actions, value_shape
+        value_size = math.prod(value_shape)
         # Side by side: one product for both.
         self._hidden_layers = snt.Linear(2 * hidden_size, name="hidden")
-        self._value = snt.Linear(1, name="value")
-        self._advantage = snt.Linear(num_actions, name="advantage")
+        self._value = snt.Linear(value_size, name="value")
+        self._advantage = snt.Linear(num_actions * value_size, name="advantage")
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Map features `[B, F]` to action values `[B, A]` float32."""
+        """Map features `[B, F]` to action values `[B, A, *value_shape]` float32."""
         # Output layers compute in float32: 8 bits cannot tell the values of two actions apart.
         value_units, advantage_units = tf.split(tf.cast(self._hidden(features), tf.float32), 2, 1)
+        value = tf.reshape(self._value(value_units), [-1, 1, *self._value_shape])
         advantage = self._advantage(advantage_units)
-        centred = advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
-        return self._value(value_units) + centred
+        advantage = tf.reshape(advantage, [-1, self._num_actions, *self._value_shape])
+        return value + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
 
     @mixed_precision
     def _hidden(self, features: tf.Tensor) -> tf.Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import sonnet as snt
+import tensorflow as tf
 
 from apex_agents.acting.policy import CompiledFunction, PolicyOutput
 
@@ -12,13 +13,32 @@ class EpsilonGreedyPolicy:
     """Takes the action of the highest value, or a random one (Horgan et al. 2018, section 4.1).
 
     Attributes:
-      variables: `{'network': ...}`, variables of the network.
-      exploration: `{'epsilon': [E]}`, probability of a uniformly random action in each environment.
+      variables: `{'network': ...}`, variables of the network; where epsilons are annealed, also
+        `'num_updates'`, the learner steps that they depend on.
+      exploration: `{'epsilon': [E]}`, probability of a uniformly random action in each environment;
+        where it is annealed, in the end.
     """
 
-    def __init__(self, network: snt.Module, epsilons: Sequence[float] | np.ndarray, seed: int):
-        """Wrap a network whose variables exist; `epsilons` are one per environment, `[E]`."""
-        self.variables = {"network": network.variables}
+    def __init__(
+        self,
+        network: snt.Module,
+        epsilons: Sequence[float] | np.ndarray,
+        seed: int,
+        annealing_steps: int | None = None,
+    ):
+        """Wrap a network whose variables exist.
+
+        Args:
+          network: from observations `[E, ...]` to action values `[E, A]`.
+          epsilons: epsilon of each environment, `[E]`.
+          seed: seed of the random actions.
+          annealing_steps: learner steps during which all of them fall linearly from 1.
+        """
+        self.variables: dict[str, Sequence[tf.Variable]] = {"network": network.variables}
+        self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._annealing_steps = annealing_steps
+        if annealing_steps is not None:
+            self.variables["num_updates"] = [self._num_updates]
         self._epsilons = np.asarray(epsilons)
         self.exploration = {"epsilon": self._epsilons}
         self._evaluate = CompiledFunction(network)
@@ -27,8 +47,14 @@ class EpsilonGreedyPolicy:
     def __call__(self, observation: np.ndarray) -> PolicyOutput:
         q_values = self._evaluate(observation).numpy()
         num_envs, num_actions = q_values.shape
-        explore = self._random.random(num_envs) < self._epsilons
+        explore = self._random.random(num_envs) < self._current_epsilons()
         uniform = self._random.integers(num_actions, size=num_envs)
         action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
         q_taken = q_values[np.arange(num_envs), action]
         return PolicyOutput(action=action, q_taken=q_taken, value=q_values.max(axis=-1))
+
+    def _current_epsilons(self) -> np.ndarray:
+        if self._annealing_steps is None:
+            return self._epsilons
+        progress = min(int(self._num_updates) / self._annealing_steps, 1.0)
+        return 1.0 + progress * (self._epsilons - 1.0)

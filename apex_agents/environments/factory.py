@@ -11,6 +11,7 @@ import gymnasium
 import gymnasium.wrappers
 import numpy as np
 
+from apex_agents.environments.action_repeat import ActionRepeat
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.dm_env_adapter import DmEnvironment
@@ -19,7 +20,7 @@ from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
 from apex_agents.user_code import find_function, name_function
-from apex_agents.validation import positive, require, require_fields, unknown_name
+from apex_agents.validation import bounded, positive, require, require_fields, unknown_name
 
 _FIELD = "environment.task"
 
@@ -36,8 +37,10 @@ class EnvironmentConfig:
         of a module that registers it), 'catch' or 'point_mass' for 'toy', 'module:function' for
         'function': a function that returns a gymnasium or a dm_env environment.
       kwargs: keyword arguments of the environment, JSON values; for 'gymnasium' and 'function'.
-      max_episode_steps: number of agent steps after which an episode is truncated, for the same
-        suites; None: as the environment is registered or made.
+      max_episode_steps: number of environment steps after which an episode is truncated, for the
+        same suites; None: as the environment is registered or made.
+      action_repeat: number of environment steps for which an action is held, whose rewards are
+        added up: an agent step. For 'atari' it is `atari.action_repeat`.
       atari: preprocessing of the 'atari' suite; the others do not read it.
     """
 
@@ -45,6 +48,7 @@ class EnvironmentConfig:
     task: str = "pong"
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     max_episode_steps: int | None = positive(None)
+    action_repeat: int = bounded(1, 1, 1_000)
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
 
     def validate(self, prefix: str = "environment.") -> None:
@@ -54,6 +58,9 @@ class EnvironmentConfig:
         """
         require_fields(self, prefix)
         _check_task(self.suite, self.task)
+        if self.suite == "atari":
+            allowed = f"1 for Atari; set {prefix}atari.action_repeat"
+            require(self.action_repeat == 1, f"{prefix}action_repeat", self.action_repeat, allowed)
 
 
 def with_environment_fn(
@@ -123,9 +130,12 @@ def make_vector_environment(
     environments = []
     for index, env_seed in enumerate(seeds):
         if environment_fn is None:
-            environments.append(_make_own(config, env_seed))
+            environment = _make_own(config, env_seed)
         else:
-            environments.append(_make(environment_fn, config, env_seed, index < num_rendered))
+            environment = _make(environment_fn, config, env_seed, index < num_rendered)
+        if config.action_repeat > 1:
+            environment = ActionRepeat(environment, config.action_repeat)
+        environments.append(environment)
     return SyncVectorEnvironment(environments)
 
 

@@ -112,8 +112,8 @@ class Evaluator:
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
-        self._replicas = builder.config.replay.replicas
-        self._poller = StatisticsPoller(client, self._replicas)
+        self._flow = experiment.data_flow()
+        self._poller = StatisticsPoller(client, self._flow)
 
     def has_last_step(self) -> bool:
         """Return whether the learner has finished: its last parameters need not wait."""
@@ -162,7 +162,7 @@ class Evaluator:
     def _count_actor_steps(self) -> int:
         """Return the steps of all actors, while the server is away those at the last look."""
         with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            steps = count_actor_steps(self._client, self._replicas)
+            steps = count_actor_steps(self._client, self._flow)
             if steps is not None:
                 return steps
         return self._poller.latest.actor_steps

@@ -108,7 +108,7 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
         "checkpoint": request.parameters.path.stem,
         "learner_steps": request.parameters.learner_steps,
         "seed": request.seed,
-        "epsilon": exploration and exploration.evaluation_epsilon,
+        "epsilon": getattr(exploration, "evaluation_epsilon", None),  # DPG has none.
         "episodes": len(returns),
         "mean_return": float(returns.mean()),
         "standard_error": standard_error(returns),

@@ -15,7 +15,7 @@ from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
 from apex_agents.replay.batch_reader import BatchReader
-from apex_agents.replay.parameters import ParameterPublisher, to_arrays
+from apex_agents.replay.parameters import ParameterPublisher, to_finite_arrays
 from apex_agents.replay.priorities import PriorityWriter
 
 
@@ -119,13 +119,7 @@ class ApexLearner(core.Learner):
         Raises:
           FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
         """
-        arrays = to_arrays(self._update.variables)
-        for name, group in arrays.items():
-            if not all(np.isfinite(array).all() for array in group):
-                raise FloatingPointError(
-                    f"A variable of {name!r} is not finite after {self.num_steps} learner steps."
-                )
-        return arrays
+        return to_finite_arrays(self._update.variables, self.num_steps)
 
     def close(self) -> None:
         """Publish what was learned, unless the program stops, and write the pending priorities."""

@@ -15,51 +15,47 @@ class TDLoss(NamedTuple):
     """A loss per transition.
 
     Attributes:
-      loss: `[B]`, 0.5 * td_error^2.
-      td_error: `[B]`, G_t - q(S_t, A_t).
+      loss: `[B]`, to be descended.
+      td_error: `[B]`, G_t - q(S_t, A_t), where q is the mean of a distribution if there is one.
     """
 
     loss: tf.Tensor
     td_error: tf.Tensor
 
 
-def double_q_loss(
-    q_tm1: tf.Tensor,
-    a_tm1: tf.Tensor,
-    r_t: tf.Tensor,
-    d_t: tf.Tensor,
-    q_t_value: tf.Tensor,
-    q_t_selector: tf.Tensor,
-) -> TDLoss:
-    """Compute the n-step double Q-learning loss.
+def double_q_values(
+    q_tm1: tf.Tensor, a_tm1: tf.Tensor, q_t_value: tf.Tensor, q_t_selector: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Select the two values whose difference double Q-learning makes smaller.
 
-      G_t = r_t + d_t * q_t_value[argmax_a q_t_selector[a]]
-      loss = 0.5 * (G_t - q_tm1[a_tm1])^2
+      q_tm1[a_tm1]  and  q_t_value[argmax_a q_t_selector[a]]
 
     Source: Horgan et al. 2018, section 3.1; van Hasselt et al. 2016.
 
     Args:
-      q_tm1: `[B, A]`, online network at S_t.
+      q_tm1: `[B, A]` or `[B, A, N]`, online network at S_t: values or distributions.
       a_tm1: `[B]` int32, actions taken at S_t.
-      r_t: `[B]`, n-step return R.
-      d_t: `[B]`, n-step discount D, 0 where the episode terminated.
-      q_t_value: `[B, A]`, target network at S_{t+n}.
-      q_t_selector: `[B, A]`, online network at S_{t+n}.
+      q_t_value: target network at S_{t+n}, as `q_tm1`.
+      q_t_selector: `[B, A]`, values of the online network at S_{t+n}.
 
     Returns:
-      Loss and error; gradients flow into `q_tm1` only.
+      Estimates for the actions taken, and those to bootstrap from, both `[B]` or `[B, N]`;
+      gradients flow into `q_tm1` and `q_t_value`.
 
     Raises:
       ValueError: an argument has another shape.
     """
-    check_shapes([None, None], q_tm1=q_tm1)
-    check_shapes(q_tm1.shape, q_t_value=q_t_value, q_t_selector=q_t_selector)
-    check_shapes(q_tm1.shape[:1], a_tm1=a_tm1, r_t=r_t, d_t=d_t)
-    num_actions = q_tm1.shape[-1]
-    selected = tf.one_hot(tf.argmax(q_t_selector, axis=-1), num_actions)
-    bootstrap_value = tf.reduce_sum(q_t_value * selected, axis=-1)
-    q_taken = tf.reduce_sum(q_tm1 * tf.one_hot(a_tm1, num_actions), axis=-1)
-    return td_loss(q_taken, r_t, d_t, bootstrap_value)
+    check_shapes([None, None], q_t_selector=q_t_selector)
+    check_shapes([*q_t_selector.shape, *q_tm1.shape[2:3]], q_tm1=q_tm1, q_t_value=q_t_value)
+    check_shapes(q_t_selector.shape[:1], a_tm1=a_tm1)
+    best = tf.argmax(q_t_selector, axis=-1)
+    return _take(q_tm1, a_tm1), _take(q_t_value, best)
+
+
+def _take(q: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    """Return the entries `[B, ...]` of `q`, `[B, A, ...]`, for one action in each row, `[B]`."""
+    taken = tf.one_hot(action, q.shape[1])
+    return tf.reduce_sum(q * (taken if q.shape.rank == 2 else taken[..., tf.newaxis]), axis=1)
 
 
 def td_loss(q_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, v_t: tf.Tensor) -> TDLoss:
@@ -84,6 +80,82 @@ def td_loss(q_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, v_t: tf.Tensor) ->
     check_shapes(q_tm1.shape, r_t=r_t, d_t=d_t, v_t=v_t)
     td_error = tf.stop_gradient(r_t + d_t * v_t) - q_tm1
     return TDLoss(loss=0.5 * tf.square(td_error), td_error=td_error)
+
+
+def quantile_td_loss(z_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, z_t: tf.Tensor) -> TDLoss:
+    """Compute the Huber loss of quantile regression towards a bootstrapped return.
+
+      G_j = r_t + d_t * z_t[j]
+      tau_i = (i + 0.5) / N,  i = 0 .. N - 1
+      loss = sum_i mean_j |tau_i - 1(G_j < z_tm1[i])| * huber(G_j - z_tm1[i])
+      huber(u) = 0.5 * u^2 if |u| <= 1 else |u| - 0.5
+
+    Source: Dabney et al. 2018, equations 9 and 10, algorithm 1 (kappa = 1).
+
+    Args:
+      z_tm1: `[B, N]`, quantiles for the actions taken; their mean is the action value.
+      r_t: `[B]`, n-step return R.
+      d_t: `[B]`, n-step discount D, 0 where the episode terminated.
+      z_t: `[B, N]`, quantiles of the value of S_{t+n}.
+
+    Returns:
+      Loss, and the error of the means; gradients flow into `z_tm1` only.
+
+    Raises:
+      ValueError: an argument has another shape.
+    """
+    check_shapes([None, None], z_tm1=z_tm1)
+    check_shapes(z_tm1.shape, z_t=z_t)
+    check_shapes(z_tm1.shape[:1], r_t=r_t, d_t=d_t)
+    target = tf.stop_gradient(r_t[:, tf.newaxis] + d_t[:, tf.newaxis] * z_t)
+    num_quantiles = z_tm1.shape[1]
+    tau = (tf.range(num_quantiles, dtype=tf.float32) + 0.5) / num_quantiles
+    error = target[:, tf.newaxis, :] - z_tm1[:, :, tf.newaxis]  # [B, i, j]
+    size = tf.abs(error)
+    huber = tf.where(size <= 1.0, 0.5 * tf.square(error), size - 0.5)
+    slope = tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0.0, tf.float32))
+    loss = tf.reduce_sum(tf.reduce_mean(slope * huber, axis=2), axis=1)
+    return TDLoss(loss, td_error=tf.reduce_mean(target, axis=1) - tf.reduce_mean(z_tm1, axis=1))
+
+
+def categorical_td_loss(
+    logits_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, logits_t: tf.Tensor, atoms: tf.Tensor
+) -> TDLoss:
+    """Compute the cross-entropy towards a bootstrapped return that is projected onto the atoms.
+
+      p_t = softmax(logits_t),  G_j = r_t + d_t * atoms[j], clipped to the range of the atoms
+      target[i] = sum_j p_t[j] * max(0, 1 - |G_j - atoms[i]| / spacing)
+      loss = -sum_i target[i] * log softmax(logits_tm1)[i]
+
+    Source: Bellemare et al. 2017, equation 7 and algorithm 1.
+
+    Args:
+      logits_tm1: `[B, N]`, logits of the return's distribution for the actions taken.
+      r_t: `[B]`, n-step return R.
+      d_t: `[B]`, n-step discount D, 0 where the episode terminated.
+      logits_t: `[B, N]`, logits of the distribution at S_{t+n}.
+      atoms: `[N]`, returns in equal steps, increasing.
+
+    Returns:
+      Loss, and the error of the means before the projection; gradients flow into `logits_tm1` only.
+
+    Raises:
+      ValueError: an argument has another shape.
+    """
+    check_shapes([None, None], logits_tm1=logits_tm1)
+    check_shapes(logits_tm1.shape, logits_t=logits_t)
+    check_shapes(logits_tm1.shape[:1], r_t=r_t, d_t=d_t)
+    check_shapes(logits_tm1.shape[1:], atoms=atoms)
+    probabilities_t = tf.stop_gradient(tf.nn.softmax(logits_t))
+    returns = r_t[:, tf.newaxis] + d_t[:, tf.newaxis] * atoms
+    clipped = tf.clip_by_value(returns, atoms[0], atoms[-1])
+    distance = tf.abs(clipped[:, tf.newaxis, :] - atoms[:, tf.newaxis])  # [B, i, j]
+    share = tf.maximum(0.0, 1.0 - distance / (atoms[1] - atoms[0]))
+    target = tf.stop_gradient(tf.linalg.matvec(share, probabilities_t))
+    loss = tf.nn.softmax_cross_entropy_with_logits(target, logits_tm1)
+    mean_t = tf.reduce_sum(probabilities_t * returns, axis=1)
+    mean_tm1 = tf.reduce_sum(tf.nn.softmax(logits_tm1) * atoms, axis=1)
+    return TDLoss(loss, td_error=tf.stop_gradient(mean_t) - mean_tm1)
 
 
 def dpg_loss(a_tm1: tf.Tensor, dqda_tm1: tf.Tensor, max_dqda: float) -> tf.Tensor:

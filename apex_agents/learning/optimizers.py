@@ -50,6 +50,9 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
 class Adam(snt.optimizers.Adam):
     """Adam (Kingma & Ba 2015, algorithm 1)."""
 
+    def __init__(self, learning_rate: float, epsilon: float = 1e-8):
+        super().__init__(learning_rate, epsilon=epsilon)
+
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)
         self.step.assign_add(1)

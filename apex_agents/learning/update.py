@@ -49,30 +49,43 @@ class Update(Protocol):
 
 
 class TargetCopies:
-    """Variables of target networks, copied from the online networks every so many updates.
+    """Variables of target networks, moved to those of the online networks every so many updates.
+
+      target <- target + rate * (online - target)
+
+    A rate of 1 copies them. Variables that are not trained, such as statistics, are always copied.
 
     Attributes:
       num_updates: int64 scalar, updates counted so far.
     """
 
     def __init__(
-        self, online: Sequence[tf.Variable], target: Sequence[tf.Variable], update_period: int
+        self,
+        online: Sequence[tf.Variable],
+        target: Sequence[tf.Variable],
+        update_period: int,
+        update_rate: float = 1.0,
     ):
         """Make the target variables equal to the online ones, which are in the same order."""
         self._pairs = list(zip(online, target, strict=True))
         self._update_period = update_period
-        self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._copy()
+        self._update_rate = update_rate
+        self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="num_updates")
+        for online_variable, target_variable in self._pairs:
+            target_variable.assign(online_variable)
 
     def count_update(self) -> None:
-        """Count an update of the online networks; copy them every `update_period` updates."""
+        """Count an update of the online networks; move the others every `update_period` updates."""
         self.num_updates.assign_add(1)
         is_due = self.num_updates % self._update_period == 0
-        tf.cond(is_due, self._copy, lambda: None)
+        tf.cond(is_due, self._move, lambda: None)
 
-    def _copy(self) -> None:
+    def _move(self) -> None:
         for online, target in self._pairs:
-            target.assign(online)
+            if self._update_rate == 1 or not online.trainable:
+                target.assign(online)
+            else:
+                target.assign_add(self._update_rate * (online - target))
 
 
 def update_in_turn(

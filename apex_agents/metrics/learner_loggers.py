@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from acme.utils import loggers
 
+from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import make_histogram
@@ -18,7 +18,7 @@ from apex_agents.replay.statistics import StatisticsPoller
 _SHORTEST_PERIOD_SECONDS = 0.5
 _HISTOGRAM_PERIOD_SECONDS = 30.0
 
-# What is written per second, from amounts that `ApexLearner` logs for each step.
+# What is written per second, from amounts that a learner logs for each step.
 _PER_SECOND = {
     columns.LEARNER_STEPS_PER_SECOND: "num_updates",
     columns.DATA_WAIT_FRACTION: "waiting_seconds",
@@ -48,7 +48,7 @@ class LearnerLogger(loggers.Logger):
         self._last = clock()
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Record what `ApexLearner.step` did; write a row if one is due."""
+        """Record what a learner's `step` did; write a row if one is due."""
         self._steps.append(data)
         now = self._clock()
         first = now if self._first is None else self._first
@@ -85,14 +85,17 @@ class HistogramLogger:
         self._last = -np.inf
         self._last_steps = -1
 
-    def write_if_due(self, learner: ApexLearner) -> None:
+    def write_if_due(self, learner: Learner) -> None:
         """Write if a period has passed since the last time."""
         if self._clock() >= self._last + _HISTOGRAM_PERIOD_SECONDS:
             self.write(learner)
 
-    def write(self, learner: ApexLearner) -> None:
-        """Write the bins of all quantities, unless they are those of the last time."""
-        if learner.num_steps == self._last_steps:
+    def write(self, learner: Learner) -> None:
+        """Write the bins of all quantities, unless they are those of the last time.
+
+        A learner that samples no transitions has none.
+        """
+        if learner.recent_samples is None or learner.num_steps == self._last_steps:
             return
         self._last, self._last_steps = self._clock(), learner.num_steps
         samples = learner.recent_samples.collect()

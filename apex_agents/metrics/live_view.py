@@ -152,6 +152,14 @@ def _draw_learning(state: RunState) -> RenderableType:
         "sample age": f"{_format(row, columns.SAMPLE_AGE_STEPS)} steps",
         "parameter age": f"{_format_number(state.parameter_age())} steps",
     }
+    if columns.ENTROPY in row:  # An actor-critic.
+        metrics = {
+            "loss": metrics["loss"],
+            "entropy": _format(row, columns.ENTROPY, ".3g"),
+            "value": _format(row, columns.VALUE, ".3g"),
+            "gradient norm": metrics["gradient norm"],
+            "staleness": f"{_format(row, columns.STALENESS_STEPS, '.2f')} steps",
+        }
     table = _make_table(*metrics)
     table.add_row(*metrics.values())
     return table
@@ -166,12 +174,16 @@ def _draw_returns(state: RunState) -> RenderableType:
         cells = _format_return(evaluations[-1]), _format_return(best), sparkline(returns)
         table.add_row(Text("evaluator", style="bold"), *cells)
     if environments := state.environments:
-        # The greater the index, the smaller is epsilon; noise is the same for all.
+        # The greater the index, the less an environment explores, unless all have one noise scale.
+        scales = {row.get(columns.NOISE_SCALE) for row in environments.values()}
         for i, end in {max(environments): "lowest", min(environments): "highest"}.items():
             row = environments[i]
-            exploration = f"{end} epsilon, {_format(row, columns.EPSILON, '.3g')}"
+            exploration = ""
+            if columns.EPSILON in row:
+                exploration = f"{end} epsilon, {_format(row, columns.EPSILON, '.3g')}"
             if columns.NOISE_SCALE in row:
-                exploration = f"noise scale {_format(row, columns.NOISE_SCALE, '.3g')}"
+                noise = f"noise scale {_format(row, columns.NOISE_SCALE, '.3g')}"
+                exploration = f"{end} {noise}" if len(scales) > 1 else noise
             last = _format(row, columns.EPISODE_RETURN, ".3g")
             table.add_row(Text(f"environment {i}", style="bold"), last, "", exploration)
     if (target := state.run.settings("run").get("target_return")) is not None:

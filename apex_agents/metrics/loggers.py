@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import reverb
 
-from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
+from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 from apex_agents.runs.csv_file import CSVLogger
@@ -52,7 +53,7 @@ class ReplayLogger:
         self,
         experiment: Experiment,
         client: reverb.Client,
-        read: Callable[[reverb.Client, int], ReplayStatistics] = read_statistics,
+        read: Callable[[reverb.Client, DataFlow], ReplayStatistics] = read_statistics,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Open the replay's CSV file.
@@ -65,7 +66,7 @@ class ReplayLogger:
         """
         self._logger = make_logger(experiment, columns.REPLAY)
         self._client = client
-        self._replicas = experiment.builder.config.replay.replicas
+        self._flow = experiment.data_flow()
         self._read_statistics = read
         self._clock = clock
         self._before = self._read() or ReplayStatistics()  # A restored server has its counts back.
@@ -93,7 +94,7 @@ class ReplayLogger:
 
     def _read(self) -> ReplayStatistics | None:
         try:
-            return self._read_statistics(self._client, self._replicas)
+            return self._read_statistics(self._client, self._flow)
         except (RuntimeError, reverb.errors.ReverbError):
             return None
 
@@ -107,7 +108,7 @@ class ActorLogger:
         index: int,
         environment: VectorEnvironment,
         policy: Policy,
-        adders: Sequence[PrioritizedNStepAdder],
+        adders: Sequence[Adder],
         source: ParameterSource,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -118,7 +119,7 @@ class ActorLogger:
           index: index of the actor.
           environment: environments of the actor.
           policy: policy of the actor, which tells how each environment explores.
-          adders: adders of the environments.
+          adders: what records the steps of the environments.
           source: source of the policy's parameters.
           clock: returns a time in seconds.
         """

@@ -99,6 +99,7 @@ class VectorTorso(snt.Module):
         spec: EnvironmentSpec,
         dtype: tf.DType = tf.float32,
         activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
+        layer_norm: bool = False,
         name: str | None = None,
     ):
         """Make the layers.
@@ -108,11 +109,16 @@ class VectorTorso(snt.Module):
           spec: specification of one environment.
           dtype: dtype of the variables.
           activation: function of what each layer gives.
+          layer_norm: whether what each layer gives is normalized before that (Ba et al. 2016).
           name: name of the module.
         """
         super().__init__(name=name)
         self._spec, self._dtype, self._activation = spec, dtype, activation
         self._linears = _make_linears(hidden_sizes)
+        self._normalizations: list[Callable[[tf.Tensor], tf.Tensor]] = [
+            snt.LayerNorm(-1, True, True, name=f"layer_norm_{i}") if layer_norm else tf.identity
+            for i in range(1, len(self._linears) + 1)
+        ]
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]`, see `to_vector`, to features `[B, F]`."""
@@ -120,8 +126,8 @@ class VectorTorso(snt.Module):
 
     @mixed_precision
     def _multiply(self, features: tf.Tensor) -> tf.Tensor:
-        for linear in self._linears:
-            features = self._activation(linear(features))
+        for linear, normalize in zip(self._linears, self._normalizations, strict=True):
+            features = self._activation(normalize(linear(features)))
         return features
 
 

@@ -15,6 +15,7 @@ import reverb
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_node
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
 from apex_agents.replay.tables import RunClient, run_table_name, table_name
@@ -55,7 +56,7 @@ class ReplayNode(lp.ReverbNode):
         for table in (PARAMETERS, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
         path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
-        counter = ActorStepCounter(client, path, self._experiment.builder.config.replay.replicas)
+        counter = ActorStepCounter(client, path, self._experiment.data_flow())
         logger = ReplayLogger(self._experiment, client)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
@@ -107,17 +108,17 @@ class ReplayNode(lp.ReverbNode):
 class ActorStepCounter:
     """Keeps the run's number of actor steps on disk, since a new server counts from 0."""
 
-    def __init__(self, client: reverb.Client, path: pathlib.Path, replicas: int):
+    def __init__(self, client: reverb.Client, path: pathlib.Path, flow: DataFlow):
         """Tell the server's clients how many steps the servers before it have counted.
 
         Args:
           client: connected to the server.
           path: path of the file with the number.
-          replicas: number of times that each transition is added.
+          flow: how transitions become items of the replay.
         """
         self._client = client
         self._path = path
-        self._replicas = replicas
+        self._flow = flow
         # A restored server continues its own counts, which the file includes.
         while (inserted := self._count()) is None:
             time.sleep(_COUNT_PERIOD_SECONDS)
@@ -132,7 +133,7 @@ class ActorStepCounter:
 
     def _count(self) -> int | None:
         try:
-            return count_inserted(self._client, self._replicas)
+            return count_inserted(self._client, self._flow)
         except (RuntimeError, reverb.errors.ReverbError):
             return None
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import reverb
 
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import count_actor_steps
 
 _PARTS = 8
@@ -24,9 +25,9 @@ class StepLimit:
     """Tells an actor when all actors together have added as many transitions as they may.
 
     An actor adds an eighth of its share of what is left, waits until the replay has all of it, and
-    asks how much is left now. So a single actor exceeds the limit by less than a lock-step adds. Of
-    several actors each may do so, and one that is eight times as slow as the others by some of its
-    first eighth, too.
+    asks how much is left now. So a single actor exceeds the limit by less than a lock-step adds, a
+    worker of A2C or A3C by less than a rollout. Of several actors each may do so, and one that is
+    eight times as slow as the others by some of its first eighth, too.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class StepLimit:
         adders: Sequence[Adder],
         limit: int | None,
         num_actors: int,
-        replicas: int,
+        flow: DataFlow,
     ):
         """Allow nothing before `is_reached` is asked.
 
@@ -44,13 +45,13 @@ class StepLimit:
           adders: adders of this actor.
           limit: transitions of all actors since the run began; None is no limit.
           num_actors: number of actors that share the limit.
-          replicas: number of times that each transition is added.
+          flow: how transitions become items of the replay.
         """
         self._client = client
         self._adders = adders
         self._limit = limit
         self._num_actors = num_actors
-        self._replicas = replicas
+        self._flow = flow
         self._allowed = 0 if limit is not None else math.inf  # Transitions of this actor.
 
     def is_reached(self) -> bool:
@@ -68,7 +69,7 @@ class StepLimit:
         """Return how many transitions are missing, 0 while the server does not know."""
         assert self._limit is not None
         try:
-            steps = count_actor_steps(self._client, self._replicas)
+            steps = count_actor_steps(self._client, self._flow)
         except (RuntimeError, reverb.errors.ReverbError):
             return 0
         return 0 if steps is None else max(self._limit - steps, 0)

@@ -4,7 +4,6 @@ Each function takes groups of runs and returns a figure, or None if the runs hav
 runs of a group are seeds, whose curves are aggregated.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,13 +26,12 @@ from apex_agents.plotting.run_groups import Columns, RunGroup
 from apex_agents.plotting.training_episodes import read_training_curves
 from apex_agents.runs.folder import RunFolder
 
-_X_LABELS = {
+X_LABELS = {
     columns.ACTOR_STEPS: "actor steps",
     columns.LEARNER_STEPS: "learner steps",
     columns.WALL_TIME_SECONDS: "wall time",
 }
 _TARGET = "target_return"
-_PANELS_PER_ROW = 3
 
 
 class Quantity(NamedTuple):
@@ -92,6 +90,14 @@ _LEARNING = (
     Quantity(columns.LEARNER, "sample age (learner steps)", columns.SAMPLE_AGE_STEPS),
     _RETURN,
 )
+_LEARNING_OF_ACTOR_CRITICS = (
+    Quantity(columns.LEARNER, "loss of the values", columns.VALUE_LOSS, axis="log"),
+    Quantity(columns.LEARNER, "entropy of the policy (nats)", columns.ENTROPY),
+    Quantity(columns.LEARNER, "gradient norm", columns.GRADIENT_NORM, axis="log"),
+    Quantity(columns.LEARNER, "mean value", columns.VALUE, axis="any"),
+    Quantity(columns.LEARNER, "staleness (learner steps)", columns.STALENESS_STEPS),
+    _RETURN,
+)
 
 
 @style.styled
@@ -105,22 +111,17 @@ def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     for group in groups:
         tasks.setdefault(group.task, []).append(group)
     is_one_task = len(tasks) == 1
-    shown = [(groups, x) for x in _X_LABELS]
+    shown = [(groups, x) for x in X_LABELS]
     if not is_one_task:
         shown = [(members, columns.ACTOR_STEPS) for members in tasks.values()]
-    size = math.ceil(len(shown) / _PANELS_PER_ROW), min(len(shown), _PANELS_PER_ROW)
-    figure, panels = style.new_figure(
-        make_title(groups), *size, 0.9 + 2.2 * size[0], sharey=is_one_task
-    )
-    for axes, (members, x) in zip(panels, shown, strict=False):
+    figure, panels = style.new_panels(make_title(groups), len(shown), sharey=is_one_task)
+    for axes, (members, x) in zip(panels, shown, strict=True):
         _draw_quantity(axes, members, _RETURN, x, with_training=len(groups) == 1)
         _draw_reference(axes, members, f"run.{_TARGET}", "target return")
         if is_one_task:
             axes.label_outer()
         else:
             axes.set_title(members[0].task)
-    for axes in panels[len(shown) :]:
-        axes.set_visible(False)
     style.add_legend(figure)
     return figure if _shows_anything(panels) else None
 
@@ -133,8 +134,15 @@ def draw_speeds(groups: Sequence[RunGroup]) -> Figure | None:
 
 @style.styled
 def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
-    """Draw the metrics of the learner's updates, and the return, against learner steps."""
-    return _draw_quantities(groups, _LEARNING, columns.LEARNER_STEPS)
+    """Draw the metrics of the learner's updates, and the return, against learner steps.
+
+    Actor-critics have metrics of their own, which are drawn where no group is of another agent.
+    """
+    tables = [table for group in groups for table in group.read_columns(columns.LEARNER)]
+    started = [table for table in tables if has_numbers(table, columns.LEARNER_STEPS)]
+    is_actor_critic = all(has_numbers(table, columns.ENTROPY) for table in started)
+    quantities = _LEARNING_OF_ACTOR_CRITICS if is_actor_critic else _LEARNING
+    return _draw_quantities(groups, quantities, columns.LEARNER_STEPS)
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:
@@ -161,7 +169,7 @@ def _draw_quantities(
     groups: Sequence[RunGroup], quantities: Sequence[Quantity], x: str
 ) -> Figure | None:
     """Draw a panel for each quantity, of which the last one is the return."""
-    figure, panels = style.new_figure(make_title(groups), 2, _PANELS_PER_ROW, 4.5)
+    figure, panels = style.new_figure(make_title(groups), 2, style.PANELS_PER_ROW, 4.5)
     for axes, quantity in zip(panels, quantities, strict=True):
         _draw_quantity(axes, groups, quantity, x)
         if quantity.field:
@@ -194,7 +202,7 @@ def _draw_quantity(
             style.draw_line(axes, curve._replace(lower=curve.y, upper=curve.y), label, **look)
     if not axes.get_lines():
         axes.annotate("no rows yet", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
-    axes.set_xlabel(_X_LABELS[x])
+    axes.set_xlabel(X_LABELS[x])
     axes.set_ylabel(quantity.label)
     style.scale_axes(axes, x == columns.WALL_TIME_SECONDS, quantity.axis)
 

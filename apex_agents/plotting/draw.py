@@ -74,6 +74,15 @@ def draw_search(
     return _write(search_figure.draw_search(importances, scores), folder, "importances")
 
 
+def draw_study(
+    title: str, panels: Mapping[str, Mapping[str, Any]], x: str, folder: pathlib.Path, name: str
+) -> list[pathlib.Path]:
+    """Draw a study, see `study_figure.draw_study`, into files called `name`; see `draw_runs`."""
+    from apex_agents.plotting import study_figure
+
+    return _write(study_figure.draw_study(title, panels, x), folder, name)
+
+
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:
     """Write a figure in all formats; nothing if it is None."""
     from apex_agents.plotting import style

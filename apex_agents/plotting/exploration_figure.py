@@ -23,7 +23,7 @@ _OPAQUE_ROWS = 60
 def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the return against epsilon, in the newest quarter of each run.
 
-    Returns None without episodes, or if all environments explore alike, as in Ape-X DPG.
+    Returns None without episodes, without epsilons, or if those of all environments are equal.
     """
     rows = [[found for found in _read_rows(group) if len(found.exploration)] for group in groups]
     if not any(np.ptp(found.exploration) > 0 for group in rows for found in group):

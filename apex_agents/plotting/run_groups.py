@@ -33,8 +33,9 @@ class RunGroup:
 
     @property
     def agent(self) -> str:
-        """Name of the agent, such as 'Ape-X DQN' for an `ApexDQNConfig`."""
-        return re.sub(r"^Apex(\w+)Config$", r"Ape-X \1", str(self.field(AGENT_TYPE) or "?"))
+        """Name of the agent, 'Ape-X DQN' for an `ApexDQNConfig`, 'A2C' for an `A2CConfig`."""
+        name = str(self.field(AGENT_TYPE) or "?")
+        return re.sub(r"^Apex(?=\w+$)", "Ape-X ", name.removesuffix("Config"))
 
     @property
     def task(self) -> str:

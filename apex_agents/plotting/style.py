@@ -40,6 +40,7 @@ _LONE_SEED: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.9}
 _STOPPED: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 4, "alpha": 0.8}
 
 _WIDTH_INCHES = 8.0
+PANELS_PER_ROW = 3
 # Markers of more points than this would touch each other.
 _MAX_MARKED_POINTS = 40
 # A reference line may extend the y axis by this part of the range of the curves.
@@ -61,6 +62,15 @@ def new_figure(title: str, rows: int, columns: int, height: float, **axes: Any) 
     figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
     figure.suptitle(title)
     return figure, figure.subplots(rows, columns, squeeze=False, **axes).flatten().tolist()
+
+
+def new_panels(title: str, number: int, **axes: Any) -> Any:
+    """Make a figure of several panels, three in a row; `axes` are for `subplots`."""
+    rows, columns = math.ceil(number / PANELS_PER_ROW), min(number, PANELS_PER_ROW)
+    figure, panels = new_figure(title, rows, columns, 0.9 + 2.2 * rows, **axes)
+    for unused in panels[number:]:
+        unused.set_visible(False)
+    return figure, panels[:number]
 
 
 def line_style(index: int) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def read_training_curves(group: RunGroup, x: str) -> dict[str, list[Curve]]:
 
     Returns:
       Curves of the least and the most exploring quarter of the environments by their labels; of
-      all environments if these explore alike; none without episodes.
+      all environments if these explore alike; none without episodes, or without a column that says
+      how an environment explores, as of A2C and A3C.
     """
     for exploration in (columns.EPSILON, columns.NOISE_SCALE):
         runs = read_env_rows(group, exploration)

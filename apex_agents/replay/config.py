@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from apex_agents.validation import bounded, checked, positive, require, require_fields
+from apex_agents.validation import bounded, one_of, positive, require, require_fields
 
 EVICTION_POLICIES = ("fifo", "prioritized")
 # Reverb's sizes have 32 bits.
@@ -19,6 +19,9 @@ class ReplayConfig:
       max_size: capacity in items; a transition is `replicas` items (section 4.1: 2 million, soft).
       min_size: items needed before sampling starts (appendix C: 50 000).
       priority_exponent: alpha in P(k) = p_k^alpha / sum p^alpha (section 4.1: 0.6); 0 is uniform.
+      initial_priority: priority of a new transition: 'td_error', its absolute TD error as its actor
+        computes it (section 3), or 'max', the largest one that the adder of its environment has
+        computed so far, so that it is soon sampled for the first time (Schaul et al. 2016).
       eviction_policy: which item a full table removes: 'fifo', the oldest (section 4.1), or
         'prioritized', a random one with probability proportional to p_k^eviction_exponent
         (appendix D).
@@ -39,9 +42,8 @@ class ReplayConfig:
     max_size: int = bounded(2_000_000, 1, MAX_SIZE)
     min_size: int = bounded(50_000, 1, MAX_SIZE)
     priority_exponent: float = bounded(0.6, 0, MAX_EXPONENT)
-    eviction_policy: str = checked(
-        "fifo", EVICTION_POLICIES.__contains__, f"one of {EVICTION_POLICIES}"
-    )
+    initial_priority: str = one_of("td_error", "max")
+    eviction_policy: str = one_of(*EVICTION_POLICIES)
     eviction_exponent: float = bounded(-0.4, -MAX_EXPONENT, MAX_EXPONENT)
     importance_sampling_exponent: float = bounded(0.4, 0, 1)
     samples_per_insert: float | None = positive(None)

@@ -6,6 +6,7 @@ import tensorflow as tf
 from rich.filesize import decimal
 
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.writers import rows_per_chunk
 
 # Overhead of an item, of each of its columns, and of a chunk, which holds rows of one column, as
@@ -62,15 +63,21 @@ def _row_bytes(name: str, spec: tf.TensorSpec) -> float:
     return row_bytes / _FRAME_COMPRESSION if is_compressed else row_bytes
 
 
-def memory_warning(config: ReplayConfig, estimate: int, available: int) -> str | None:
-    """Return a warning if `estimate` bytes do not fit into the `available` ones, else None."""
+def memory_warning(flow: DataFlow, estimate: int, available: int) -> str | None:
+    """Return a warning if `estimate` bytes do not fit into the `available` ones, else None.
+
+    Args:
+      flow: the table.
+      estimate: bytes that it takes when it is full.
+      available: bytes of free memory.
+    """
     if estimate <= _USABLE * available:
         return None
-    item_bytes = estimate / config.max_size
+    item_bytes = estimate / flow.max_size
     allowed = int(_USABLE * available / item_bytes)
     allowed -= allowed % 10 ** max(len(str(allowed)) - 2, 0)  # Rounded down to two digits.
     return (
-        f"The replay will grow to about {decimal(estimate)} ({config.max_size:,} items of about "
+        f"The replay will grow to about {decimal(estimate)} ({flow.max_size:,} items of about "
         f"{decimal(round(item_bytes))}), and this machine has {decimal(available)} of memory free: "
-        f"lower agent.replay.max_size to {allowed:,} or less, or use a machine with more memory."
+        f"lower {flow.max_size_field} to {allowed:,} or less, or use a machine with more memory."
     )

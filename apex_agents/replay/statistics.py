@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import reverb
 
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import (
     EVALUATION,
     INITIAL_ACTOR_STEPS,
@@ -14,9 +15,10 @@ from apex_agents.replay.messages import (
     Evaluation,
     read_latest,
 )
-from apex_agents.replay.tables import TRANSITIONS, table_name
+from apex_agents.replay.tables import table_name
 
 _POLL_TIMEOUT_SECONDS = 2
+_ONE_BY_ONE = DataFlow()  # Each transition is one item.
 
 
 class ReplayStatistics(NamedTuple):
@@ -36,44 +38,48 @@ class ReplayStatistics(NamedTuple):
 
 
 def read_statistics(
-    client: reverb.Client, replicas: int = 1, timeout_seconds: int = 5
+    client: reverb.Client, flow: DataFlow = _ONE_BY_ONE, timeout_seconds: int = 5
 ) -> ReplayStatistics:
-    """Read the statistics of a run that adds each transition `replicas` times.
+    """Read the statistics of a run; `flow` says how transitions become items.
 
     Raises:
       reverb.errors.DeadlineExceededError: the server did not answer.
       RuntimeError: the connection broke, or the server is another run's.
     """
-    names = (TRANSITIONS, EVALUATION, INITIAL_ACTOR_STEPS, LAST_STEP)
+    names = (flow.table, EVALUATION, INITIAL_ACTOR_STEPS, LAST_STEP)
     transitions, evaluation, initial, last = _read_tables(client, names, timeout_seconds)
-    inserted = _num_inserted(transitions, replicas)
+    inserted = _num_inserted(transitions, flow)
     before = int(read_latest(client, initial.name)) if initial.current_size else 0
     return ReplayStatistics(
         actor_steps=before + inserted,
         inserted=inserted,
-        sampled=transitions.rate_limiter_info.sample_stats.completed,
-        replay_size=transitions.current_size // replicas,
+        sampled=transitions.rate_limiter_info.sample_stats.completed * flow.transitions_per_item,
+        replay_size=flow.count_transitions(transitions.current_size),
         evaluation=read_latest(client, evaluation.name) if evaluation.current_size else None,
         last_step=int(read_latest(client, last.name)) if last.current_size else None,
     )
 
 
-def count_inserted(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int:
+def count_inserted(
+    client: reverb.Client, flow: DataFlow = _ONE_BY_ONE, timeout_seconds: int = 5
+) -> int:
     """Return how many transitions were added to this server; raises as `read_statistics` does."""
-    (transitions,) = _read_tables(client, (TRANSITIONS,), timeout_seconds)
-    return _num_inserted(transitions, replicas)
+    (transitions,) = _read_tables(client, (flow.table,), timeout_seconds)
+    return _num_inserted(transitions, flow)
 
 
-def count_actor_steps(client: reverb.Client, replicas: int, timeout_seconds: int = 5) -> int | None:
+def count_actor_steps(
+    client: reverb.Client, flow: DataFlow = _ONE_BY_ONE, timeout_seconds: int = 5
+) -> int | None:
     """Return the steps of all actors since the run began; raises as `read_statistics` does.
 
     None while a server that was just started does not know those before it.
     """
-    names = (TRANSITIONS, INITIAL_ACTOR_STEPS)
+    names = (flow.table, INITIAL_ACTOR_STEPS)
     transitions, initial = _read_tables(client, names, timeout_seconds)
     if not initial.current_size:
         return None
-    return int(read_latest(client, initial.name)) + _num_inserted(transitions, replicas)
+    return int(read_latest(client, initial.name)) + _num_inserted(transitions, flow)
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
@@ -91,8 +97,8 @@ def report_last_step(client: reverb.Client, learner_steps: int) -> None:
     client.insert(np.asarray(learner_steps, np.int64), {table_name(client, LAST_STEP): 1.0})
 
 
-def _num_inserted(transitions: Any, replicas: int) -> int:
-    return transitions.rate_limiter_info.insert_stats.completed // replicas
+def _num_inserted(transitions: Any, flow: DataFlow) -> int:
+    return flow.count_transitions(transitions.rate_limiter_info.insert_stats.completed)
 
 
 def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:
@@ -107,14 +113,19 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
 class StatisticsPoller:
     """Reads `latest` statistics in a thread of its own, so that a slow server blocks no caller."""
 
-    def __init__(self, client: reverb.Client, replicas: int, period_seconds: float = 0.5):
+    def __init__(
+        self,
+        client: reverb.Client,
+        flow: DataFlow = _ONE_BY_ONE,
+        period_seconds: float = 0.5,
+    ):
         self.latest = ReplayStatistics()
         self._stop = threading.Event()
 
         def poll_forever() -> None:
             while not self._stop.wait(period_seconds):
                 try:
-                    self.latest = read_statistics(client, replicas, _POLL_TIMEOUT_SECONDS)
+                    self.latest = read_statistics(client, flow, _POLL_TIMEOUT_SECONDS)
                 except (RuntimeError, reverb.errors.ReverbError):
                     continue  # The server is away: the last statistics remain.
 

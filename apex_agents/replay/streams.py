@@ -1,4 +1,4 @@
-"""Streams of rows into the transition table, and the items that refer to them."""
+"""Streams of rows into a table, and the items that refer to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,12 @@ class RowStream:
     """
 
     def __init__(
-        self, client: reverb.Client, num_columns: int, chunk_length: int, replicas: int = 1
+        self,
+        client: reverb.Client,
+        num_columns: int,
+        chunk_length: int,
+        replicas: int = 1,
+        table: str = TRANSITIONS,
     ):
         """Open a stream.
 
@@ -29,8 +34,9 @@ class RowStream:
           num_columns: number of columns of a row.
           chunk_length: rows that share a chunk, and newest rows that items can refer to.
           replicas: times each item is added to the table.
+          table: name of the table that items are added to.
         """
-        self._table = table_name(client, TRANSITIONS)
+        self._table = table_name(client, table)
         self._replicas = replicas
         self._stream = client.trajectory_writer(num_keep_alive_refs=chunk_length)
         self._writer = self._stream._writer
@@ -47,7 +53,7 @@ class RowStream:
     def create_item(
         self, item: Mapping[str, Reference | Sequence[Reference]], priority: float
     ) -> None:
-        """Add an item to the transition table, once per replica.
+        """Add an item to the table, once per replica.
 
         Each of its columns, by name, is one value or a list of consecutive values of a row column.
         """

@@ -44,8 +44,13 @@ def make_tables(
     rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
 ) -> list[reverb.Table]:
     """Build all tables of a replay server; `variables` are those that the learner will publish."""
+    table = make_transition_table(config, signature, rate_limiter)
+    return [table, *make_message_tables(variables)]
+
+
+def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
+    """Build the tables through which nodes exchange messages, whatever the agent."""
     return [
-        make_transition_table(config, signature, rate_limiter),
         messages.make_parameter_table(variables),
         messages.make_evaluation_table(),
         messages.make_initial_actor_steps_table(),

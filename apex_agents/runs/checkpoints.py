@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment, Progress
-from apex_agents.learning.learner import ApexLearner
 from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.parameter_file import (
     by_variable_name,
@@ -45,7 +45,7 @@ class Checkpoint(NamedTuple):
 class LearnerCheckpoints:
     """The checkpoints of one run's learner."""
 
-    def __init__(self, experiment: Experiment, learner: ApexLearner):
+    def __init__(self, experiment: Experiment, learner: Learner):
         """Restore the learner from the newest checkpoint, if there is one."""
         self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS)
         self._experiment = experiment
@@ -90,7 +90,9 @@ class LearnerCheckpoints:
         save_parameters(workdir / LAST_CHECKPOINT, self._parameters(), step)
 
     def _parameters(self) -> dict[str, np.ndarray]:
-        return by_variable_name(self._learner.variables, self._learner.get_all_variables())
+        variables = dict(self._learner.variables)
+        variables.pop("num_updates", None)  # Published with the parameters, but none of them.
+        return by_variable_name(variables, self._learner.get_all_variables())
 
 
 def save_checkpoint(

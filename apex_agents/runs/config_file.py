@@ -20,7 +20,7 @@ FORMAT_VERSION = "format_version"
 # Where the code of the user is that the config names, see `user_code.record`; no field of a config.
 _USER_CODE = "user_code"
 
-_FORMAT = 1
+_FORMAT = 2
 # What has to be the same when a run is resumed, but for one field.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELD = "environment.max_episode_steps"

@@ -76,6 +76,11 @@ def format_table(cells: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
 
 
+def show_estimate(returns: Sequence[float] | np.ndarray) -> str:
+    """Format what the seeds of a setting achieved."""
+    return _show(_estimate("last_return", returns), "last_return")
+
+
 def to_csv(rows: Sequence[Row]) -> str:
     """Return a table for programs, as CSV with all digits."""
     text = io.StringIO()
@@ -85,9 +90,9 @@ def to_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _estimate(name: str, values: Sequence[float]) -> Row:
+def _estimate(name: str, values: Sequence[float] | np.ndarray) -> Row:
     """Return the mean over runs, and its confidence interval or the range of a few runs."""
-    mean, lower, upper = estimate(np.array(values)) if values else 3 * (np.nan,)
+    mean, lower, upper = estimate(np.array(values)) if len(values) else 3 * (np.nan,)
     if 1 < len(values) < MIN_SEEDS_OF_INTERVAL:
         lower, upper = min(values), max(values)
     return {name: float(mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
@@ -131,10 +136,14 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     columns.WALL_TIME_SECONDS: lambda seconds: str(datetime.timedelta(seconds=round(seconds))),
 }
 _HEADERS = {name: name.removesuffix("_seconds").replace("_", " ") for name in _FORMATS}
+# What `show_estimate` shows.
+MEANING_OF_ESTIMATES = (
+    "mean over the seeds [smallest, largest], from five seeds on the interquartile mean "
+    "[95 % confidence interval]"
+)
 _MEANING = (
-    "Returns: mean over the seeds [smallest, largest], from five seeds on the interquartile mean "
-    "[95 % confidence interval], of each run's last evaluation, and of its best one, in which "
-    "there is luck. Steps and wall time: mean of the runs."
+    f"Returns: {MEANING_OF_ESTIMATES}, of each run's last evaluation, and of its best one, in "
+    "which there is luck. Steps and wall time: mean of the runs."
 )
 _MEANING_OF_SCORES = (
     " Human normalized: the last return, from 0 % for a random player to 100 % for a human."

@@ -1,14 +1,20 @@
-"""Runs the commands of a sweep, a few at once, and stops them in order when told to."""
+"""Runs the commands of a sweep, a few at once, and stops them in order when told to.
+
+Runs at once share the cores out, so that their learners do not compete for the same ones.
+"""
 
 import collections
 import contextlib
 import ctypes
+import functools
+import itertools
 import os
 import pathlib
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from apex_agents.exit_codes import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.sweep.plan import Run
@@ -20,6 +26,14 @@ _REASONS = {STOPPED: "it can be resumed", PRUNED: "worse than other runs"}
 _MAX_TAIL_BYTES = 8192
 _PR_SET_PDEATHSIG = 1  # From <linux/prctl.h>.
 _libc = ctypes.CDLL(None)
+
+
+class _Process(NamedTuple):
+    """An active run: its process, when it was started, and which of the slots it has."""
+
+    popen: subprocess.Popen
+    started_at: float
+    slot: int
 
 
 class Runner:
@@ -35,7 +49,7 @@ class Runner:
 
         Args:
           runs: runs of which some may be finished.
-          num_parallel: number of runs that are active at once.
+          num_parallel: number of runs that are active at once, each on its share of the cores.
           num_planned: number of runs with those that will be added, if it is known.
         """
         self.endings = {run: FINISHED if run.is_finished else NOT_STARTED for run in runs}
@@ -44,7 +58,7 @@ class Runner:
         self._num_planned = num_planned
         self._interrupted: dict[Run, str] = {}  # With their endings.
         self._waiting = collections.deque(run for run in runs if not run.is_finished)
-        self._running: dict[Run, tuple[subprocess.Popen, float]] = {}
+        self._running: dict[Run, _Process] = {}
         self._num_sent = 0
 
     def add(self, run: Run) -> None:
@@ -60,7 +74,7 @@ class Runner:
         """Stop an active run as Ctrl-C does; it becomes STOPPED or PRUNED unless it finishes."""
         if run in self._running and run not in self._interrupted:
             self._interrupted[run] = ending
-            self._running[run][0].send_signal(signal.SIGINT)
+            self._running[run].popen.send_signal(signal.SIGINT)
 
     def is_done(self) -> bool:
         """Return whether no run is active and none will be started."""
@@ -75,9 +89,9 @@ class Runner:
         for signum in self.signals[self._num_sent :]:
             self._num_sent += 1
             self._waiting.clear()
-            for process, _ in self._running.values():
-                process.send_signal(signum)
-        exited = [run for run, (process, _) in self._running.items() if process.poll() is not None]
+            for process in self._running.values():
+                process.popen.send_signal(signum)
+        exited = [run for run, one in self._running.items() if one.popen.poll() is not None]
         lines = [self._end(run) for run in exited]
         while self._waiting and len(self._running) < self._num_parallel:
             lines.append(self._start(self._waiting.popleft()))
@@ -89,26 +103,29 @@ class Runner:
 
     def _start(self, run: Run) -> str:
         """Start a run in a session of its own, so that Ctrl-C reaches it through `stop` only."""
+        taken = {process.slot for process in self._running.values()}
+        slot = next(slot for slot in itertools.count() if slot not in taken)
+        cores = share_cores(sorted(os.sched_getaffinity(0)), self._num_parallel)[slot]
         try:
             run.folder.mkdir(parents=True, exist_ok=True)
             with run.log.open("ab") as log:
-                process = subprocess.Popen(
+                popen = subprocess.Popen(
                     run.argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=_end_with_parent,
+                    preexec_fn=functools.partial(_prepare, cores),
                 )
         except OSError as error:
             self.endings[run] = FAILED
             return f"{self._label(run)} failed: {error}"
-        self._running[run] = (process, time.monotonic())
+        self._running[run] = _Process(popen, time.monotonic(), slot)
         return f"{self._label(run)} starts; its output goes to {run.log}"
 
     def _end(self, run: Run) -> str:
-        process, started_at = self._running.pop(run)
-        exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        popen, started_at, _ = self._running.pop(run)
+        exit_code = popen.returncode if popen.returncode >= 0 else 128 - popen.returncode
         if exit_code == EXIT_SUCCESS:
             ending, reason = FINISHED, run.read_end_reason()
         elif run in self._interrupted:
@@ -126,8 +143,20 @@ class Runner:
         return f"[{number}/{total}] {run.name}"
 
 
-def _end_with_parent() -> None:
-    """Have this process terminated when its parent dies, even by SIGKILL."""
+def share_cores(cores: Sequence[int], num_slots: int) -> list[Sequence[int]]:
+    """Return the cores of each slot, as many as of the others where that is possible.
+
+    With more slots than cores each slot has one core, which others have, too.
+    """
+    if num_slots > len(cores):
+        return [[cores[slot % len(cores)]] for slot in range(num_slots)]
+    ends = [len(cores) * slot // num_slots for slot in range(num_slots + 1)]
+    return [cores[first:end] for first, end in itertools.pairwise(ends)]
+
+
+def _prepare(cores: Sequence[int]) -> None:
+    """Keep this process to its cores, and have it end with its parent, even by SIGKILL."""
+    os.sched_setaffinity(0, cores)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""Trains DQN of another library on CartPole-v1 until a greedy evaluation reaches a mean return.
+"""Trains an agent of another library on CartPole-v1 until a greedy evaluation reaches a return.
 
 The hyperparameters are those that the library's own project publishes for this task. Prints a line
 of JSON for every evaluation: seconds from the start of this process to the evaluation's end, mean
@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -105,8 +106,24 @@ def train_sb3(judge: Judge, seed: int) -> None:
         device="cpu",
     )
 
+    learn_sb3(model, judge, steps)
+
+
+def train_sb3_a2c(judge: Judge, seed: int) -> None:
+    """Train A2C with the hyperparameters of RL Baselines3 Zoo, for as long as it takes."""
+    from stable_baselines3 import A2C
+    from stable_baselines3.common.env_util import make_vec_env
+
+    environments = make_vec_env(TASK, n_envs=8, seed=seed)
+    model = A2C("MlpPolicy", environments, ent_coef=0.0, seed=seed, device="cpu")
+    learn_sb3(model, judge, 10_000_000)
+
+
+def learn_sb3(model: Any, judge: Judge, steps: int) -> None:
+    """Train a model of Stable-Baselines3, and let it be judged every 2048 agent steps."""
+
     def should_continue(*_: object) -> bool:
-        if model.num_timesteps % 2_048 == 0:  # Every 8 times that it trains.
+        if model.num_timesteps % 2_048 == 0:  # Every 8 times that DQN trains.
             judge.evaluate(lambda o: model.predict(o, deterministic=True)[0], model.num_timesteps)
         return not judge.is_over
 
@@ -172,7 +189,7 @@ def train_torchrl(judge: Judge, seed: int) -> None:
     collector.shutdown()
 
 
-LIBRARIES = {"sb3": train_sb3, "torchrl": train_torchrl}
+LIBRARIES = {"sb3": train_sb3, "sb3_a2c": train_sb3_a2c, "torchrl": train_torchrl}
 
 if __name__ == "__main__":
     main()

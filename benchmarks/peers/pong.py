@@ -1,15 +1,16 @@
-"""Trains Stable-Baselines3's DQN on Pong with the hyperparameters of RL Baselines3 Zoo.
+"""Trains DQN or A2C of Stable-Baselines3 on Pong with the hyperparameters of RL Baselines3 Zoo.
 
 There are no sticky actions, as with ours. Evaluations are whole games with their real score and
-greedy actions. Every evaluation is a row of a CSV file; its time is part of the time of the run,
-which starts with the process.
+greedy actions, or sampled ones in the case of A2C. Every evaluation is a row of a CSV file; its
+time is part of the time of the run, which starts with the process.
 
-The Zoo's schedules are made for 10 million agent steps, of which an hour on a small machine sees
-few: it learns nothing for 100,000 steps, and explores less and less for a million. Two options give
-it schedules that fit the time.
+The Zoo's schedules of DQN are made for 10 million agent steps, of which an hour on a small machine
+sees few: it learns nothing for 100,000 steps, and explores less and less for a million. Two options
+give it schedules that fit the time.
 
 Examples:
   .venv-peers/bin/python benchmarks/peers/pong.py --out runs/bench/pong_sb3.csv
+  .venv-peers/bin/python benchmarks/peers/pong.py --algorithm a2c --out runs/bench/pong_a2c.csv
   .venv-peers/bin/python benchmarks/peers/pong.py --out runs/bench/pong_sb3_short.csv \
       --learning_starts 10000 --exploration_steps 100000
 """
@@ -24,10 +25,11 @@ from typing import Any
 import ale_py
 import gymnasium
 import psutil
-from stable_baselines3 import DQN
+from stable_baselines3 import A2C, DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecFrameStack
 
 COLUMNS = ("wall_time_seconds", "actor_steps", "learner_steps", "mean_return")
@@ -38,6 +40,7 @@ NUM_EPISODES = 8
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, required=True, help="CSV file to write")
+    parser.add_argument("--algorithm", choices=("dqn", "a2c"), default="dqn")
     parser.add_argument("--minutes", type=float, default=60.0, help="of the whole run")
     parser.add_argument("--evaluation_minutes", type=float, default=5.0, help="between evaluations")
     parser.add_argument("--learning_starts", type=int, default=100_000, help="agent steps")
@@ -50,10 +53,23 @@ def main() -> None:
         write_row = csv.writer(file, lineterminator="\n").writerow
         write_row(COLUMNS)
         evaluations = Evaluations(arguments, write_row)
+        make_model = {"dqn": make_dqn, "a2c": make_a2c}[arguments.algorithm]
         make_model(arguments).learn(AGENT_STEPS, callback=evaluations)
 
 
-def make_model(arguments: argparse.Namespace) -> DQN:
+def make_a2c(arguments: argparse.Namespace) -> A2C:
+    return A2C(
+        "CnnPolicy",
+        make_environments(16, arguments.seed),
+        ent_coef=0.01,
+        vf_coef=0.25,
+        policy_kwargs={"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}},
+        seed=arguments.seed,
+        device="cpu",
+    )
+
+
+def make_dqn(arguments: argparse.Namespace) -> DQN:
     return DQN(
         "CnnPolicy",
         make_environments(1, arguments.seed),
@@ -107,7 +123,10 @@ class Evaluations(BaseCallback):
     def _on_step(self) -> bool:
         if self._elapsed() < self._due:
             return True
-        mean_return, _ = evaluate_policy(self.model, self._environments, NUM_EPISODES)
+        is_greedy = isinstance(self.model, DQN)
+        mean_return, _ = evaluate_policy(
+            self.model, self._environments, NUM_EPISODES, deterministic=is_greedy
+        )
         steps = (self.model.num_timesteps, self.model._n_updates)
         self._write_row([round(self._elapsed(), 1), *steps, mean_return])
         is_last = self._due >= self._end

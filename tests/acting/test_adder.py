@@ -276,6 +276,25 @@ def test_replicas(make_fifo_replay):
     assert adder.num_transitions == 2
 
 
+def test_new_transitions_may_get_the_largest_priority_so_far(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    config = ReplayConfig(initial_priority="max")
+    adder = PrioritizedNStepAdder(replay.client, config, 1, GAMMA)
+    steps = [
+        Step(FIRST, None, None, 0, 0, 10, 0),
+        Step(MID, 3, 1, 1, 1, 20, 0),
+        Step(MID, 4, 1, 2, 2, 12, 0),
+        Step(MID, 5, 1, 3, 3, 1, 0),
+        Step(MID, 31, 1, 4, 4, 50, 0),
+    ]
+    add_all(adder, steps)
+    adder.close()
+    # Absolute TD errors are 7, 16, 7 and 30.
+    replay.assert_holds(
+        [(0, 0, 3, 0.9, 1, 7), (1, 1, 4, 0.9, 2, 16), (2, 2, 5, 0.9, 3, 16), (3, 3, 31, 0.9, 4, 30)]
+    )
+
+
 @pytest.mark.parametrize("bad", [NAN, np.inf, -np.inf])
 def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apex_agents.acting.exploration import ExplorationConfig, epsilon_ladder
+from apex_agents.acting.exploration import (
+    ExplorationConfig,
+    NoiseConfig,
+    epsilon_ladder,
+    noise_ladder,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +94,22 @@ def test_defaults_and_both_ends_of_what_is_allowed_are_valid():
 def test_validation_errors(config, message):
     with pytest.raises(ValueError, match=message):
         config.validate()
+
+
+@pytest.mark.parametrize(
+    ("least", "num_envs", "expected"),
+    [
+        (None, 3, [1.0, 1.0, 1.0]),
+        (0.0, 3, [1.0, 0.5, 0.0]),
+        (1 / 32, 32, [i / 32 for i in range(32, 0, -1)]),  # Tassa et al. 2018.
+        (0.25, 1, [1.0]),
+    ],
+)
+def test_ladder_of_noise_scales(least, num_envs, expected):
+    config = NoiseConfig(noise_scale=1.0, min_noise_scale=least)
+    np.testing.assert_allclose(noise_ladder(config, num_envs), expected)
+
+
+def test_a_ladder_of_noise_scales_falls():
+    with pytest.raises(ValueError, match=r"exploration\.min_noise_scale"):
+        NoiseConfig(noise_scale=0.1, min_noise_scale=0.2).validate()

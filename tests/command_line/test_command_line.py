@@ -226,7 +226,7 @@ MISTAKES = {
     ),
     "workdir_holds_another_run": (
         ["--workdir={tmp}/old"],
-        ["/old holds a run with format_version None, not 1", "max_episode_steps can change"],
+        ["/old holds a run with format_version None, not 2", "max_episode_steps can change"],
     ),
     # One of Launchpad's, which would not work.
     "unknown_launch_type": (
@@ -479,10 +479,11 @@ def test_settings_of_another_agent(run_command_line, script, name, command, tmp_
 
 
 def test_a_word_names_the_settings_of_the_commands_agent(run_command_line, tmp_path):
-    for script, name in (
-        ("apex_dqn.py", "apex_dqn_cartpole"),
-        ("apex_dpg.py", "apex_dpg_cartpole_swingup"),
+    for script, word, name in (
+        ("apex_dqn.py", "cartpole", "apex_dqn_cartpole"),
+        ("a2c.py", "cartpole", "a2c_cartpole"),
+        ("apex_dpg.py", "pendulum", "apex_dpg_pendulum"),
     ):
-        exit_code, _, stderr = run_command_line(["--config=cartpole"], tmp_path, script)
+        exit_code, _, stderr = run_command_line([f"--config={word}"], tmp_path, script)
         assert exit_code == 0, stderr
         assert len(list((tmp_path / "runs").glob(f"{name}-2*"))) == 1

@@ -279,7 +279,7 @@ MISTAKES = {
     "negative_seed": (["--workdir={runs}/catch", "--seed=-1"], ["--seed=-1"]),
     "no_number": (["--workdir={runs}/catch", "--episodes=x"], ["--episodes", "x"]),
     "epsilon_above_1": (["--workdir={runs}/catch", "--epsilon=1.5"], ["--epsilon=1.5"]),
-    "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["without noise"]),
+    "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["has no epsilon"]),
     "run_missing": ([], ["name the folder of one run"]),
     "two_runs": (["{runs}/catch", "best"], ["'best' given; name the folder of one run"]),
     "unknown_flag": (["--workdir={runs}/catch", "--video_period=3"], ["video_period"]),

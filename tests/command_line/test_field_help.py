@@ -43,7 +43,7 @@ def test_fields_have_their_values_and_meanings():
     assert read_meanings(Outer) == {}
 
 
-@pytest.mark.parametrize("name", ["apex_dqn_atari", "apex_dpg_control"])
+@pytest.mark.parametrize("name", ["apex_dqn_atari", "apex_dpg_control", "a2c_cartpole"])
 def test_every_field_has_a_meaning(name):
     config = load_config(CONFIGS / f"{name}.py")
     lines = list(describe_fields(config, name))[1:]

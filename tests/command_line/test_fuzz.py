@@ -124,6 +124,10 @@ def shrink(config: ExperimentConfig) -> None:
             set_field(config, path, min(get_field(config, path), 8))
         if path.endswith(("frame_size", "num_actors", "frame_stack")):
             set_field(config, path, min(get_field(config, path), 84))
+        if path.endswith("max_wait_seconds"):
+            set_field(config, path, min(get_field(config, path), 0.01))
+        if path.endswith("replay.min_size"):
+            set_field(config, path, min(get_field(config, path), 10))
 
 
 def make_checked_experiment(config: ExperimentConfig) -> Experiment | None:
@@ -148,7 +152,7 @@ def build(experiment: Experiment) -> None:
     policy_seed = run.node_seed("policy")
     policy = builder.make_policy(environment.spec, [0, run.num_envs - 1], run.num_envs, policy_seed)
     builder.make_evaluation_policy(environment.spec, 2, policy_seed)
-    adders = [builder.make_adder(client) for _ in range(2)]
+    adders = builder.make_adders(client, range(2), run.num_envs)
     actor = builder.make_actor(policy, adders, variable_source=learner)
     for _ in itertools.islice(run_in_lock_step(environment, actor), 5):
         pass
@@ -184,7 +188,6 @@ def test_config_is_refused_or_learns(mutation):
     shrink(config)
     config.run.num_actors, config.run.num_envs_per_actor = 1, min(config.run.num_envs_per_actor, 4)
     config.run.max_learner_steps, config.run.max_actor_steps = 1, 1000
-    config.agent.replay.min_size = min(config.agent.replay.min_size, 10)
     experiment = make_checked_experiment(config)
     if experiment is not None:
         event("learned")

@@ -56,6 +56,13 @@ def test_an_installed_command_names_others(is_on_the_path, folder, tmp_path):
     assert words(steps["Atari"])[0] == f"{place}apex-dqn"
 
 
+@pytest.mark.parametrize("program", ["launch/a2c.py", "bin/apex-a2c"])
+def test_commands_of_agents_that_are_no_ape_x(program, folder):
+    steps = read_steps("a2c", folder, "a2c_cartpole", program)
+    assert list(steps) == ["figure", "evaluate", "plot", "Atari"]
+    assert program in words(steps["Atari"])
+
+
 @pytest.mark.parametrize("agent", DEFAULTS)
 def test_the_next_task_has_settings_that_exist(agent, folder):
     steps = read_steps(agent, folder, DEFAULTS[agent], f"launch/{agent}.py")

@@ -59,6 +59,10 @@ MISTAKES = {
     "none_at_once": (["--parallel=0"], ["--parallel=0"]),
     "no_flag": (["pong"], ["'pong' is not a flag"]),
     "workdir_in_the_way": (["--workdir={tmp}/other.py/x"], ["other.py/x cannot be written"]),
+    "workdir_of_a_single_run": (
+        ["--workdir={tmp}/old/CartPole-v1/seed_1"],
+        ["CartPole-v1/seed_1 holds a single run; name another one."],
+    ),
     "workdir_with_a_run_of_another_setting": (
         ["--workdir={tmp}/old", "--seeds=2"],
         ["CartPole-v1/seed_1 holds a run with format_version None"],

@@ -8,6 +8,7 @@ import pytest
 import reverb
 import tensorflow as tf
 
+from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
@@ -16,7 +17,12 @@ from apex_agents.replay.parameters import ParameterSource
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.py"))
-BUILDERS = {"apex_dqn": ApexDQNBuilder, "apex_dpg": ApexDPGBuilder}  # By the start of the name.
+BUILDERS = {  # By the start of the name.
+    "apex_dqn": ApexDQNBuilder,
+    "apex_dpg": ApexDPGBuilder,
+    "a2c": ActorCriticBuilder,
+    "a3c": ActorCriticBuilder,
+}
 
 
 def load(name: str) -> ExperimentConfig:
@@ -39,7 +45,7 @@ def test_parts_fit_each_other(name):
     config = load(name)
     environment = make_vector_environment(config.environment, num_envs=2, seed=0)
     timestep = environment.reset()
-    builder = BUILDERS[name[:8]](config.agent)
+    builder = next(b for start, b in BUILDERS.items() if name.startswith(start))(config.agent)
     builder.check_environment(environment.spec)
     server = reverb.Server(builder.make_replay_tables(environment.spec))
     client = reverb.Client(f"localhost:{server.port}")
@@ -49,7 +55,8 @@ def test_parts_fit_each_other(name):
     source = ParameterSource(client)
     num_envs = config.run.num_envs
     policy = builder.make_policy(environment.spec, [0, num_envs - 1], num_envs, seed=1)
-    actor = builder.make_actor(policy, [builder.make_adder(client) for _ in range(2)], source)
+    adders = builder.make_adders(client, range(2), 2, learner_steps_fn=lambda: source.learner_steps)
+    actor = builder.make_actor(policy, adders, source)
     actor.observe_first(timestep)
     action = actor.select_action(timestep.observation)
     for i in range(2):
@@ -61,11 +68,12 @@ def test_parts_fit_each_other(name):
         for variable, array in zip(variables, published, strict=True):
             rounded = tf.cast(array, variable.dtype)
             np.testing.assert_array_equal(variable.numpy(), rounded.numpy())
-    observation = dataset.element_spec.data.observation
-    sample_size = config.agent.batch_size * config.agent.num_sgd_steps_per_step
-    batch = [sample_size, *environment.spec.observations.shape]
-    assert observation.shape.is_compatible_with(batch)
-    assert observation.dtype == tf.as_dtype(environment.spec.observations.dtype)
+    if name.startswith("apex"):  # Gradients hold no observations.
+        observation = dataset.element_spec.data.observation
+        sample_size = config.agent.batch_size * config.agent.num_sgd_steps_per_step
+        batch = [sample_size, *environment.spec.observations.shape]
+        assert observation.shape.is_compatible_with(batch)
+        assert observation.dtype == tf.as_dtype(environment.spec.observations.dtype)
     environment.close()
     learner.close()
     server.stop()
@@ -133,7 +141,7 @@ def test_control_has_the_values_of_the_paper():
     assert agent.learning_rate == 0.0001
     assert agent.max_action_gradient == 1
     assert agent.target_update_period == 100
-    assert agent.noise_scale == 0.3
+    assert agent.exploration.noise_scale == 0.3
     assert replay.max_size == 1_000_000
     assert replay.priority_exponent == 0.6
     assert replay.eviction_policy == "prioritized"

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
-from apex_agents.dpg.networks import DPGNetworks
+from apex_agents.dpg.networks import DPGNetworks, make_distribution
+from apex_agents.learning.distributions import ReturnDistribution
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.transitions import Transition
 
@@ -48,6 +49,8 @@ class LinearCritic(snt.Module):
         return tf.linalg.matvec(observation, self.u) + tf.reduce_sum(
             tf.matmul(observation, self.v) * action, axis=-1
         )
+
+    return_distribution = __call__  # A number.
 
 
 # Two states, two action elements.
@@ -205,6 +208,14 @@ def test_parameters_move_against_their_gradients_and_targets_stay():
     assert parts.values(parts.target) == [TARGET_POLICY, TARGET_U, TARGET_V]
 
 
+def test_the_policy_may_have_a_learning_rate_of_its_own():
+    parts = Parts(policy_learning_rate=3 * LEARNING_RATE)
+    parts.update(TRANSITIONS, WEIGHTS)
+    policy, u, _ = parts.values(parts.online)
+    np.testing.assert_allclose(np.abs(np.array(policy) - POLICY), 3 * LEARNING_RATE, rtol=1e-3)
+    np.testing.assert_allclose(np.abs(np.array(u) - U), LEARNING_RATE, rtol=1e-3)
+
+
 def test_dq_da_is_clipped_element_by_element_and_the_policys_gradients_are_not():
     parts = Parts(max_action_gradient=0.3)
     # Ten times as large a state gives ten times as large a dq/da, before clipping, and a gradient
@@ -286,6 +297,17 @@ def test_both_target_networks_are_copied_every_period_and_left_alone_between(run
     assert target == [first, first, online[2], online[2], online[2], online[5], online[5]]
     for before, after in itertools.pairwise(online):
         assert all(a != b for a, b in zip(before, after, strict=True))
+
+
+def test_both_target_networks_move_at_the_configs_rate():
+    parts = Parts(target_update_period=1, target_update_rate=0.25)
+    parts.update(TRANSITIONS, WEIGHTS)
+    first = [TARGET_POLICY, TARGET_U, TARGET_V]
+    for online, target, before in zip(
+        parts.values(parts.online), parts.values(parts.target), first, strict=True
+    ):
+        expected = np.array(before) + 0.25 * (np.array(online) - np.array(before))
+        np.testing.assert_allclose(target, expected, rtol=1e-5)
 
 
 def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
@@ -382,3 +404,43 @@ def test_actors_get_the_online_networks():
         id(parts.online.critic.u),
         id(parts.online.critic.v),
     }
+
+
+class TableCritic(snt.Module):
+    """Logits or quantiles that do not depend on the action; states are one-hot."""
+
+    def __init__(self, table: list[list[float]], distribution: ReturnDistribution):
+        super().__init__()
+        self.table, self._mean = tf.Variable(table), distribution.mean
+
+    def return_distribution(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(observation, self.table) + 0.0 * tf.reduce_sum(action)
+
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        return self._mean(self.return_distribution(observation, action))
+
+
+@pytest.mark.parametrize("critic", ["quantile", "categorical"])
+def test_a_critic_of_distributions_is_prioritized_by_the_error_of_its_means(critic):
+    config = ApexDPGConfig(critic=critic, num_atoms=2, min_return=0, max_return=20)
+    distribution = make_distribution(config)
+    # Means: quantiles (1, 3) and (4, 8); probabilities 1/4 and 3/4, 1/2 and 1/2 of 0 and 20.
+    tables = {
+        "quantile": ([[1.0, 3.0], [0.0, 1.0]], [[0.0, 0.0], [4.0, 8.0]]),
+        "categorical": ([[0.0, math.log(3.0)], [0.0, 0.0]], [[9.0, 0.0], [1.0, 1.0]]),
+    }
+    means = {"quantile": (2.0, 0.5, 6.0), "categorical": (15.0, 10.0, 10.0)}[critic]
+    online, target = [
+        DPGNetworks(LinearPolicy(POLICY), TableCritic(table, distribution))
+        for table in tables[critic]
+    ]
+    update = DPGUpdate(online, target, config)
+    target.critic.table.assign(tables[critic][1])
+    output = update(TRANSITIONS, WEIGHTS)
+    expected = [0.5 + 0.9 * means[2] - means[0], -4.0 - means[1]]
+    np.testing.assert_allclose(output.priorities, np.abs(expected), rtol=1e-5)
+    assert float(output.metrics["q_value"]) == pytest.approx((means[0] + means[1]) / 2)
+    # Adam's first step lowers what has a positive gradient by the learning rate: in state 1, which
+    # has terminated with -4, the higher return becomes less likely, both quantiles fall.
+    steps = (online.critic.table.numpy() - tables[critic][0])[1] / config.learning_rate
+    np.testing.assert_allclose(steps, [-1, -1] if critic == "quantile" else [1, -1], rtol=0.01)

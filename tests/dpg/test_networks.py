@@ -45,7 +45,7 @@ def make_torso() -> VectorTorso:
 
 
 def test_policy_by_hand():
-    policy = PolicyNetwork(make_torso(), hidden_size=3, action_size=1)
+    policy = PolicyNetwork(make_torso(), hidden_sizes=[3], action_size=1)
     policy(tf.zeros([1, 1]))
     assign(
         policy,
@@ -64,7 +64,7 @@ def test_policy_by_hand():
 
 
 def make_critic() -> CriticNetwork:
-    critic = CriticNetwork(make_torso(), hidden_size=3)
+    critic = CriticNetwork(make_torso(), hidden_sizes=[3])
     critic(tf.zeros([1, 1]), tf.zeros([1, 2]))
     assign(
         critic,
@@ -86,6 +86,100 @@ def test_critic_by_hand(dtype):
     expected = [10.0 * (feature + 3.0 * 0.4) + (5.0 + 0.25) + 7.0, 7.0]
     np.testing.assert_allclose(q_value, expected, rtol=1e-6)
     assert q_value.dtype == tf.float32
+
+
+def test_first_layer_with_layer_norm_by_hand():
+    torso = VectorTorso([2], make_spec((1,), 1), activation=tf.tanh, layer_norm=True)
+    torso(tf.zeros([1, 1]))
+    values = {"linear_1/w:0": [[1.0, 4.0]], "linear_1/b:0": [0.0, 1.0]}
+    values |= {"layer_norm_1/scale:0": [2.0, 3.0], "layer_norm_1/offset:0": [0.0, 0.5]}
+    for variable in torso.variables:
+        variable.assign(values.pop("/".join(variable.name.split("/")[-2:])))
+    assert not values
+    # s = 1: (1, 5) has the mean 3 and the standard deviation 2, and becomes (-1, 1).
+    expected = np.tanh([2.0 * -1.0, 3.0 * 1.0 + 0.5])
+    np.testing.assert_allclose(torso(tf.ones([1, 1]))[0], expected, rtol=1e-5)
+
+
+def test_second_layer_with_layer_norm_by_hand():
+    policy = PolicyNetwork(lambda s: s, hidden_sizes=[3], action_size=1, layer_norm=True)
+    policy(tf.zeros([1, 1]))
+    values = {
+        "hidden/w:0": [[1.0, 4.0, 7.0]],
+        "hidden/b:0": [0.0, 0.0, 0.0],
+        "hidden_layer_norm/scale:0": [1.0, 1.0, 2.0],
+        "hidden_layer_norm/offset:0": [0.5, 0.5, 0.0],
+        "output/w:0": [[100.0], [0.1], [0.1]],
+        "output/b:0": [0.0],
+    }
+    for variable in policy.variables:
+        variable.assign(values.pop("/".join(variable.name.split("/")[-2:])))
+    assert not values
+    # s = 1: (1, 4, 7) has the mean 4 and the standard deviation sqrt(6).
+    expected = np.tanh(0.1 * 0.5 + 0.1 * 2.0 * 3.0 / np.sqrt(6.0))
+    np.testing.assert_allclose(policy(tf.ones([1, 1])), [[expected]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["policy", "critic"])
+def test_layer_norm_is_the_configs_choice(network):
+    def count(config: ApexDPGConfig) -> int:
+        made = getattr(make_networks(config, make_spec((3,), 1)), network)
+        return sum("layer_norm" in variable.name for variable in made.trainable_variables)
+
+    # Scales and offsets of two hidden layers.
+    assert (count(ApexDPGConfig()), count(ApexDPGConfig(layer_norm=True))) == (0, 4)
+
+
+def read_layers(network: snt.Module) -> dict[str, np.ndarray]:
+    """Return weights and biases by the name of their layer, as in `hidden/w`."""
+    return {"/".join(v.name[:-2].split("/")[-2:]): v.numpy() for v in network.variables}
+
+
+def relu_layers(network: snt.Module, features: np.ndarray, *names: str) -> np.ndarray:
+    """Compute hidden layers with ReLUs and the output layer."""
+    layers = read_layers(network)
+    for name in names:
+        features = np.maximum(features @ layers[f"{name}/w"] + layers[f"{name}/b"], 0.0)
+    return features @ layers["output/w"] + layers["output/b"]
+
+
+def make_batch() -> tuple[np.ndarray, np.ndarray]:
+    """Make observations of 3 numbers, and actions of 2."""
+    random = np.random.default_rng(0)
+    observation, action = random.normal(size=(5, 3)), random.uniform(-1.0, 1.0, size=(5, 2))
+    return observation.astype(np.float32), action.astype(np.float32)
+
+
+def test_the_papers_first_layers_have_tanh_and_the_critics_second_reads_the_action():
+    policy, critic = make_networks(ApexDPGConfig(), make_spec((3,), 2))
+    observation, action = make_batch()
+
+    def first_layer(network: snt.Module) -> np.ndarray:
+        layers = read_layers(network)
+        return np.tanh(observation @ layers["linear_1/w"] + layers["linear_1/b"])
+
+    expected = np.tanh(relu_layers(policy, first_layer(policy), "hidden"))
+    np.testing.assert_allclose(policy(observation), expected, rtol=1e-4, atol=1e-6)
+    features = np.concatenate([first_layer(critic), action], axis=1)
+    expected = relu_layers(critic, features, "hidden")[:, 0]
+    np.testing.assert_allclose(critic(observation, action), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_without_torsos_all_hidden_layers_have_relus_and_the_critics_first_reads_the_action():
+    config = ApexDPGConfig(policy_torso="none", critic_torso="none")
+    policy, critic = make_networks(config, make_spec((3,), 2))
+    observation, action = make_batch()
+    expected = np.tanh(relu_layers(policy, observation, "hidden_1", "hidden"))
+    np.testing.assert_allclose(policy(observation), expected, rtol=1e-4, atol=1e-6)
+    features = np.concatenate([observation, action], axis=1)
+    expected = relu_layers(critic, features, "hidden_1", "hidden")[:, 0]
+    np.testing.assert_allclose(critic(observation, action), expected, rtol=1e-4, atol=1e-6)
+    shapes = [
+        [tuple(v.shape) for v in network.variables if "/w" in v.name]
+        for network in (policy, critic)
+    ]
+    assert sorted(shapes[0]) == [(3, 300), (200, 2), (300, 200)]
+    assert sorted(shapes[1]) == [(5, 400), (300, 1), (400, 300)]
 
 
 def test_actions_are_in_bounds_and_begin_close_to_zero():
@@ -137,8 +231,10 @@ def make_own_torso(spec: EnvironmentSpec, config: ApexDPGConfig) -> snt.Module:
     return snt.Linear(7, name="own")
 
 
-def test_a_torso_given_in_python_is_that_of_both_networks():
-    networks = make_networks(ApexDPGConfig(), make_spec((3,), 2), make_own_torso)
+@pytest.mark.parametrize("name", ["mlp", "none"])
+def test_a_torso_given_in_python_is_that_of_both_networks(name):
+    config = ApexDPGConfig(policy_torso=name, critic_torso=name)
+    networks = make_networks(config, make_spec((3,), 2), make_own_torso)
     for name, network in networks._asdict().items():
         shapes = {v.name: tuple(v.shape) for v in network.variables}
         assert shapes[f"{name}/torso/own/w:0"] == (3, 7)
@@ -156,3 +252,22 @@ def test_each_network_has_the_torso_that_the_config_names(tmp_path, monkeypatch)
     policy, critic = make_networks(config, make_spec((3,), 2))
     assert "policy/torso/linear_1/w:0" in [v.name for v in policy.variables]
     assert "critic/torso/own/w:0" in [v.name for v in critic.variables]
+
+
+@pytest.mark.parametrize("critic", ["scalar", "quantile", "categorical"])
+def test_a_critic_gives_out_the_mean_of_its_distribution(critic):
+    config = ApexDPGConfig(critic=critic, num_atoms=3, min_return=-1.0, max_return=3.0)
+    network = make_networks(config, make_spec((3,), 2)).critic
+    inputs = (
+        tf.constant([[1.0, -2.0, 3.0], [0.5, 0.0, 1.0]]),
+        tf.constant([[0.5, 1.0], [0.0, -1.0]]),
+    )
+    outputs = network.return_distribution(*inputs).numpy()
+    probabilities = np.exp(outputs) / np.exp(outputs).sum(axis=-1, keepdims=True)
+    expected = {
+        "scalar": outputs,
+        "quantile": outputs.mean(axis=-1),
+        "categorical": probabilities @ [-1.0, 1.0, 3.0] if critic == "categorical" else None,
+    }
+    assert outputs.shape == {"scalar": (2,)}.get(critic, (2, 3))
+    np.testing.assert_allclose(network(*inputs), expected[critic], rtol=1e-5)

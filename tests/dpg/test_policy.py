@@ -7,6 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from apex_agents.acting.exploration import NoiseConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks
@@ -38,7 +39,7 @@ class Sum(snt.Module):
 
 
 def make_policy(noise_scale: float, seed: int = 0) -> GaussianNoisePolicy:
-    return GaussianNoisePolicy(DPGNetworks(Halving(), Sum()), noise_scale, seed)
+    return GaussianNoisePolicy(DPGNetworks(Halving(), Sum()), [noise_scale], seed)
 
 
 def observations(*rows: tuple[float, ...]) -> np.ndarray:
@@ -73,6 +74,16 @@ def test_noise_is_normal_in_each_element_of_each_env():
     flat = noise.reshape(num_draws, 4)
     correlations = np.corrcoef(np.concatenate([flat[1:], flat[:-1]], axis=1).T)
     np.testing.assert_allclose(correlations, np.eye(8), atol=5 * error)
+
+
+def test_each_environment_has_its_own_noise_scale():
+    policy = GaussianNoisePolicy(DPGNetworks(Halving(), Sum()), [0.0, 0.01, 0.1], seed=0)
+    states = observations((0.0, 0.8), (-0.6, 0.2), (0.2, 0.4))
+    noise = np.array([policy(states).action for _ in range(2000)]) - 0.5 * states
+    # Five standard errors of the standard deviation of 2000 draws: 5 / sqrt(4000) of it.
+    expected = [[0.0] * 2, [0.01] * 2, [0.1] * 2]
+    np.testing.assert_allclose(noise.std(axis=0), expected, rtol=5 / math.sqrt(4000), atol=1e-7)
+    assert policy.exploration["noise_scale"].tolist() == [0.0, 0.01, 0.1]
 
 
 def test_actions_stay_in_bounds():
@@ -120,11 +131,18 @@ def spec():
 
 
 def test_builder_explores_with_the_noise_of_the_config(spec):
-    builder = ApexDPGBuilder(ApexDPGConfig(noise_scale=0.2))
+    builder = ApexDPGBuilder(ApexDPGConfig(exploration=NoiseConfig(noise_scale=0.2)))
     policy = builder.make_policy(spec, env_indices=[2, 3], num_envs=4, seed=0)
     actions = np.array([policy(np.zeros([2, 1], np.float32)).action for _ in range(1000)])
     # The network's output layer begins close to 0; 2000 draws: 5 * 0.2 / sqrt(4000) = 0.016.
     assert actions.std() == pytest.approx(0.2, abs=0.016)
+
+
+def test_builder_gives_each_environment_its_rung_of_the_ladder(spec):
+    exploration = NoiseConfig(noise_scale=1.0, min_noise_scale=0.25)
+    builder = ApexDPGBuilder(ApexDPGConfig(exploration=exploration))
+    policy = builder.make_policy(spec, env_indices=[1, 2], num_envs=4, seed=0)
+    np.testing.assert_allclose(policy.exploration["noise_scale"], [0.75, 0.5])
 
 
 def test_builder_evaluates_without_noise(spec):

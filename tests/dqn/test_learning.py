@@ -13,7 +13,9 @@ import tensorflow as tf
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
+from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.learning.distributions import expected_value, quantiles
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
@@ -65,7 +67,8 @@ def make_update(
         target_update_period=target_update_period,
     )
     network, target_network = make_linear(ONLINE), make_linear(TARGET)
-    update = DQNUpdate(network, target_network, config)
+    values = [ActionValueNetwork(layer, expected_value()) for layer in (network, target_network)]
+    update = DQNUpdate(*values, config)
     target_network.w.assign(TARGET)
     return update, network, target_network
 
@@ -146,6 +149,8 @@ class TwoTables(snt.Module):
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         return tf.matmul(observation, self.first + self.second)
+
+    return_distribution = __call__  # A number for each action.
 
 
 def test_the_norm_is_that_of_the_gradients_of_all_variables_together():
@@ -290,7 +295,8 @@ def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
     networks = []
     for _ in range(2):
         normalization, linear = RunningNormalization([2]), make_linear(ONLINE)
-        networks.append(snt.Sequential([normalization, linear]))
+        layers = snt.Sequential([normalization, linear])
+        networks.append(ActionValueNetwork(layers, expected_value()))
     config = ApexDQNConfig(target_update_period=2)
     update = DQNUpdate(*networks, config)
     step = run(update)
@@ -342,3 +348,28 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
     server.stop()
     assert all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     return after
+
+
+def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of_their_means():
+    config = ApexDQNConfig(head="quantile", num_quantiles=2, learning_rate=0.1, optimizer="adam")
+    networks = []
+    # Quantiles of state s and action a are `[A, N]`, side by side in a row of the matrix.
+    for rows in ([[0.0, 2.0, 1.0, 3.0], [3.0, 3.0, 4.0, 6.0]], [[0.0] * 4, [7.0, 7.0, 3.0, 5.0]]):
+        linear = snt.Linear(4, with_bias=False)
+        linear(tf.zeros([1, 2]))
+        linear.w.assign(rows)
+        layers = snt.Sequential([linear, snt.Reshape([2, 2])])
+        networks.append((ActionValueNetwork(layers, quantiles(2)), linear, rows))
+    (online, weights, values), (target, target_weights, target_values) = networks
+    update = DQNUpdate(online, target, config)
+    target_weights.w.assign(target_values)
+    output = update(TRANSITIONS, WEIGHTS)
+    # Means are those of ONLINE and, in state 1, action 1, of TARGET.
+    np.testing.assert_allclose(output.priorities, np.abs(TD_ERROR), rtol=1e-5)
+    # Targets of row 1 are 0.5 + 0.9 * (3, 5) = (3.2, 5): estimates 0 and 2, all errors above 1.
+    # Row 2: both are -1; estimates 4 and 6, errors -5 and -7.
+    losses = [0.25 * (2.7 + 4.5) / 2 + 0.75 * (0.7 + 2.5) / 2, 0.75 * 4.5 + 0.25 * 6.5]
+    assert float(output.metrics["loss"]) == pytest.approx((losses[0] + 0.5 * losses[1]) / 2)
+    # Adam's first step is the learning rate in the direction of the gradient.
+    steps = [[0.1, 0.1, 0.0, 0.0], [0.0, 0.0, -0.1, -0.1]]
+    np.testing.assert_allclose(weights.w, np.add(values, steps), rtol=0.01, atol=1e-3)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.networks import DuelingHead, make_network, scale_gradient
+from apex_agents.dqn.networks import ActionValueNetwork, DuelingHead, make_network, scale_gradient
 from apex_agents.environments import EnvironmentSpec
 
 NUM_ACTIONS = 6
@@ -57,6 +57,28 @@ def test_action_values_are_value_plus_advantage_minus_mean_advantage():
     np.testing.assert_allclose(q_values, expected, rtol=1e-6)
 
 
+def test_a_dueling_head_of_quantiles_is_one_head_for_each_quantile():
+    head, both = make_head(), DuelingHead(hidden_size=2, num_actions=3, value_shape=(2,))
+    features = tf.constant([[1.0, 3.0], [-1.0, 3.0]])
+    both(features)
+    # The second quantile is 10 times the first. An action's quantiles are side by side.
+    for variable, single in zip(both.variables, head.variables, strict=True):
+        is_output = variable.shape != single.shape
+        values = np.stack([single, 10 * single.numpy()], axis=-1) if is_output else single
+        variable.assign(tf.reshape(values, variable.shape))
+    q_values = head(features)
+    np.testing.assert_allclose(both(features), tf.stack([q_values, 10 * q_values], -1), rtol=1e-5)
+
+
+def test_action_values_are_the_means_of_quantiles():
+    config = ApexDQNConfig(torso="mlp", frame_stack=0, head="quantile", num_quantiles=5)
+    network = make_network(config, make_spec((3,), np.float32))
+    observations = tf.constant([[1.0, -2.0, 3.0], [0.5, 0.0, 1.0]])
+    distribution = network.return_distribution(observations)
+    assert distribution.shape == (2, NUM_ACTIONS, 5)
+    np.testing.assert_allclose(network(observations), np.mean(distribution, axis=2), rtol=1e-5)
+
+
 def test_gradients_into_the_features_are_scaled_and_those_into_the_streams_are_not():
     head = make_head()
     features = tf.constant([[1.0, 3.0]])
@@ -81,7 +103,7 @@ def test_scale_gradient_keeps_the_value():
 
 
 @pytest.fixture(scope="module")
-def atari_network() -> snt.Sequential:
+def atari_network() -> ActionValueNetwork:
     return make_network(ApexDQNConfig(), FRAMES)
 
 
@@ -232,7 +254,7 @@ class HalvedTorso(snt.Module):
 def test_a_torso_given_in_python_replaces_that_of_the_config():
     config, spec = ApexDQNConfig(), make_spec((3,), np.float32)
     network = make_network(config, spec, torso_fn=HalvedTorso)
-    torso, head = network._layers
+    torso, head = network.return_distribution._layers
     assert (torso.spec, torso.config) == (spec, config)
     observations = tf.constant([[1.0, -2.0, 3.0]])
     np.testing.assert_allclose(network(observations), head(0.5 * observations))

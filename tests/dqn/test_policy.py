@@ -87,6 +87,28 @@ def test_variables_are_those_of_the_network_in_use():
     assert output.value.tolist() == [-1.0, -6.0, 4.0]
 
 
+def test_annealed_epsilon_falls_with_the_learner_steps_and_then_stays():
+    policy = EpsilonGreedyPolicy(DoublingNetwork(), [0.2, 0.2, 0.2], 0, annealing_steps=100)
+    (num_updates,) = policy.variables["num_updates"]
+    for steps, epsilon in ((0, 1.0), (50, 0.6), (100, 0.2), (1000, 0.2)):
+        num_updates.assign(steps)
+        actions = np.array([policy(Q_VALUES / 2).action for _ in range(1000)])
+        share = np.mean(actions != GREEDY)
+        # A random action is one of four; five standard deviations of 3000 draws.
+        assert abs(share - 0.75 * epsilon) < 5 * np.sqrt(0.25 / 3000)
+
+
+def test_builder_gives_all_environments_the_epsilon_that_is_annealed():
+    exploration = ExplorationConfig(epsilon=0.5, annealing_steps=100, evaluation_epsilon=0.25)
+    builder = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0, exploration=exploration))
+    spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
+    policy = builder.make_policy(spec, [2, 3], num_envs=4, seed=0)
+    assert policy.exploration["epsilon"].tolist() == [0.5, 0.5]
+    assert [*policy.variables] == ["network", "num_updates"]
+    evaluation_policy = builder.make_evaluation_policy(spec, num_envs=1, seed=0)
+    assert [*evaluation_policy.variables] == ["network"]
+
+
 def test_builder_gives_an_actor_its_part_of_the_ladder():
     config = ApexDQNConfig(
         torso="mlp",

@@ -144,6 +144,10 @@ def test_unknown_names_are_errors(config, message):
     [
         (EnvironmentConfig("toy", "catch", {"rows": 5}), "environment.kwargs is {'rows': 5}"),
         (EnvironmentConfig(max_episode_steps=5), "environment.max_episode_steps is 5"),
+        (
+            EnvironmentConfig(action_repeat=2),
+            "environment.action_repeat is 2; .*atari.action_repeat",
+        ),
     ],
 )
 def test_fields_that_a_suite_does_not_read_are_errors(config, message):
@@ -227,6 +231,31 @@ def test_environments_of_a_module_with_arguments_and_limits(corridor, suite, nam
     rendered = make_vector_environment(config, num_envs=2, seed=0, num_rendered=1)
     rendered.reset()
     assert rendered.render(0).max() == 7
+
+
+@pytest.mark.parametrize(("repeat", "rewards"), [(1, [1.0] * 7), (3, [3.0, 3.0, 1.0])])
+def test_an_action_is_held_and_its_rewards_add_up(corridor, repeat, rewards):
+    task = f"{corridor}:make_corridor"
+    config = EnvironmentConfig("function", task, max_episode_steps=7, action_repeat=repeat)
+    environment = make_vector_environment(config, num_envs=1, seed=0)
+    environment.reset()
+    action = np.zeros(1, np.int32)
+    steps = [environment.step(action) for _ in rewards]
+    assert [float(step.reward[0]) for step in steps] == rewards
+    assert [bool(step.discount[0]) for step in steps] == [True] * len(rewards)
+    is_last = [step.step_type[0] == dm_env.StepType.LAST for step in steps]
+    assert is_last == [False] * (len(rewards) - 1) + [True]
+    (episode,) = environment.finished_episodes()
+    assert (episode.episode_return, episode.length) == (7.0, len(rewards))
+    assert environment.step(action).step_type[0] == dm_env.StepType.FIRST
+
+
+def test_videos_of_held_actions_have_the_speed_of_the_environment():
+    once, held = (
+        make_vector_environment(dataclasses.replace(CONTROL, action_repeat=repeat), 1, seed=0)
+        for repeat in (1, 4)
+    )
+    assert held.frames_per_second == once.frames_per_second / 4
 
 
 def test_a_function_of_another_process_needs_no_registration(corridor):

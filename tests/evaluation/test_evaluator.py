@@ -22,6 +22,7 @@ from apex_agents.evaluation import evaluator as evaluator_module
 from apex_agents.evaluation.evaluator import Evaluator, await_evaluation, run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import (
     Evaluation,
     make_evaluation_table,
@@ -72,7 +73,7 @@ class ConstantPolicy:
 
 
 BUILDER = types.SimpleNamespace(
-    config=types.SimpleNamespace(replay=ReplayConfig()),
+    data_flow=lambda num_envs_per_actor: DataFlow(),
     make_evaluation_policy=lambda spec, num_envs, seed: ConstantPolicy(),
 )
 

@@ -63,11 +63,11 @@ def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, SavedP
 @pytest.mark.parametrize("task", TASKS)
 def test_equal_seeds_give_equal_episodes(task, tmp_path):
     experiment, parameters = make_experiment(task, tmp_path)
-    first = evaluate(experiment, Request(parameters, 4, seed=7))
-    again = evaluate(experiment, Request(parameters, 4, seed=7, videos=[tmp_path / "0.mp4"]))
-    other = evaluate(experiment, Request(parameters, 4, seed=8))
+    first = evaluate(experiment, Request(parameters, 12, seed=7))
+    again = evaluate(experiment, Request(parameters, 12, seed=7, videos=[tmp_path / "0.mp4"]))
+    other = evaluate(experiment, Request(parameters, 12, seed=8))
     assert first.episodes == again.episodes != other.episodes
-    assert [episode.env_index for episode in first.episodes] == [0, 1, 2, 3]
+    assert [episode.env_index for episode in first.episodes] == list(range(12))
     assert len({episode._replace(env_index=0) for episode in first.episodes}) > 1
     assert (first.videos, again.videos) == ([], [tmp_path / "0.mp4"])
 

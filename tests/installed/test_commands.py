@@ -6,14 +6,15 @@ import zipfile
 from whole_runs import ROOT
 
 COMMANDS = {
-    *("apex-dqn", "apex-dpg", "apex-evaluate", "apex-export"),
-    *("apex-monitor", "apex-plot", "apex-sweep", "apex-tune"),
+    *("apex-dqn", "apex-dpg", "apex-a2c", "apex-a3c", "apex-evaluate"),
+    *("apex-export", "apex-monitor", "apex-paper", "apex-plot", "apex-sweep", "apex-tune"),
 }
 
 
 def test_the_wheel_holds_the_settings_and_the_commands(wheel):
     archive = zipfile.ZipFile(wheel)
-    settings = {f"apex_agents/configs/{path.name}" for path in (ROOT / "configs").glob("*.py")}
+    files = (path.relative_to(ROOT) for path in (ROOT / "configs").rglob("*.py"))
+    settings = {f"apex_agents/{path}" for path in files}
     assert settings <= set(archive.namelist())
     (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
     lines = archive.read(entry_points).decode().splitlines()

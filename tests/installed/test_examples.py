@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,10 @@ def read_returns(lines: list[str]) -> list[float]:
     return [float(match[1]) for match in matches if match]
 
 
+def read_summary(folder: pathlib.Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
 def test_examples_are_short_and_have_a_test():
     examples = sorted((ROOT / "examples").glob("*.py"))
     assert [example.stem for example in examples] == [*EXAMPLES]
@@ -67,12 +72,13 @@ def test_own_environment_is_learned_and_played_from_other_folders(installation, 
     project, elsewhere, workdir = copy("own_environment.py"), tmp_path / "other", tmp_path / "run"
     elsewhere.mkdir()
     argv = (f"--config={project / 'own_environment.py'}", f"--workdir={workdir}")
-    # It is stopped by a limit, and resumed with a higher one.
-    installation.run("apex-dqn", *argv, "--config.run.max_actor_steps=1000", cwd=project)
-    installation.run("apex-dqn", *argv, cwd=elsewhere)
-    summary = json.loads((workdir / "summary.json").read_text())
+    # It is stopped by a limit before it can reach its target, and resumed without these two.
+    limits = ("--config.run.max_actor_steps=1000", "--config.run.target_return=2")
+    installation.run("apex-dqn", *argv, *limits, cwd=project)
+    assert "Resuming from learner step" in installation.run("apex-dqn", *argv, cwd=elsewhere)
+    summary = read_summary(workdir)
     assert (summary["finished"], summary["best_return"]) == (True, 1.0)
-    assert summary["actor_steps"] > 1000
+    assert summary["actor_steps"] >= 1000
     shutil.copy(ROOT / "examples" / "load_and_play.py", elsewhere)
     task, *lines = installation.run("python", "load_and_play.py", workdir, cwd=elsewhere).split(
         "\n"
@@ -92,8 +98,8 @@ def test_own_network_trains_and_is_evaluated_from_other_folders(installation, co
     layers = [f"torso/mlp/linear_{i}/{name}" for i in (0, 1) for name in "bw"]
     assert names == set(layers)
     installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=workdir)
-    (summary,) = (workdir / "evaluations").glob("*/summary.json")
-    assert json.loads(summary.read_text())["learner_steps"] > 0
+    (evaluation,) = (workdir / "evaluations").iterdir()
+    assert read_summary(evaluation)["learner_steps"] > 0
 
 
 def test_own_program_learns_and_leaves_nothing(installation, copy, tmp_path):

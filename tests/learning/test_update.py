@@ -1,10 +1,10 @@
-"""Tests of learning from several batches in one call."""
+"""Tests of target networks and of learning from several batches in one call."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from apex_agents.learning.update import UpdateOutput, update_in_turn
+from apex_agents.learning.update import TargetCopies, UpdateOutput, update_in_turn
 
 ROWS = np.arange(1.0, 13.0, dtype=np.float32)
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -38,6 +38,33 @@ def test_batches_are_learned_from_in_their_order(num_updates, run):
     assert float(output.metrics["total"]) == pytest.approx(totals.mean())
     assert output.metrics["count"].dtype == tf.int64
     assert int(output.metrics["count"]) == batches[-1][0]  # The newest value of a count.
+
+
+@EAGER_AND_GRAPH
+def test_targets_move_a_part_of_the_way_every_period(run):
+    online, target = tf.Variable([4.0, -8.0]), tf.Variable([0.0, 0.0])
+    copies = TargetCopies([online], [target], update_period=2, update_rate=0.25)
+    np.testing.assert_array_equal(target, [4.0, -8.0])  # Equal to begin with.
+    online.assign([8.0, 8.0])
+    count_update = run(copies.count_update)
+    rows = []
+    for _ in range(5):
+        count_update()
+        rows.append(target.numpy().tolist())
+    second = [4.0 + 0.25 * 4.0, -8.0 + 0.25 * 16.0]  # 5 and -4
+    fourth = [5.0 + 0.25 * 3.0, -4.0 + 0.25 * 12.0]
+    assert rows == [[4.0, -8.0], second, second, fourth, fourth]
+
+
+@EAGER_AND_GRAPH
+def test_targets_copy_what_is_not_trained_whole(run):
+    online = [tf.Variable(8, trainable=False), tf.Variable(8.0, trainable=False)]
+    target = [tf.Variable(0, trainable=False), tf.Variable(0.0, trainable=False)]
+    copies = TargetCopies(online, target, update_period=1, update_rate=0.25)
+    for variable in online:
+        variable.assign_add(tf.ones([], variable.dtype))
+    run(copies.count_update)()
+    assert [variable.numpy() for variable in target] == [9, 9.0]
 
 
 def test_rows_that_make_no_equal_batches():

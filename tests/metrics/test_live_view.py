@@ -118,6 +118,14 @@ def test_no_time_is_left_once_a_limit_is_passed(written_run):
     assert line.endswith("100% 12,500 of 10,000 0:00:00 left")
 
 
+def test_a_ladder_of_noise_scales_has_ends(written_run):
+    for i, scale in enumerate((1.0, 0.5, 0.25)):
+        written_run.append("actor_0_envs", env_index=i, noise_scale=scale, episode_return=-i)
+    lines = draw(written_run.folder)
+    assert line_with(lines, "environment 0") == "environment 0 0 highest noise scale 1"
+    assert line_with(lines, "environment 2") == "environment 2 -2 lowest noise scale 0.25"
+
+
 def test_noise_in_place_of_epsilon(written_run):
     written_run.append("actor_0_envs", env_index=2, noise_scale=0.3, episode_return=-150)
     assert (

@@ -140,7 +140,7 @@ def test_replay_row_counts_since_the_row_before(experiment, clock):
         statistics._replace(actor_steps=1500, inserted=500, sampled=1800, replay_size=350),
     ]
 
-    def read_statistics(client, replicas):
+    def read_statistics(client, flow):
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

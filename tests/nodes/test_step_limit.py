@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import make_initial_actor_steps_table
 from apex_agents.replay.statistics import count_actor_steps, report_actor_steps_before
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
@@ -66,11 +67,11 @@ def test_one_actor_ends_within_a_lock_step_of_the_limit(start):
     _, client = start()
     report_actor_steps_before(client, 100)
     adders = [Adder(client), Adder(client)]
-    limit = StepLimit(client, adders, 1000, num_actors=1, replicas=1)
+    limit = StepLimit(client, adders, 1000, num_actors=1, flow=DataFlow())
     while not limit.is_reached():
         for adder in adders:
             adder.add(4)
-    steps = count_actor_steps(client, 1)
+    steps = count_actor_steps(client)
     assert steps is not None and 1000 <= steps < 1000 + 8
     # An eighth of what is left each time: the replay is seldom asked.
     assert adders[0].num_flushes < 40
@@ -81,7 +82,7 @@ def test_actors_of_unequal_speed_share_the_limit(start):
     _, client = start()
     report_actor_steps_before(client, 0)
     adders = [Adder(client) for _ in range(3)]
-    limits = [StepLimit(client, [adder], 3000, num_actors=3, replicas=1) for adder in adders]
+    limits = [StepLimit(client, [adder], 3000, num_actors=3, flow=DataFlow()) for adder in adders]
     speeds = (1, 5, 10)
     for _ in range(3000):
         for adder, limit, speed in zip(adders, limits, speeds, strict=True):
@@ -90,7 +91,7 @@ def test_actors_of_unequal_speed_share_the_limit(start):
                     adder.add(2)
         if all(limit.is_reached() for limit in limits):
             break
-    steps = count_actor_steps(client, 1)
+    steps = count_actor_steps(client)
     assert steps is not None and 3000 <= steps < 1.02 * 3000
     # The fastest does what the slowest leaves.
     assert adders[0].num_transitions < 1000 < adders[2].num_transitions
@@ -102,13 +103,13 @@ def test_replicas_are_no_transitions(start):
     adder = Adder(client)
     adder.add(40)
     adder.flush()
-    assert not StepLimit(client, [], 11, num_actors=1, replicas=4).is_reached()
-    assert StepLimit(client, [], 10, num_actors=1, replicas=4).is_reached()
+    assert not StepLimit(client, [], 11, num_actors=1, flow=DataFlow(replicas=4)).is_reached()
+    assert StepLimit(client, [], 10, num_actors=1, flow=DataFlow(replicas=4)).is_reached()
 
 
 def test_a_server_that_does_not_know_the_steps_before_it_is_waited_for(start):
     _, client = start()
-    limit = StepLimit(client, [], 1000, num_actors=1, replicas=1)
+    limit = StepLimit(client, [], 1000, num_actors=1, flow=DataFlow())
     assert limit.is_reached()
     report_actor_steps_before(client, 999)
     assert not limit.is_reached()
@@ -117,11 +118,11 @@ def test_a_server_that_does_not_know_the_steps_before_it_is_waited_for(start):
 def test_a_server_that_is_gone_is_waited_for(start):
     server, client = start()
     report_actor_steps_before(client, 0)
-    limit = StepLimit(client, [], 1000, num_actors=1, replicas=1)
+    limit = StepLimit(client, [], 1000, num_actors=1, flow=DataFlow())
     server.stop()
     assert limit.is_reached()
 
 
 def test_no_limit_asks_nothing():
-    limit = StepLimit(None, [], None, num_actors=1, replicas=1)  # type: ignore[arg-type]
+    limit = StepLimit(None, [], None, num_actors=1, flow=DataFlow())  # type: ignore[arg-type]
     assert not limit.is_reached()

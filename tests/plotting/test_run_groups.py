@@ -71,7 +71,7 @@ def test_a_config_without_fields(make_run):
 
 
 def test_the_agent_is_named_by_the_class_of_its_config(make_run):
-    types = {"ApexDPGConfig": "Ape-X DPG", "ApexR2D2Config": "Ape-X R2D2", "MyConfig": "MyConfig"}
+    types = {"ApexDPGConfig": "Ape-X DPG", "ApexR2D2Config": "Ape-X R2D2", "A2CConfig": "A2C"}
     runs = [make_run(agent_type, agent_type=agent_type) for agent_type in types]
     assert [group.agent for group in group_runs(runs)] == list(types.values())
 

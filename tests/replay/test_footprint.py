@@ -12,6 +12,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.footprint import estimate_replay_bytes, memory_warning
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import pack_outcome
@@ -107,10 +108,9 @@ def fill(writer: PackedWriter, num_items: int) -> None:
 
 
 def test_what_fits_is_no_warning():
-    config = ReplayConfig(max_size=1000, min_size=1)
     # A fifth of the memory is reserved for other processes.
-    assert memory_warning(config, estimate=800, available=1000) is None
-    assert memory_warning(config, estimate=801, available=1000) is not None
+    assert memory_warning(DataFlow(max_size=1000), estimate=800, available=1000) is None
+    assert memory_warning(DataFlow(max_size=1000), estimate=801, available=1000) is not None
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_what_fits_is_no_warning():
     ],
 )
 def test_the_warning_says_what_to_do(max_size, estimate, available, expected):
-    config = ReplayConfig(max_size=max_size, min_size=1)
-    assert memory_warning(config, estimate, available) == expected
+    flow = DataFlow(max_size=max_size, max_size_field="agent.replay.max_size")
+    assert memory_warning(flow, estimate, available) == expected

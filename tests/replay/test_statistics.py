@@ -8,6 +8,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import (
     Evaluation,
     make_evaluation_table,
@@ -60,7 +61,7 @@ def test_empty_replay(client):
 def test_counts(replicas, actor_steps, replay_size, samples_per_insert, client):
     insert(client, 16)
     assert len(list(client.sample(TRANSITIONS, 6, emit_timesteps=False))) == 6
-    statistics = read_statistics(client, replicas)
+    statistics = read_statistics(client, DataFlow(replicas=replicas))
     # The table holds 10 items.
     expected = ReplayStatistics(actor_steps, actor_steps, 6, replay_size, None)
     assert statistics == expected
@@ -95,9 +96,9 @@ def test_reading_does_not_count_as_sampling(client):
 def test_steps_before_this_server_count(client):
     report_actor_steps_before(client, 1000)
     insert(client, 12)
-    statistics = read_statistics(client, replicas=4)
+    statistics = read_statistics(client, DataFlow(replicas=4))
     assert (statistics.actor_steps, statistics.inserted) == (1000 + 3, 3)
-    assert count_inserted(client, replicas=4) == 3
+    assert count_inserted(client, DataFlow(replicas=4)) == 3
 
 
 def test_tables_of_another_run_are_no_statistics(client):
@@ -116,7 +117,7 @@ def test_server_that_does_not_answer():
 
 def test_poller(client, wait_for):
     insert(client, 4)
-    poller = StatisticsPoller(client, replicas=2, period_seconds=0.05)
+    poller = StatisticsPoller(client, DataFlow(replicas=2), period_seconds=0.05)
     assert poller.latest == ReplayStatistics()
     wait_for(lambda: poller.latest == ReplayStatistics(2, 2, 0, 2, None))
     poller.close()

@@ -24,6 +24,7 @@ from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.parameters import ParameterSource
 from apex_agents.runs.checkpoints import (
     PARAMETERS,
     Checkpoint,
@@ -321,6 +322,29 @@ def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, 
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
     assert any(not np.array_equal(before[name], expected[name]) for name in expected)
+
+
+def test_a_count_that_is_published_is_no_parameter(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    config = ApexDQNConfig(torso="mlp", frame_stack=0, replay=REPLAY)
+    config.exploration.annealing_steps = 10
+    builder = ApexDQNBuilder(config)
+    spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
+    server = reverb.Server(builder.make_replay_tables(spec))
+    client = reverb.Client(f"localhost:{server.port}")
+    learner = builder.make_learner(spec, builder.make_dataset(client, spec), client)
+    experiment = Experiment(builder, lambda *_: None, RunConfig(), str(tmp_path))
+    LearnerCheckpoints(experiment, learner).save_last()
+    parameters, _ = load_parameters(tmp_path / "checkpoints" / "last.npz")
+    policy = builder.make_evaluation_policy(spec, 1, seed=0)
+    assert parameters.keys() == by_variable_name(policy.variables, policy.variables).keys()
+    # An actor gets the count with the parameters.
+    learner.publish()
+    actor_policy = builder.make_policy(spec, [0], 1, seed=0)
+    builder.make_actor(actor_policy, (), ParameterSource(client)).update(wait=True)
+    assert int(actor_policy.variables["num_updates"][0]) == learner.num_steps
+    learner.close()
+    server.stop()
 
 
 def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_path):

@@ -152,7 +152,7 @@ def test_a_folder_without_a_config(tmp_path, content):
         ("agent.replay", None, "agent.replay None, not {"),
         ("agent.new", 1, "agent.new 1, not None"),
         ("agent_type", "ApexDPGConfig", "agent_type 'ApexDPGConfig', not 'ApexDQNConfig'"),
-        ("format_version", None, "format_version None, not 1"),
+        ("format_version", None, "format_version None, not 2"),
     ],
 )
 def test_a_run_is_not_resumed_as_another(tmp_path, path, value, message):

@@ -46,7 +46,7 @@ def test_the_config_is_written_and_folders_are_made(tmp_path, open_folder):
     path = tmp_path / "a" / "b"
     assert open_folder(path) == str(path)
     values = json.loads((path / "config.json").read_text())
-    assert (values["format_version"], values["agent_type"]) == (1, "ApexDQNConfig")
+    assert (values["format_version"], values["agent_type"]) == (2, "ApexDQNConfig")
     assert values["agent"]["mlp_hidden_sizes"] == [1, 2]
     assert values["environment"]["task"] == "catch"
     assert (path / "logs").is_dir()

@@ -1,6 +1,7 @@
 """Tests of running commands one after the other and a few at once, with real processes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from apex_agents.sweep.runner import (
     STOPPED,
     Runner,
     last_words,
+    share_cores,
 )
 
 WAIT = "import time; print('waits', flush=True); time.sleep(600)"
@@ -73,6 +75,42 @@ def test_runs_one_after_the_other(make_run, tmp_path):
     assert set(runner.endings.values()) == {FINISHED}
     assert max(num_active) == 1
     assert file.read_text() == "0 1 2 "
+
+
+@pytest.mark.parametrize(
+    ("num_cores", "expected"),
+    [
+        (2, [[0], [1]]),
+        (5, [[0, 1], [2, 3, 4]]),
+        (1, [[0], [0]]),
+    ],
+)
+def test_two_slots_share_the_cores(num_cores, expected):
+    assert share_cores(list(range(num_cores)), 2) == expected
+
+
+def test_slots_that_are_more_than_the_cores_have_one_each():
+    assert share_cores([3, 5], 3) == [[3], [5], [3]]
+
+
+def test_a_run_keeps_to_the_cores_of_a_free_slot(make_run):
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    runs = [make_run(0, WAIT), make_run(1, code), make_run(2, code)]
+    runner = start_waiting(runs[:1], 2)
+    for run in runs[1:]:
+        runner.add(run)
+
+    def is_last() -> bool:
+        runner.step()
+        return len(runner.newest_output()) == 1 and runner.has_room()
+
+    wait_for(is_last)
+    of_first, of_others = share_cores(sorted(os.sched_getaffinity(0)), 2)
+    assert [last_words(run.log) for run in runs[1:]] == 2 * [str(of_others)]
+    (child,) = (c for c in psutil.Process().children() if runs[0].argv[-1] in c.cmdline())
+    assert child.cpu_affinity() == of_first
+    runner.stop(signal.SIGKILL)
+    assert finish(runner) == [STOPPED, FINISHED, FINISHED]
 
 
 def test_a_failure_stops_no_other_run(make_run, tmp_path):

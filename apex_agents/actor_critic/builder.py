@@ -1,0 +1,181 @@
+"""Makes the parts of A2C and A3C."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import reverb
+import tensorflow as tf
+from acme import core, specs
+from acme.utils import loggers
+
+from apex_agents.acting.actor import ApexActor, make_actor, make_variable_client
+from apex_agents.actor_critic.config import ActorCriticConfig
+from apex_agents.actor_critic.gradients import (
+    GRADIENTS,
+    GradientSender,
+    make_gradient_dataset,
+    make_gradient_table,
+)
+from apex_agents.actor_critic.learner import ActorCriticLearner
+from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
+from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
+from apex_agents.actor_critic.policy import SoftmaxPolicy
+from apex_agents.actor_critic.worker import Worker
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.chosen_torso import check_observations
+from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.parameters import ParameterPublisher
+from apex_agents.replay.tables import make_message_tables
+from apex_agents.validation import require
+
+
+class ActorCriticBuilder:
+    """Builder of A2C and A3C; its methods are documented in `apex_agents.builder.Builder`.
+
+    Attributes:
+      config: settings of the agent.
+    """
+
+    def __init__(self, config: ActorCriticConfig, torso_fn: TorsoFn | None = None):
+        """Check the config; nothing is built yet.
+
+        Args:
+          config: settings of the agent, an `A2CConfig` or an `A3CConfig`.
+          torso_fn: maker of the torso in place of `config.torso`; see `ApexDQNBuilder`.
+
+        Raises:
+          ValueError: the config is another agent's, or a field has a value that is not allowed.
+        """
+        kind = type(config).__name__
+        require(isinstance(config, ActorCriticConfig), "agent", kind, "an A2CConfig or A3CConfig")
+        config.validate()
+        self.config = config
+        self._torso_fn = torso_fn
+
+    def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Check that actions are discrete and that the network fits the observations.
+
+        Raises:
+          ValueError: one of them does not hold.
+        """
+        if not isinstance(spec.actions, specs.DiscreteArray):
+            raise ValueError(
+                f"A2C and A3C need discrete actions; those of the environment are "
+                f"{spec.actions.dtype} arrays of shape {list(spec.actions.shape)}. Ape-X DPG, the "
+                "command apex-dpg, is for continuous ones."
+            )
+        check_observations(self.config, spec, self._torso_fn)
+        self.make_networks(spec)
+
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> ActorCriticNetwork:
+        """Build the network, from observations `[B, ...]` to a `networks.PolicyAndValue`."""
+        tf.random.set_seed(seed)
+        return make_network(self.config, spec, self._torso_fn)
+
+    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        """Count every row of a rollout as one transition per environment, resets included."""
+        size = self.config.n_step * num_envs_per_actor
+        return DataFlow(
+            table=GRADIENTS,
+            transitions_per_item=size,
+            max_size=self.config.queue_size,
+            max_size_field="agent.queue_size",
+            min_size=size,
+            min_size_field="agent.n_step * run.num_envs_per_actor",
+            transitions_per_step=size,
+        )
+
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        network = self.make_networks(spec)
+        size = _count_parameters(network)
+        table = make_gradient_table(size, len(METRICS), self.config.queue_size, rate_limiter)
+        return [table, *make_message_tables({"network": network.variables})]
+
+    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
+        return 4 * _count_parameters(self.make_networks(spec)) * self.config.queue_size
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        del spec
+        return make_gradient_dataset(client)
+
+    def make_adders(
+        self,
+        client: reverb.Client,
+        env_indices: Sequence[int] = (0,),
+        num_envs: int = 1,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] | None = None,
+    ) -> list[GradientSender]:
+        """Build one sender, for all environments of the worker.
+
+        Raises:
+          ValueError: A2C's workers cannot tell versions apart, without `learner_steps_fn`.
+        """
+        if learner_steps_fn is None and self.config.is_synchronous:
+            raise ValueError(
+                "A2C's make_adders needs learner_steps_fn, the learner steps of the parameters "
+                "that act: lambda: learner.num_steps where the learner is the variable_source, "
+                "lambda: source.learner_steps where a ParameterSource is."
+            )
+        steps_fn = learner_steps_fn or (lambda: 0)
+        size = self.data_flow(len(env_indices)).transitions_per_item
+        return [GradientSender(client, env_indices, num_envs, size, should_stop, steps_fn)]
+
+    def make_policy(
+        self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
+    ) -> SoftmaxPolicy:
+        del env_indices, num_envs
+        return SoftmaxPolicy(self.make_networks(spec, seed), seed)
+
+    def make_evaluation_policy(
+        self, spec: EnvironmentSpec, num_envs: int, seed: int
+    ) -> SoftmaxPolicy:
+        del num_envs
+        return SoftmaxPolicy(self.make_networks(spec, seed), seed, self.config.greedy_evaluation)
+
+    def make_actor(
+        self,
+        policy: Any,
+        adders: Sequence[GradientSender] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> Worker | ApexActor:
+        """Build a worker from a `SoftmaxPolicy`, one sender and a source of variables.
+
+        Without a sender this is an actor that only acts, and pulls variables at every step.
+
+        Raises:
+          ValueError: there are several senders, or there is one and no source of variables.
+        """
+        if not adders:
+            return make_actor(policy, (), variable_source, update_period=1)
+        if variable_source is None or len(adders) != 1:
+            raise ValueError("a worker needs what make_adders returns and a variable_source.")
+        (sender,) = adders
+        return Worker(policy, sender, make_variable_client(policy, variable_source), self.config)
+
+    def make_learner(
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset,
+        client: reverb.Client,
+        seed: int = 0,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ActorCriticLearner:
+        return ActorCriticLearner(
+            update=ActorCriticUpdate(self.make_networks(spec, seed), self.config),
+            dataset=dataset,
+            publisher=ParameterPublisher(client),
+            config=self.config,
+            logger=logger,
+            should_stop=should_stop,
+        )
+
+
+def _count_parameters(network: ActorCriticNetwork) -> int:
+    return sum(variable.shape.num_elements() for variable in network.trainable_variables)

@@ -1,0 +1,90 @@
+"""The settings of the advantage actor-critic, A2C and A3C (Mnih et al. 2016)."""
+
+import dataclasses
+from typing import ClassVar
+
+from apex_agents.validation import (
+    TORSOS,
+    bounded,
+    layer_sizes,
+    name_or_function,
+    positive,
+    require_equal_lengths,
+    require_fields,
+)
+
+
+@dataclasses.dataclass
+class ActorCriticConfig:
+    """What A2C and A3C have in common.
+
+    A worker is an actor, with all of its environments, that computes gradients. Defaults are those
+    of the A3C paper (Mnih et al. 2016) where a section of it is named. The paper's learning rate
+    falls to 0 during the run, and its network for Atari is a smaller one.
+
+    Attributes:
+      torso: layers below policy and value; see `ApexDQNConfig`, as for the next five.
+      conv_channels: channels of each convolution of 'conv'.
+      conv_kernel_sizes: height and width of its kernels.
+      conv_strides: its strides.
+      mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
+        'conv'.
+      frame_stack: frames per observation, 0 if it is no stack.
+      hidden_size: units of the hidden layer between a torso and the two heads, 0 for none (A3C
+        paper, section 5.1: 256).
+      n_step: steps in each environment between two gradients of a worker (A3C paper, section
+        5.1: 5).
+      discount: gamma per agent step (A3C paper, section 8: 0.99).
+      learning_rate: step size of RMSProp (A3C paper, section 8: drawn between 1e-4 and 1e-2).
+      rmsprop_decay: decay of the running mean of RMSProp (A3C paper, section 8: 0.99).
+      rmsprop_epsilon: epsilon of RMSProp, under the root (A3C paper, section 4: none named).
+      max_gradient_norm: global norm to which the applied gradients are clipped (not mentioned).
+      value_coefficient: weight of the value's squared error beside the policy's loss (the
+        A3C paper names none).
+      entropy_coefficient: weight of the policy's entropy (A3C paper, section 8: 0.01).
+      greedy_evaluation: whether evaluations take the most likely action; otherwise they sample, as
+        those of the A3C paper do.
+      max_wait_seconds: seconds after the first gradient of an A2C update for which it waits for
+        those of the other workers, and a worker for new parameters.
+      queue_size: gradients that wait for the learner at most; a worker waits before a full queue.
+    """
+
+    is_synchronous: ClassVar[bool]
+
+    torso: str = name_or_function("atari", TORSOS)
+    conv_channels: tuple[int, ...] = layer_sizes((16,), 1, 16)
+    conv_kernel_sizes: tuple[int, ...] = layer_sizes((3,), 1, 16)
+    conv_strides: tuple[int, ...] = layer_sizes((1,), 1, 16)
+    mlp_hidden_sizes: tuple[int, ...] = layer_sizes((64, 64), 0, 16)
+    frame_stack: int = bounded(4, 0)
+    hidden_size: int = bounded(256, 0, 10_000)
+    n_step: int = bounded(5, 1, 10_000)
+    discount: float = bounded(0.99, 0, 1)
+    learning_rate: float = positive(7e-4)
+    rmsprop_decay: float = bounded(0.99, 0.1, 1)
+    rmsprop_epsilon: float = positive(1e-5)
+    max_gradient_norm: float = positive(0.5)
+    value_coefficient: float = bounded(0.5, 0)
+    entropy_coefficient: float = bounded(0.01, 0)
+    greedy_evaluation: bool = False
+    max_wait_seconds: float = positive(10.0)
+    queue_size: int = bounded(64, 1, 10_000)
+
+    def validate(self, prefix: str = "agent.") -> None:
+        """Raise a ValueError that names the first field whose value is not allowed."""
+        require_fields(self, prefix)
+        require_equal_lengths(self, prefix, "conv_channels", "conv_kernel_sizes", "conv_strides")
+
+
+@dataclasses.dataclass
+class A2CConfig(ActorCriticConfig):
+    """A2C: each update averages a gradient of each worker, all of the same parameters."""
+
+    is_synchronous: ClassVar[bool] = True
+
+
+@dataclasses.dataclass
+class A3CConfig(ActorCriticConfig):
+    """A3C: each gradient is applied as it arrives, and workers never wait."""
+
+    is_synchronous: ClassVar[bool] = False

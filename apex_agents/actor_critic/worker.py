@@ -1,0 +1,119 @@
+"""The worker: an actor that computes the gradients of what it has just done."""
+
+import time
+
+import dm_env
+import numpy as np
+import tensorflow as tf
+from acme import core
+from acme.tf import variable_utils
+
+from apex_agents.acting.actor import make_batch
+from apex_agents.actor_critic.config import ActorCriticConfig
+from apex_agents.actor_critic.gradients import GradientSender
+from apex_agents.actor_critic.learning import Rollout, compute_gradient
+from apex_agents.actor_critic.policy import SoftmaxPolicy
+
+# Times between two looks for new parameters, the first and the longest.
+_POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.01
+
+
+class Worker(core.Actor):
+    """Acts with its copy of the parameters, and sends a gradient every `n_step` steps.
+
+    Before each rollout it takes the newest parameters. In A2C it waits for another version than
+    that of its last gradient, since a version takes one gradient of each worker; if none comes
+    within `max_wait_seconds`, as after the learner has died, it continues with the one it has.
+
+    Time steps are batched or those of a single environment, as `acting.actor.ApexActor` has them.
+    The first step after an episode's last one is a row of the rollout without an action.
+    """
+
+    def __init__(
+        self,
+        policy: SoftmaxPolicy,
+        sender: GradientSender,
+        variable_client: variable_utils.VariableClient,
+        config: ActorCriticConfig,
+    ):
+        """Put the parts together; the variable client assigns to the policy's variables."""
+        self._policy = policy
+        self._sender = sender
+        self._variable_client = variable_client
+        self._config = config
+        self._is_batched = True
+        self._timesteps: list[dm_env.TimeStep] = []  # The rollout's, batched: S_0 to S_k.
+        self._actions: list[np.ndarray] = []  # A_0 to A_{k-1}, `[E]` each.
+        self._has_newest_parameters = False
+        self._sent_version: int | None = None
+        self._compute = tf.function(self._compute_on_rollout, autograph=False)
+
+    def select_action(self, observation: np.ndarray) -> np.ndarray:
+        """Return the actions, `[E]`, or `[]` for a single environment."""
+        if not self._has_newest_parameters:
+            self._take_newest_parameters()
+            self._has_newest_parameters = True
+        action = self._policy(observation if self._is_batched else observation[None]).action
+        return action if self._is_batched else action[0]
+
+    def observe_first(self, timestep: dm_env.TimeStep) -> None:
+        self._is_batched = np.ndim(timestep.step_type) > 0
+        first = self._to_batch(timestep)
+        if not self._timesteps:
+            self._timesteps = [first]
+        elif np.all(self._timesteps[-1].step_type == dm_env.StepType.LAST):
+            self._add(np.zeros(np.shape(first.step_type), np.int32), first)
+        else:  # The episode before was abandoned, and its steps with it.
+            self._timesteps, self._actions = [first], []
+
+    def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
+        """Record a step; send the gradient of a rollout that is complete."""
+        action = np.asarray(action, np.int32)
+        self._add(action if self._is_batched else action[None], self._to_batch(next_timestep))
+
+    def update(self, wait: bool = False) -> None:
+        """Do nothing: parameters stay the same for a whole rollout."""
+
+    def close(self) -> None:
+        """Send what is under way."""
+        self._sender.close()
+
+    def _add(self, action: np.ndarray, timestep: dm_env.TimeStep) -> None:
+        self._actions.append(action)
+        self._timesteps.append(timestep)
+        if len(self._actions) == self._config.n_step:
+            self._send_gradient()
+            self._timesteps, self._actions = self._timesteps[-1:], []
+            self._has_newest_parameters = False
+
+    def _send_gradient(self) -> None:
+        rows = dm_env.TimeStep(*[np.stack(field) for field in zip(*self._timesteps, strict=True)])
+        rollout = Rollout(
+            observation=rows.observation,
+            action=np.stack(self._actions),
+            reward=rows.reward[1:].astype(np.float32),
+            discount=(self._config.discount * rows.discount[1:]).astype(np.float32),
+            is_step=rows.step_type[1:] != dm_env.StepType.FIRST,
+        )
+        gradient, metrics = self._compute(*map(tf.convert_to_tensor, rollout))
+        if self._sender.send(gradient.numpy(), metrics.numpy()):
+            self._sent_version = self._sender.version
+
+    def _compute_on_rollout(self, *fields: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return compute_gradient(self._policy.network, Rollout(*fields), self._config)
+
+    def _take_newest_parameters(self) -> None:
+        deadline = time.monotonic() + self._config.max_wait_seconds
+        poll_seconds = _POLL_SECONDS
+        while True:
+            self._variable_client.update_and_wait()
+            is_new = self._sender.version != self._sent_version
+            if is_new or not self._config.is_synchronous or self._sender.should_stop():
+                return
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(poll_seconds)
+            poll_seconds = min(2 * poll_seconds, _MAX_POLL_SECONDS)
+
+    def _to_batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        return timestep if self._is_batched else make_batch(timestep)

@@ -1,0 +1,152 @@
+r"""Runs an experiment of the paper, or one like it: settings are compared, with several seeds.
+
+Each figure is a file in configs/paper/, which names the settings, the tasks and how long a run is.
+--figure is the number of one, or a file of your own with a function `get_study`.
+
+The folder holds <task>/<setting>/seed_<i>/, the work directories of the runs, and in the end
+<figure>.csv, every evaluation of every run, <figure>.md, the table of the scores, and <figure>.png
+and <figure>.svg.
+
+Given again, after Ctrl-C for example, the command resumes the runs that have not reached their end.
+--draw makes table and figure anew from the evaluations in a CSV file, and trains nothing.
+
+Examples:
+  python launch/paper.py --figure=4 --parallel=2
+  python launch/paper.py --figure=my_study.py --seeds=5 --workdir=sweeps/my_study
+  python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
+"""
+
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+
+from absl import app, flags
+from rich.console import Console
+
+from apex_agents.command_line import several_runs
+from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments
+from apex_agents.command_line.settings import (
+    CONFIGS,
+    Settings,
+    change_fields,
+    find_config,
+    load_config,
+)
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
+from apex_agents.plotting import draw_study
+from apex_agents.plotting.run_groups import TASK
+from apex_agents.sweep.plan import Run, plan_runs
+from apex_agents.sweep.screen import Screen
+from apex_agents.sweep.study import (
+    Point,
+    Study,
+    from_csv,
+    make_panels,
+    read_points,
+    to_csv,
+    to_markdown,
+)
+from apex_agents.user_code import execute_config_file, extend_path
+from apex_agents.validation import closest, closest_field, field_paths
+
+_FIGURE = flags.DEFINE_string(
+    "figure", None, "Number of a figure, another name in configs/paper/, or a Python file."
+)
+_SEEDS = flags.DEFINE_integer("seeds", None, "Runs of each setting; by default the study's.", 1)
+_DRAW = flags.DEFINE_string("draw", None, "CSV file to make table and figure from.")
+flags.adopt_module_key_flags(several_runs)
+
+
+def main() -> None:
+    """Run the command, and exit."""
+    app.run(_run, flags_parser=parse_flags)
+
+
+def _run(argv: Sequence[str]) -> None:
+    refuse_arguments(argv)
+    path = _find_study(_FIGURE.value or "")
+    study = _load_study(path)
+    screen = Screen(Console())
+    with several_runs.preparing_folder(path.stem) as folder:
+        if _DRAW.value is not None:
+            points = _read_csv(pathlib.Path(_DRAW.value))
+            folder.mkdir(parents=True, exist_ok=True)
+            is_written = _write_results(folder, path.stem, study, points, screen)
+            leave(EXIT_SUCCESS if is_written else EXIT_FAILURE)
+        labels = _plan(study, folder)
+        lock = several_runs.lock_folder(folder)
+    screen.print(f"Folder: {folder}")
+
+    def write(endings: Iterable[Run]) -> bool:
+        points = [point for run in endings for point in read_points(labels[run], run)]
+        return _write_results(folder, path.stem, study, points, screen)
+
+    several_runs.train_to_end([*labels], lock, screen, write)
+
+
+def _find_study(value: str) -> pathlib.Path:
+    """Return the file that --figure names, or exit."""
+    path = pathlib.Path(value).expanduser()
+    known = sorted(file.stem for file in (CONFIGS / "paper").glob("[!_]*.py"))
+    for file in (path, CONFIGS / "paper" / f"figure_{value}.py", CONFIGS / "paper" / f"{value}.py"):
+        if value and file.is_file():
+            return file
+    names = ", ".join(name.removeprefix("figure_") for name in known)
+    fail(
+        f"--figure={value} is neither a file nor one of {names}; the closest: "
+        f"{closest(value, known, names.split(', '))}."
+    )
+
+
+def _load_study(path: pathlib.Path) -> Study:
+    """Execute the file of a study, or exit."""
+    extend_path([os.getcwd(), str(path.absolute().parent)])
+    try:
+        study = execute_config_file(path, is_recorded=False, function="get_study")
+    except (Exception, SystemExit) as error:  # The file is code and may raise anything.
+        fail(f"--figure={path} cannot be read: {type(error).__name__}: {error}")
+    if not isinstance(study, Study):
+        fail(f"--figure={path} gives {study!r}; it has to be an apex_agents.Study.")
+    return study
+
+
+def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:
+    """Return the runs and the labels of their settings; a ValueError says what is impossible."""
+    labels: dict[Run, str] = {}
+    num_seeds = _SEEDS.value or study.num_seeds
+    paths = {setting.config: find_config(setting.config) for setting in study.settings.values()}
+    configs = {name: load_config(path) for name, path in paths.items()}
+    for task in study.tasks:
+        for label, (name, own_fields) in study.settings.items():
+            fields = {**study.fields, TASK: task, **own_fields}
+            config, path = configs[name], paths[name]
+            for field in set(fields) - set(known := field_paths(config)):
+                closest_one = closest_field(field, known)
+                raise ValueError(f"{label}: {field} is no field; the closest: {closest_one}.")
+            config = change_fields(config, fields)
+            several_runs.check_config(config)
+            command = several_runs.make_command(Settings(config, path, {}, {}), fields)
+            setting = {"setting": label}
+            labels |= dict.fromkeys(plan_runs(config, setting, num_seeds, folder, command), label)
+    return labels
+
+
+def _read_csv(path: pathlib.Path) -> list[Point]:
+    """Read the evaluations of a study, or exit."""
+    try:
+        return from_csv(path.expanduser().read_text())
+    except (OSError, ValueError) as error:
+        fail(f"--draw={path} cannot be read: {error}")
+
+
+def _write_results(
+    folder: pathlib.Path, name: str, study: Study, points: Sequence[Point], screen: Screen
+) -> bool:
+    """Print and write table, evaluations and figure; return whether they could be written."""
+    panels = make_panels(study, points)
+    table = to_markdown(study, panels)
+    screen.print_table(table)
+    texts = {f"{name}.md": table, f"{name}.csv": to_csv(points)}
+    return several_runs.write_results(
+        folder, texts, lambda: draw_study(study.title, panels, study.x, folder, name), screen
+    )

@@ -1,0 +1,51 @@
+"""Distributions of the return that a network may put in the place of an action value."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from apex_agents.learning.losses import TDLoss, categorical_td_loss, quantile_td_loss, td_loss
+
+
+class ReturnDistribution(NamedTuple):
+    """What a network gives out for an action, and how it is read and learned.
+
+    Attributes:
+      shape: shape of what the network gives out for one action: `()` for a number, or `(N,)`.
+      mean: function from `[..., *shape]` to the action values, `[...]`.
+      td_loss: loss towards a bootstrapped return, of the arguments of `losses.td_loss`, where
+        values are `[B, *shape]`. Its `td_error` is that of the action values, and thus on one scale
+        with the priorities of the actors.
+    """
+
+    shape: tuple[int, ...]
+    mean: Callable[[tf.Tensor], tf.Tensor]
+    td_loss: Callable[..., TDLoss]
+
+
+def expected_value() -> ReturnDistribution:
+    """Make what the paper uses: the action value alone, learned by its squared TD error."""
+    return ReturnDistribution((), tf.identity, td_loss)
+
+
+def quantiles(num_quantiles: int) -> ReturnDistribution:
+    """Make a distribution of quantiles at (i + 0.5) / N (Dabney et al. 2018, section 4)."""
+    mean = functools.partial(tf.reduce_mean, axis=-1)
+    return ReturnDistribution((num_quantiles,), mean, quantile_td_loss)
+
+
+def categorical(num_atoms: int, min_return: float, max_return: float) -> ReturnDistribution:
+    """Make probabilities of returns from `min_return` to `max_return` (Bellemare et al. 2017)."""
+
+    def atoms() -> tf.Tensor:  # Made anew in every graph.
+        return tf.linspace(float(min_return), float(max_return), num_atoms)
+
+    def mean(logits: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.nn.softmax(logits) * atoms(), axis=-1)
+
+    def loss(logits_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, logits_t: tf.Tensor) -> TDLoss:
+        return categorical_td_loss(logits_tm1, r_t, d_t, logits_t, atoms())
+
+    return ReturnDistribution((num_atoms,), mean, loss)

@@ -1,0 +1,91 @@
+"""Losses of actor-critics, in plain functions of tensors.
+
+Letters are those of `learning.losses`.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from apex_agents.learning.shapes import check_shapes
+
+
+class ActorCriticLoss(NamedTuple):
+    """The parts of an actor-critic loss, per step.
+
+    Attributes:
+      policy: `[B]`, whose descent ascends the policy gradient.
+      value: `[B]`, (G_t - v(S_t))^2.
+      entropy: `[B]`, of the policy at S_t, in nats.
+    """
+
+    policy: tf.Tensor
+    value: tf.Tensor
+    entropy: tf.Tensor
+
+
+def bootstrapped_returns(
+    r_t: tf.Tensor, d_t: tf.Tensor, v_t: tf.Tensor, is_last_t: tf.Tensor
+) -> tf.Tensor:
+    """Compute the returns of consecutive steps, as far as the rollout or the episode goes.
+
+      G_k = r_k + d_k * v_k      if k is the rollout's last step, or S_{k+1} is its episode's last
+      G_k = r_k + d_k * G_{k+1}  otherwise
+
+    Source: Mnih et al. 2016, algorithm S3. An episode that was truncated bootstraps from the value
+    of its last state; one that terminated has d_k = 0.
+
+    Args:
+      r_t: `[T, E]`, rewards R_{k+1} of E environments.
+      d_t: `[T, E]`, discounts gamma_{k+1}, 0 where the episode terminated.
+      v_t: `[T, E]`, values of S_{k+1}.
+      is_last_t: `[T, E]` bool, whether S_{k+1} is the last state of its episode, or the last one
+        before the episode was abandoned.
+
+    Returns:
+      `[T, E]`, through which no gradients flow.
+
+    Raises:
+      ValueError: an argument has another shape.
+    """
+    check_shapes([None, None], r_t=r_t)
+    check_shapes(r_t.shape, d_t=d_t, v_t=v_t, is_last_t=is_last_t)
+    following, returns = v_t[-1], []
+    for r, d, v, is_last in zip(*map(_reversed_rows, (r_t, d_t, v_t, is_last_t)), strict=True):
+        following = r + d * tf.where(is_last, v, following)
+        returns.append(following)
+    return tf.stop_gradient(tf.stack(returns[::-1]))
+
+
+def actor_critic_loss(
+    logits_tm1: tf.Tensor, v_tm1: tf.Tensor, a_tm1: tf.Tensor, g_tm1: tf.Tensor
+) -> ActorCriticLoss:
+    """Compute the losses of a policy and of its values.
+
+      policy = -log pi(a_tm1) * (g_tm1 - v_tm1), where no gradients flow through the advantage
+      value = (g_tm1 - v_tm1)^2
+      entropy = -sum_a pi(a) * log pi(a)
+
+    Source: Mnih et al. 2016, section 4.
+
+    Args:
+      logits_tm1: `[B, A]`, logits of the policy at S_t.
+      v_tm1: `[B]`, values of S_t.
+      a_tm1: `[B]` int32, actions taken at S_t.
+      g_tm1: `[B]`, returns from S_t on, of `bootstrapped_returns`.
+
+    Raises:
+      ValueError: an argument has another shape.
+    """
+    check_shapes([None, None], logits_tm1=logits_tm1)
+    check_shapes(logits_tm1.shape[:1], v_tm1=v_tm1, a_tm1=a_tm1, g_tm1=g_tm1)
+    log_policy = tf.nn.log_softmax(logits_tm1)
+    log_taken = tf.reduce_sum(log_policy * tf.one_hot(a_tm1, logits_tm1.shape[1]), axis=1)
+    advantage = tf.stop_gradient(g_tm1) - v_tm1
+    policy = -log_taken * tf.stop_gradient(advantage)
+    entropy = -tf.reduce_sum(tf.exp(log_policy) * log_policy, axis=-1)
+    return ActorCriticLoss(policy, tf.square(advantage), entropy)
+
+
+def _reversed_rows(tensor: tf.Tensor) -> list[tf.Tensor]:
+    return tf.unstack(tensor)[::-1]

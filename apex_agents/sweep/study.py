@@ -1,0 +1,153 @@
+"""Studies: settings that are compared with several seeds on several tasks, and their curves.
+
+A figure of the paper is a study. Its curves are kept in one CSV file, from which its table and its
+figure are made, so that both can be made anew without the runs.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apex_agents.metrics import columns
+from apex_agents.plotting.curves import Curve, is_kept, make_curve
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
+
+# The score of a run is the mean return of the evaluations in this newest part of its steps.
+_NEWEST = 0.25
+_X_COLUMNS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
+_COLUMNS = ("task", "setting", "seed", *_X_COLUMNS, columns.MEAN_RETURN)
+
+
+class Setting(NamedTuple):
+    """What is trained for one curve.
+
+    Attributes:
+      config: name of the config, as `--config` takes it.
+      fields: new values of its fields, by dotted path.
+    """
+
+    config: str
+    fields: Mapping[str, Any]
+
+
+class Study(NamedTuple):
+    """Settings that are compared.
+
+    Attributes:
+      title: what is compared.
+      settings: by the labels of their curves; scores are compared with those of the first one.
+      tasks: each of them is one panel.
+      fields: new values of fields of all settings, such as the limit of the runs.
+      x: column of the horizontal axis, in which the settings get as far as each other.
+      num_seeds: runs of each setting on each task.
+    """
+
+    title: str
+    settings: Mapping[str, Setting]
+    tasks: Sequence[str]
+    fields: Mapping[str, Any]
+    x: str = columns.LEARNER_STEPS
+    num_seeds: int = 3
+
+
+class Point(NamedTuple):
+    """An evaluation of a run; a row of the CSV file."""
+
+    task: str
+    setting: str
+    seed: int
+    actor_steps: float
+    learner_steps: float
+    wall_time_seconds: float
+    mean_return: float
+
+
+def read_points(label: str, run: Run) -> Iterator[Point]:
+    """Yield the evaluations of a run, without those whose steps were repeated after a stop."""
+    folder = run.open_folder()
+    table = folder.read_columns(columns.EVALUATOR) if folder else {}
+    if not table:
+        return
+    values = np.stack([table[name] for name in (*_X_COLUMNS, columns.MEAN_RETURN)])
+    values = values[:, np.isfinite(values).all(axis=0)]
+    for row in values[:, is_kept(values[0])].T:
+        yield Point(run.task, label, run.seed, *map(float, row))
+
+
+def to_csv(points: Iterable[Point]) -> str:
+    """Return the content of a study's CSV file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for point in points:
+        numbers = (f"{value:.6g}" for value in point[-2:])
+        writer.writerow([*point[:3], *(round(steps) for steps in point[3:5]), *numbers])
+    return text.getvalue()
+
+
+def from_csv(text: str) -> list[Point]:
+    """Read the content of a study's CSV file.
+
+    Raises:
+      ValueError: it has other columns.
+    """
+    names, *rows = list(csv.reader(text.splitlines())) or [[]]
+    if tuple(names) != _COLUMNS:
+        raise ValueError(f"its columns are {', '.join(names)}, not {', '.join(_COLUMNS)}")
+    return [
+        Point(task, setting, int(seed), *map(float, numbers))
+        for task, setting, seed, *numbers in rows
+    ]
+
+
+def make_panels(study: Study, points: Iterable[Point]) -> dict[str, dict[str, list[Curve]]]:
+    """Return by task the curves of each setting, one per seed, by its label."""
+    runs: dict[tuple[str, str], dict[int, list[Point]]] = {}
+    for point in points:
+        seeds = runs.setdefault((point.task, point.setting), {})
+        seeds.setdefault(point.seed, []).append(point)
+
+    def curves(task: str, label: str) -> list[Curve]:
+        by_seed = sorted(runs.get((task, label), {}).items())
+        return [_make_curve(run, study.x) for _, run in by_seed]
+
+    return {task: {label: curves(task, label) for label in study.settings} for task in study.tasks}
+
+
+def _make_curve(run: Sequence[Point], x: str) -> Curve:
+    return make_curve(*np.array([(getattr(p, x), p.mean_return) for p in run]).T)
+
+
+def score(curve: Curve) -> float:
+    """Return the mean return in the newest part of a run."""
+    return float(curve.y[curve.x >= (1 - _NEWEST) * curve.x[-1]].mean())
+
+
+def to_markdown(study: Study, panels: Mapping[str, Mapping[str, Sequence[Curve]]]) -> str:
+    """Return the table of the scores, a row for each setting, and what it means."""
+    first, *_ = study.settings
+    scores = {
+        label: [np.array([score(curve) for curve in panels[task][label]]) for task in study.tasks]
+        for label in study.settings
+    }
+    # Returns that may be negative have no ratios.
+    is_relative = len(study.tasks) > 1 and all(
+        len(values) and (values > 0).all() for values in scores[first]
+    )
+    cells = [["setting", *study.tasks, *(["all tasks"] if is_relative else [])]]
+    for label, found in scores.items():
+        cells.append([label, *map(show_estimate, found)])
+        if is_relative:
+            ratios = [s / base.mean() for s, base in zip(found, scores[first], strict=True)]
+            cells[-1].append(show_estimate(np.concatenate(ratios)))
+    meaning = (
+        f"Scores: {MEANING_OF_ESTIMATES}. The score of a run is the mean return of the evaluations "
+        f"in the last quarter of its {study.x.replace('_', ' ')}."
+    )
+    if is_relative:
+        meaning += f" All tasks: the runs of all of them, each in mean scores of {first}."
+    return f"{format_table(cells)}\n{meaning}\n"

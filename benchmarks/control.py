@@ -1,0 +1,203 @@
+"""Steps and seconds to a level on tasks of the control suite: ours, and SAC and TD3 of another.
+
+A level is reached when the mean return of ten episodes without noise is, and a run ends there; one
+that does not reach it within the task's steps counts with infinity. Steps are those of the
+environment: all hold their actions for as many of them. Seconds begin with the process, imports
+included; all run on the same two cores, one after the other, seed by seed. The other library is
+Stable-Baselines3 with its defaults (`peers/control.py`), our settings are those of `--configs`.
+
+Every evaluation becomes a line of `--curves`. Runs that are in this file are not run again, so that
+what takes hours can be done in parts. The other library needs `make .venv-peers/.installed`.
+
+Example:
+  python benchmarks/control.py --tasks cartpole:swingup --seeds 1 --others
+"""
+
+import contextlib
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+from typing import NamedTuple
+
+from measuring import RESULTS, Row, at_most, make_parser, ratios, report, spread
+from our_runs import our_run
+from peer_processes import peer_command
+
+from apex_agents.runs.folder import RowReader
+
+
+class Task(NamedTuple):
+    """What is asked on a task.
+
+    Attributes:
+      level: mean return to be reached.
+      max_steps: steps of the environment within which it should be.
+      action_repeat: steps of the environment per agent step (Hafner et al. 2019, table 1).
+    """
+
+    level: float
+    max_steps: int
+    action_repeat: int
+
+
+TASKS = {
+    "cartpole:swingup": Task(800.0, 200_000, 8),
+    "ball_in_cup:catch": Task(950.0, 500_000, 4),
+    "reacher:easy": Task(900.0, 500_000, 4),
+    "finger:spin": Task(750.0, 500_000, 2),
+    "walker:stand": Task(900.0, 500_000, 2),
+    "walker:walk": Task(850.0, 1_000_000, 2),
+    "cheetah:run": Task(600.0, 1_000_000, 4),
+}
+CONFIGS = ("apex_dpg_control_single_host",)
+OTHERS = ("sac", "td3")
+COLUMNS = ("task", "name", "seed", "environment_steps", "seconds", "mean_return")
+
+
+class Evaluation(NamedTuple):
+    """A point of a curve; see `COLUMNS`."""
+
+    environment_steps: float
+    seconds: float
+    mean_return: float
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each, with seeds 0, 1, ...")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each run")
+    parser.add_argument("--configs", nargs="*", default=CONFIGS, help="our settings")
+    parser.add_argument("--others", nargs="*", choices=OTHERS, default=OTHERS)
+    parser.add_argument("--curves", type=pathlib.Path, default=RESULTS / "control.csv")
+    arguments = parser.parse_args()
+    if arguments.others:
+        peer_command("control.py")  # Fails now if they are missing.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    rows, series = [], {}
+    for task in arguments.tasks:
+        steps: dict[str, list[float]] = {}
+        seconds: dict[str, list[float]] = {}
+        for seed in range(arguments.seeds):
+            for name in (*arguments.configs, *arguments.others):
+                curve = read_curve(arguments.curves, task, name, seed)
+                if not curve:
+                    run = run_other if name in OTHERS else run_ours
+                    curve = run(name, task, seed, arguments.limit)
+                    append_curve(arguments.curves, task, name, seed, curve)
+                at_level = first_at(TASKS[task].level, curve)
+                steps.setdefault(name, []).append(at_level.environment_steps)
+                seconds.setdefault(name, []).append(at_level.seconds)
+                print(f"{task}, seed {seed}, {name}: {at_level}", flush=True)
+        rows += make_rows(task, steps, seconds)
+        series[task] = {"steps": steps, "seconds": seconds}
+    report("control", arguments.out, rows, series)
+
+
+def make_rows(
+    task: str, steps: dict[str, list[float]], seconds: dict[str, list[float]]
+) -> list[Row]:
+    """Say what each name needed for a task, and which aims hold."""
+    what, rows = f"{task} to {TASKS[task].level:g}", list[Row]()
+    for name in steps:
+        max_steps = TASKS[task].max_steps
+        rows.append(at_most(f"{what}, {name}", spread(steps[name]), max_steps, "steps"))
+        rows.append(Row(f"{what}, {name}", spread(seconds[name]), "s"))
+    for name in (name for name in seconds if name not in OTHERS):
+        for other in (other for other in seconds if other in OTHERS):
+            if all(value < float("inf") for value in (*seconds[name], *seconds[other])):
+                ratio = ratios(seconds[name], seconds[other])
+                rows.append(at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5))
+    return rows
+
+
+def run_ours(config: str, task: str, seed: int, limit: float) -> list[Evaluation]:
+    """Run our command until the level, the task's steps or a number of seconds."""
+    level, max_steps, action_repeat = TASKS[task]
+    fields = {
+        "environment.task": task,
+        "environment.action_repeat": action_repeat,
+        "run.seed": seed,
+        "run.target_return": level,
+        "run.max_actor_steps": max_steps // action_repeat,
+    }
+    flags = [f"--config.{field}={value}" for field, value in fields.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        workdir = pathlib.Path(folder, "run")
+        training = our_run(workdir, f"--config={config}", *flags, agent="apex_dpg")
+        with training as run, contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(limit)
+        rows = RowReader(workdir / "logs" / "evaluator.csv").read()
+    if run.returncode not in (0, 130):
+        raise SystemExit(f"our command failed with exit code {run.returncode}")
+    return [
+        Evaluation(
+            round(float(row["actor_steps"])) * action_repeat,
+            float(row["wall_time_seconds"]),
+            float(row["mean_return"]),
+        )
+        for row in rows
+    ]
+
+
+def run_other(name: str, task: str, seed: int, limit: float) -> list[Evaluation]:
+    """Run an algorithm of the other library, as `run_ours` does."""
+    level, max_steps, action_repeat = TASKS[task]
+    options = {
+        "seed": seed,
+        "limit": limit,
+        "target": level,
+        "action_repeat": action_repeat,
+        "max_steps": max_steps,
+    }
+    flags = [f"--{option}={value}" for option, value in options.items()]
+    command = peer_command("control.py", name, task, *flags)
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    return [
+        Evaluation(line["agent_steps"] * action_repeat, line["seconds"], line["mean_return"])
+        for line in lines
+    ]
+
+
+def first_at(level: float, curve: list[Evaluation]) -> Evaluation:
+    """Return the first evaluation at a level, or the last return and infinity."""
+    for evaluation in curve:
+        if evaluation.mean_return >= level:
+            return evaluation
+    last = curve[-1].mean_return if curve else float("nan")
+    return Evaluation(float("inf"), float("inf"), last)
+
+
+def read_curve(path: pathlib.Path, task: str, name: str, seed: int) -> list[Evaluation]:
+    """Return the evaluations of one run, none if it is not in the file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [
+            Evaluation(int(row[3]), float(row[4]), float(row[5]))
+            for row in csv.reader(file)
+            if row[:3] == [task, name, str(seed)]
+        ]
+
+
+def append_curve(
+    path: pathlib.Path, task: str, name: str, seed: int, curve: list[Evaluation]
+) -> None:
+    """Add the evaluations of one run to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if is_new:
+            writer.writerow(COLUMNS)
+        for steps, seconds, mean_return in curve:
+            row = (task, name, seed, steps, f"{seconds:.1f}", f"{mean_return:.1f}")
+            writer.writerow(row)
+
+
+if __name__ == "__main__":
+    main()

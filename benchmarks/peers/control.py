@@ -1,0 +1,99 @@
+"""Trains SAC or TD3 of Stable-Baselines3 on a task of the control suite until it is solved.
+
+The hyperparameters are the library's defaults, which are those of the papers, with one update per
+agent step; SAC learns its temperature. Prints a line of JSON for every evaluation: seconds
+from the start of this process to the evaluation's end, mean return of greedy episodes, agent steps.
+
+Example:
+  .venv-peers/bin/python benchmarks/peers/control.py sac walker:walk --target 850
+"""
+
+import argparse
+import json
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+import shimmy  # noqa: F401 - registers its environments.
+from stable_baselines3 import SAC, TD3
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+EVALUATION_STEPS = 10_000  # Of the environment.
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("algorithm", choices=("sac", "td3"))
+    parser.add_argument("task", help="as walker:walk")
+    parser.add_argument("--target", type=float, required=True, help="mean return to reach")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds")
+    parser.add_argument("--episodes", type=int, default=10, help="of an evaluation")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--action_repeat", type=int, default=1, help="environment steps of one")
+    parser.add_argument("--max_steps", type=int, default=1_000_000, help="of the environment")
+    arguments = parser.parse_args()
+    model = make_model(arguments.algorithm, make_environment(arguments), arguments.seed)
+    model.learn(arguments.max_steps // arguments.action_repeat, callback=Judge(arguments))
+
+
+class HeldAction(gymnasium.Wrapper):
+    """Holds each action for several steps, whose rewards are added up."""
+
+    def __init__(self, environment: gymnasium.Env, num_repeats: int):
+        super().__init__(environment)
+        self._num_repeats = num_repeats
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        total = 0.0
+        for _ in range(self._num_repeats):
+            observation, reward, is_terminated, is_truncated, info = self.env.step(action)
+            total += float(reward)
+            if is_terminated or is_truncated:
+                break
+        return observation, total, is_terminated, is_truncated, info
+
+
+def make_environment(arguments: argparse.Namespace) -> gymnasium.Env:
+    """Make a task with flat observations, actions in [-1, 1], and each action held."""
+    environment = gymnasium.make(f"dm_control/{arguments.task.replace(':', '-')}-v0")
+    environment = HeldAction(environment, arguments.action_repeat)
+    environment = gymnasium.wrappers.FlattenObservation(environment)
+    return gymnasium.wrappers.RescaleAction(environment, np.float32(-1), np.float32(1))
+
+
+def make_model(algorithm: str, environment: gymnasium.Env, seed: int) -> OffPolicyAlgorithm:
+    if algorithm == "sac":
+        return SAC("MlpPolicy", environment, seed=seed, device="cpu")
+    size = environment.action_space.shape or ()
+    noise = NormalActionNoise(np.zeros(size), np.full(size, 0.1))
+    return TD3("MlpPolicy", environment, action_noise=noise, seed=seed, device="cpu")
+
+
+class Judge(BaseCallback):
+    """Evaluates every 10,000 environment steps, and ends the run at the target or the limit."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        """Make the environment of the evaluations."""
+        super().__init__()
+        self._arguments = arguments
+        self._environment = make_environment(arguments)
+        self._started_at = psutil.Process().create_time()
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps % (EVALUATION_STEPS // self._arguments.action_repeat) != 0:
+            return True
+        episodes = self._arguments.episodes
+        mean_return, _ = evaluate_policy(self.model, self._environment, episodes, warn=False)
+        seconds = time.time() - self._started_at
+        steps = {"agent_steps": self.num_timesteps}
+        print(json.dumps({"seconds": seconds, "mean_return": mean_return, **steps}), flush=True)
+        return mean_return < self._arguments.target and seconds < self._arguments.limit
+
+
+if __name__ == "__main__":
+    main()

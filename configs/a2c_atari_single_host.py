@@ -1,0 +1,19 @@
+"""One Atari game by A2C on a laptop or a 2-core machine."""
+
+from apex_agents.actor_critic.config import A2CConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments.atari_config import AtariConfig
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings of the run."""
+    run = RunConfig(
+        num_actors=2,
+        num_envs_per_actor=8,
+        evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
+    )
+    # Five minutes of a game: an untrained player may never end one. apex-evaluate plays up to 30.
+    atari = AtariConfig(evaluation_max_frames=18_000)
+    environment = EnvironmentConfig(task="pong", atari=atari)
+    return ExperimentConfig(agent=A2CConfig(), environment=environment, run=run)

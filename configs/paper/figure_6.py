@@ -1,0 +1,29 @@
+"""Figure 6: more environments are not only newer data, as of fewer ones added several times."""
+
+from apex_agents.sweep.study import Setting, Study
+
+SAMPLES = 256  # Samples per insert and environment, as in figure_4.py.
+
+
+def get_study() -> Study:
+    """Return 8 environments whose transitions are added once or 8 times, and 64 environments."""
+
+    def make(number: int, replicas: int) -> Setting:
+        fields = {
+            "run.num_envs_per_actor": number,
+            "agent.replay.replicas": replicas,
+            "agent.replay.samples_per_insert": SAMPLES / number,
+        }
+        return Setting("apex_dqn_minatar", fields)
+
+    return Study(
+        title="Recency of the data at equal learner steps (Figure 6)",
+        settings={
+            "8 environments": make(8, 1),
+            "8 environments, each transition 8 times": make(8, 8),
+            "64 environments": make(64, 1),
+        },
+        tasks=("MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"),
+        fields={"run.max_learner_steps": 20_000},
+        num_seeds=5,
+    )

@@ -1,0 +1,6 @@
+"""Trains A3C, as `apex-a3c` does: see apex_agents/command_line/train.py."""
+
+from apex_agents.command_line import commands
+
+if __name__ == "__main__":
+    commands.a3c()

@@ -1,0 +1,141 @@
+"""Tests of the whole agent in one process, with a real server."""
+
+from __future__ import annotations
+
+import dm_env
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from dm_env import specs
+from small_actor_critic import SPEC, T, make_config, make_network
+
+from apex_agents.actor_critic.builder import ActorCriticBuilder
+from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout, compute_gradient
+from apex_agents.actor_critic.policy import SoftmaxPolicy
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import Experiment, make_experiment
+from apex_agents.local import run_local
+
+NUM_UPDATES = 100
+NUM_ENVS = 4
+
+
+def make_cartpole(is_synchronous: bool) -> Experiment:
+    agent = make_config(is_synchronous)
+    run = RunConfig(
+        num_actors=1, num_envs_per_actor=NUM_ENVS, max_learner_steps=NUM_UPDATES, seed=3
+    )
+    environment = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
+    return make_experiment(ExperimentConfig(agent=agent, environment=environment, run=run))
+
+
+def learn_in_one_process(experiment: Experiment) -> list[np.ndarray]:
+    """Do what one worker and the learner do, without server, queue and copies of parameters."""
+    builder, run = experiment.builder, experiment.run
+    environment = experiment.make_vector_environment(
+        NUM_ENVS, run.node_seed("actor"), evaluation=False
+    )
+    network = builder.make_networks(environment.spec, run.node_seed("learner"))
+    policy = SoftmaxPolicy(network, run.node_seed("policy"))
+    update = ActorCriticUpdate(network, builder.config)
+    steps, actions = [environment.reset()], []
+    for _ in range(NUM_UPDATES):
+        for _ in range(T):
+            actions.append(policy(steps[-1].observation).action)
+            steps.append(environment.step(actions[-1]))
+        rollout = Rollout(
+            observation=np.stack([step.observation for step in steps]),
+            action=np.stack(actions),
+            reward=np.stack([step.reward for step in steps[1:]]),
+            discount=np.stack([0.99 * step.discount for step in steps[1:]]).astype(np.float32),
+            is_step=np.stack([step.step_type != dm_env.StepType.FIRST for step in steps[1:]]),
+        )
+        tensors = Rollout(*map(tf.convert_to_tensor, rollout))
+        gradient, metrics = compute_gradient(network, tensors, builder.config)
+        update(gradient[tf.newaxis], metrics[:1])
+        steps, actions = steps[-1:], []
+    environment.close()
+    return [variable.numpy() for variable in network.variables]
+
+
+@pytest.mark.parametrize("is_synchronous", [True, False], ids=["A2C", "A3C"])
+def test_one_worker_equals_updates_in_one_process(is_synchronous):
+    experiment = make_cartpole(is_synchronous)
+    learner = run_local(experiment)
+    assert learner.num_steps == NUM_UPDATES
+    expected = learn_in_one_process(experiment)
+    for variable, array in zip(learner.get_all_variables()["network"], expected, strict=True):
+        np.testing.assert_allclose(variable, array, atol=1e-5)
+
+
+def test_the_data_flow_counts_rollouts():
+    flow = ActorCriticBuilder(make_config()).data_flow(8)
+    assert flow.count_transitions(3) == 3 * T * 8
+    assert flow.transitions_per_step == T * 8
+
+
+@pytest.mark.parametrize("num_rollouts", [1, 3, 1000])
+def test_a_learner_step_is_due_after_each_rollout_of_any_size(num_rollouts):
+    for size in range(1, 300):
+        flow = ActorCriticBuilder(make_config(n_step=size)).data_flow(1)
+        assert num_rollouts * size / flow.transitions_per_step == num_rollouts
+
+
+def test_an_actor_without_adders_only_acts():
+    builder = ActorCriticBuilder(make_config())
+    policy = builder.make_evaluation_policy(SPEC, 1, seed=0)
+    actor = builder.make_actor(policy)
+    observation = np.zeros([1, *SPEC.observations.shape], np.float32)
+    first = dm_env.TimeStep(np.array([dm_env.StepType.FIRST]), *2 * [np.ones(1)], observation)
+    actor.observe_first(first)
+    assert actor.select_action(observation).shape == (1,)
+
+
+def test_other_agents_settings_are_refused():
+    with pytest.raises(ValueError, match="agent is 'ApexDQNConfig'; it has to be an A2CConfig"):
+        ActorCriticBuilder(ApexDQNConfig())  # type: ignore[arg-type]
+
+
+def test_continuous_actions_are_refused():
+    actions = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+    with pytest.raises(ValueError, match=r"need discrete actions.*apex-dpg"):
+        ActorCriticBuilder(make_config()).check_environment(SPEC._replace(actions=actions))
+
+
+def test_a_torso_that_does_not_fit_is_refused():
+    builder = ActorCriticBuilder(make_config(torso="atari"))
+    with pytest.raises(ValueError, match=r"set agent\.torso='mlp', agent\.frame_stack=0"):
+        builder.check_environment(SPEC)
+
+
+def test_networks_of_a_seed_are_equal():
+    builder = ActorCriticBuilder(make_config())
+    first, second, other = (
+        [variable.numpy().tolist() for variable in builder.make_networks(SPEC, seed).variables]
+        for seed in (1, 1, 2)
+    )
+    assert first == second != other
+    assert len({v.name for v in make_network().variables}) == len(make_network().variables)
+
+
+def test_a_worker_without_parameters_to_follow_is_refused():
+    builder = ActorCriticBuilder(make_config())
+    policy = builder.make_policy(SPEC, range(1), 1, seed=0)
+    server = reverb.Server(builder.make_replay_tables(SPEC))
+    client = reverb.Client(f"localhost:{server.port}")
+    adders = builder.make_adders(client, learner_steps_fn=lambda: 0)
+    with pytest.raises(ValueError, match="variable_source"):
+        builder.make_actor(policy, adders)
+    server.stop()
+
+
+def test_workers_of_a2c_need_the_learner_steps():
+    with pytest.raises(ValueError, match="A2C's make_adders needs learner_steps_fn"):
+        ActorCriticBuilder(make_config()).make_adders(reverb.Client("localhost:1"))
+    (sender,) = ActorCriticBuilder(make_config(is_synchronous=False)).make_adders(
+        reverb.Client("localhost:1")
+    )
+    assert sender.version == 0

@@ -1,0 +1,100 @@
+"""Tests of a worker's gradient, and of the update by the gradients of several."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_actor_critic import E, T, make_config, make_network, make_rollout, of_envs
+
+from apex_agents.actor_critic.learning import (
+    METRICS,
+    ActorCriticUpdate,
+    Rollout,
+    compute_gradient,
+)
+from apex_agents.actor_critic.networks import ActorCriticNetwork
+
+CONFIG = make_config()
+
+
+@pytest.fixture
+def network() -> ActorCriticNetwork:
+    return make_network()
+
+
+def compute(network: ActorCriticNetwork, rollout: Rollout) -> tuple[np.ndarray, dict[str, float]]:
+    gradient, metrics = compute_gradient(network, rollout, CONFIG)
+    return gradient.numpy(), dict(zip(METRICS, metrics.numpy(), strict=True))
+
+
+def test_workers_of_one_environment_equal_one_worker(network):
+    rollout = make_rollout(0)
+    together, metrics = compute(network, of_envs(rollout, slice(0, E)))
+    alone = [compute(network, of_envs(rollout, slice(i, i + 1))) for i in range(E)]
+    steps = [one["num_steps"] for _, one in alone]
+    assert steps == [T - 1, T, T]
+    assert metrics["num_steps"] == 3 * T - 1
+    mean = sum(n * gradient for n, (gradient, _) in zip(steps, alone, strict=True)) / sum(steps)
+    np.testing.assert_allclose(together, mean, atol=1e-6)
+    # As the learner adds them up: RMSProp's first step is that of the mean.
+    updates = [ActorCriticUpdate(make_network(), CONFIG) for _ in range(2)]
+    updates[0](tf.constant(together[None]), tf.constant([float(sum(steps))]))
+    updates[1](tf.constant(np.stack([gradient for gradient, _ in alone])), tf.constant(steps))
+    for one, other in zip(*(update.variables["network"] for update in updates), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("field", ["action", "reward", "discount"])
+def test_a_step_out_of_the_last_state_counts_nothing(network, field):
+    rollout = make_rollout(1)
+    before, _ = compute(network, of_envs(rollout, slice(0, E)))
+    changed = getattr(rollout, field).copy()
+    changed[2, 0] = 1 - changed[2, 0]
+    rollout = rollout._replace(**{field: changed})
+    after, _ = compute(network, of_envs(rollout, slice(0, E)))
+    np.testing.assert_allclose(before, after, atol=1e-7)
+
+
+def test_bootstrapping_at_truncation_and_not_at_termination(network):
+    rollout = make_rollout(2)
+
+    def gradient(discount: float, last_observation: float) -> np.ndarray:
+        rollout.discount[1, 0] = discount
+        rollout.observation[2, 0] = last_observation
+        return compute(network, of_envs(rollout, slice(0, 1)))[0]
+
+    assert np.abs(gradient(0.9, 1.0) - gradient(0.9, 5.0)).max() > 1e-4
+    np.testing.assert_allclose(gradient(0.0, 1.0), gradient(0.0, 5.0), atol=1e-7)
+
+
+def test_metrics_of_one_step_by_hand(network):
+    rollout = make_rollout(3)
+    one = Rollout(
+        *[tf.constant(field[:n, 1:2]) for field, n in zip(rollout, (2, 1, 1, 1, 1), strict=True)]
+    )
+    _, metrics = compute(network, one)
+    logits, value = (tensor.numpy() for tensor in network(tf.constant(rollout.observation[:2, 1])))
+    probabilities = np.exp(logits[0]) / np.exp(logits[0]).sum()
+    advantage = rollout.reward[0, 1] + 0.9 * value[1] - value[0]
+    policy = -np.log(probabilities[rollout.action[0, 1]]) * advantage
+    entropy = -(probabilities * np.log(probabilities)).sum()
+    expected = {
+        "num_steps": 1.0,
+        "loss": policy
+        + CONFIG.value_coefficient * advantage**2
+        - CONFIG.entropy_coefficient * entropy,
+        "policy_loss": policy,
+        "value_loss": advantage**2,
+        "entropy": entropy,
+        "value": value[0],
+    }
+    assert metrics == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing(network):
+    update = ActorCriticUpdate(network, CONFIG)
+    before = [variable.numpy() for variable in network.variables]
+    size = sum(variable.shape.num_elements() for variable in network.trainable_variables)
+    update(tf.fill([1, size], np.nan), tf.constant([5.0]))
+    assert int(update.num_skipped) == 1
+    for variable, old in zip(network.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, old)

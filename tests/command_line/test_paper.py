@@ -1,0 +1,113 @@
+"""`launch/paper.py` as a user runs it: mistakes, and a study of a toy task with real processes."""
+
+import csv
+
+import pytest
+from refusals import assert_refused
+from whole_runs import CATCH, ROOT
+
+STUDY = """
+import apex_agents
+
+
+def get_study():
+    fields = {fields!r}
+    setting = apex_agents.Setting({config!r}, fields)
+    other = apex_agents.Setting({config!r}, {{**fields, "agent.n_step": 2}})
+    return apex_agents.Study("Steps", {{"three": setting, "two": other}}, ("catch",), {{}})
+"""
+FIELDS = dict(flag.removeprefix("--config.").split("=", 1) for flag in CATCH)
+# The least return that Catch has: runs end with their first evaluation.
+ENDING = {**FIELDS, "run.target_return": -1.0}
+
+
+def write_study(folder, name: str = "mine.py", config: str = "apex_dqn_cartpole", **fields) -> str:
+    text = STUDY.format(config=config, fields={**ENDING, **fields})
+    (folder / name).write_text(text)
+    return f"--figure={folder / name}"
+
+
+# The name of the study, and what has to be in the one line. {tmp} is a folder of this test's own.
+MISTAKES = {
+    "no_figure": ([], ["--figure= is neither a file nor one of", "12", "heads"]),
+    "unknown_figure": (["--figure=haeds"], ["--figure=haeds is neither", "the closest: heads."]),
+    "no_file": (["--figure=mne.py"], ["--figure=mne.py is neither a file nor"]),
+    "no_study": (
+        ["--figure={tmp}/none.py"],
+        ["none.py gives 3; it has to be an"],
+    ),
+    "no_function": (["--figure={tmp}/empty.py"], ["AttributeError: it has no function get_study"]),
+    "unknown_config": (["--figure={tmp}/config.py"], ["--config=apex_dqn_catsh", "apex_dqn_catch"]),
+    "unknown_field": (
+        ["--figure={tmp}/field.py"],
+        ["agent.batchsize", "the closest: agent.batch_size"],
+    ),
+    "value_that_cannot_work": (["--figure={tmp}/value.py"], ["agent.discount is 2.0"]),
+    "no_seeds": (["--figure={tmp}/mine.py", "--seeds=0"], ["--seeds=0"]),
+    "no_csv": (["--figure={tmp}/mine.py", "--draw={tmp}/no.csv"], ["no.csv cannot be read"]),
+    "other_csv": (
+        ["--figure={tmp}/mine.py", "--draw={tmp}/other.csv"],
+        ["other.csv cannot be read: its columns are a, b"],
+    ),
+    "no_flag": (["4"], ["'4' is not a flag"]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tmp_path):
+    write_study(tmp_path)
+    write_study(tmp_path, "config.py", "apex_dqn_catsh")
+    write_study(tmp_path, "field.py", **{"agent.batchsize": 8})
+    write_study(tmp_path, "value.py", **{"agent.discount": 2.0})
+    (tmp_path / "none.py").write_text("def get_study():\n    return 3\n")
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "other.csv").write_text("a,b\n")
+    before = {path for path in tmp_path.rglob("*") if "__pycache__" not in str(path)}
+    flags, expected = MISTAKES[name]
+    flags = [flag.format(tmp=tmp_path) for flag in flags]
+    assert_refused(run_command_line(flags, tmp_path, "paper.py"), expected)
+    assert {path for path in tmp_path.rglob("*") if "__pycache__" not in str(path)} == before
+
+
+def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
+    argv = ("launch/paper.py", write_study(tmp_path), "--seeds=1", "--parallel=2")
+    folder = tmp_path / "study"
+    run = start(*argv, f"--workdir={folder}").finish()
+    assert run.exit_code == 0, run.output()
+    assert run.left_behind() == []
+    rows = list(csv.DictReader((folder / "mine.csv").open()))
+    assert {(row["task"], row["setting"], row["seed"]) for row in rows} == {
+        ("catch", "three", "0"),
+        ("catch", "two", "0"),
+    }
+    assert all(-1 <= float(row["mean_return"]) <= 1 for row in rows)
+    table = (folder / "mine.md").read_text()
+    assert table in run.stdout()
+    assert (folder / "mine.png").stat().st_size > 10_000
+    runs = [folder / "catch" / f"setting={label}" / "seed_0" for label in ("three", "two")]
+    files = {path: path.stat().st_mtime_ns for run in runs for path in run.rglob("*")}
+
+    run = start(*argv, f"--workdir={folder}").finish()
+    assert run.exit_code == 0
+    assert {path: path.stat().st_mtime_ns for run in runs for path in run.rglob("*")} == files
+    assert (folder / "mine.md").read_text() == table
+
+    run = start(*argv, f"--draw={folder}/mine.csv", f"--workdir={tmp_path}/drawn").finish()
+    assert run.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == [
+        *("mine.csv", "mine.md", "mine.png", "mine.svg"),
+    ]
+    assert (tmp_path / "drawn" / "mine.md").read_text() == table
+
+
+def test_studies_of_the_paper_can_start(run_command_line, tmp_path):
+    """With a file in the way of every task's folder all runs are planned and none is started."""
+    for path in (ROOT / "configs" / "paper").glob("*.py"):
+        folder = tmp_path / path.stem
+        folder.mkdir()
+        for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"):
+            (folder / f"MinAtar_{game}-v1").touch()
+        flags = [f"--figure={path.stem}", f"--workdir={folder}", "--seeds=1"]
+        exit_code, stdout, stderr = run_command_line(flags, tmp_path, "paper.py")
+        assert exit_code == 1, stderr
+        assert stdout.count("seed 0 failed: ") >= 4, stdout

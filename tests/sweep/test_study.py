@@ -1,0 +1,130 @@
+"""Tests of the curves, the scores and the CSV file of a study, with numbers by hand."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import pytest
+
+from apex_agents.metrics import columns
+from apex_agents.plotting import draw_study
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.study import (
+    Point,
+    Setting,
+    Study,
+    from_csv,
+    make_panels,
+    read_points,
+    score,
+    to_csv,
+    to_markdown,
+)
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+RESULTS = sorted((ROOT / "results" / "paper").glob("*.csv"))
+
+STUDY = Study(
+    title="Two settings",
+    settings={"first": Setting("apex_dqn_catch", {}), "second": Setting("apex_dqn_catch", {})},
+    tasks=("catch", "CartPole-v1"),
+    fields={},
+)
+
+
+def make_points(task: str, setting: str, seed: int, *returns: float) -> list[Point]:
+    """Make evaluations after 10, 20, ... learner steps, each with twice as many actor steps."""
+    steps = np.arange(10.0, 10.0 * len(returns) + 1, 10.0)
+    return [
+        Point(task, setting, seed, 2 * step, step, step / 8, value)
+        for step, value in zip(steps, returns, strict=True)
+    ]
+
+
+POINTS = [
+    *make_points("catch", "first", 0, 0.0, 0.0, 1.0, 3.0),
+    *make_points("catch", "first", 1, 9.0, 9.0, 4.0, 4.0),
+    *make_points("catch", "second", 0, 0.0, 0.0, 9.0, 3.0),
+    *make_points("CartPole-v1", "first", 0, 100.0),
+    *make_points("CartPole-v1", "second", 0, 50.0),
+]
+
+
+def test_curves_are_those_of_the_seeds_in_the_order_of_the_study():
+    panels = make_panels(STUDY, [*reversed(POINTS[4:8]), *POINTS[:4], *POINTS[8:]])
+    assert {task: [*settings] for task, settings in panels.items()} == {
+        "catch": ["first", "second"],
+        "CartPole-v1": ["first", "second"],
+    }
+    assert [curve.y[0] for curve in panels["catch"]["first"]] == [0.0, 9.0]
+    assert panels["catch"]["first"][0].x.tolist() == [10.0, 20.0, 30.0, 40.0]
+    by_time = make_panels(STUDY._replace(x=columns.WALL_TIME_SECONDS), POINTS)
+    assert by_time["catch"]["first"][0].x.tolist() == [1.25, 2.5, 3.75, 5.0]
+
+
+def test_a_score_is_the_mean_of_the_last_quarter():
+    first, second = make_panels(STUDY, POINTS)["catch"]["first"]
+    # From 30 of 40 steps on.
+    assert [score(first), score(second)] == [2.0, 4.0]
+
+
+def test_table_by_hand():
+    rows = to_markdown(STUDY, make_panels(STUDY, POINTS)).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[:4]]
+    assert cells[0] == ["setting", "catch", "CartPole-v1", "all tasks"]
+    # Scores of 2 and 4 are 2/3 and 4/3 of their mean.
+    assert cells[2] == ["first", "3.00 [2.00, 4.00]", "100.0", "1.00 [0.67, 1.33]"]
+    assert cells[3] == ["second", "6.00", "50.0", "1.25 [0.50, 2.00]"]
+
+
+@pytest.mark.parametrize("of_first", [[-1.0], [0.0], []])
+def test_returns_that_are_not_above_0_have_no_ratios(of_first):
+    points = [*POINTS[4:], *make_points("catch", "first", 0, *of_first)]
+    points = [point for point in points if point.seed == 0]
+    assert "all tasks" not in to_markdown(STUDY, make_panels(STUDY, points))
+
+
+def test_a_csv_file_holds_all_points():
+    assert from_csv(to_csv(POINTS)) == POINTS
+
+
+def test_a_csv_file_with_other_columns_is_refused():
+    with pytest.raises(ValueError, match="its columns are a, b, not task, setting"):
+        from_csv("a,b\n1,2\n")
+
+
+def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "config.json").write_text('{"format_version": 2}')
+    rows = ["10,20,1.0,5", "20,40,2.0,6", "nan,nan,nan,nan", "15,30,3.0,7", "25,50,4.0,8"]
+    names = ["learner_steps", "actor_steps", "wall_time_seconds", "mean_return"]
+    text = "\n".join([",".join(names), *rows, ""])
+    (tmp_path / "logs" / "evaluator.csv").write_text(text)
+    points = list(read_points("first", Run("catch", (), 3, tmp_path, ())))
+    assert points == [
+        Point("catch", "first", 3, 20.0, 10.0, 1.0, 5.0),
+        Point("catch", "first", 3, 30.0, 15.0, 3.0, 7.0),
+        Point("catch", "first", 3, 50.0, 25.0, 4.0, 8.0),
+    ]
+
+
+def test_a_run_that_has_not_begun_has_no_evaluations(tmp_path):
+    assert list(read_points("first", Run("catch", (), 0, tmp_path / "none", ()))) == []
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_results_are_those_of_the_study_and_of_the_documentation(path, tmp_path):
+    file = ROOT / "configs" / "paper" / f"{path.stem}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    study = module.get_study()
+    panels = make_panels(study, from_csv(path.read_text()))
+    assert {len(seeds) for settings in panels.values() for seeds in settings.values()} == {
+        study.num_seeds
+    }
+    table, _ = to_markdown(study, panels).split("\n\n", 1)
+    assert table in (ROOT / "docs" / "explanation" / "paper.md").read_text()
+    png, svg = draw_study(study.title, panels, study.x, tmp_path, path.stem)
+    assert png.stat().st_size > 10_000
+    assert svg.exists()
