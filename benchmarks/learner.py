@@ -58,7 +58,7 @@ from configs import (
 CONFIGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "atari": (apex_dqn_atari, {}),
     "atari_bfloat16": (apex_dqn_atari, {"bfloat16": True}),
-    "atari_quantile": (apex_dqn_atari_single_host, {"head": "quantile", "num_quantiles": 32}),
+    "atari_quantile": (apex_dqn_atari_single_host, {}),
     "cartpole": (apex_dqn_cartpole, {}),
     "pendulum": (apex_dpg_pendulum, {}),
 }

@@ -13,6 +13,7 @@ def get_config() -> ExperimentConfig:
         torso="mlp",
         mlp_hidden_sizes=(128,),
         stream_hidden_size=128,
+        head="quantile",
         frame_stack=0,
         # Longer returns than on Atari, since with 3 steps the greedy policy gets worse again.
         n_step=10,

@@ -1,5 +1,6 @@
 """Every file in configs/ describes a run that can start; the paper's values are the paper's."""
 
+import dataclasses
 import importlib.util
 import pathlib
 
@@ -171,16 +172,23 @@ def test_control_takes_the_four_tasks_of_the_paper(task):
 
 
 def test_single_host_differs_from_the_paper_in_scale_only():
-    paper, small = load("apex_dqn_atari"), load("apex_dqn_atari_single_host")
+    paper, small = load("apex_dqn_atari"), load("apex_dqn_atari_single_host_paper")
     # Its evaluator shares the machine, and an untrained player may never end a game.
     assert small.environment.atari.evaluation_max_frames == 18_000
     small.environment.atari.evaluation_max_frames = paper.environment.atari.evaluation_max_frames
     assert small.environment == paper.environment
-    for field in ("torso", "frame_stack", "n_step", "discount", "exploration", "rmsprop_decay"):
+    fields = ("torso", "head", "optimizer", "frame_stack", "n_step", "discount", "exploration")
+    for field in (*fields, "rmsprop_decay"):
         assert getattr(small.agent, field) == getattr(paper.agent, field), field
     for field in ("priority_exponent", "importance_sampling_exponent", "replicas"):
         assert getattr(small.agent.replay, field) == getattr(paper.agent.replay, field), field
     assert small.run.num_envs == 16
+
+
+def test_single_host_settings_differ_in_head_and_optimizer():
+    paper, better = load("apex_dqn_atari_single_host_paper"), load("apex_dqn_atari_single_host")
+    changes = {"head": "quantile", "optimizer": "adam", "learning_rate": 0.0001}
+    assert better == dataclasses.replace(paper, agent=dataclasses.replace(paper.agent, **changes))
 
 
 def test_cartpole_ends_at_the_return_that_counts_as_solved():
