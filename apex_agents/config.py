@@ -86,6 +86,7 @@ class RunConfig:
         run on the remaining ones, or on all if none remain. None: every process runs on all.
       max_learner_steps: limit in learner steps, checked after every call of the learner.
       max_actor_steps: limit in transitions of all actors together, one per agent step.
+      max_seconds: limit in wall time, start included, pauses between two commands excluded.
       target_return: limit in the mean unclipped return of an evaluation.
       checkpoint_period_seconds: seconds between two checkpoints of the learner; also at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.
@@ -103,6 +104,7 @@ class RunConfig:
     cpu_split: float | None = bounded(None, 0, 1)
     max_learner_steps: int | None = positive(None)
     max_actor_steps: int | None = positive(None)
+    max_seconds: float | None = positive(None)
     target_return: float | None = None
     checkpoint_period_seconds: float = positive(300.0)
     num_checkpoints: int = positive(3)

@@ -148,8 +148,10 @@ def check_limits(experiment: Experiment) -> None:
         )
 
 
-def end_reason(run: RunConfig, learner_steps: int, statistics: ReplayStatistics) -> str | None:
-    """Return why a run is over, None while it is not."""
+def end_reason(
+    run: RunConfig, learner_steps: int, statistics: ReplayStatistics, seconds: float = 0.0
+) -> str | None:
+    """Return why a run is over after steps, evaluations and wall time, None while it is not."""
     evaluation, target = statistics.evaluation, run.target_return
     if target is not None and evaluation and evaluation.mean_return >= target:
         return f"target return {target:g} reached"
@@ -157,4 +159,6 @@ def end_reason(run: RunConfig, learner_steps: int, statistics: ReplayStatistics)
         return f"{run.max_learner_steps} learner steps done"
     if run.max_actor_steps is not None and statistics.actor_steps >= run.max_actor_steps:
         return f"{run.max_actor_steps} actor steps done"
+    if run.max_seconds is not None and seconds >= run.max_seconds:
+        return f"{run.max_seconds:g} seconds over"
     return None

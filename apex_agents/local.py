@@ -1,5 +1,6 @@
 """Runs an experiment in one process: for debugging, for tests, and to see it learn step by step."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +35,11 @@ def run_local(
         learn in the environment.
     """
     builder, run = experiment.builder, experiment.run
-    if run.max_learner_steps is None and run.max_actor_steps is None:
-        raise ValueError("run_local needs run.max_learner_steps or run.max_actor_steps.")
+    started_at = time.monotonic()
+    if run.max_learner_steps is run.max_actor_steps is run.max_seconds is None:
+        raise ValueError(
+            "run_local needs run.max_learner_steps, run.max_actor_steps or run.max_seconds."
+        )
     check_limits(experiment)
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False
@@ -60,7 +64,8 @@ def run_local(
     statistics = ReplayStatistics()
 
     def is_over() -> bool:
-        return end_reason(run, learner.num_steps, statistics) is not None
+        seconds = time.monotonic() - started_at
+        return end_reason(run, learner.num_steps, statistics, seconds) is not None
 
     for episodes in run_in_lock_step(environment, actor, is_over):
         for episode in episodes:

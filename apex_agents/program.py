@@ -105,8 +105,11 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(client, experiment.data_flow())
 
+    def find_end(learner_steps: int) -> str | None:
+        return end_reason(run, learner_steps, poller.latest, experiment.elapsed_seconds())
+
     def is_over_without_a_step() -> bool:
-        return should_stop() or end_reason(run, 0, poller.latest) is not None
+        return should_stop() or find_end(0) is not None
 
     spec = experiment.environment_spec()
     logger = LearnerLogger(experiment, poller)
@@ -122,13 +125,13 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
-    reason = end_reason(run, learner.num_steps, poller.latest)
+    reason = find_end(learner.num_steps)
     while reason is None and not should_stop():
         learner.step()
         if learner.num_steps > first_step:
             report_ready()
             histograms.write_if_due(learner)
-        reason = end_reason(run, learner.num_steps, poller.latest)
+        reason = find_end(learner.num_steps)
         checkpoints.save_if_due()
     if learner.num_steps > first_step:
         logger.write_row()
@@ -138,7 +141,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     if reason is not None and learner.num_steps:
         learner.publish()
         is_evaluated = await_evaluation(run, client, poller, learner.num_steps)
-        reason = end_reason(run, learner.num_steps, poller.latest) if is_evaluated else None
+        reason = find_end(learner.num_steps) if is_evaluated else None
     write_summary(experiment, reason, learner.num_steps, poller.latest.actor_steps)
     learner.close()
     poller.close()

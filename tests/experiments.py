@@ -75,8 +75,9 @@ def make_dpg_config(**changes: Any) -> ApexDPGConfig:
 def learn(
     builder: Builder,
     make_environment: Callable[[], dm_env.Environment],
-    max_learner_steps: int,
+    max_learner_steps: int | None,
     on_episode: Callable[[Episode], None] = lambda episode: None,
+    max_seconds: float | None = None,
 ) -> ApexLearner:
     """Let two actors and a learner take turns in this process; return the learner."""
 
@@ -84,7 +85,10 @@ def learn(
         return SyncVectorEnvironment([make_environment() for _ in range(num_envs)])
 
     limits = RunConfig(
-        num_actors=2, num_envs_per_actor=NUM_ENVS // 2, max_learner_steps=max_learner_steps
+        num_actors=2,
+        num_envs_per_actor=NUM_ENVS // 2,
+        max_learner_steps=max_learner_steps,
+        max_seconds=max_seconds,
     )
     experiment = Experiment(builder, make_vector_environment, limits, workdir="")
     return run_local(experiment, on_episode)

@@ -77,6 +77,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "run.cpu_split": ([-0.1, 1.1], [1]),
     "run.max_learner_steps": ([0, -1], [1]),
     "run.max_actor_steps": ([0, -1], []),
+    "run.max_seconds": ([0, -1.0], [0.5, 3600]),
     "run.checkpoint_period_seconds": ([0.0, -1.0], []),
     "run.num_checkpoints": ([0, -1], []),
     "run.replay_checkpoint_period_seconds": ([0.0, -1.0], []),

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib.util
 import pathlib
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -305,6 +306,12 @@ def test_no_step_beyond_max_learner_steps():
     assert result.learner.num_steps == 10  # Four are due after every lock-step.
 
 
+def test_a_run_in_one_process_ends_after_max_seconds():
+    started_at = time.monotonic()
+    learn(ApexDQNBuilder(ONE_STEP_CONFIG), Choice, None, max_seconds=2.0)
+    assert time.monotonic() - started_at >= 2.0
+
+
 class SourceRecordingBuilder(ApexDQNBuilder):
     """Remembers where the actor pulls its parameters from."""
 
@@ -403,6 +410,11 @@ def test_end_reason(learner_steps, statistics, reason):
 
 def test_without_limits_there_is_no_end():
     assert end_reason(RunConfig(), 10**9, make_statistics(1e9, 10**12)) is None
+
+
+@pytest.mark.parametrize(("seconds", "reason"), [(59.9, None), (60.0, "60 seconds over")])
+def test_the_end_of_the_time(seconds, reason):
+    assert end_reason(RunConfig(max_seconds=60), 10, make_statistics(), seconds) == reason
 
 
 def test_a_target_return_of_zero_is_a_target():

@@ -75,6 +75,7 @@ def _draw_progress(state: RunState) -> RenderableType:
     for name, done, total, speed in (
         ("actor steps", actor_steps, run.get("max_actor_steps"), state.actor_speed()),
         ("learner steps", learner_steps, run.get("max_learner_steps"), learner_speed),
+        ("seconds", state.elapsed_seconds(), run.get("max_seconds"), 1.0),
         ("replay", replay_size, replay.get("max_size"), math.nan),
     ):
         if not total:

@@ -61,13 +61,14 @@ class RunState:
         return self.summary is not None or not self.is_running
 
     def is_evaluating_last(self) -> bool:
-        """Return whether the run has reached a limit in steps and evaluates its last parameters."""
+        """Return whether the run has reached a limit and evaluates its last parameters."""
         run = self.run.settings("run")
         limits = (
-            (self.learner, columns.LEARNER_STEPS, run.get("max_learner_steps")),
-            (self.replay, columns.ACTOR_STEPS, run.get("max_actor_steps")),
+            (number(self.learner, columns.LEARNER_STEPS), run.get("max_learner_steps")),
+            (number(self.replay, columns.ACTOR_STEPS), run.get("max_actor_steps")),
+            (self.elapsed_seconds(), run.get("max_seconds")),
         )
-        reached = any(limit and number(row, column) >= limit for row, column, limit in limits)
+        reached = any(limit and done >= limit for done, limit in limits)
         return reached and not self.is_over()
 
     def seconds_since_learning(self) -> float:

@@ -10,7 +10,10 @@ from apex_agents.runs.config_file import AGENT_TYPE
 from apex_agents.runs.folder import RunFolder
 
 # Fields in which the seeds of a setting may differ, beside the seed: limits of the run.
-LIMITS = ("run.max_learner_steps", "run.max_actor_steps", "run.target_return")
+LIMITS = tuple(
+    f"run.{name}"
+    for name in ("max_learner_steps", "max_actor_steps", "max_seconds", "target_return")
+)
 FREE_FIELDS = ("run.seed", *LIMITS)
 TASK = "environment.task"
 

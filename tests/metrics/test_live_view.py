@@ -1,6 +1,7 @@
 """Tests of the live view: every number is in its place."""
 
 import io
+import json
 import re
 import time
 
@@ -116,6 +117,14 @@ def test_no_time_is_left_once_a_limit_is_passed(written_run):
     written_run.append("replay", wall_time_seconds=1, actor_steps=12_500)
     line = line_with(draw(written_run.folder), "actor steps")
     assert line.endswith("100% 12,500 of 10,000 0:00:00 left")
+
+
+def test_the_time_that_is_left(written_run):
+    config = json.loads((written_run.folder / "config.json").read_text())
+    config["run"]["max_seconds"] = 10_000
+    written_run.write_json("config.json", config)
+    line = line_with(draw(written_run.folder), "^│ seconds")
+    assert re.fullmatch(r"seconds 0% \d+ of 10,000 2:4\d:\d\d left", line)
 
 
 def test_a_ladder_of_noise_scales_has_ends(written_run):

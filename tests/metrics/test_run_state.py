@@ -1,5 +1,6 @@
 """Tests of the state of a run as its files tell it."""
 
+import json
 import math
 import os
 
@@ -92,6 +93,19 @@ def test_time_elapses_between_rows(written_run):
     state.refresh()
     assert state.elapsed_seconds() == 20
     assert state.is_over()
+
+
+@pytest.mark.parametrize(("max_seconds", "is_reached"), [(500, True), (501, False), (None, False)])
+def test_a_run_whose_time_is_over_evaluates_its_last_parameters(
+    written_run, max_seconds, is_reached
+):
+    config = json.loads((written_run.folder / "config.json").read_text())
+    config["run"]["max_seconds"] = max_seconds
+    written_run.write_json("config.json", config)
+    os.utime(written_run.folder / "config.json", (4500, 4500))
+    state = RunState(RunFolder(written_run.folder), Clock(5000.0))
+    state.refresh()
+    assert state.is_evaluating_last() is is_reached
 
 
 def test_of_a_run_that_is_resumed_only_what_still_holds_is_known(written_run):
