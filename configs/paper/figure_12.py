@@ -29,5 +29,5 @@ def get_study() -> Study:
             f"MinAtar/{game}-v1"
             for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
         ),
-        fields={"run.max_learner_steps": 20_000},
+        fields={"run.max_learner_steps": 10_000},
     )

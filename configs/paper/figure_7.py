@@ -10,7 +10,7 @@ def get_study() -> Study:
         "6 epsilons": {"num_distinct_epsilons": 6},
         "epsilon 0.4": {"alpha": 0.0},
         "epsilon 0.01": {"epsilon": 0.01, "alpha": 0.0},
-        "annealed to 0.01": {"epsilon": 0.01, "annealing_steps": 5_000},
+        "annealed to 0.01": {"epsilon": 0.01, "annealing_steps": 2_500},
     }
     return Study(
         title="Exploration at equal learner steps (Figure 7)",
@@ -22,5 +22,5 @@ def get_study() -> Study:
             for label, fields in explorations.items()
         },
         tasks=("MinAtar/Freeway-v1", "MinAtar/Breakout-v1"),
-        fields={"run.max_learner_steps": 20_000},
+        fields={"run.max_learner_steps": 10_000},
     )

@@ -1,0 +1,18 @@
+"""Appendix D: the priority exponent alpha, of which 0.3 to 0.7 are said to be alike."""
+
+from apex_agents.sweep.study import Setting, Study
+
+
+def get_study() -> Study:
+    """Return exponents from 0, uniform sampling, to 0.9."""
+    return Study(
+        title="Priority exponent at equal learner steps (appendix D)",
+        settings={
+            f"alpha = {alpha}": Setting(
+                "apex_dqn_minatar", {"agent.replay.priority_exponent": alpha}
+            )
+            for alpha in (0.6, 0.0, 0.3, 0.7, 0.9)
+        },
+        tasks=("MinAtar/SpaceInvaders-v1",),
+        fields={"run.max_learner_steps": 10_000, "agent.replay.samples_per_insert": 16.0},
+    )
