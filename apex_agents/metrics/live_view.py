@@ -45,15 +45,18 @@ def format_line(state: RunState) -> str:
         step = _format(last, columns.LEARNER_STEPS)
         evaluation = f"{_format_return(last)} at learner step {step}"
     waiting = _describe_last_evaluation(state)
-    return (
+    parts = [
         f"[{state.elapsed_seconds():5.0f} s] "
-        f"actors {state.actor_speed():,.0f} steps/s ({_format(replay, columns.ACTOR_STEPS)}) | "
+        f"actors {state.actor_speed():,.0f} steps/s ({_format(replay, columns.ACTOR_STEPS)})",
         f"learner {_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s "
-        f"({_format(learner, columns.LEARNER_STEPS)}) | "
-        f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert | "
-        f"replay {_format(replay, columns.REPLAY_SIZE)} | "
-        f"evaluation {evaluation}{waiting and f'; {waiting}'}"
-    )
+        f"({_format(learner, columns.LEARNER_STEPS)})",
+    ]
+    if state.run.settings("agent", "replay"):  # Actor-critics sample nothing again.
+        parts += [
+            f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert",
+            f"replay {_format(replay, columns.REPLAY_SIZE)}",
+        ]
+    return " | ".join([*parts, f"evaluation {evaluation}{waiting and f'; {waiting}'}"])
 
 
 def sparkline(values: Sequence[float]) -> str:

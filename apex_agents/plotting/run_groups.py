@@ -37,8 +37,7 @@ class RunGroup:
     @property
     def agent(self) -> str:
         """Name of the agent, 'Ape-X DQN' for an `ApexDQNConfig`, 'A2C' for an `A2CConfig`."""
-        name = str(self.field(AGENT_TYPE) or "?")
-        return re.sub(r"^Apex(?=\w+$)", "Ape-X ", name.removesuffix("Config"))
+        return _agent_name(self.field(AGENT_TYPE))
 
     @property
     def task(self) -> str:
@@ -63,8 +62,8 @@ class RunGroup:
 def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     """Group the runs that are seeds of the same setting, in the order of their first runs.
 
-    A label is the task, for several settings of one task the fields in which they differ, or the
-    folder of the first run if these are many.
+    A label is the task. Several settings of one task have the agent, if it differs, and the fields
+    in which those of the agent differ, or the folder of the first run if these are many.
     """
     members: dict[tuple, list[RunFolder]] = {}
     for run in runs:
@@ -93,17 +92,21 @@ def _label(
 ) -> str:
     task = str(setting.get(TASK, "?"))
     rivals = [other for other in settings if other.get(TASK) == setting.get(TASK)]
-    names = list(dict.fromkeys(name for rival in rivals for name in rival))
-    differing = [n for n in names if any(r.get(n) != setting.get(n) for r in rivals)]
-    if not differing:
-        return task
+    of_agent = [other for other in rivals if other.get(AGENT_TYPE) == setting.get(AGENT_TYPE)]
+    names = list(dict.fromkeys(name for other in of_agent for name in other))
+    differing = [n for n in names if any(o.get(n) != setting.get(n) for o in of_agent)]
     if len(differing) > _MAX_FIELDS_OF_LABEL:
         return str(first_run.path.name)
-    fields = ", ".join(
-        f"{short}={setting.get(name)}"
-        for short, name in zip(shorten(differing), differing, strict=True)
-    )
-    return fields if len(rivals) == len(settings) else f"{task}, {fields}"
+    agent = [_agent_name(setting.get(AGENT_TYPE))] if len(of_agent) < len(rivals) else []
+    shortened = zip(shorten(differing), differing, strict=True)
+    parts = [*agent, *(f"{short}={setting.get(name)}" for short, name in shortened)]
+    if len(rivals) < len(settings) or not parts:
+        parts = [task, *parts]
+    return ", ".join(parts)
+
+
+def _agent_name(config_type: str | None) -> str:
+    return re.sub(r"^Apex(?=\w+$)", "Ape-X ", str(config_type or "?").removesuffix("Config"))
 
 
 def shorten(paths: Sequence[str]) -> list[str]:

@@ -119,6 +119,16 @@ def test_no_time_is_left_once_a_limit_is_passed(written_run):
     assert line.endswith("100% 12,500 of 10,000 0:00:00 left")
 
 
+def test_without_a_replay_the_line_has_no_numbers_of_it(written_run):
+    config = json.loads((written_run.folder / "config.json").read_text())
+    written_run.write_json("config.json", {**config, "agent": {"n_step": 5}})
+    written_run.append_everything()
+    state = RunState(RunFolder(written_run.folder))
+    state.refresh()
+    line = format_line(state)
+    assert "| learner 20.5 steps/s (300) | evaluation 50.0" in line
+
+
 def test_the_time_that_is_left(written_run):
     config = json.loads((written_run.folder / "config.json").read_text())
     config["run"]["max_seconds"] = 10_000

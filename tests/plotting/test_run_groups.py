@@ -76,6 +76,19 @@ def test_the_agent_is_named_by_the_class_of_its_config(make_run):
     assert [group.agent for group in group_runs(runs)] == list(types.values())
 
 
+def test_agents_are_labelled_by_their_names(make_run):
+    runs = [
+        make_run("a", agent=AGENT),
+        make_run("b", agent={"n_step": 5, "entropy_coefficient": 0.0}, agent_type="A2CConfig"),
+        make_run("c", agent={"n_step": 16, "entropy_coefficient": 0.0}, agent_type="A2CConfig"),
+    ]
+    assert labels(runs[:2]) == ["Ape-X DQN", "A2C"]
+    assert labels(runs) == ["Ape-X DQN", "A2C, n_step=5", "A2C, n_step=16"]
+    assert labels([*runs, make_run("d", task="pong")])[1:] == [
+        *("catch, A2C, n_step=5", "catch, A2C, n_step=16", "pong"),
+    ]
+
+
 def test_files_are_read_once(make_run):
     run = make_run("a", {"replay": [{"replay_size": 5}]})
     (group,) = group_runs([run, make_run("b", seed=1)])
