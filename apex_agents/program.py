@@ -108,9 +108,6 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     def find_end(learner_steps: int) -> str | None:
         return end_reason(run, learner_steps, poller.latest, experiment.elapsed_seconds())
 
-    def is_over_without_a_step() -> bool:
-        return should_stop() or find_end(0) is not None
-
     spec = experiment.environment_spec()
     logger = LearnerLogger(experiment, poller)
     learner = builder.make_learner(
@@ -119,7 +116,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
         client,
         seed=run.node_seed("learner"),
         logger=logger,
-        should_stop=is_over_without_a_step,
+        should_stop=lambda: should_stop() or find_end(0) is not None,
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment)

@@ -16,7 +16,6 @@ Examples:
   python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
 """
 
-import os
 import pathlib
 from collections.abc import Iterable, Sequence
 
@@ -29,6 +28,7 @@ from apex_agents.command_line.settings import (
     CONFIGS,
     Settings,
     change_fields,
+    execute_file,
     find_config,
     load_config,
 )
@@ -46,7 +46,6 @@ from apex_agents.sweep.study import (
     to_csv,
     to_markdown,
 )
-from apex_agents.user_code import execute_config_file, extend_path
 from apex_agents.validation import closest, closest_field, field_paths
 
 _FIGURE = flags.DEFINE_string(
@@ -65,7 +64,7 @@ def main() -> None:
 def _run(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     path = _find_study(_FIGURE.value or "")
-    study = _load_study(path)
+    study = execute_file("figure", path, Study, "get_study")
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
         if _DRAW.value is not None:
@@ -96,18 +95,6 @@ def _find_study(value: str) -> pathlib.Path:
         f"--figure={value} is neither a file nor one of {names}; the closest: "
         f"{closest(value, known, names.split(', '))}."
     )
-
-
-def _load_study(path: pathlib.Path) -> Study:
-    """Execute the file of a study, or exit."""
-    extend_path([os.getcwd(), str(path.absolute().parent)])
-    try:
-        study = execute_config_file(path, is_recorded=False, function="get_study")
-    except (Exception, SystemExit) as error:  # The file is code and may raise anything.
-        fail(f"--figure={path} cannot be read: {type(error).__name__}: {error}")
-    if not isinstance(study, Study):
-        fail(f"--figure={path} gives {study!r}; it has to be an apex_agents.Study.")
-    return study
 
 
 def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:

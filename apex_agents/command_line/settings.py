@@ -1,7 +1,5 @@
 """The flag --config and the flags of its fields."""
 
-import ast
-import contextlib
 import copy
 import os
 import pathlib
@@ -9,13 +7,14 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from absl import app, flags
 from ml_collections import config_flags
 
 from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments
 from apex_agents.command_line.field_help import describe_fields
+from apex_agents.command_line.field_parsers import register_field_parsers
 from apex_agents.command_line.variants import take_variants
 from apex_agents.config import ExperimentConfig
 from apex_agents.user_code import execute_config_file, extend_path
@@ -26,21 +25,9 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = next(
     folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir()
 )
+T = TypeVar("T")
 # What Stable-Baselines3 calls some fields.
 _NAMES = {"total_timesteps": "max_actor_steps", "n_envs": "num_envs_per_actor", "gamma": "discount"}
-
-
-class _DictParser(flags.ArgumentParser):
-    """Parser of a dict as Python writes it: "{'size': 7}"."""
-
-    def parse(self, argument: Any) -> dict:
-        value = argument if isinstance(argument, dict) else ast.literal_eval(argument)
-        if not isinstance(value, dict):
-            raise ValueError(f"it has to be a dict such as {{'size': 7}}, not {argument!r}")
-        return value
-
-
-config_flags.register_flag_parser_for_type(dict, _DictParser())
 
 
 class Settings(NamedTuple):
@@ -110,6 +97,7 @@ def change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> Experi
     argv = ["", *[f"--config.{path}={value}" for path, value in fields.items()]]
     values = flags.FlagValues()
     try:
+        register_field_parsers()
         config_flags.DEFINE_config_dataclass(
             "config", copy.deepcopy(config), flag_values=values, sys_argv=argv
         )
@@ -133,6 +121,7 @@ def _parse(
         sys.modules["__main__"].__doc__ = "\n".join(  # Printed by --help.
             [sys.modules["__main__"].__doc__ or "", *describe_fields(config, path.stem)]
         )
+        register_field_parsers()
         config_flags.DEFINE_config_dataclass(
             "config",
             config,
@@ -181,19 +170,34 @@ def find_config(value: str, agent: str = "") -> pathlib.Path:
 
 
 def load_config(path: pathlib.Path) -> ExperimentConfig:
-    """Execute a file of settings, once, and return its config, or exit.
+    """Execute a file of settings, once, and return its config, or exit; see `execute_file`."""
+    is_ours = path.resolve().parent == CONFIGS
+    return execute_file("config", path, ExperimentConfig, "get_config", is_recorded=not is_ours)
+
+
+def execute_file(
+    flag: str, path: pathlib.Path, kind: type[T], function: str, *, is_recorded: bool = False
+) -> T:
+    """Execute the file that a flag names, and return what one of its functions returns, or exit.
 
     From then on modules in the current folder and in that of the file can be imported.
+
+    Args:
+      flag: name of the flag.
+      path: the file.
+      kind: public class of this package, of which the result has to be.
+      function: name of the function.
+      is_recorded: whether the nodes of a run need the file's classes and functions.
     """
-    is_ours = path.resolve().parent == CONFIGS
+    is_ours = path.resolve().is_relative_to(CONFIGS)
     extend_path([os.getcwd(), *([] if is_ours else [str(path.absolute().parent)])])
     try:
-        config = execute_config_file(path, is_recorded=not is_ours)
+        value = execute_config_file(path, is_recorded, function)
     except (Exception, SystemExit) as error:  # The file is code and may raise anything.
-        fail(f"--config={path} cannot be read: {type(error).__name__}: {error}")
-    if not isinstance(config, ExperimentConfig):
-        fail(f"--config={path} gives {config!r}; it has to be an ExperimentConfig.")
-    return config
+        fail(f"--{flag}={path} cannot be read: {type(error).__name__}: {error}")
+    if not isinstance(value, kind):
+        fail(f"--{flag}={path} gives {value!r}; it has to be an apex_agents.{kind.__name__}.")
+    return value
 
 
 def _take_config_flag(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
@@ -231,29 +235,3 @@ def _suggest_field(config: ExperimentConfig) -> Callable[[str], str | None]:
         return f"--config.{closest_field(flag, fields)}" if fields else None
 
     return suggest
-
-
-class _NumberParser(flags.FloatParser):
-    """Parses numbers and None, for which a config checks whether it is allowed."""
-
-    def convert(self, argument: Any) -> Any:
-        return None if str(argument).lower() == "none" else super().convert(argument)
-
-
-class _WholeNumberParser(flags.IntegerParser):
-    """Parses whole numbers in any form, such as 1000000, 1_000_000 and 1e6, and None."""
-
-    def convert(self, argument: Any) -> Any:
-        if str(argument).lower() == "none":
-            return None
-        try:
-            return super().convert(argument)
-        except ValueError:
-            with contextlib.suppress(ValueError):
-                if (number := float(argument)).is_integer():
-                    return int(number)
-            raise
-
-
-config_flags.register_flag_parser_for_type(float, _NumberParser())
-config_flags.register_flag_parser_for_type(int, _WholeNumberParser())

@@ -90,8 +90,9 @@ class ApexDQNBuilder:
         spec: EnvironmentSpec,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
-        # Of the precision that the learner publishes; actors may have a lower one.
-        policy = self._make_policy(self.make_networks(spec), range(1), 1, seed=0)
+        # In the precision that the learner publishes; that of actors may be lower.
+        annealing_steps = self.config.exploration.annealing_steps
+        policy = EpsilonGreedyPolicy(self.make_networks(spec), [0.0], 0, annealing_steps)
         signature = self._signature(spec)
         return make_tables(self.config.replay, signature, policy.variables, rate_limiter)
 
@@ -141,8 +142,10 @@ class ApexDQNBuilder:
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
     ) -> Policy:
         """Build the exploring policy of one actor: each environment has its own epsilon."""
+        epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
         network = self.make_networks(spec, seed, compute_dtype(self.config.bfloat16))
-        return self._make_policy(network, env_indices, num_envs, seed)
+        annealing_steps = self.config.exploration.annealing_steps
+        return EpsilonGreedyPolicy(network, epsilons, seed, annealing_steps)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: with the config's evaluation epsilon."""
@@ -175,13 +178,6 @@ class ApexDQNBuilder:
             logger=logger,
             should_stop=should_stop,
         )
-
-    def _make_policy(
-        self, network: snt.Module, env_indices: Sequence[int], num_envs: int, seed: int
-    ) -> EpsilonGreedyPolicy:
-        exploration = self.config.exploration
-        epsilons = epsilon_ladder(exploration, num_envs)[list(env_indices)]
-        return EpsilonGreedyPolicy(network, epsilons, seed, exploration.annealing_steps)
 
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step, self.config.frame_stack)

@@ -94,7 +94,11 @@ MISTAKES = {
         ["--config.agent.torso=cnn"],
         ["agent.torso is 'cnn'", "'atari', 'mlp', 'conv'"],
     ),
-    "no_number": (["--config.agent.batch_size=abc"], ["--config.agent.batch_size", "abc"]),
+    "no_number": (["--config.agent.learning_rate=fast"], ["rate=fast: it has to be a number"]),
+    "no_whole_number": (
+        ["--config.agent.batch_size=five"],
+        ["--config.agent.batch_size=five: it has to be a whole number, such as 1000 or 1e3"],
+    ),
     "not_a_number": (
         ["--config.run.target_return=nan"],
         ["run.target_return is nan", "a finite float32 number or None"],
@@ -174,7 +178,7 @@ MISTAKES = {
     "config_that_exits": (["--config={tmp}/exit.py"], ["exit.py cannot be read: SystemExit: 3"]),
     "config_of_another_type": (
         ["--config={tmp}/dict.py"],
-        ["dict.py gives {'agent': 1}", "an ExperimentConfig"],
+        ["dict.py gives {'agent': 1}", "an apex_agents.ExperimentConfig"],
     ),
     "config_without_an_agent": (
         ["--config={tmp}/no_agent.py"],
