@@ -8,7 +8,8 @@ The folder holds <task>/<setting>/seed_<i>/, the work directories of the runs, a
 and <figure>.svg.
 
 Given again, after Ctrl-C for example, the command resumes the runs that have not reached their end.
---draw makes table and figure anew from the evaluations in a CSV file, and trains nothing.
+--draw makes table and figure anew from the evaluations in a CSV file, and trains nothing. --beside
+adds those of other programs, or of an earlier study, in a CSV file with the same columns.
 
 Examples:
   python launch/paper.py --figure=4 --parallel=2
@@ -53,6 +54,7 @@ _FIGURE = flags.DEFINE_string(
 )
 _SEEDS = flags.DEFINE_integer("seeds", None, "Runs of each setting; by default the study's.", 1)
 _DRAW = flags.DEFINE_string("draw", None, "CSV file to make table and figure from.")
+_BESIDE = flags.DEFINE_string("beside", None, "CSV file of further evaluations to show.")
 flags.adopt_module_key_flags(several_runs)
 
 
@@ -67,8 +69,9 @@ def _run(argv: Sequence[str]) -> None:
     study = execute_file("figure", path, Study, "get_study")
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
+        beside = [] if _BESIDE.value is None else _read_csv("beside", _BESIDE.value)
         if _DRAW.value is not None:
-            points = _read_csv(pathlib.Path(_DRAW.value))
+            points = [*_read_csv("draw", _DRAW.value), *beside]
             folder.mkdir(parents=True, exist_ok=True)
             is_written = _write_results(folder, path.stem, study, points, screen)
             leave(EXIT_SUCCESS if is_written else EXIT_FAILURE)
@@ -78,7 +81,7 @@ def _run(argv: Sequence[str]) -> None:
 
     def write(endings: Iterable[Run]) -> bool:
         points = [point for run in endings for point in read_points(labels[run], run)]
-        return _write_results(folder, path.stem, study, points, screen)
+        return _write_results(folder, path.stem, study, [*points, *beside], screen)
 
     several_runs.train_to_end([*labels], lock, screen, write)
 
@@ -118,12 +121,12 @@ def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:
     return labels
 
 
-def _read_csv(path: pathlib.Path) -> list[Point]:
-    """Read the evaluations of a study, or exit."""
+def _read_csv(flag: str, path: str) -> list[Point]:
+    """Read the evaluations in the file that a flag names, or exit."""
     try:
-        return from_csv(path.expanduser().read_text())
+        return from_csv(pathlib.Path(path).expanduser().read_text())
     except (OSError, ValueError) as error:
-        fail(f"--draw={path} cannot be read: {error}")
+        fail(f"--{flag}={path} cannot be read: {error}")
 
 
 def _write_results(

@@ -105,7 +105,12 @@ def from_csv(text: str) -> list[Point]:
 
 
 def make_panels(study: Study, points: Iterable[Point]) -> dict[str, dict[str, list[Curve]]]:
-    """Return by task the curves of each setting, one per seed, by its label."""
+    """Return by task the curves of each setting, one per seed, by its label.
+
+    Settings that are not the study's, such as other programs, come behind those that are.
+    """
+    points = list(points)
+    labels = dict.fromkeys([*study.settings, *(point.setting for point in points)])
     runs: dict[tuple[str, str], dict[int, list[Point]]] = {}
     for point in points:
         seeds = runs.setdefault((point.task, point.setting), {})
@@ -115,7 +120,7 @@ def make_panels(study: Study, points: Iterable[Point]) -> dict[str, dict[str, li
         by_seed = sorted(runs.get((task, label), {}).items())
         return [_make_curve(run, study.x) for _, run in by_seed]
 
-    return {task: {label: curves(task, label) for label in study.settings} for task in study.tasks}
+    return {task: {label: curves(task, label) for label in labels} for task in study.tasks}
 
 
 def _make_curve(run: Sequence[Point], x: str) -> Curve:
@@ -132,7 +137,7 @@ def to_markdown(study: Study, panels: Mapping[str, Mapping[str, Sequence[Curve]]
     first, *_ = study.settings
     scores = {
         label: [np.array([score(curve) for curve in panels[task][label]]) for task in study.tasks]
-        for label in study.settings
+        for label in panels[study.tasks[0]]
     }
     # Returns that may be negative have no ratios.
     is_relative = len(study.tasks) > 1 and all(

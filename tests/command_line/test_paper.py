@@ -52,6 +52,10 @@ MISTAKES = {
         ["--figure={tmp}/mine.py", "--draw={tmp}/other.csv"],
         ["other.csv cannot be read: its columns are a, b"],
     ),
+    "no_csv_beside": (
+        ["--figure={tmp}/mine.py", "--beside={tmp}/no.csv"],
+        ["--beside=", "no.csv cannot be read"],
+    ),
     "no_flag": (["4"], ["'4' is not a flag"]),
 }
 
@@ -101,6 +105,14 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
         *("mine.csv", "mine.md", "mine.png", "mine.svg"),
     ]
     assert (tmp_path / "drawn" / "mine.md").read_text() == table
+
+    theirs = (folder / "mine.csv").read_text().replace(",two,", ",theirs,")
+    (tmp_path / "theirs.csv").write_text(theirs)
+    flags = [f"--beside={tmp_path}/theirs.csv", f"--workdir={tmp_path}/both"]
+    run = start(*argv, f"--draw={folder}/mine.csv", *flags).finish()
+    assert run.exit_code == 0
+    rows = (tmp_path / "both" / "mine.md").read_text().splitlines()[2:5]
+    assert [row.strip("| ").split(" ")[0] for row in rows] == ["three", "two", "theirs"]
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "configs/paper").glob("*.py")))

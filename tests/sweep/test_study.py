@@ -62,6 +62,13 @@ def test_curves_are_those_of_the_seeds_in_the_order_of_the_study():
     assert by_time["catch"]["first"][0].x.tolist() == [1.25, 2.5, 3.75, 5.0]
 
 
+def test_settings_of_others_come_behind_those_of_the_study():
+    panels = make_panels(STUDY, [*make_points("catch", "theirs", 0, 5.0), *POINTS])
+    assert [*panels["catch"]] == [*panels["CartPole-v1"]] == ["first", "second", "theirs"]
+    row = to_markdown(STUDY, panels).splitlines()[4]
+    assert [cell.strip() for cell in row.strip("|").split("|")][:3] == ["theirs", "5.00", "-"]
+
+
 def test_a_score_is_the_mean_of_the_last_quarter():
     first, second = make_panels(STUDY, POINTS)["catch"]["first"]
     # From 30 of 40 steps on.
