@@ -149,7 +149,7 @@ def read_medians(
 
 
 def draw_bars(axes: Axes, lengths: Mapping[str, float], unit: str) -> None:
-    colours = [OURS if name.startswith("ours") else OTHERS for name in lengths]
+    colours = [OURS if name.startswith("our") else OTHERS for name in lengths]
     axes.barh(list(lengths), list(lengths.values()), color=colours)
     axes.invert_yaxis()
     axes.set_xlabel(unit)

@@ -28,7 +28,8 @@ def test_the_target_counts_from_the_first_evaluation_that_reaches_it():
     assert seeds.reached_at([], 475.0) is None
 
 
-def test_end_to_end_compares_with_the_best_other():
+def test_end_to_end_compares_with_the_best_other(monkeypatch):
+    monkeypatch.setitem(end_to_end.RIVALS, end_to_end.OURS, ("slow", "fast", "absent"))
     seconds = {
         end_to_end.OURS: [40.0, 60.0, 50.0],
         "slow": [300.0, 300.0, 200.0],
@@ -36,12 +37,24 @@ def test_end_to_end_compares_with_the_best_other():
     }
     ratio, *times = end_to_end.make_rows(seconds, limit=300.0)
     # Seed by seed 40 / 80, 60 / 100, 50 / 300.
-    assert ratio.what == "time to 475, ours / fast, the best other, by seed"
+    assert ratio.what == "time to 475, our Ape-X DQN / fast, the best other, by seed"
     assert ratio.value == pytest.approx((40 / 80, 50 / 300, 60 / 100))
     assert [(row.what, row.value) for row in times] == [
-        ("time to 475, ours (solved 3 of 3)", Spread(50.0, 40.0, 60.0)),
+        ("time to 475, our Ape-X DQN (solved 3 of 3)", Spread(50.0, 40.0, 60.0)),
         ("time to 475, slow (solved 1 of 3)", Spread(300.0, 200.0, 300.0)),
         ("time to 475, fast (solved 2 of 3)", Spread(100.0, 80.0, 300.0)),
+    ]
+
+
+def test_end_to_end_compares_agents_with_those_of_their_kind():
+    dqn, a2c = "Stable-Baselines3's DQN", "Stable-Baselines3's A2C"
+    ours = {end_to_end.OURS: [9.0], "our A2C": [12.0], "our A3C": [6.0]}
+    seconds = {**ours, dqn: [18.0], a2c: [4.0]}
+    ratios = [(row.what, row.value.median, row.holds) for row in end_to_end.make_rows(seconds, 60)]
+    assert ratios[:3] == [
+        (f"time to 475, our Ape-X DQN / {dqn}, the best other, by seed", 0.5, True),
+        (f"time to 475, our A2C / {a2c}, the best other, by seed", 3.0, None),
+        (f"time to 475, our A3C / {a2c}, the best other, by seed", 1.5, None),
     ]
 
 
