@@ -115,9 +115,9 @@ def test_a_run_in_a_terminal_is_shown_in_it(tmp_path):
     workdir = tmp_path / "run"
     flags = [arg.replace("{workdir}", str(workdir)) for arg in apex_dqn("local_mp")]
     script, *rest = flags
-    terminal = Terminal(str(ROOT / script), *rest, "--config.run.max_learner_steps=2000")
+    terminal = Terminal(str(ROOT / script), *rest, "--config.run.max_learner_steps=8000")
     assert terminal.process.wait(timeout=150) == 0
     screen = terminal.screen()
     assert screen.count("running for") > 1
-    assert "2000 learner steps done after" in screen
+    assert "8000 learner steps done after" in screen
     assert pathlib.Path(workdir, "summary.json").exists()
