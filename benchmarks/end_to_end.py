@@ -37,7 +37,11 @@ from apex_agents.runs.folder import RowReader
 TARGET = 475.0
 OURS = "our Ape-X DQN"
 OUR_AGENTS = {OURS: "apex_dqn", "our A2C": "a2c", "our A3C": "a3c"}
-OTHERS = {"Stable-Baselines3's DQN": "sb3", "TorchRL's DQN": "torchrl", "Stable-Baselines3's A2C": "sb3_a2c"}
+OTHERS = {
+    "Stable-Baselines3's DQN": "sb3",
+    "TorchRL's DQN": "torchrl",
+    "Stable-Baselines3's A2C": "sb3_a2c",
+}
 RIVALS = {
     OURS: ("Stable-Baselines3's DQN", "TorchRL's DQN"),
     "our A2C": ("Stable-Baselines3's A2C",),
