@@ -160,5 +160,5 @@ def end_reason(
     if run.max_actor_steps is not None and statistics.actor_steps >= run.max_actor_steps:
         return f"{run.max_actor_steps} actor steps done"
     if run.max_seconds is not None and seconds >= run.max_seconds:
-        return f"{run.max_seconds:g} seconds over"
+        return f"{run.max_seconds:g} seconds passed"
     return None

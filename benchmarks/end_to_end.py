@@ -8,8 +8,7 @@ had taken just that long.
 Ours evaluates at most once per second, in a process of its own; Stable-Baselines3 every 2048 agent
 steps and TorchRL every 5000, in between. Their hyperparameters, in `peers/cartpole.py`, are those
 that their projects publish for this task; ours, in `configs/apex_dqn_cartpole.py`, were chosen on
-two such cores. `--names` says which agents run: by default Ape-X DQN and the DQNs
-of the others.
+two such cores. `--names` says which agents run: by default Ape-X DQN and the DQNs of the others.
 
 Needs `make .venv-peers/.installed`, and up to 45 minutes for 5 seeds.
 

@@ -412,7 +412,7 @@ def test_without_limits_there_is_no_end():
     assert end_reason(RunConfig(), 10**9, make_statistics(1e9, 10**12)) is None
 
 
-@pytest.mark.parametrize(("seconds", "reason"), [(59.9, None), (60.0, "60 seconds over")])
+@pytest.mark.parametrize(("seconds", "reason"), [(59.9, None), (60.0, "60 seconds passed")])
 def test_the_end_of_the_time(seconds, reason):
     assert end_reason(RunConfig(max_seconds=60), 10, make_statistics(), seconds) == reason
 

@@ -25,7 +25,7 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = next(
     folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir()
 )
-T = TypeVar("T")
+_T = TypeVar("_T")
 # What Stable-Baselines3 calls some fields.
 _NAMES = {"total_timesteps": "max_actor_steps", "n_envs": "num_envs_per_actor", "gamma": "discount"}
 
@@ -176,8 +176,8 @@ def load_config(path: pathlib.Path) -> ExperimentConfig:
 
 
 def execute_file(
-    flag: str, path: pathlib.Path, kind: type[T], function: str, *, is_recorded: bool = False
-) -> T:
+    flag: str, path: pathlib.Path, kind: type[_T], function: str, *, is_recorded: bool = False
+) -> _T:
     """Execute the file that a flag names, and return what one of its functions returns, or exit.
 
     From then on modules in the current folder and in that of the file can be imported.
