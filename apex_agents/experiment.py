@@ -84,6 +84,7 @@ def make_experiment(
     *,
     environment_fn: Callable[..., Any] | None = None,
     torso_fn: Callable[..., Any] | None = None,
+    builder_fn: Callable[..., Builder] | None = None,
     workdir: str = "",
 ) -> Experiment:
     """Make the experiment of a config.
@@ -94,6 +95,8 @@ def make_experiment(
         of the config's suite and task; called with the keyword arguments `environment.kwargs`.
       torso_fn: maker of the networks' torsos in place of those that the config names; called with
         the environment's spec and the agent's config.
+      builder_fn: maker of the agent's builder, such as a subclass of `ApexDQNBuilder`, in place of
+        the one that belongs to `config.agent`; called with that config and `torso_fn`.
       workdir: folder for logs and checkpoints, which `make_program` needs.
 
     Raises:
@@ -108,7 +111,7 @@ def make_experiment(
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
     return Experiment(
-        builder=make_builder(agent, torso_fn),
+        builder=(builder_fn or make_builder)(agent, torso_fn),
         make_vector_environment=functools.partial(
             make_vector_environment, environment, environment_fn=environment_fn
         ),

@@ -27,6 +27,7 @@ def train(  # noqa: PLR0913
     *,
     environment_fn: Callable[..., Any] | None = None,
     torso_fn: Callable[..., Any] | None = None,
+    builder_fn: Callable[..., Any] | None = None,
     workdir: str | pathlib.Path | None = None,
     launch_type: str = "local_mp",
     is_live: bool = True,
@@ -45,6 +46,8 @@ def train(  # noqa: PLR0913
         of the config's suite and task; called with the keyword arguments `environment.kwargs`.
       torso_fn: maker of the networks' torsos in place of those that the config names; called with
         the environment's spec and the agent's config.
+      builder_fn: maker of the agent's builder, such as a subclass of `ApexDQNBuilder`, in place of
+        the one that belongs to `config.agent`; called with that config and `torso_fn`.
       workdir: folder for logs and checkpoints, whose run is resumed; None: a new one in `runs/`.
       launch_type: where nodes run: 'local_mp', as processes of this machine; 'local_mt', as threads
         of this process; 'ray', as processes on the hosts of a Ray cluster.
@@ -74,6 +77,7 @@ def train(  # noqa: PLR0913
             config,
             environment_fn=environment_fn,
             torso_fn=torso_fn,
+            builder_fn=builder_fn,
             workdir=str(workdir or new_workdir(name)),
         )
         return launch(experiment, backend, is_live, wandb)

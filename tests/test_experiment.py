@@ -171,11 +171,11 @@ class ScaledDiscountBuilder(ApexDQNBuilder):
 class TruncationTerminatesBuilder(ApexDQNBuilder):
     """Takes the end of an episode for a termination, always."""
 
-    def make_adder(self, client, **kwargs):
+    def make_adder(self, client, *args):
         def terminate(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
             return timestep._replace(discount=0.0) if timestep.last() else timestep
 
-        return ChangedAdder(super().make_adder(client, **kwargs), terminate)
+        return ChangedAdder(super().make_adder(client, *args), terminate)
 
 
 class OneEpsilonBuilder(ApexDQNBuilder):
@@ -265,8 +265,8 @@ def test_envs_that_explore_alike_show():
 class RecordingBuilder(ApexDQNBuilder):
     """Keeps the adders and the learner within reach."""
 
-    def make_adder(self, client, **kwargs):
-        self.adders = [*getattr(self, "adders", []), super().make_adder(client, **kwargs)]
+    def make_adder(self, client, *args):
+        self.adders = [*getattr(self, "adders", []), super().make_adder(client, *args)]
         return self.adders[-1]
 
     def make_learner(self, *args, **kwargs):

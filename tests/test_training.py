@@ -55,6 +55,24 @@ lp.launch(make_program(experiment), lp.LaunchType.LOCAL_MULTI_THREADING)
 """
 
 
+# An update of the script's own, which logs something else.
+OWN_BUILDER = f"""{CONFIG}
+from apex_agents.dqn.learning import DQNUpdate
+
+class Update(DQNUpdate):
+    def __call__(self, transitions, weights):
+        output = super().__call__(transitions, weights)
+        rewards = transitions.n_step_return
+        return output._replace(metrics={{**output.metrics, "batch_size": 0 * rewards[0] + 8.0}})
+
+class Builder(ApexDQNBuilder):
+    def make_update(self, spec, seed=0):
+        networks = [self.make_networks(spec, seed) for _ in range(2)]
+        return Update(*networks, self.config)
+
+train(config, builder_fn=Builder, workdir="run", launch_type="local_mp", is_live=False)
+"""
+
 LOAD = """
 import apex_agents
 
@@ -110,6 +128,16 @@ def test_a_script_trains_and_resumes_in_processes(tmp_path):
     assert again.returncode == 0, again.stderr
     assert read_evaluations(tmp_path) == evaluated
     assert json.loads((folder / "summary.json").read_text())["learner_steps"] == evaluated[-1]
+
+
+def test_a_script_trains_with_a_builder_of_its_own(tmp_path):
+    result = execute(tmp_path, OWN_BUILDER, "400")
+    assert result.returncode == 0, result.stderr
+    with (tmp_path / "run" / "logs" / "learner.csv").open() as file:
+        assert {float(row["batch_size"]) for row in csv.DictReader(file)} == {8.0}
+    # What it has learned is in networks that every program can make.
+    loaded = execute(tmp_path, LOAD)
+    assert loaded.stdout.endswith("acts (1,)\n"), loaded.stderr
 
 
 def test_a_script_trains_twice_in_threads(tmp_path):

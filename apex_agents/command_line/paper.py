@@ -9,7 +9,8 @@ and <figure>.svg.
 
 Given again, after Ctrl-C for example, the command resumes the runs that have not reached their end.
 --draw makes table and figure anew from the evaluations in a CSV file, and trains nothing. --beside
-adds those of other programs, or of an earlier study, in a CSV file with the same columns.
+adds those of other programs, or of an earlier study, in a CSV file with the same columns. --x draws
+them against another of these columns, as figure 10 does with figure 2's.
 
 Examples:
   python launch/paper.py --figure=4 --parallel=2
@@ -39,6 +40,7 @@ from apex_agents.plotting.run_groups import TASK
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.screen import Screen
 from apex_agents.sweep.study import (
+    X_COLUMNS,
     Point,
     Study,
     from_csv,
@@ -54,6 +56,7 @@ _FIGURE = flags.DEFINE_string(
 )
 _SEEDS = flags.DEFINE_integer("seeds", None, "Runs of each setting; by default the study's.", 1)
 _DRAW = flags.DEFINE_string("draw", None, "CSV file to make table and figure from.")
+_X = flags.DEFINE_enum("x", None, X_COLUMNS, "Horizontal axis; by default the study's.")
 _BESIDE = flags.DEFINE_string("beside", None, "CSV file of further evaluations to show.")
 flags.adopt_module_key_flags(several_runs)
 
@@ -67,6 +70,7 @@ def _run(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     path = _find_study(_FIGURE.value or "")
     study = execute_file("figure", path, Study, "get_study")
+    study = study._replace(x=_X.value or study.x)
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
         beside = [] if _BESIDE.value is None else _read_csv("beside", _BESIDE.value)

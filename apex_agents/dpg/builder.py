@@ -18,6 +18,7 @@ from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.update import Update
 from apex_agents.networks.observations import is_image, require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.dataset import make_dataset
@@ -121,10 +122,7 @@ class ApexDPGBuilder:
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
         """Build one adder per environment."""
-        return [
-            self.make_adder(client, should_stop=should_stop, learner_steps_fn=learner_steps_fn)
-            for _ in env_indices
-        ]
+        return [self.make_adder(client, should_stop, learner_steps_fn) for _ in env_indices]
 
     def make_adder(
         self,
@@ -160,6 +158,10 @@ class ApexDPGBuilder:
     ) -> ApexActor:
         return make_actor(policy, adders, variable_source, self.config.variable_update_period)
 
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        """Build what the learner does with a batch; the method to override for another loss."""
+        return DPGUpdate(*[self.make_networks(spec, seed) for _ in range(2)], self.config)
+
     def make_learner(
         self,
         spec: EnvironmentSpec,
@@ -169,9 +171,8 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        online, target = [self.make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
-            update=DPGUpdate(online, target, self.config),
+            update=self.make_update(spec, seed),
             dataset=dataset,
             client=client,
             config=self.config,

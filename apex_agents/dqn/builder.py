@@ -20,6 +20,7 @@ from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype
+from apex_agents.learning.update import Update
 from apex_agents.networks.chosen_torso import check_observations, is_own_torso
 from apex_agents.networks.observations import require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
@@ -117,10 +118,7 @@ class ApexDQNBuilder:
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
         """Build one adder per environment."""
-        return [
-            self.make_adder(client, should_stop=should_stop, learner_steps_fn=learner_steps_fn)
-            for _ in env_indices
-        ]
+        return [self.make_adder(client, should_stop, learner_steps_fn) for _ in env_indices]
 
     def make_adder(
         self,
@@ -160,6 +158,10 @@ class ApexDQNBuilder:
     ) -> ApexActor:
         return make_actor(policy, adders, variable_source, self.config.variable_update_period)
 
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        """Build what the learner does with a batch; the method to override for another loss."""
+        return DQNUpdate(*[self.make_networks(spec, seed) for _ in range(2)], self.config)
+
     def make_learner(
         self,
         spec: EnvironmentSpec,
@@ -169,9 +171,8 @@ class ApexDQNBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        network, target_network = [self.make_networks(spec, seed) for _ in range(2)]
         return ApexLearner(
-            update=DQNUpdate(network, target_network, self.config),
+            update=self.make_update(spec, seed),
             dataset=dataset,
             client=client,
             config=self.config,

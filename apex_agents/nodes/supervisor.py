@@ -139,7 +139,7 @@ class Supervisor:
         if not ended.can_restart:
             self._fail(node, ended)
         elif not ended.from_outside and not node.has_worked:
-            self._fail(node, ended, " before it began its work")
+            self._fail(node, ended, " before its first step")
         else:
             self._restart(node, ended)
 

@@ -18,8 +18,8 @@ from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_e
 
 # The score of a run is the mean return of the evaluations in this newest part of its steps.
 _NEWEST = 0.25
-_X_COLUMNS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
-_COLUMNS = ("task", "setting", "seed", *_X_COLUMNS, columns.MEAN_RETURN)
+X_COLUMNS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
+_COLUMNS = ("task", "setting", "seed", *X_COLUMNS, columns.MEAN_RETURN)
 
 
 class Setting(NamedTuple):
@@ -72,7 +72,7 @@ def read_points(label: str, run: Run) -> Iterator[Point]:
     table = folder.read_columns(columns.EVALUATOR) if folder else {}
     if not table:
         return
-    values = np.stack([table[name] for name in (*_X_COLUMNS, columns.MEAN_RETURN)])
+    values = np.stack([table[name] for name in (*X_COLUMNS, columns.MEAN_RETURN)])
     values = values[:, np.isfinite(values).all(axis=0)]
     for row in values[:, is_kept(values[0])].T:
         yield Point(run.task, label, run.seed, *map(float, row))

@@ -1,8 +1,9 @@
-"""Trains SAC or TD3 of Stable-Baselines3 on a task of the control suite until it is solved.
+"""Trains SAC, TD3 or DDPG of Stable-Baselines3 on a task of the control suite until it is solved.
 
 The hyperparameters are the library's defaults, which are those of the papers, with one update per
 agent step; SAC learns its temperature. Prints a line of JSON for every evaluation: seconds
-from the start of this process to the evaluation's end, mean return of greedy episodes, agent steps.
+from the start of this process to the evaluation's end, mean return of greedy episodes, agent steps,
+learner steps.
 
 Example:
   .venv-peers/bin/python benchmarks/peers/control.py sac walker:walk --target 850
@@ -17,7 +18,7 @@ import gymnasium
 import numpy as np
 import psutil
 import shimmy  # noqa: F401 - registers its environments.
-from stable_baselines3 import SAC, TD3
+from stable_baselines3 import DDPG, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
@@ -28,7 +29,7 @@ EVALUATION_STEPS = 10_000  # Of the environment.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("algorithm", choices=("sac", "td3"))
+    parser.add_argument("algorithm", choices=("sac", "td3", "ddpg"))
     parser.add_argument("task", help="as walker:walk")
     parser.add_argument("--target", type=float, required=True, help="mean return to reach")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds")
@@ -71,7 +72,8 @@ def make_model(algorithm: str, environment: gymnasium.Env, seed: int) -> OffPoli
         return SAC("MlpPolicy", environment, seed=seed, device="cpu")
     size = environment.action_space.shape or ()
     noise = NormalActionNoise(np.zeros(size), np.full(size, 0.1))
-    return TD3("MlpPolicy", environment, action_noise=noise, seed=seed, device="cpu")
+    algorithm_class = {"td3": TD3, "ddpg": DDPG}[algorithm]
+    return algorithm_class("MlpPolicy", environment, action_noise=noise, seed=seed, device="cpu")
 
 
 class Judge(BaseCallback):
@@ -90,7 +92,7 @@ class Judge(BaseCallback):
         episodes = self._arguments.episodes
         mean_return, _ = evaluate_policy(self.model, self._environment, episodes, warn=False)
         seconds = time.time() - self._started_at
-        steps = {"agent_steps": self.num_timesteps}
+        steps = {"agent_steps": self.num_timesteps, "learner_steps": self.model._n_updates}
         print(json.dumps({"seconds": seconds, "mean_return": mean_return, **steps}), flush=True)
         return mean_return < self._arguments.target and seconds < self._arguments.limit
 

@@ -56,6 +56,7 @@ MISTAKES = {
         ["--figure={tmp}/mine.py", "--beside={tmp}/no.csv"],
         ["--beside=", "no.csv cannot be read"],
     ),
+    "unknown_axis": (["--figure={tmp}/mine.py", "--x=steps"], ["--x=steps", "actor_steps"]),
     "no_flag": (["4"], ["'4' is not a flag"]),
 }
 
@@ -105,6 +106,13 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
         *("mine.csv", "mine.md", "mine.png", "mine.svg"),
     ]
     assert (tmp_path / "drawn" / "mine.md").read_text() == table
+    assert "the last quarter of its learner steps" in table
+
+    flags = [f"--draw={folder}/mine.csv", "--x=wall_time_seconds", f"--workdir={tmp_path}/time"]
+    run = start(*argv, *flags).finish()
+    assert run.exit_code == 0
+    table = (tmp_path / "time" / "mine.md").read_text()
+    assert "the last quarter of its wall time seconds" in table
 
     theirs = (folder / "mine.csv").read_text().replace(",two,", ",theirs,")
     (tmp_path / "theirs.csv").write_text(theirs)

@@ -15,7 +15,14 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
 
-EXAMPLES = ("load_and_play", "own_environment", "own_network", "own_program", "play_onnx")
+EXAMPLES = (
+    "load_and_play",
+    "own_environment",
+    "own_network",
+    "own_program",
+    "own_update",
+    "play_onnx",
+)
 # Runs an example as a script and prints which libraries it has imported.
 SCRIPT = """
 import runpy, sys
@@ -100,6 +107,13 @@ def test_own_network_trains_and_is_evaluated_from_other_folders(installation, co
     installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=workdir)
     (evaluation,) = (workdir / "evaluations").iterdir()
     assert read_summary(evaluation)["learner_steps"] > 0
+
+
+def test_own_update_learns(installation, copy, tmp_path):
+    folder = copy("own_update.py")
+    output = installation.run("python", "own_update.py", cwd=folder)
+    match = re.search(r"mean return of the last evaluation: (\S+)", output)
+    assert match and float(match[1]) >= 0.9
 
 
 def test_own_program_learns_and_leaves_nothing(installation, copy, tmp_path):

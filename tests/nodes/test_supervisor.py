@@ -221,7 +221,7 @@ def test_sentences():
     )
     assert failure.exit.description == "failed with exit code 3, after 2 restarts within 60 s"
     early = Run(a=[Process(FAILED, b"")]).run()
-    assert early.exit.description == "failed with exit code 3 before it began its work"
+    assert early.exit.description == "failed with exit code 3 before its first step"
     killed = Run(stop_seconds=0.0, a=[Process(num_polls=NEVER)], b=[ends_the_run()])
     killed.run()
     assert str(killed.reports[0]) == "Node a did not exit within 0 s and was killed."

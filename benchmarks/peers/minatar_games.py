@@ -1,0 +1,161 @@
+"""Trains DQN or A2C of Stable-Baselines3 on a game of MinAtar for a stated time.
+
+The network is that of our settings: 16 convolutions of 3 x 3 and a hidden layer of 128 units.
+Hyperparameters are those of RL Baselines3 Zoo for Atari. The Zoo's schedules of DQN are made for 10
+million agent steps; here it learns after 2,000 and explores less and less for 25,000. Evaluations
+are whole games, in which A2C samples its actions and DQN takes a random one with probability 0.01.
+Prints a line of JSON for each: seconds from the start of this process to the evaluation's end, mean
+return, agent steps, learner steps.
+
+Example:
+  .venv-peers/bin/python benchmarks/peers/minatar_games.py dqn MinAtar/Breakout-v1 --limit 180
+"""
+
+import argparse
+import json
+import time
+
+import gymnasium
+import minatar.gym
+import numpy as np
+import psutil
+import torch
+from stable_baselines3 import A2C, DQN
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecEnv
+
+MAX_EPISODE_STEPS = 5_000
+AGENT_STEPS = 10_000_000  # More than there is time for.
+EXPLORATION_STEPS = 25_000
+EVALUATION_EPSILON = 0.01
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("algorithm", choices=("dqn", "a2c"))
+    parser.add_argument("task", help="as MinAtar/Breakout-v1")
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds")
+    parser.add_argument("--period", type=float, default=20.0, help="seconds between evaluations")
+    parser.add_argument("--episodes", type=int, default=10, help="of an evaluation")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    minatar.gym.register_envs()
+    make_model = {"dqn": make_dqn, "a2c": make_a2c}[arguments.algorithm]
+    make_model(arguments).learn(AGENT_STEPS, callback=Evaluations(arguments))
+
+
+class Convolution(BaseFeaturesExtractor):
+    """The layers below the values, or below policy and value."""
+
+    def __init__(self, space: gymnasium.Space):
+        height, width, channels = space.shape or ()
+        super().__init__(space, features_dim=128)
+        self._layers = torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 16, kernel_size=3),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(16 * (height - 2) * (width - 2), 128),
+            torch.nn.ReLU(),
+        )
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self._layers(observations.permute(0, 3, 1, 2))
+
+
+def make_environments(task: str, count: int, seed: int) -> VecEnv:
+    return make_vec_env(
+        task,
+        count,
+        seed,
+        env_kwargs={"max_episode_steps": MAX_EPISODE_STEPS},
+        wrapper_class=as_float,
+    )
+
+
+def as_float(environment: gymnasium.Env) -> gymnasium.Env:
+    """Return an environment whose observations are numbers; they are truth values without it."""
+    return gymnasium.wrappers.DtypeObservation(environment, np.float32)
+
+
+def make_dqn(arguments: argparse.Namespace) -> DQN:
+    return DQN(
+        "MlpPolicy",
+        make_environments(arguments.task, 1, arguments.seed),
+        buffer_size=100_000,
+        learning_rate=1e-4,
+        batch_size=32,
+        learning_starts=2_000,
+        target_update_interval=1_000,
+        train_freq=4,
+        exploration_fraction=EXPLORATION_STEPS / AGENT_STEPS,
+        exploration_final_eps=0.01,
+        policy_kwargs={"features_extractor_class": Convolution, "net_arch": []},
+        seed=arguments.seed,
+        device="cpu",
+    )
+
+
+def make_a2c(arguments: argparse.Namespace) -> A2C:
+    return A2C(
+        "MlpPolicy",
+        make_environments(arguments.task, 16, arguments.seed),
+        ent_coef=0.01,
+        vf_coef=0.25,
+        policy_kwargs={
+            "features_extractor_class": Convolution,
+            "net_arch": [],
+            "optimizer_class": RMSpropTFLike,
+            "optimizer_kwargs": {"eps": 1e-5},
+        },
+        seed=arguments.seed,
+        device="cpu",
+    )
+
+
+class Evaluations(BaseCallback):
+    """Evaluates periodically, and ends the run after the last evaluation."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        """Make the environments, which are not those of training."""
+        super().__init__()
+        self._arguments = arguments
+        self._environments = make_environments(
+            arguments.task, arguments.episodes, arguments.seed + 1_000
+        )
+        self._started_at = psutil.Process().create_time()
+        self._due = arguments.period
+
+    def _on_step(self) -> bool:
+        end = self._arguments.limit
+        if self._elapsed() < min(self._due, end):
+            return True
+        is_last = self._elapsed() >= end
+        result = {"mean_return": self._play(self.model), "seconds": self._elapsed()}
+        steps = {"agent_steps": self.num_timesteps, "learner_steps": self.model._n_updates}
+        print(json.dumps({**result, **steps}), flush=True)
+        self._due = self._elapsed() + self._arguments.period
+        return not is_last
+
+    def _play(self, model: BaseAlgorithm) -> float:
+        """Return the mean return of whole games, with the epsilon of evaluations."""
+        epsilon = getattr(model, "exploration_rate", None)
+        if epsilon is not None:
+            model.exploration_rate = EVALUATION_EPSILON
+        mean_return, _ = evaluate_policy(
+            model, self._environments, self._arguments.episodes, deterministic=False
+        )
+        if epsilon is not None:
+            model.exploration_rate = epsilon
+        return float(mean_return)
+
+    def _elapsed(self) -> float:
+        return time.time() - self._started_at
+
+
+if __name__ == "__main__":
+    main()

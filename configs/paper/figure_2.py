@@ -1,0 +1,49 @@
+"""Figures 2, 9 and 10: Ape-X DQN, what it was made from, A3C and A2C, in equal wall time.
+
+`benchmarks/paper_peers.py` trains another library's agents for as long, and --beside shows them.
+--x=actor_steps draws returns against the data, as figure 10 does.
+"""
+
+from apex_agents.metrics import columns
+from apex_agents.sweep.study import Setting, Study
+
+# One environment, whose epsilon falls from 1, as in DQN (Mnih et al. 2015).
+_ONE_ENVIRONMENT = {
+    "run.num_envs_per_actor": 1,
+    "agent.exploration.epsilon": 0.01,
+    "agent.exploration.alpha": 0.0,
+    "agent.exploration.annealing_steps": 10_000,
+    "agent.n_step": 1,
+}
+# New transitions have the largest priority (Schaul et al. 2016).
+_PRIORITIZED = {**_ONE_ENVIRONMENT, "agent.replay.initial_priority": "max"}
+# The paper's learning rate without priorities is four times that with priorities.
+_UNIFORM = {
+    **_ONE_ENVIRONMENT,
+    "agent.replay.priority_exponent": 0.0,
+    "agent.learning_rate": 0.001,
+}
+
+
+def get_study() -> Study:
+    """Return the agents, all with the same convolutions and a hidden layer of the same size."""
+    return Study(
+        title="Equal wall time on one core (Figures 2 and 9)",
+        settings={
+            "Ape-X DQN": Setting("apex_dqn_minatar", {}),
+            "Prioritized DQN": Setting("apex_dqn_minatar", _PRIORITIZED),
+            "DQN": Setting("apex_dqn_minatar", _UNIFORM),
+            "A2C": Setting("a2c_minatar", {}),
+            "A3C": Setting("a3c_minatar", {}),
+        },
+        tasks=tuple(
+            f"MinAtar/{game}-v1"
+            for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+        ),
+        fields={
+            "run.max_actor_steps": None,
+            "run.max_seconds": 180.0,
+            "run.evaluation.min_period_seconds": 20.0,
+        },
+        x=columns.WALL_TIME_SECONDS,
+    )
