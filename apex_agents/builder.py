@@ -108,6 +108,14 @@ class Builder(Protocol):
         """
         ...
 
+    def share(self, num_replays: int) -> "Builder":
+        """Return the builder of the tables and the dataset of each of so many replay servers.
+
+        Raises:
+          ValueError: the agent's data cannot be shared out to them.
+        """
+        ...
+
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         """Return how transitions reach the learner of a run with so many environments per actor."""
         ...
@@ -185,8 +193,8 @@ class Builder(Protocol):
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset,
-        client: reverb.Client,
+        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
+        client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -195,8 +203,9 @@ class Builder(Protocol):
 
         Args:
           spec: specification of one environment.
-          dataset: source of data, made by `make_dataset`.
-          client: client of the replay server.
+          dataset: source of data, made by `make_dataset`; of each replay server, if there are
+            several, by that of `share`.
+          client: client of the replay server, or of each.
           seed: seed of the initial parameters.
           logger: receives learner steps, speeds and metrics.
           should_stop: asked while waiting for data.

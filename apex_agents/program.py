@@ -1,12 +1,12 @@
-"""The distributed program: one replay server, one learner, many actors, one evaluator.
+"""The distributed program: replay servers, one learner, many actors, one evaluator.
 
-Figure 1 of Horgan et al. 2018. Nodes talk to the replay server only: actors add transitions and
-read parameters, the learner samples transitions and publishes parameters, the evaluator reads
-parameters and reports returns. The learner decides when the run ends.
+Figure 1 of Horgan et al. 2018, with one replay server or several. Nodes talk to these only: actors
+add transitions and read parameters, each on one of them, the learner samples transitions from all
+and publishes parameters on all, the evaluator reads parameters and reports returns. The learner
+decides when the run ends.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
 import launchpad as lp
 import reverb
@@ -41,30 +41,35 @@ def make_program(experiment: Experiment) -> lp.Program:
     """
     experiment = open_run(experiment)
     program = lp.Program("apex_agents")
-    replay = ReplayNode(_make_tables, experiment)
-
-    def add_node(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        address = replay.reverb_address
-        program.add_node(ClientNode(name, function, experiment, address, *args, **kwargs))
+    num_replays = experiment.run.num_replays
+    replays = [ReplayNode(_make_tables, experiment, index) for index in range(1, num_replays)]
+    addresses = [replay.reverb_address for replay in replays]
+    # The first one writes the log of all.
+    replays.insert(0, ReplayNode(_make_tables, experiment, others=addresses))
+    addresses.insert(0, replays[0].reverb_address)
 
     with program.group("replay"):
-        program.add_node(replay)
+        for replay in replays:
+            program.add_node(replay)
     with program.group("learner"):
-        add_node("learner", _learn, role=_LEARNER)
+        program.add_node(ClientNode("learner", _learn, experiment, addresses, role=_LEARNER))
     with program.group("evaluator"):
-        add_node("evaluator", run_evaluator)
+        program.add_node(ClientNode("evaluator", run_evaluator, experiment, addresses))
     with program.group("actor"):
         for index in range(experiment.run.num_actors):
-            add_node(f"actor_{index}", _act, index)
+            address = addresses[index % num_replays]
+            program.add_node(ClientNode(f"actor_{index}", _act, experiment, [address], index))
     return program
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
-    return experiment.builder.make_replay_tables(experiment.environment_spec())
+    builder = experiment.builder.share(experiment.run.num_replays)
+    return builder.make_replay_tables(experiment.environment_spec())
 
 
-def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
+def _act(experiment: Experiment, clients: Sequence[reverb.Client], index: int) -> None:
     """Act in the environments of one actor until the program stops."""
+    (client,) = clients
     builder, run = experiment.builder, experiment.run
     stop = lp.stop_event()
     seed = run.node_seed("actor", index, num_restarts())
@@ -76,7 +81,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     adders = builder.make_adders(
         client, env_indices, run.num_envs, stop.is_set, lambda: source.learner_steps
     )
-    limit = StepLimit(client, adders, run.max_actor_steps, run.num_actors, experiment.data_flow())
+    limit = StepLimit(client, adders, run, experiment.data_flow())
 
     def should_stop() -> bool:
         """Wait while the run needs no more transitions; return whether the program stops."""
@@ -95,7 +100,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     environment.close()
 
 
-def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
+def _learn(experiment: Experiment, clients: Sequence[reverb.Client]) -> Learner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
     Returns:
@@ -103,17 +108,18 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     """
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
-    poller = StatisticsPoller(client, experiment.data_flow())
+    poller = StatisticsPoller(clients, experiment.data_flow())
 
     def find_end(learner_steps: int) -> str | None:
         return end_reason(run, learner_steps, poller.latest, experiment.elapsed_seconds())
 
     spec = experiment.environment_spec()
     logger = LearnerLogger(experiment, poller)
+    shared = builder.share(run.num_replays)
     learner = builder.make_learner(
         spec,
-        builder.make_dataset(client, spec),
-        client,
+        [shared.make_dataset(client, spec) for client in clients],
+        clients,
         seed=run.node_seed("learner"),
         logger=logger,
         should_stop=lambda: should_stop() or find_end(0) is not None,
@@ -137,7 +143,7 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     checkpoints.save_last()
     if reason is not None and learner.num_steps:
         learner.publish()
-        is_evaluated = await_evaluation(run, client, poller, learner.num_steps)
+        is_evaluated = await_evaluation(run, clients, poller, learner.num_steps)
         reason = find_end(learner.num_steps) if is_evaluated else None
     write_summary(experiment, reason, learner.num_steps, poller.latest.actor_steps)
     learner.close()

@@ -8,6 +8,7 @@ import contextlib
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import launchpad as lp
 import numpy as np
@@ -40,12 +41,13 @@ from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 Variables = Mapping[str, Sequence[tf.Variable]]
 
 _CHECK_PERIOD_SECONDS = 0.1
+_REPORT_PERIOD_SECONDS = 1.0
 
 
-def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
+def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> None:
     """Evaluate new parameters of an experiment until the program stops."""
     stop = lp.stop_event()
-    with contextlib.closing(Evaluator(experiment, client, stop.is_set)) as evaluator:
+    with contextlib.closing(Evaluator(experiment, clients, stop.is_set)) as evaluator:
         while not stop.is_set():
             next_start = time.monotonic() + experiment.run.evaluation.min_period_seconds
             is_done = evaluator.evaluate()
@@ -57,29 +59,33 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
 
 
 def await_evaluation(
-    run: RunConfig, client: reverb.Client, poller: StatisticsPoller, learner_steps: int
+    run: RunConfig,
+    clients: Sequence[reverb.Client],
+    poller: StatisticsPoller,
+    learner_steps: int,
 ) -> bool:
     """Let the evaluator finish: with the learner's last parameters, unless the target is reached.
 
     Args:
       run: limits of the run.
-      client: client of the replay server.
-      poller: reader of that server's statistics.
+      clients: clients of the replay servers.
+      poller: reader of their statistics.
       learner_steps: learner steps of the last parameters, which have been published.
 
     Returns:
       Whether they were evaluated; if not, the program stops.
     """
     stop = lp.stop_event()
+    next_report = -np.inf
     while not stop.is_set():
         evaluation = poller.latest.evaluation
         if _has_reached_target(run, evaluation):
             return True
         if evaluation is not None and evaluation.learner_steps >= learner_steps:
             return True
-        if poller.latest.last_step is None:  # Again if there is another server meanwhile.
-            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                report_last_step(client, learner_steps)
+        if time.monotonic() >= next_report:  # Again, since there may be another server meanwhile.
+            _report_to_all(clients, report_last_step, learner_steps)
+            next_report = time.monotonic() + _REPORT_PERIOD_SECONDS
         stop.wait(_CHECK_PERIOD_SECONDS)
     return False
 
@@ -93,27 +99,30 @@ class Evaluator:
     """
 
     def __init__(
-        self, experiment: Experiment, client: reverb.Client, should_stop: Callable[[], bool]
+        self,
+        experiment: Experiment,
+        clients: Sequence[reverb.Client],
+        should_stop: Callable[[], bool],
     ):
         """Make the environments and the policy, and read the evaluations before a restart."""
         builder, num_episodes = experiment.builder, experiment.run.evaluation.num_episodes
         seed = experiment.run.node_seed("evaluator")
         self._run = experiment.run
-        self._client = client
+        self._clients = clients
         self._should_stop = should_stop
         self._videos = EvaluationVideos(experiment, num_restarts())
         self._environment = self._videos.make_vector_environment(num_episodes, seed)
         self._policy = builder.make_evaluation_policy(self._environment.spec, num_episodes, seed)
         # Without a variable client: the parameters stay the same for a whole evaluation.
         self._actor = ApexActor(self._policy)
-        self._source = ParameterSource(client, should_stop)
+        self._source = ParameterSource(clients, should_stop)
         self._variables = variable_utils.VariableClient(self._source, self._policy.variables)
         self._logger = make_logger(experiment, columns.EVALUATOR)
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
         self._flow = experiment.data_flow()
-        self._poller = StatisticsPoller(client, self._flow)
+        self._poller = StatisticsPoller(clients, self._flow)
 
     def has_last_step(self) -> bool:
         """Return whether the learner has finished: its last parameters need not wait."""
@@ -160,17 +169,17 @@ class Evaluator:
         self._environment.close()
 
     def _count_actor_steps(self) -> int:
-        """Return the steps of all actors, while the server is away those at the last look."""
+        """Return the steps of all actors, while a server is away those at the last look."""
         with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            steps = count_actor_steps(self._client, self._flow)
-            if steps is not None:
-                return steps
+            counts = [count_actor_steps(client, self._flow) for client in self._clients]
+            known = [count for count in counts if count is not None]
+            if len(known) == len(counts):
+                return sum(known)
         return self._poller.latest.actor_steps
 
     def _report(self, evaluation: Evaluation) -> None:
-        # Its row is written already: continue without the server.
-        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            report_evaluation(self._client, evaluation)
+        # Its row is written already: continue without a server that is away.
+        _report_to_all(self._clients, report_evaluation, evaluation)
 
 
 class BestParameters:
@@ -194,6 +203,15 @@ class BestParameters:
         """Try again to save what could not be saved before."""
         if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
+
+
+def _report_to_all(
+    clients: Sequence[reverb.Client], report: Callable[[reverb.Client, Any], None], value: Any
+) -> None:
+    """Report a value on all servers that answer."""
+    for client in clients:
+        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+            report(client, value)
 
 
 def _has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:

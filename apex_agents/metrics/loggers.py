@@ -12,9 +12,8 @@ from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.parameters import ParameterSource
-from apex_agents.replay.statistics import ReplayStatistics, read_statistics
+from apex_agents.replay.statistics import ReplayStatistics, StatisticsReader
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.workdir import LOGS
 
@@ -52,22 +51,18 @@ class ReplayLogger:
     def __init__(
         self,
         experiment: Experiment,
-        client: reverb.Client,
-        read: Callable[[reverb.Client, DataFlow], ReplayStatistics] = read_statistics,
+        clients: Sequence[reverb.Client],
         clock: Callable[[], float] = time.monotonic,
     ):
         """Open the replay's CSV file.
 
         Args:
           experiment: experiment whose run this is.
-          client: client of the replay server.
-          read: reads the statistics of a server.
+          clients: clients of all replay servers.
           clock: returns a time in seconds.
         """
         self._logger = make_logger(experiment, columns.REPLAY)
-        self._client = client
-        self._flow = experiment.data_flow()
-        self._read_statistics = read
+        self._reader = StatisticsReader(clients, experiment.data_flow())
         self._clock = clock
         self._before = self._read() or ReplayStatistics()  # A restored server has its counts back.
         self._last = clock()
@@ -78,7 +73,7 @@ class ReplayLogger:
             self.write()
 
     def write(self) -> None:
-        """Write a row, unless the server is too busy to answer."""
+        """Write a row, unless the servers are too busy to answer."""
         if (now := self._read()) is None:
             return
         before, elapsed = self._before, self._clock() - self._last
@@ -94,7 +89,7 @@ class ReplayLogger:
 
     def _read(self) -> ReplayStatistics | None:
         try:
-            return self._read_statistics(self._client, self._flow)
+            return self._reader.read()
         except (RuntimeError, reverb.errors.ReverbError):
             return None
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
@@ -44,27 +44,30 @@ class NodeRole(NamedTuple):
 
 
 class ClientNode(lp.PyNode):
-    """A node that works with the replay server; `name` is the name of its files, too."""
+    """A node that works with replay servers; `name` is the name of its files, too."""
 
     def __init__(
         self,
         name: str,
         function: Callable[..., Any],
         experiment: Experiment,
-        replay_address: lp.Address,
+        replay_addresses: Sequence[lp.Address],
         *args: Any,
         role: NodeRole = NodeRole(),  # noqa: B008  # Immutable.
     ):
-        """Run `function(experiment, client, *args)`, which returns when the program stops."""
+        """Run `function(experiment, clients, *args)`, which returns when the program stops."""
 
         def connect_and_run() -> Any:
-            # Launchpad's handle of the server would make an ordinary client.
-            client = RunClient(replay_address.resolve(), experiment.run_id)
-            return function(experiment, client, *args)
+            return function(experiment, connect(replay_addresses, experiment), *args)
 
         super().__init__(run_node, name, connect_and_run, role, experiment.run.cpu_split)
         self.name = name
         self.role = role
+
+
+def connect(addresses: Sequence[lp.Address], experiment: Experiment) -> list[RunClient]:
+    """Return clients of a run's replay servers; Launchpad's handles would make ordinary ones."""
+    return [RunClient(address.resolve(), experiment.run_id) for address in addresses]
 
 
 def run_node(

@@ -14,13 +14,13 @@ import reverb
 
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
-from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_node
+from apex_agents.nodes.node import NodeRole, connect, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
 from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
-from apex_agents.replay.tables import RunClient, run_table_name, table_name
+from apex_agents.replay.tables import run_table_name, table_name
 from apex_agents.runs.files import report_failure, report_success, write_json
-from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS
+from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_name
 
 _COUNT_PERIOD_SECONDS = 1.0
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
@@ -32,15 +32,27 @@ _SAVING_STOP_SECONDS = 600.0
 class ReplayNode(lp.ReverbNode):
     """A Reverb server that continues the counts and any saved content of the last one."""
 
-    name = "replay"
-
     def __init__(
-        self, make_tables: Callable[[Experiment], Sequence[reverb.Table]], experiment: Experiment
+        self,
+        make_tables: Callable[[Experiment], Sequence[reverb.Table]],
+        experiment: Experiment,
+        index: int = 0,
+        others: Sequence[lp.Address] = (),
     ):
-        """Serve the tables of an experiment."""
+        """Serve the tables of an experiment.
+
+        Args:
+          make_tables: maker of the tables of one server.
+          experiment: experiment whose run this is.
+          index: index of the server.
+          others: addresses of the other servers, whose log the first one writes with its own.
+        """
         super().__init__(functools.partial(make_tables, experiment))
+        self.name = replay_name(index)
         self._experiment = experiment
-        self._folder = pathlib.Path(experiment.workdir, REPLAY_CHECKPOINTS)
+        self._index = index
+        self._others = others
+        self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS, self.name)
         self.role = NodeRole(stops_last=True)
         if experiment.run.replay_checkpoint_period_seconds is not None:
             self.role = self.role._replace(stop_seconds=_SAVING_STOP_SECONDS)
@@ -51,26 +63,31 @@ class ReplayNode(lp.ReverbNode):
 
     def _serve(self) -> reverb.Server:
         server = self._start_server()
-        client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
+        (client,) = connect([self.reverb_address], self._experiment)
         # A restored server holds old messages, which their writers replace once they are missing.
         for table in (PARAMETERS, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
-        path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
-        counter = ActorStepCounter(client, path, self._experiment.data_flow())
-        logger = ReplayLogger(self._experiment, client)
+        flow, workdir = self._experiment.data_flow(), pathlib.Path(self._experiment.workdir)
+        counter = ActorStepCounter(client, workdir / actor_steps_file(self._index), flow)
+        logger = None
+        if self._index == 0:
+            others = connect(self._others, self._experiment)
+            logger = ReplayLogger(self._experiment, [client, *others])
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
-            logger.write_if_due()
+            if logger is not None:
+                logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
                 save_replay(client, self._folder)
                 last_save = time.monotonic()
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
         counter.save()
-        logger.write()
+        if logger is not None:
+            logger.write()
         if period is not None:
             save_replay(client, self._folder)
         server.stop()

@@ -30,19 +30,25 @@ class BatchReader:
         self._thread = threading.Thread(target=self._read_forever, daemon=True)
 
     def next(self, should_stop: Callable[[], bool] = lambda: False) -> reverb.ReplaySample | None:
-        """Wait for a batch; return None if told to stop before there is one.
+        """Wait for a batch; return None if told to stop before there is one; raises as `poll`."""
+        while not should_stop():
+            if (batch := self.poll(_WAIT_SECONDS)) is not None:
+                return batch
+        return None
+
+    def poll(self, seconds: float) -> reverb.ReplaySample | None:
+        """Wait for a batch, None if there is none after so many seconds.
 
         Raises:
           Exception: the error that ended the reading.
         """
         if not self._thread.is_alive() and self._error is None:
             self._thread.start()
-        while not should_stop():
-            try:
-                return self._batches.get(timeout=_WAIT_SECONDS)
-            except queue.Empty:
-                if self._error is not None:
-                    raise self._error from None
+        try:
+            return self._batches.get(timeout=seconds)
+        except queue.Empty:
+            if self._error is not None:
+                raise self._error from None
         return None
 
     def close(self) -> None:

@@ -116,24 +116,23 @@ class ParameterSource(core.VariableSource):
 
     def __init__(
         self,
-        client: reverb.Client,
+        clients: reverb.Client | Sequence[reverb.Client],
         should_stop: Callable[[], bool] = lambda: False,
         timeout_seconds: int = 5,
     ):
         """Prepare to read; nothing is read yet.
 
         Args:
-          client: client of the replay server.
+          clients: client of the replay server, or of several: they are asked in turn until one
+            answers.
           should_stop: asked while waiting for the first parameters.
           timeout_seconds: seconds to wait for the server, before parameters read earlier will do.
         """
-        self._client = client
-        self._table = table_name(client, PARAMETERS)
-        self._end_table = table_name(client, LAST_STEP)
+        self._clients = [clients] if isinstance(clients, reverb.Client) else list(clients)
         self._should_stop = should_stop
         self._timeout_seconds = timeout_seconds
         self._variables: Mapping[str, list[np.ndarray]] | None = None
-        self._version = 0
+        self._version = (self._clients[0].server_address, 0)
         self.is_run_over = False
         self._steps_in_use = _AssignableNumber(-1)
 
@@ -169,19 +168,25 @@ class ParameterSource(core.VariableSource):
         return [self._variables[name] for name in names]
 
     def refresh(self) -> None:
-        """Read what is new, if the server answers."""
-        if self._should_stop():  # The server may be going away; a call to it might never return.
-            return
-        try:
-            tables = self._client.server_info(self._timeout_seconds)
-            table, end = tables[self._table], tables.get(self._end_table)
-            self.is_run_over = end is not None and end.current_size > 0
-            version = table.rate_limiter_info.insert_stats.completed
-            if table.current_size == 0 or version == self._version:
+        """Read what is new, if a server answers."""
+        for client in list(self._clients):
+            if self._should_stop():  # The server may be going away; a call might never return.
                 return
-            item = read_latest(self._client, self._table)
-        except (RuntimeError, reverb.errors.ReverbError):
+            try:
+                return self._refresh(client)
+            except (RuntimeError, reverb.errors.ReverbError):
+                # The next time others are asked first: waiting for this one takes long.
+                self._clients.append(self._clients.pop(0))
+
+    def _refresh(self, client: reverb.Client) -> None:
+        tables = client.server_info(self._timeout_seconds)
+        name = table_name(client, PARAMETERS)
+        table, end = tables[name], tables.get(table_name(client, LAST_STEP))
+        self.is_run_over = end is not None and end.current_size > 0
+        version = (client.server_address, table.rate_limiter_info.insert_stats.completed)
+        if table.current_size == 0 or version == self._version:
             return
+        item = read_latest(client, name)
         self._variables = {**item["variables"], _LEARNER_STEPS: [item["learner_steps"]]}
         self._version = version
 

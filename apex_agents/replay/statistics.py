@@ -110,24 +110,65 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
     return [tables[name] for name in full_names]
 
 
+class StatisticsReader:
+    """Reads the statistics of all replay servers of a run together."""
+
+    def __init__(
+        self, clients: reverb.Client | Sequence[reverb.Client], flow: DataFlow = _ONE_BY_ONE
+    ):
+        """Take the client of each server, or of the only one; `flow` is as in `read_statistics`."""
+        self._clients = [clients] if isinstance(clients, reverb.Client) else clients
+        self._flow = flow
+        self._newest = [ReplayStatistics() for _ in self._clients]
+
+    def read(self, timeout_seconds: int = _POLL_TIMEOUT_SECONDS) -> ReplayStatistics:
+        """Return sums over the servers; one that does not answer has the counts that it had.
+
+        Raises:
+          reverb.errors.DeadlineExceededError: no server answered.
+          RuntimeError: as above, the connection broke, or the servers are another run's.
+        """
+        errors = []
+        for index, client in enumerate(self._clients):
+            try:
+                self._newest[index] = read_statistics(client, self._flow, timeout_seconds)
+            except (RuntimeError, reverb.errors.ReverbError) as error:
+                errors.append(error)
+        if len(errors) == len(self._clients):
+            raise errors[0]
+        return add_statistics(self._newest)
+
+
+def add_statistics(parts: Sequence[ReplayStatistics]) -> ReplayStatistics:
+    """Return the statistics of several servers together: sums, and the newest messages."""
+    evaluations = [part.evaluation for part in parts if part.evaluation is not None]
+    return ReplayStatistics(
+        *[sum(counts) for counts in zip(*[part[:4] for part in parts], strict=True)],
+        evaluation=max(evaluations, key=lambda e: e.learner_steps, default=None),
+        last_step=max((p.last_step for p in parts if p.last_step is not None), default=None),
+    )
+
+
 class StatisticsPoller:
     """Reads `latest` statistics in a thread of its own, so that a slow server blocks no caller."""
 
     def __init__(
         self,
-        client: reverb.Client,
+        clients: reverb.Client | Sequence[reverb.Client],
         flow: DataFlow = _ONE_BY_ONE,
         period_seconds: float = 0.5,
     ):
+        """Start reading; see `StatisticsReader`."""
         self.latest = ReplayStatistics()
         self._stop = threading.Event()
+        reader = StatisticsReader(clients, flow)
 
         def poll_forever() -> None:
             while not self._stop.wait(period_seconds):
                 try:
-                    self.latest = read_statistics(client, flow, _POLL_TIMEOUT_SECONDS)
+                    self.latest = reader.read()
                 except (RuntimeError, reverb.errors.ReverbError):
-                    continue  # The server is away: the last statistics remain.
+                    continue  # The servers are away: the last statistics remain.
 
         self._thread = threading.Thread(target=poll_forever, daemon=True)
         self._thread.start()
