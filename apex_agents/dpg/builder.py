@@ -128,7 +128,6 @@ class ApexDPGBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
-        """Build one adder per environment."""
         return [self.make_adder(client, should_stop, learner_steps_fn) for _ in env_indices]
 
     def make_adder(
@@ -167,7 +166,8 @@ class ApexDPGBuilder:
 
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
         """Build what the learner does with a batch; the method to override for another loss."""
-        return DPGUpdate(*[self.make_networks(spec, seed) for _ in range(2)], self.config)
+        online, target = [self.make_networks(spec, seed) for _ in range(2)]
+        return DPGUpdate(online, target, self.config)
 
     def make_learner(
         self,

@@ -124,7 +124,6 @@ class ApexDQNBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
-        """Build one adder per environment."""
         return [self.make_adder(client, should_stop, learner_steps_fn) for _ in env_indices]
 
     def make_adder(
@@ -167,7 +166,8 @@ class ApexDQNBuilder:
 
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
         """Build what the learner does with a batch; the method to override for another loss."""
-        return DQNUpdate(*[self.make_networks(spec, seed) for _ in range(2)], self.config)
+        online, target = [self.make_networks(spec, seed) for _ in range(2)]
+        return DQNUpdate(online, target, self.config)
 
     def make_learner(
         self,
