@@ -23,7 +23,7 @@ from apex_agents.sweep.study import Point, Study, read_points, to_csv
 from apex_agents.training import train
 
 sys.path.insert(0, str(ROOT / "examples"))
-from own_update import ShuffledPrioritiesBuilder
+from own_update import ShuffledPrioritiesBuilder  # type: ignore[import-not-found]
 
 FIGURE = ROOT / "configs" / "paper" / "figure_12.py"
 

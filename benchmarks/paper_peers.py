@@ -89,8 +89,8 @@ def train(
     for line in output.splitlines():
         if line.startswith("{"):
             row = json.loads(line)
-            numbers = [row[name] for name in ("agent_steps", "learner_steps", "seconds")]
-            yield Point(task, label, seed, *numbers, row["mean_return"])
+            steps = row["agent_steps"], row["learner_steps"]
+            yield Point(task, label, seed, *steps, row["seconds"], row["mean_return"])
 
 
 if __name__ == "__main__":
