@@ -51,18 +51,18 @@ class ReplayLogger:
     def __init__(
         self,
         experiment: Experiment,
-        clients: Sequence[reverb.Client],
+        reader: StatisticsReader,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Open the replay's CSV file.
 
         Args:
           experiment: experiment whose run this is.
-          clients: clients of all replay servers.
+          reader: reads the counts of all replay servers.
           clock: returns a time in seconds.
         """
         self._logger = make_logger(experiment, columns.REPLAY)
-        self._reader = StatisticsReader(clients, experiment.data_flow())
+        self._reader = reader
         self._clock = clock
         self._before = self._read() or ReplayStatistics()  # A restored server has its counts back.
         self._last = clock()

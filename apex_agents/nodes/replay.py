@@ -17,7 +17,11 @@ from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.nodes.node import NodeRole, connect, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
-from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
+from apex_agents.replay.statistics import (
+    StatisticsReader,
+    count_inserted,
+    report_actor_steps_before,
+)
 from apex_agents.replay.tables import run_table_name, table_name
 from apex_agents.runs.files import report_failure, report_success, write_json
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_name
@@ -72,7 +76,8 @@ class ReplayNode(lp.ReverbNode):
         logger = None
         if self._index == 0:
             others = connect(self._others, self._experiment)
-            logger = ReplayLogger(self._experiment, [client, *others])
+            reader = StatisticsReader([client, *others], flow)
+            logger = ReplayLogger(self._experiment, reader)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()

@@ -129,7 +129,7 @@ def make_evaluator(experiment):
     evaluators = []
 
     def make(client: reverb.Client, should_stop=lambda: False) -> Evaluator:
-        evaluators.append(Evaluator(experiment, client, should_stop))
+        evaluators.append(Evaluator(experiment, [client], should_stop))
         return evaluators[-1]
 
     yield make
@@ -191,7 +191,7 @@ def test_the_actor_steps_are_those_at_the_start(experiment, serve, tmp_path):
         return SyncVectorEnvironment([SlowBandit(handicap=0.0)])
 
     experiment = dataclasses.replace(experiment, make_vector_environment=make)
-    with contextlib.closing(Evaluator(experiment, client, lambda: False)) as evaluator:
+    with contextlib.closing(Evaluator(experiment, [client], lambda: False)) as evaluator:
         assert evaluator.evaluate()
     (row,) = read_rows(tmp_path)
     assert row["actor_steps"] == 103
@@ -315,7 +315,7 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
     client, stop = serve(), threading.Event()
     monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
     publish(client, 5, 9.0)
-    thread = threading.Thread(target=run_evaluator, args=(experiment, client))
+    thread = threading.Thread(target=run_evaluator, args=(experiment, [client]))
     thread.start()
     path = tmp_path / "logs" / "evaluator.csv"
     wait_for(lambda: path.exists() and [row["learner_steps"] for row in read_rows(tmp_path)] == [5])
@@ -360,5 +360,5 @@ def test_a_learner_waits_for_the_evaluation_of_its_last_step(
 
     monkeypatch.setattr(evaluator_module.lp, "stop_event", StopEvent)
     run = RunConfig(target_return=target)
-    assert await_evaluation(run, client, poller, 8) is not is_awaited
+    assert await_evaluation(run, [client], poller, 8) is not is_awaited
     assert read_statistics(client).last_step == (8 if is_awaited else None)

@@ -140,13 +140,13 @@ def test_replay_row_counts_since_the_row_before(experiment, clock):
         statistics._replace(actor_steps=1500, inserted=500, sampled=1800, replay_size=350),
     ]
 
-    def read_statistics(client, flow):
+    def read():
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    logger = loggers.ReplayLogger(experiment, None, read_statistics, clock)
+    logger = loggers.ReplayLogger(experiment, types.SimpleNamespace(read=read), clock)
     clock.now += 4
     logger.write_if_due()  # Not due: the server is not asked.
     clock.now += 2

@@ -18,10 +18,12 @@ from apex_agents.replay.messages import (
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
+    StatisticsReader,
     count_inserted,
     read_statistics,
     report_actor_steps_before,
     report_evaluation,
+    report_last_step,
 )
 from apex_agents.replay.tables import TRANSITIONS, RunClient, make_transition_table
 
@@ -121,3 +123,37 @@ def test_poller(client, wait_for):
     assert poller.latest == ReplayStatistics()
     wait_for(lambda: poller.latest == ReplayStatistics(2, 2, 0, 2, None))
     poller.close()
+
+
+def test_several_servers_count_together(serve):
+    clients = [serve(*make_tables()) for _ in range(2)]
+    for client, before, num_items in zip(clients, (100, 200), (4, 2), strict=True):
+        report_actor_steps_before(client, before)
+        insert(client, num_items)
+    assert len(list(clients[1].sample(TRANSITIONS, 3, emit_timesteps=False))) == 3
+    older, newer = (Evaluation(*np.full(5, value)) for value in (8.0, 9.0))
+    report_evaluation(clients[0], newer)
+    report_evaluation(clients[1], older)
+    report_last_step(clients[1], 70)
+    reader = StatisticsReader(clients)
+    assert reader.read() == ReplayStatistics(306, 6, 3, 6, newer, 70)
+
+
+def test_a_server_that_is_away_has_the_counts_that_it_had(client):
+    other = reverb.Server(make_tables())
+    clients = [client, reverb.Client(f"localhost:{other.port}")]
+    reader = StatisticsReader(clients)
+    for each in clients:
+        insert(each, 3)
+    assert reader.read().inserted == 6
+    other.stop()
+    insert(client, 5)
+    assert reader.read(timeout_seconds=1).inserted == 3 + 5 + 3
+
+
+def test_servers_none_of_which_answers():
+    server = reverb.Server(make_tables())
+    client = reverb.Client(f"localhost:{server.port}")
+    server.stop()
+    with pytest.raises((RuntimeError, reverb.errors.DeadlineExceededError)):
+        StatisticsReader([client, client]).read(timeout_seconds=1)

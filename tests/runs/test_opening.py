@@ -11,8 +11,8 @@ from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
 from apex_agents.program import make_program
 from apex_agents.runs.files import is_held
-from apex_agents.runs.opening import open_run
-from apex_agents.runs.workdir import close_workdir, find_open
+from apex_agents.runs.opening import move_actor_steps, open_run
+from apex_agents.runs.workdir import actor_steps_file, close_workdir, find_open
 
 CONFIG = ExperimentConfig(
     ApexDQNConfig(torso="mlp", frame_stack=0), EnvironmentConfig("toy", "catch"), RunConfig()
@@ -64,3 +64,16 @@ def test_an_experiment_without_a_config_has_made_its_folder(tmp_path):
     experiment = dataclasses.replace(make_experiment(CONFIG, workdir=str(tmp_path)), config=None)
     assert open_run(experiment) is experiment
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("num_replays", "counts"),
+    [(1, [125, None, None]), (2, [105, 20, None]), (3, [100, 20, 5]), (4, [100, 20, 5])],
+)
+def test_steps_of_servers_that_are_no_more_are_the_first_ones(tmp_path, num_replays, counts):
+    for index, count in enumerate((100, 20, 5)):
+        (tmp_path / actor_steps_file(index)).write_text(str(count))
+    for _ in range(2):
+        move_actor_steps(tmp_path, num_replays)
+        paths = [tmp_path / actor_steps_file(index) for index in range(3)]
+        assert [json.loads(p.read_text()) if p.exists() else None for p in paths] == counts
