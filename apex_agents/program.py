@@ -6,7 +6,8 @@ and publishes parameters on all, the evaluator reads parameters and reports retu
 decides when the run ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
 import launchpad as lp
 import reverb
@@ -18,7 +19,15 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
 from apex_agents.metrics.summary import write_summary
-from apex_agents.nodes.node import ClientNode, NodeRole, num_restarts, report_ready, stop_program
+from apex_agents.nodes.node import (
+    ClientNode,
+    NodeRole,
+    ReplayClients,
+    Replays,
+    num_restarts,
+    report_ready,
+    stop_program,
+)
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.parameters import ParameterSource
@@ -41,24 +50,25 @@ def make_program(experiment: Experiment) -> lp.Program:
     """
     experiment = open_run(experiment)
     program = lp.Program("apex_agents")
-    num_replays = experiment.run.num_replays
-    replays = [ReplayNode(_make_tables, experiment, index) for index in range(1, num_replays)]
-    addresses = [replay.reverb_address for replay in replays]
-    # The first one writes the log of all.
-    replays.insert(0, ReplayNode(_make_tables, experiment, others=addresses))
-    addresses.insert(0, replays[0].reverb_address)
-
+    addresses: list[lp.Address] = []
     with program.group("replay"):
-        for replay in replays:
+        for index in range(experiment.run.num_replays):
+            replay = ReplayNode(_make_tables, experiment, index, addresses)
+            addresses.append(replay.reverb_address)
             program.add_node(replay)
+
+    def add_node(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        replays = Replays(addresses, experiment.run_id, **kwargs)
+        role = _LEARNER if function is _learn else NodeRole()
+        program.add_node(ClientNode(name, function, experiment, replays, *args, role=role))
+
     with program.group("learner"):
-        program.add_node(ClientNode("learner", _learn, experiment, addresses, role=_LEARNER))
+        add_node("learner", _learn, follows=True)
     with program.group("evaluator"):
-        program.add_node(ClientNode("evaluator", run_evaluator, experiment, addresses))
+        add_node("evaluator", run_evaluator)
     with program.group("actor"):
-        for index in range(experiment.run.num_actors):
-            address = addresses[index % num_replays]
-            program.add_node(ClientNode(f"actor_{index}", _act, experiment, [address], index))
+        for i in range(experiment.run.num_actors):
+            add_node(f"actor_{i}", _act, i, index=i % experiment.run.num_replays)
     return program
 
 
@@ -67,7 +77,7 @@ def _make_tables(experiment: Experiment) -> list[reverb.Table]:
     return builder.make_replay_tables(experiment.environment_spec())
 
 
-def _act(experiment: Experiment, clients: Sequence[reverb.Client], index: int) -> None:
+def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
     """Act in the environments of one actor until the program stops."""
     (client,) = clients
     builder, run = experiment.builder, experiment.run
@@ -100,7 +110,7 @@ def _act(experiment: Experiment, clients: Sequence[reverb.Client], index: int) -
     environment.close()
 
 
-def _learn(experiment: Experiment, clients: Sequence[reverb.Client]) -> Learner:
+def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
     Returns:
@@ -122,7 +132,7 @@ def _learn(experiment: Experiment, clients: Sequence[reverb.Client]) -> Learner:
         clients,
         seed=run.node_seed("learner"),
         logger=logger,
-        should_stop=lambda: should_stop() or find_end(0) is not None,
+        should_stop=lambda: should_stop() or clients.have_moved() or find_end(0) is not None,
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment)
@@ -130,6 +140,8 @@ def _learn(experiment: Experiment, clients: Sequence[reverb.Client]) -> Learner:
     first_step = learner.num_steps
     reason = find_end(learner.num_steps)
     while reason is None and not should_stop():
+        for index in clients.follow():
+            learner.reconnect(index, clients[index], shared.make_dataset(clients[index], spec))
         learner.step()
         if learner.num_steps > first_step:
             report_ready()

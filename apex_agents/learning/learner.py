@@ -99,6 +99,11 @@ class ApexLearner(core.Learner):
             }
         )
 
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Go on with a replay server that has moved; it gets the parameters at once."""
+        self._replays.reconnect(index, client, dataset)
+        self.publish()
+
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
         self._replays.publish(self.get_all_variables(), self.num_steps)

@@ -14,7 +14,7 @@ import reverb
 
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
-from apex_agents.nodes.node import NodeRole, connect, is_supervised, report_ready, run_node
+from apex_agents.nodes.node import NodeRole, Replays, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
 from apex_agents.replay.statistics import (
@@ -41,21 +41,21 @@ class ReplayNode(lp.ReverbNode):
         make_tables: Callable[[Experiment], Sequence[reverb.Table]],
         experiment: Experiment,
         index: int = 0,
-        others: Sequence[lp.Address] = (),
+        addresses: Sequence[lp.Address] | None = None,
     ):
         """Serve the tables of an experiment.
 
         Args:
           make_tables: maker of the tables of one server.
           experiment: experiment whose run this is.
-          index: index of the server.
-          others: addresses of the other servers, whose log the first one writes with its own.
+          index: index of the server; the first one writes the log of all.
+          addresses: addresses of all servers, which may still be incomplete; None for a single one.
         """
         super().__init__(functools.partial(make_tables, experiment))
         self.name = replay_name(index)
         self._experiment = experiment
         self._index = index
-        self._others = others
+        self._addresses = [self.reverb_address] if addresses is None else addresses
         self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS, self.name)
         self.role = NodeRole(stops_last=True)
         if experiment.run.replay_checkpoint_period_seconds is not None:
@@ -66,8 +66,10 @@ class ReplayNode(lp.ReverbNode):
         run_node(self.name, self._serve, self.role, self._experiment.run.cpu_split)
 
     def _serve(self) -> reverb.Server:
-        server = self._start_server()
-        (client,) = connect([self.reverb_address], self._experiment)
+        replays = Replays(self._addresses, self._experiment.run_id, follows=True)
+        server = self._start_server(replays.find_addresses()[self._index])
+        clients = replays.connect()
+        client = clients[self._index]
         # A restored server holds old messages, which their writers replace once they are missing.
         for table in (PARAMETERS, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
@@ -75,15 +77,14 @@ class ReplayNode(lp.ReverbNode):
         counter = ActorStepCounter(client, workdir / actor_steps_file(self._index), flow)
         logger = None
         if self._index == 0:
-            others = connect(self._others, self._experiment)
-            reader = StatisticsReader([client, *others], flow)
-            logger = ReplayLogger(self._experiment, reader)
+            logger = ReplayLogger(self._experiment, StatisticsReader(clients, flow))
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
             if logger is not None:
+                clients.follow()
                 logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
                 save_replay(client, self._folder)
@@ -98,9 +99,9 @@ class ReplayNode(lp.ReverbNode):
         server.stop()
         return server  # Never destroyed: that takes ten seconds for a million transitions.
 
-    def _start_server(self) -> reverb.Server:
+    def _start_server(self, address: str) -> reverb.Server:
         """Start a server with the saved replay, or an empty one if that is corrupted."""
-        port = lp.get_port_from_address(self.reverb_address.resolve())
+        port = lp.get_port_from_address(address)
         folder = self._folder
         _remove_unfinished(folder)  # The last server may have been killed while it saved.
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))

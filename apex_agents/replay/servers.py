@@ -10,6 +10,7 @@ A server that gives nothing for a while is left out until it does: the others fi
 
 import collections
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -43,6 +44,12 @@ class ReplayServer:
         self.priorities = PriorityWriter(client)
         self.publisher = ParameterPublisher(client)
         self.is_absent = False
+
+    def close(self) -> None:
+        """Write what is pending if the server answers soon, and end the threads."""
+        self.reader.close()
+        self.publisher.close()
+        self.priorities.close()
 
 
 class Share(NamedTuple):
@@ -85,10 +92,10 @@ class ReplayServers:
         """
         if isinstance(clients, reverb.Client):
             clients, datasets = [clients], [datasets]
-        num_rows = num_batches * batch_size // len(clients)
+        self._num_rows = num_batches * batch_size // len(clients)
         self._num_batches = num_batches
         self._servers = [
-            ReplayServer(client, dataset, num_rows)
+            ReplayServer(client, dataset, self._num_rows)
             for client, dataset in zip(clients, datasets, strict=True)
         ]
 
@@ -122,6 +129,15 @@ class ReplayServers:
         for index, (server, keys) in enumerate(sample.shares):
             server.priorities.write(keys.numpy(), rows[:, index].ravel())
 
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Replace the connection with one server, which has moved."""
+        old, new = self._servers[index], ReplayServer(client, dataset, self._num_rows)
+        new.priorities.num_not_finite = old.priorities.num_not_finite
+        new.priorities.num_dropped_batches = old.priorities.num_dropped_batches
+        self._servers[index] = new
+        # Its threads may be inside calls to a host that is gone.
+        threading.Thread(target=old.close, daemon=True).start()
+
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
         """Publish parameters on all servers, in the background; see `ParameterPublisher`."""
         for server in self._servers:
@@ -136,9 +152,7 @@ class ReplayServers:
     def close(self) -> None:
         """Write what is pending if the servers answer soon, and end the threads."""
         for server in self._servers:
-            server.reader.close()
-            server.publisher.close()
-            server.priorities.close()
+            server.close()
 
     def _collect(self, should_stop: Callable[[], bool]) -> "list[Share]":
         """Return a share of each server but the absent ones, of at least one; none if stopped."""
