@@ -37,7 +37,7 @@ def parse_replay_name(name: str) -> int | None:
 
 
 def actor_steps_file(index: int) -> str:
-    """Return the name of the file with the actor steps that a replay server has counted."""
+    """Return the name of the file with the steps of a replay server's actors."""
     return f"actor_steps_{index}.json" if index else "actor_steps.json"
 
 

@@ -303,25 +303,55 @@ def test_lost_learner_without_a_shared_folder(idle, start, record_property):
 
 
 @pytest.mark.fault(
-    breaks="the host of the replay loses its power",
-    holds="the run ends with exit code 1 and says so; the same command resumes from the learner's "
-    "checkpoint, with a replay on another host",
+    breaks="the host of the only replay loses its power",
+    holds="the replay moves to a host that has room and begins empty; the learner goes on without a "
+    "restart, actors and evaluator are restarted, actor steps are counted on",
 )
 def test_lost_replay(idle, start, record_property):
     places = ("--config.run.cluster.replay.custom=abroad=1", ACTORS_ANYWHERE)
-    run = start(*on_cluster(idle, *places))
+    run = start(*on_cluster(idle, *places, *MANY_RESTARTS))
     wait_until_healthy(run)
-    run.wait_for(run.checkpoints)
+    lost, learned, acted = where(run)["replay"], run.learner_steps(), run.actor_steps()
     killed_at = time.monotonic()
-    idle.lose(where(run)["replay"])
-    run.finish()
-    record_property("seen", f"ended after {seconds_since(killed_at)}")
-    assert run.exit_code == 1
-    assert "Node replay was lost with its host " in run.output()
+    idle.lose(lost)
+    run.wait_for(lambda: where(run).get("replay", lost) != lost)
+    moved = seconds_since(killed_at)
+    wait_until_healthy(run)
+    run.wait_for(lambda: run.learner_steps() > learned + 100)
+    record_property("seen", f"moved after {moved}, learns after {seconds_since(killed_at)}")
+    assert run.num_restarts().get("learner", 0) == 0
+    assert run.actor_steps() > acted
+    evaluations = len(run.rows("evaluator"))
+    run.wait_for(lambda: len(run.rows("evaluator")) > evaluations)
+    driver(run, idle).send_signal(signal.SIGINT)
+    assert run.finish().exit_code == 130, run.output()
     assert "Traceback" not in run.output()
     assert left_behind(idle) == []
-    rows, checkpoint = len(run.rows("learner")), newest_checkpoint(run)
-    here = ("--config.run.cluster.replay.custom=", ACTORS_ANYWHERE)
-    again = start(*on_cluster(idle, *here, *SMALL), folder=run.workdir.parent)
-    again.wait_for(lambda: len(again.rows("learner")) > rows)
-    assert float(again.rows("learner")[rows]["learner_steps"]) > checkpoint
+
+
+@pytest.mark.fault(
+    breaks="the host of one of two replays loses its power",
+    holds="the learner goes on with the other one; the replay moves as soon as a host has room",
+)
+def test_lost_replay_of_two(idle, start, record_property):
+    two = ("--config.run.num_replays=2", "--config.run.cluster.replay.custom=abroad=1")
+    run = start(*on_cluster(idle, *two, ACTORS_ANYWHERE, *MANY_RESTARTS))
+    run.wait_for(lambda: len(where(run)) == 6 and len(run.rows("learner")) > 2)
+    # One replay for each actor: one of them goes on as if nothing had happened.
+    rows, lost = len(run.rows("learner")), where(run)["replay_1"]
+    killed_at = time.monotonic()
+    idle.lose(lost)
+    run.wait_for(lambda: len(run.rows("learner")) > rows + 1)
+    learns = seconds_since(killed_at)
+    run.wait_for(lambda: "waits for a host with room" in run.output())
+    add_host(idle, idle.free_name())
+    run.wait_for(lambda: where(run).get("replay_1", lost) != lost)
+    moved = seconds_since(killed_at)
+    run.wait_for(lambda: len(where(run)) == 6)
+    size = float(run.rows("learner")[-1]["replay_size"])
+    run.wait_for(lambda: float(run.rows("learner")[-1]["replay_size"]) > size)
+    record_property("seen", f"a row of the learner after {learns}, moved after {moved}")
+    assert run.num_restarts().get("learner", 0) == 0
+    driver(run, idle).send_signal(signal.SIGINT)
+    assert run.finish().exit_code == 130, run.output()
+    assert left_behind(idle) == []

@@ -174,6 +174,18 @@ def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, m
         assert time.monotonic() < deadline
 
 
+def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect):
+    clients = start(*EQUAL_SUMS, {5.0: 1.0})
+    replays = connect(*clients[:2])
+    replays.sample()
+    replays.reconnect(0, clients[2], make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC))
+    sample = replays.sample()
+    assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}
+    replays.write_priorities(sample, np.full(BATCH_SIZE, 7.0))
+    replays.flush()
+    assert read_priorities(clients[2]) == {5.0: 7.0}
+
+
 def test_parameters_are_published_on_all_servers(start, connect):
     clients = start(*EQUAL_SUMS)
     replays = connect(*clients)
