@@ -304,8 +304,8 @@ def test_lost_learner_without_a_shared_folder(idle, start, record_property):
 
 @pytest.mark.fault(
     breaks="the host of the only replay loses its power",
-    holds="the replay moves to a host that has room and begins empty; the learner goes on without a "
-    "restart, actors and evaluator are restarted, actor steps are counted on",
+    holds="the replay moves to a host that has room and begins empty; the learner goes on without "
+    "a restart, actors and evaluator are restarted, actor steps are counted on",
 )
 def test_lost_replay(idle, start, record_property):
     places = ("--config.run.cluster.replay.custom=abroad=1", ACTORS_ANYWHERE)
