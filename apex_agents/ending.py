@@ -1,7 +1,9 @@
 """How a run ended: its summary, its exit code, and what is an error."""
 
 import pathlib
+import shlex
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -39,7 +41,8 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
     """
     written = state.run.summary() or {}
     is_over = written.get("finished", False)
-    changes: dict[str, Any] = {"git_commit": git_commit()}
+    command = shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])
+    changes: dict[str, Any] = {"git_commit": git_commit(), "command": command}
     exit_code = EXIT_SUCCESS if is_over else EXIT_TERMINATED
     if outcome.stopped_by == signal.SIGINT:
         exit_code = EXIT_INTERRUPTED

@@ -23,7 +23,7 @@ LAYERS = (
     ("training",),
     ("launcher",),
     ("ending", "program"),
-    ("export",),
+    ("agent_folder", "export"),
     ("sweep", "cluster", "local", "loading"),
     ("evaluation",),
     ("nodes",),

@@ -11,9 +11,13 @@ Writes into a folder:
 Both are compared with the network on observations of the run's environment. The exit code is 1 if
 one of them differs by more than 1e-4 (or, where outputs exceed 100, by more than 1e-6 of them).
 
+--agent writes the agent itself into a folder instead, to hand it on: parameters, settings and a
+model card, README.md. The other commands take such a folder as they take that of a run.
+
 Examples:
   python launch/export.py runs/apex_dqn_cartpole-20260101-120000
   python launch/export.py runs/pong --checkpoint=last --output=pong_policy
+  python launch/export.py runs/pong --agent=agents/pong --float16
 """
 
 import json
@@ -23,7 +27,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 from absl import app, flags, logging
+from rich import filesize
 
+from apex_agents.agent_folder import write_agent_folder
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
 from apex_agents.evaluation.parameters import BEST
 from apex_agents.exit_codes import EXIT_FAILURE
@@ -48,11 +54,19 @@ _CHECKPOINT = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder for the export; by default <RUN>/exports/<checkpoint>."
 )
+_AGENT = flags.DEFINE_string("agent", None, "Folder for the agent, in place of an export.")
+_FLOAT16 = flags.DEFINE_bool(
+    "float16", False, "Whether --agent rounds parameters to float16, for half the size."
+)
 
 
 def _main(argv: Sequence[str]) -> None:
     run = take_run(argv, _WORKDIR.value)
     try:
+        if _AGENT.value is not None:
+            return _write_agent(pathlib.Path(os.path.expanduser(run)))
+        if _FLOAT16.value:
+            raise ValueError("--float16 is for --agent.")
         policy = load(run, _CHECKPOINT.value)
         default = os.path.join(run, "exports", policy.path.stem)
         output = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
@@ -62,6 +76,17 @@ def _main(argv: Sequence[str]) -> None:
         fail(error, EXIT_FAILURE)
     except (ValueError, OSError) as error:
         fail(error)
+
+
+def _write_agent(run: pathlib.Path) -> None:
+    if _OUTPUT.value is not None:
+        raise ValueError("--output and --agent exclude each other.")
+    folder = pathlib.Path(os.path.expanduser(_AGENT.value or ""))
+    checkpoint = os.path.expanduser(_CHECKPOINT.value)
+    parameters = write_agent_folder(run, folder, checkpoint, _FLOAT16.value)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    _show("parameters", f"{parameters.path.stem}, learner step {parameters.learner_steps:,}")
+    _show("agent", f"{folder}, {filesize.decimal(size)}")
 
 
 def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:

@@ -20,7 +20,8 @@ from apex_agents.evaluation.atari_scores import (
 )
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.parameters import SavedParameters, assign
-from apex_agents.evaluation.videos import FilmedActor
+from apex_agents.evaluation.video import VideoWriter
+from apex_agents.evaluation.videos import FilmedActor, MakeWriter
 from apex_agents.experiment import Experiment
 
 MAX_ENVS = 100  # More at once are not faster.
@@ -48,6 +49,7 @@ def evaluate(
     on_lock_step: Callable[[Sequence[Episode]], None] = lambda episodes: None,
     on_failure: Callable[[Exception], None] = lambda error: None,
     max_envs: int = MAX_ENVS,
+    make_writer: MakeWriter = VideoWriter,
 ) -> Result:
     """Play episodes with saved parameters; equal requests give equal episodes.
 
@@ -57,6 +59,7 @@ def evaluate(
       on_lock_step: called after every lock-step with the episodes that ended in it.
       on_failure: called when the videos cannot be made, see `FilmedActor`.
       max_envs: number of episodes played at once; another number gives other episodes.
+      make_writer: see `FilmedActor`.
 
     Raises:
       ValueError: the parameters are not those of the experiment's networks.
@@ -75,7 +78,9 @@ def evaluate(
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
         assign(policy.variables, request.parameters)
         captions = (experiment.task, f"learner step {request.parameters.learner_steps:,}")
-        actor = FilmedActor(ApexActor(policy), environment, videos, captions, on_failure)
+        actor = FilmedActor(
+            ApexActor(policy), environment, videos, captions, on_failure, make_writer
+        )
         with contextlib.closing(actor):
             played = play_episodes(environment, actor, on_lock_step=on_lock_step)
         assert played is not None  # It is never told to stop.

@@ -106,7 +106,8 @@ def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedPara
         described = "; ".join(misfits[:_MAX_SHOWN] + more)
         raise ValueError(f"{parameters.path} does not fit the networks of the run: {described}.")
     for name, variable in named.items():
-        variable.assign(parameters.arrays[name])
+        # Those of an agent that was written with half the precision are float16.
+        variable.assign(parameters.arrays[name].astype(variable.dtype.as_numpy_dtype))
 
 
 def _misfits(

@@ -7,7 +7,7 @@ import math
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 import dm_env
 import numpy as np
@@ -29,6 +29,22 @@ _MIN_WIDTH = 320
 _STRIP_HEIGHT = 56
 _MARGIN = 12
 _BLACK, _WHITE, _GREY, _YELLOW = (16, 17, 20), (245, 245, 245), (160, 164, 172), (255, 214, 90)
+
+
+class FrameWriter(Protocol):
+    """What takes the frames of an episode: a file, or a window."""
+
+    def write(self, frame: np.ndarray) -> None:
+        """Take a frame, uint8 `[H, W, 3]`, RGB; may raise an OSError."""
+
+    def close(self) -> None:
+        """Finish an episode; may raise an OSError."""
+
+    def discard(self) -> None:
+        """Give up an episode."""
+
+
+MakeWriter = Callable[[pathlib.Path, float], FrameWriter]
 
 
 class EvaluationVideos:
@@ -107,6 +123,7 @@ class FilmedActor(core.Actor):
         paths: Sequence[pathlib.Path],
         captions: tuple[str, str],
         on_failure: Callable[[Exception], None],
+        make_writer: MakeWriter = VideoWriter,
     ):
         """Prepare the videos, which begin with the first time step observed.
 
@@ -117,14 +134,16 @@ class FilmedActor(core.Actor):
           captions: two lines of text on the left above the picture.
           on_failure: called once with the `ValueError` of an environment that cannot be rendered,
             or with the `OSError` of a file that cannot be written.
+          make_writer: maker of what takes the frames, from a path and frames per second.
         """
         self._actor = actor
         self._environment = environment
         self._captions = captions
         self._on_failure = on_failure
+        self._paths = paths
         self._stride = math.ceil(environment.frames_per_second / _MAX_FRAMES_PER_SECOND)
         rate = environment.frames_per_second / self._stride
-        self._writers = {i: VideoWriter(path, rate) for i, path in enumerate(paths)}
+        self._writers = {i: make_writer(path, rate) for i, path in enumerate(paths)}
         self.finished: list[pathlib.Path] = []
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:
@@ -156,7 +175,7 @@ class FilmedActor(core.Actor):
                     writer.write(draw_frame(self._environment.render(i), self._captions, episode))
                 if is_last:
                     writer.close()
-                    self.finished.append(writer.path)
+                    self.finished.append(self._paths[i])
                     del self._writers[i]
         except (ValueError, OSError) as error:
             self.close()

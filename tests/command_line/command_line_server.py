@@ -28,6 +28,8 @@ MAX_MEMORY_BYTES = 16 * 2**30
 def main() -> None:
     for module in (commands, training):
         module.open_server = lambda *args: None  # Everything is imported here already.
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        os.environ.pop(name, None)  # No command opens a window.
     launcher.launch_program = lambda *args: Run(pathlib.Path(), {}, 0)
     for line in sys.stdin:
         request = json.loads(line)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -60,6 +61,10 @@ MISTAKES = {
     "no_such_checkpoint": (["{runs}/catch", "--checkpoint=newest"], ["newest", "best, last"]),
     "unknown_flag": (["{runs}/catch", "--opset=9"], ["opset"]),
     "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
+    "float16_of_an_export": (["{runs}/catch", "--float16"], ["--float16 is for --agent"]),
+    "two_outputs": (["{runs}/catch", "--agent=a", "--output=b"], ["--output and --agent"]),
+    "agent_over_a_run": (["{runs}/catch", "--agent={runs}/new"], ["holds a run"]),
+    "agent_over_a_file": (["{runs}/catch", "--agent={runs}/file"], ["file"]),
 }
 
 
@@ -72,6 +77,18 @@ def test_mistake_gets_one_line_and_exit_code_2(run_command_line, runs, tmp_path,
     assert stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
     for text in texts:
         assert text in stderr
+
+
+def test_an_agent_is_written_and_played(run_command_line, runs, tmp_path):
+    flags = [str(runs / "catch"), "--agent=agents/catch", "--float16"]
+    exit_code, stdout, stderr = run_command_line(flags, tmp_path, "export.py")
+    assert exit_code == 0, stderr
+    assert re.search(r"^ +agent: agents/catch, \d+\.\d kB$", stdout, re.MULTILINE)
+    for script, flag in (("play.py", "--video=catch.mp4"), ("evaluate.py", "--output=evaluation")):
+        exit_code, _, stderr = run_command_line(["agents/catch", flag], tmp_path, script)
+        assert exit_code == 0, stderr
+    assert (tmp_path / "catch.mp4").exists()
+    assert (tmp_path / "evaluation" / "summary.json").exists()
 
 
 def run_with(module: str, content: str, runs: pathlib.Path, tmp_path: pathlib.Path):

@@ -1,0 +1,89 @@
+r"""Shows a trained agent in a window, or films it.
+
+  python launch/play.py RUN [FLAGS]
+
+Escape, Q or closing the window ends the command. Where there is no display, one episode becomes a
+video in the current folder. Nothing is written into the folder of the run; `apex-evaluate` computes
+scores.
+
+Examples:
+  python launch/play.py runs/pong
+  python launch/play.py runs/pong --checkpoint=last --episodes=3 --seed=1
+  python launch/play.py runs/pong --video=pong.mp4
+"""
+
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Sequence
+
+from absl import app, flags
+
+from apex_agents.command_line.errors import fail, parse_flags, take_run
+from apex_agents.evaluation import final_evaluation
+from apex_agents.evaluation.final_evaluation import Request
+from apex_agents.evaluation.parameters import BEST, find_parameters, read_parameters
+from apex_agents.evaluation.video import VideoWriter
+from apex_agents.evaluation.window import Window, WindowClosed, has_display
+from apex_agents.exit_codes import EXIT_INTERRUPTED
+from apex_agents.experiment import make_experiment
+from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.runs.config_file import read_config
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    BEST,
+    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
+    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
+    "an .npz file.",
+)
+_EPISODES = flags.DEFINE_integer("episodes", 1, "Number of episodes in the window.", 1)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of the first episode.", 0, 2**62)
+_VIDEO = flags.DEFINE_string("video", None, "MP4 file to write in place of a window.")
+
+
+def main() -> None:
+    """Run the command."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    app.run(_main, flags_parser=parse_flags)
+
+
+def _main(argv: Sequence[str]) -> None:
+    run = take_run(argv, _WORKDIR.value)
+    try:
+        workdir = pathlib.Path(os.path.expanduser(run))
+        config = read_config(workdir, list(CONFIG_CLASSES.values()))
+        path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
+        experiment, parameters = make_experiment(config), read_parameters(path)
+        video = pathlib.Path(os.path.expanduser(_VIDEO.value or ""))
+        if not _VIDEO.value:
+            video = pathlib.Path(f"{workdir.resolve().name}.mp4")
+        is_filmed = bool(_VIDEO.value) or not has_display(dict(os.environ))
+        if is_filmed and video.exists():
+            raise ValueError(f"{video} exists already; name another file with --video.")
+        window = Window(config.environment.task)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for index in range(1 if is_filmed else _EPISODES.value):
+            request = Request(parameters, 1, _SEED.value + index, [video])
+            result = final_evaluation.evaluate(
+                experiment,
+                request,
+                on_failure=_refuse,
+                make_writer=VideoWriter if is_filmed else lambda _, rate: window.at_rate(rate),
+            )
+            (episode,) = result.episodes
+            print(f"return {episode.episode_return:,.2f} after {episode.length:,} steps")
+        if is_filmed:
+            print(f"video: {video}")
+    except WindowClosed:
+        pass
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except (ValueError, OSError) as error:
+        fail(error)
+
+
+def _refuse(error: Exception) -> None:
+    raise error

@@ -1,0 +1,43 @@
+"""The evaluations in results/paper/ give the tables of the documentation, and figures."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from apex_agents.command_line.settings import execute_file
+from apex_agents.plotting import draw_study
+from apex_agents.sweep.study import Study, from_csv, make_panels, to_markdown
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NAMES = sorted(
+    path.stem
+    for path in (ROOT / "results" / "paper").glob("*.csv")
+    if (ROOT / "configs" / "paper" / f"{path.stem}.py").exists()
+)
+
+
+def read(name: str) -> tuple[Study, dict]:
+    """Return a study and its curves, with those of other programs, `<name>_*.csv`, if any."""
+    study = execute_file("figure", ROOT / "configs" / "paper" / f"{name}.py", Study, "get_study")
+    folder = ROOT / "results" / "paper"
+    paths = [folder / f"{name}.csv", *sorted(folder.glob(f"{name}_*.csv"))]
+    points = [point for path in paths for point in from_csv(path.read_text())]
+    return study, make_panels(study, points)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_of_the_documentation_is_that_of_the_data(name):
+    study, panels = read(name)
+    rows = [line for line in to_markdown(study, panels).splitlines() if line.startswith("|")]
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "explanation").glob("*.md"))
+    assert [row for row in rows if row not in pages] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_figure_can_be_drawn(name, tmp_path):
+    study, panels = read(name)
+    assert all(curves for settings in panels.values() for curves in settings.values())
+    paths = draw_study(study.title, panels, study.x, tmp_path, name)
+    assert all(path.stat().st_size > 10_000 for path in paths)
