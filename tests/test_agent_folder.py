@@ -174,7 +174,7 @@ def test_the_returns_of_other_parameters_are_not_theirs(run, tmp_path):
     write_agent_folder(run, tmp_path / "agent", str(other), False)
     card = (tmp_path / "agent" / "README.md").read_text()
     assert "return" not in card.partition("```")[0]
-    assert "command" not in card
+    assert "| command |" not in card
 
 
 def test_functions_of_a_script_cannot_be_handed_on(run, tmp_path):

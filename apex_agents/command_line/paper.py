@@ -74,10 +74,10 @@ def _run(argv: Sequence[str]) -> None:
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
         beside = [] if _BESIDE.value is None else _read_csv("beside", _BESIDE.value)
-        if _DRAW.value is not None and (_X.value or _BESIDE.value):
-            if pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder:
-                raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
         if _DRAW.value is not None:
+            is_own = pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder
+            if is_own and (_X.value or _BESIDE.value):
+                raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
             points = [*_read_csv("draw", _DRAW.value), *beside]
             folder.mkdir(parents=True, exist_ok=True)
             is_written = _write_results(folder, path.stem, study, points, screen)
