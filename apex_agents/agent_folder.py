@@ -1,26 +1,32 @@
 """Writes a trained agent into a folder to hand on: its parameters, its settings, a model card.
 
-The folder can be evaluated, played and loaded as that of a run, of which it has nothing else.
+Evaluation, playing, export and `load` take the folder as they take that of a run; nothing else of
+the run is in it.
 """
 
 import json
 import pathlib
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from apex_agents.config import ExperimentConfig
-from apex_agents.evaluation.parameters import SavedParameters, find_parameters, read_parameters
+from apex_agents.evaluation.parameters import SavedParameters, read_parameters
+from apex_agents.loading import load
 from apex_agents.metrics import columns
-from apex_agents.registry import CONFIG_CLASSES, find_agent
-from apex_agents.runs.config_file import CONFIG_FILE, read_config, read_values
-from apex_agents.runs.files import replace_file, write_json
+from apex_agents.registry import find_agent
+from apex_agents.runs.config_file import CONFIG_FILE, read_values
+from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.parameter_file import encode_parameters
-from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATIONS, SUMMARY_FILE
+from apex_agents.runs.workdir import AGENT_FILE, BEST_CHECKPOINT, EVALUATIONS, SUMMARY_FILE
 
 CARD = "README.md"
 _NAMES = {"apex_dqn": "Ape-X DQN", "apex_dpg": "Ape-X DPG", "a2c": "A2C", "a3c": "A3C"}
+# What follows these in a command is a path on somebody's machine.
+_WORKDIR_FLAG = re.compile(r" --workdir(=| )('[^']*'|\S+)")
+_FOLDERS = re.compile(r"(?<=[=' ])(/|~)[^ ']*/")
 
 
 def write_agent_folder(
@@ -29,34 +35,49 @@ def write_agent_folder(
     """Write an agent of a run, and return its parameters as they were written.
 
     Args:
-      workdir: folder of the run.
-      output: folder to make; it must not hold another agent or a run.
+      workdir: folder of the run, or another agent's.
+      output: a new or empty folder, or one that this function has written before.
       checkpoint: see `find_parameters`.
       half_precision: whether to round parameters to float16, for files of half the size.
 
     Raises:
-      ValueError: there is no such run or checkpoint, `output` holds something else, or a parameter
-        is too large for float16.
+      ValueError: there is no such run or checkpoint, its environment or network cannot be made,
+        `output` holds something else, or a parameter is too large for float16.
       OSError: the folder cannot be written.
     """
-    config = read_config(workdir, list(CONFIG_CLASSES.values()))
-    parameters = read_parameters(find_parameters(workdir, checkpoint))
-    if (output / CONFIG_FILE).exists() and not (output / CARD).exists():
-        raise ValueError(f"{output} holds a run; name a new folder.")
+    is_ours = (output / AGENT_FILE).exists()
+    if not is_ours and output.is_dir() and any(output.iterdir()):
+        raise ValueError(f"{output} holds something else than an agent; name a new folder.")
+    values = read_values(workdir)
+    if "__main__:" in json.dumps(values):
+        raise ValueError(
+            f"{workdir} was trained with a function of a script or notebook, which others do not "
+            "have; an agent to hand on needs it in a module."
+        )
+    policy = load(workdir, checkpoint)
+    parameters = read_parameters(policy.path)
+    is_own = workdir.resolve() in policy.path.resolve().parents
+    rows = [
+        *_describe(policy.config, parameters, half_precision),
+        *(_describe_training(workdir, parameters) if is_own else ()),
+    ]
     if half_precision:
         arrays = {name: _to_half(name, array) for name, array in parameters.arrays.items()}
         parameters = parameters._replace(arrays=arrays)
-    best = output / BEST_CHECKPOINT
-    best.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(best, encode_parameters(parameters.arrays, parameters.learner_steps))
-    write_json(output / CONFIG_FILE, read_values(workdir))
-    replace_file(output / CARD, make_card(workdir, config, parameters).encode())
+    files: dict[str, bytes | memoryview] = {
+        AGENT_FILE: encode_json({name: str(value) for name, value in rows}),
+        BEST_CHECKPOINT: encode_parameters(parameters.arrays, parameters.learner_steps),
+        CONFIG_FILE: encode_json(values),
+        CARD: make_card(policy.config, rows).encode(),
+    }
+    for name, content in files.items():
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        replace_file(output / name, content)
     return parameters
 
 
-def make_card(workdir: pathlib.Path, config: ExperimentConfig, parameters: SavedParameters) -> str:
+def make_card(config: ExperimentConfig, rows: list[tuple[str, object]]) -> str:
     """Return the model card of an agent, in Markdown."""
-    rows = [*_describe(config, parameters), *_describe_training(workdir, parameters)]
     return f"""# {config.environment.task} by {_NAMES[find_agent(config.agent)]}
 
 | | |
@@ -68,17 +89,17 @@ apex-play FOLDER                            # An episode in a window.
 ```
 
 `FOLDER` is this one. In Python, `apex_agents.load(FOLDER)` returns the policy. All settings are in
-`{CONFIG_FILE}`.
+`{CONFIG_FILE}`. They may name modules of Python, which these commands import: use only agents that
+you trust.
 """
 
 
 def _describe(
-    config: ExperimentConfig, parameters: SavedParameters
+    config: ExperimentConfig, parameters: SavedParameters, half_precision: bool
 ) -> Iterator[tuple[str, object]]:
-    arrays = parameters.arrays.values()
-    size, kinds = sum(a.size for a in arrays), sorted({str(a.dtype) for a in arrays})
+    size = sum(array.size for array in parameters.arrays.values())
     yield "task", f"{config.environment.task}, suite {config.environment.suite}"
-    yield "parameters", f"{size:,} ({', '.join(kinds)})"
+    yield "parameters", f"{size:,}{', rounded to float16' if half_precision else ''}"
     yield "learner steps", f"{parameters.learner_steps:,}"
     yield "seed", config.run.seed
 
@@ -86,7 +107,14 @@ def _describe(
 def _describe_training(
     workdir: pathlib.Path, parameters: SavedParameters
 ) -> Iterator[tuple[str, object]]:
-    """Say how long it was trained and what it returned, as far as the run's files tell."""
+    """Say how long it was trained and what it returned, as far as the folder's files tell.
+
+    Returns are those before any rounding.
+    """
+    if (workdir / AGENT_FILE).exists():  # An agent is handed on again.
+        described = json.loads((workdir / AGENT_FILE).read_text())
+        yield from list(described.items())[4:]
+        return
     run = RunFolder(workdir)
     summary, table = run.summary() or {}, run.read_columns(columns.EVALUATOR)
     steps = table.get(columns.LEARNER_STEPS, np.empty(0))
@@ -94,21 +122,34 @@ def _describe_training(
         values = {name: column[row] for name, column in table.items()}
         yield "agent steps", f"{values[columns.ACTOR_STEPS]:,.0f}"
         yield "wall time", f"{values[columns.WALL_TIME_SECONDS] / 60:,.1f} min"
-        returns = f"{values[columns.MEAN_RETURN]:,.2f} ± {values['standard_error']:,.2f}"
+        returns = f"{values[columns.MEAN_RETURN]:,.2f} ± {values[columns.STANDARD_ERROR]:,.2f}"
         yield "return when it was saved", f"{returns}, {values['num_episodes']:.0f} episodes"
     for path in sorted((workdir / EVALUATIONS).glob(f"*/{SUMMARY_FILE}")):
-        found = json.loads(path.read_text())
-        if found["learner_steps"] == parameters.learner_steps:
+        found = _read_evaluation(path)
+        if found.get("learner_steps") == parameters.learner_steps:
             returns = f"{found['mean_return']:,.2f} ± {found['standard_error']:,.2f}"
-            epsilon = "" if found["epsilon"] is None else f", epsilon {found['epsilon']:g}"
+            epsilon = "" if found.get("epsilon") is None else f", epsilon {found['epsilon']:g}"
             what = f"{found['episodes']:,} episodes, seed {found['seed']}{epsilon}"
             yield f"return of `{path.parent.name}`", f"{returns}, {what}"
-    for name in ("command", "git_commit", "date"):
+    if summary.get("command"):
+        command = _FOLDERS.sub("", _WORKDIR_FLAG.sub("", summary["command"]))
+        yield "command", f"`{command}`"
+    for name in ("git_commit", "date"):
         if summary.get(name):
             yield name.replace("_", " "), f"`{summary[name]}`"
     versions = summary.get("versions") or {}
     if versions:
         yield "versions", ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _read_evaluation(path: pathlib.Path) -> dict:
+    """Return the summary of an evaluation, {} if it is being written, or is none."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    names = {"learner_steps", "mean_return", "standard_error", "episodes", "seed"}
+    return found if isinstance(found, dict) and names <= found.keys() else {}
 
 
 def _to_half(name: str, array: np.ndarray) -> np.ndarray:

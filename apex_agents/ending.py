@@ -14,7 +14,7 @@ from apex_agents.metrics.summary import complete_summary, git_commit
 from apex_agents.nodes.backend import Outcome
 
 # Of the summary's values, those that are not printed.
-_NOT_PRINTED = ("date", "versions", "git_commit", "exit_code")
+_NOT_PRINTED = ("date", "versions", "git_commit", "command", "exit_code")
 
 
 class Run(NamedTuple):

@@ -19,7 +19,7 @@ from our_runs import ROOT
 
 from apex_agents.command_line.settings import change_fields, execute_file, find_config, load_config
 from apex_agents.sweep.plan import plan_runs
-from apex_agents.sweep.study import Point, Study, read_points, to_csv
+from apex_agents.sweep.study import Study, from_csv, read_points, to_csv
 from apex_agents.training import train
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -40,7 +40,8 @@ def main() -> None:
         for label, setting in study.settings.items()
         if label.startswith("prioritized")
     }
-    points: list[Point] = []
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
     for seed in arguments.seeds:
         for task in study.tasks:
             for label, (name, own_fields) in settings.items():
@@ -54,9 +55,12 @@ def main() -> None:
                 config = change_fields(load_config(find_config(name)), fields)
                 (run,) = plan_runs(config, {"setting": label}, 1, arguments.workdir, ())
                 if not run.is_finished:
-                    train(config, builder_fn=ShuffledPrioritiesBuilder, workdir=run.folder)
+                    ended = train(config, builder_fn=ShuffledPrioritiesBuilder, workdir=run.folder)
+                    if ended.exit_code:  # Ctrl-C.
+                        sys.exit(ended.exit_code)
+                points = [point for point in points if point[:3] != (task, label, seed)]
                 points += read_points(label, run)
-                arguments.out.write_text(to_csv(points))
+                arguments.out.write_text(to_csv(sorted(points)))
 
 
 if __name__ == "__main__":

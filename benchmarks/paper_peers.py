@@ -41,6 +41,7 @@ def main() -> None:
     study = execute_file("figure", path, Study, "get_study")
     points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
     done = {point[:3] for point in points}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     cores: queue.SimpleQueue[int] = queue.SimpleQueue()
     for core in sorted(os.sched_getaffinity(0))[: arguments.parallel]:
         cores.put(core)
@@ -61,11 +62,14 @@ def main() -> None:
             for label in FIGURES[arguments.figure]
             if (task, label, seed) not in done
         ]
-        for ended in concurrent.futures.as_completed(runs):
-            points += ended.result()
-            arguments.out.parent.mkdir(parents=True, exist_ok=True)
-            arguments.out.write_text(to_csv(sorted(points)))
-            print(*points[-1], flush=True)
+        try:
+            for ended in concurrent.futures.as_completed(runs):
+                points += ended.result()
+                arguments.out.write_text(to_csv(sorted(points)))
+                print(*points[-1], flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def train(
@@ -79,7 +83,7 @@ def train(
     else:
         repeats = study.fields["environment.action_repeat"]
         max_steps = study.fields["run.max_learner_steps"] * repeats  # It learns once per step.
-        options = {"max_steps": max_steps, "action_repeat": repeats, "target": 1_000}
+        options = {"max_steps": max_steps, "action_repeat": repeats, "target": 1_001, "limit": 1e6}
         script = "control.py"
     flags = [f"--{name}={value}" for name, value in options.items()]
     command = peer_command(script, algorithm, task, f"--seed={seed}", *flags)

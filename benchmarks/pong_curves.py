@@ -22,12 +22,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("curves", nargs="+", metavar="NAME=CSV", help="evaluations of a run")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="picture to write")
+    parser.add_argument("--title", default="Pong on two cores")
     arguments = parser.parse_args()
     pairs = [curve.rpartition("=") for curve in arguments.curves]
     curves = {name: read_curve(pathlib.Path(file)) for name, _, file in pairs}
     for name, curve in curves.items():
         print(f"{name:<32} {describe(curve)}")
-    draw(curves).savefig(arguments.out)
+    draw(curves, arguments.title).savefig(arguments.out)
 
 
 def read_curve(file: pathlib.Path) -> Curve:
@@ -51,9 +52,9 @@ def describe(curve: Curve) -> str:
 
 
 @style.styled
-def draw(curves: dict[str, Curve]) -> Figure:
+def draw(curves: dict[str, Curve], title: str) -> Figure:
     """Draw one line for each curve."""
-    figure, (axes,) = style.new_figure("Pong on two cores", 1, 1, 3.2)
+    figure, (axes,) = style.new_figure(title, 1, 1, 3.2)
     for index, (name, curve) in enumerate(curves.items()):
         style.draw_line(axes, curve, name, **style.line_style(index))
     style.draw_reference(axes, SOLVED, f"solved: {SOLVED:g}")

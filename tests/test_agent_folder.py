@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 from tiny_runs import make_run
 
 import apex_agents
-from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig
+from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig, ExperimentConfig
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.evaluation.parameters import read_parameters
 from apex_agents.runs.parameter_file import save_parameters
@@ -24,7 +25,7 @@ learner_steps,actor_steps,wall_time_seconds,mean_return,standard_error,num_episo
 """
 SUMMARY = {
     "versions": {"python": "3.10.1", "tensorflow": "2.15.1"},
-    "command": "apex-dqn --config=apex_dqn_catch",
+    "command": "apex-dqn --config=/home/me/my.py --workdir='/home/me/a run' --config.run.seed=3",
     "git_commit": "7f3a",
 }
 EVALUATION = {
@@ -60,7 +61,7 @@ def test_the_folder_acts_as_the_run_does(run, tmp_path):
     np.testing.assert_array_equal(*values)
     assert policies[1].learner_steps == 1234
     files = {path.name for path in (tmp_path / "agent").rglob("*") if path.is_file()}
-    assert files == {"config.json", "README.md", "best.npz"}
+    assert files == {"agent.json", "config.json", "README.md", "best.npz"}
 
 
 def test_the_card_says_what_was_trained_and_what_it_returns(run, tmp_path):
@@ -72,13 +73,13 @@ def test_the_card_says_what_was_trained_and_what_it_returns(run, tmp_path):
     for line in (
         "# catch by Ape-X DQN",
         "| task | catch, suite toy |",
-        f"| parameters | {size:,} (float32) |",
+        f"| parameters | {size:,} |",
         "| learner steps | 1,234 |",
         "| agent steps | 20,000 |",
         "| wall time | 1.5 min |",
         "| return when it was saved | 0.75 ± 0.05, 20 episodes |",
         "| return of `after-1234` | 0.50 ± 0.25, 30 episodes, seed 2, epsilon 0.001 |",
-        "| command | `apex-dqn --config=apex_dqn_catch` |",
+        "| command | `apex-dqn --config=my.py --config.run.seed=3` |",
         "| versions | python 3.10.1, tensorflow 2.15.1 |",
     ):
         assert line in card.splitlines()
@@ -92,6 +93,7 @@ def test_no_path_of_this_machine_is_handed_on(run, tmp_path):
     for path in (tmp_path / "agent").glob("*.*"):
         assert "user_code" not in path.read_text()
         assert str(tmp_path) not in path.read_text()
+        assert "/home" not in path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_an_agent_may_be_written_again_but_not_over_a_run(run, tmp_path):
     for checkpoint in ("best", "last"):
         write_agent_folder(run, tmp_path / "agent", checkpoint, False)
     assert apex_agents.load(tmp_path / "agent").learner_steps == 5678
-    with pytest.raises(ValueError, match="holds a run; name a new folder"):
+    with pytest.raises(ValueError, match="holds something else than an agent; name a new folder"):
         write_agent_folder(tmp_path / "agent", run, "best", False)
 
 
@@ -139,3 +141,57 @@ def test_an_agent_can_be_made_of_an_agent(run, tmp_path):
     write_agent_folder(run, tmp_path / "agent", "best", False)
     write_agent_folder(tmp_path / "agent", tmp_path / "copy", "best", True)
     assert apex_agents.load(tmp_path / "copy").learner_steps == 1234
+    cards = [(tmp_path / name / "README.md").read_text() for name in ("agent", "copy")]
+    lines = [set(card.splitlines()) for card in cards]
+    assert [line.partition(",")[2] for line in lines[1] - lines[0]] != []
+    assert all("| parameters |" in line for line in lines[1] ^ lines[0])
+
+
+def test_what_is_in_the_way_is_left_alone(run, tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+    for output in (folder, run):
+        before = {p: p.read_bytes() for p in output.rglob("*") if p.is_file()}
+        with pytest.raises(ValueError, match="holds something else"):
+            write_agent_folder(run, output, "best", False)
+        assert {p: p.read_bytes() for p in output.rglob("*") if p.is_file()} == before
+
+
+def test_an_agent_is_not_trained_on(run, tmp_path):
+    """A run there would begin from nothing, and replace the parameters."""
+    write_agent_folder(run, tmp_path / "agent", "best", False)
+    experiment = apex_agents.make_experiment(
+        ExperimentConfig(DQN, EnvironmentConfig("toy", "catch")), workdir=str(tmp_path / "agent")
+    )
+    with pytest.raises(ValueError, match="holds an agent, not a run"):
+        apex_agents.make_program(experiment)
+
+
+def test_the_returns_of_other_parameters_are_not_theirs(run, tmp_path):
+    other = tmp_path / "other.npz"
+    shutil.copy(run / "checkpoints" / "best.npz", other)
+    write_agent_folder(run, tmp_path / "agent", str(other), False)
+    card = (tmp_path / "agent" / "README.md").read_text()
+    assert "return" not in card.partition("```")[0]
+    assert "| command |" not in card
+
+
+def test_functions_of_a_script_cannot_be_handed_on(run, tmp_path):
+    values = json.loads((run / "config.json").read_text())
+    values["environment"]["kwargs"] = {"make": "__main__:make_env"}
+    (run / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="a function of a script or notebook"):
+        write_agent_folder(run, tmp_path / "agent", "best", False)
+
+
+def test_evaluations_that_cannot_be_read_are_left_out(run, tmp_path):
+    for name, text in {
+        "writing": '{"learner_steps": 12',
+        "other": '{"learner_steps": 1234}',
+    }.items():
+        path = run / "evaluations" / name / "summary.json"
+        path.parent.mkdir()
+        path.write_text(text)
+    write_agent_folder(run, tmp_path / "agent", "best", False)
+    assert "return of `after-1234`" in (tmp_path / "agent" / "README.md").read_text()

@@ -18,6 +18,12 @@ NAMES = sorted(
 )
 
 
+def test_every_file_belongs_to_a_study():
+    assert NAMES
+    for path in (ROOT / "results" / "paper").glob("*.csv"):
+        assert any(path.stem == name or path.stem.startswith(f"{name}_") for name in NAMES)
+
+
 def read(name: str) -> tuple[Study, dict]:
     """Return a study and its curves, with those of other programs, `<name>_*.csv`, if any."""
     study = execute_file("figure", ROOT / "configs" / "paper" / f"{name}.py", Study, "get_study")

@@ -47,4 +47,6 @@ sweep = functools.partial(_run, "sweep")
 tune = functools.partial(_run, "tune")
 
 if __name__ == "__main__":
-    _train(sys.argv.pop(1))
+    agent = sys.argv.pop(1)
+    sys.argv[0] = agent.replace("_", "-")  # As the summary of the run names the command.
+    _train(agent)

@@ -12,7 +12,8 @@ Both are compared with the network on observations of the run's environment. The
 one of them differs by more than 1e-4 (or, where outputs exceed 100, by more than 1e-6 of them).
 
 --agent writes the agent itself into a folder instead, to hand it on: parameters, settings and a
-model card, README.md. The other commands take such a folder as they take that of a run.
+model card, README.md. apex-evaluate, apex-play and this command take such a folder as they take
+that of a run.
 
 Examples:
   python launch/export.py runs/apex_dqn_cartpole-20260101-120000
@@ -81,7 +82,9 @@ def _main(argv: Sequence[str]) -> None:
 def _write_agent(run: pathlib.Path) -> None:
     if _OUTPUT.value is not None:
         raise ValueError("--output and --agent exclude each other.")
-    folder = pathlib.Path(os.path.expanduser(_AGENT.value or ""))
+    if not _AGENT.value:
+        raise ValueError("--agent is empty; it has to be a folder.")
+    folder = pathlib.Path(os.path.expanduser(_AGENT.value))
     checkpoint = os.path.expanduser(_CHECKPOINT.value)
     parameters = write_agent_folder(run, folder, checkpoint, _FLOAT16.value)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

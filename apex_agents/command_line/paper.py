@@ -9,8 +9,8 @@ and <figure>.svg.
 
 Given again, after Ctrl-C for example, the command resumes the runs that have not reached their end.
 --draw makes table and figure anew from the evaluations in a CSV file, and trains nothing. --beside
-adds those of other programs, or of an earlier study, in a CSV file with the same columns. --x draws
-them against another of these columns, as figure 10 does with figure 2's.
+adds those of other programs, or of an earlier study, in a CSV file with the same columns. --x
+chooses another of these columns as the horizontal axis, as figure 10 does with figure 2's.
 
 Examples:
   python launch/paper.py --figure=4 --parallel=2
@@ -75,6 +75,9 @@ def _run(argv: Sequence[str]) -> None:
     with several_runs.preparing_folder(path.stem) as folder:
         beside = [] if _BESIDE.value is None else _read_csv("beside", _BESIDE.value)
         if _DRAW.value is not None:
+            is_own = pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder
+            if is_own and (_X.value or _BESIDE.value):
+                raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
             points = [*_read_csv("draw", _DRAW.value), *beside]
             folder.mkdir(parents=True, exist_ok=True)
             is_written = _write_results(folder, path.stem, study, points, screen)

@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from apex_agents.command_line.errors import fail, parse_flags, take_run
+from apex_agents.environments.opengl import has_display
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request
 from apex_agents.evaluation.parameters import BEST, find_parameters, read_parameters
 from apex_agents.evaluation.video import VideoWriter
-from apex_agents.evaluation.window import Window, WindowClosed, has_display
+from apex_agents.evaluation.window import Window, WindowClosed
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
@@ -57,10 +58,14 @@ def _main(argv: Sequence[str]) -> None:
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         experiment, parameters = make_experiment(config), read_parameters(path)
-        video = pathlib.Path(os.path.expanduser(_VIDEO.value or ""))
-        if not _VIDEO.value:
-            video = pathlib.Path(f"{workdir.resolve().name}.mp4")
-        is_filmed = bool(_VIDEO.value) or not has_display(dict(os.environ))
+        # SDL_VIDEODRIVER=dummy opens windows that nobody sees, as tests do.
+        is_filmed = bool(_VIDEO.value) or not (has_display() or os.environ.get("SDL_VIDEODRIVER"))
+        video = pathlib.Path(os.path.expanduser(_VIDEO.value or f"{workdir.resolve().name}.mp4"))
+        if is_filmed and _EPISODES.value > 1:
+            raise ValueError(
+                f"--episodes={_EPISODES.value} is for a window; apex-evaluate films several "
+                "episodes (--video=N)."
+            )
         if is_filmed and video.exists():
             raise ValueError(f"{video} exists already; name another file with --video.")
         window = Window(config.environment.task)

@@ -1,6 +1,6 @@
-"""Shows frames in a window, as fast as the environment would."""
+"""Shows frames in a window, at the frame rate of the environment."""
 
-import sys
+import os
 
 import numpy as np
 import pygame
@@ -60,16 +60,15 @@ class Window:
         self._screen = None
 
     def _open(self, width: int, height: int) -> pygame.Surface:
+        os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")  # SIGTERM ends the command.
         try:
             pygame.display.init()
             screen = pygame.display.set_mode((width, height))
         except pygame.error as error:
             raise OSError(f"no window can be opened ({error}); use --video") from error
+        # SDL draws into nothing where a display does not answer.
+        driver = pygame.display.get_driver()
+        if driver in ("offscreen", "dummy") and os.environ.get("SDL_VIDEODRIVER") != driver:
+            raise OSError("no window can be opened (the display does not answer); use --video")
         pygame.display.set_caption(self._title)
         return screen
-
-
-def has_display(environ: dict[str, str]) -> bool:
-    """Return whether windows can be expected to open, given the environment variables."""
-    names = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    return not sys.platform.startswith("linux") or any(environ.get(name) for name in names)

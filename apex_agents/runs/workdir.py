@@ -12,6 +12,7 @@ from apex_agents.runs.files import encode_json, hold_lock, replace_file
 
 SUMMARY_FILE = "summary.json"
 NODES_FILE = "nodes.json"
+AGENT_FILE = "agent.json"  # In the folder of an agent that was handed on; no run has one.
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 BEST_CHECKPOINT = "checkpoints/best.npz"
@@ -67,6 +68,8 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
         raise ValueError(f"The folder {workdir} needs a name of printable text.")
     try:
         workdir = workdir.expanduser().absolute()
+        if (workdir / AGENT_FILE).exists():
+            raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")
         if (workdir / CONFIG_FILE).exists():
             check_same_run(workdir, config)
         make_folders(workdir)

@@ -1,6 +1,7 @@
 """Trains DQN or A2C of Stable-Baselines3 on a game of MinAtar for a stated time.
 
-The network is that of our settings: 16 convolutions of 3 x 3 and a hidden layer of 128 units.
+The network is like that of our settings: 16 convolutions of 3 x 3 and a hidden layer of 128 units;
+its DQN is not dueling.
 Hyperparameters are those of RL Baselines3 Zoo for Atari. The Zoo's schedules of DQN are made for 10
 million agent steps; here it learns after 2,000 and explores less and less for 25,000. Evaluations
 are whole games, in which A2C samples its actions and DQN takes a random one with probability 0.01.

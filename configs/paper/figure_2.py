@@ -1,7 +1,8 @@
 """Figures 2, 9 and 10: Ape-X DQN, what it was made from, A3C and A2C, in equal wall time.
 
-`benchmarks/paper_peers.py` trains another library's agents for as long, and --beside shows them.
---x=actor_steps draws returns against the data, as figure 10 does.
+On equal cores, too, if --parallel is their number: each run has one. `benchmarks/paper_peers.py`
+trains another library's agents for as long on one core, and --beside shows them. --x=actor_steps
+draws returns against the data, as figure 10 does. All DQNs are double and dueling.
 """
 
 from apex_agents.metrics import columns
@@ -28,7 +29,7 @@ _UNIFORM = {
 def get_study() -> Study:
     """Return the agents, all with the same convolutions and a hidden layer of the same size."""
     return Study(
-        title="Equal wall time on one core (Figures 2 and 9)",
+        title="Ape-X DQN, its predecessors, A2C and A3C (Figures 2, 9 and 10)",
         settings={
             "Ape-X DQN": Setting("apex_dqn_minatar", {}),
             "Prioritized DQN": Setting("apex_dqn_minatar", _PRIORITIZED),

@@ -63,7 +63,8 @@ MISTAKES = {
     "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
     "float16_of_an_export": (["{runs}/catch", "--float16"], ["--float16 is for --agent"]),
     "two_outputs": (["{runs}/catch", "--agent=a", "--output=b"], ["--output and --agent"]),
-    "agent_over_a_run": (["{runs}/catch", "--agent={runs}/new"], ["holds a run"]),
+    "agent_over_a_run": (["{runs}/catch", "--agent={runs}/new"], ["holds something else"]),
+    "agent_without_a_name": (["{runs}/catch", "--agent="], ["--agent is empty"]),
     "agent_over_a_file": (["{runs}/catch", "--agent={runs}/file"], ["file"]),
 }
 

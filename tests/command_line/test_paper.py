@@ -114,6 +114,10 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     table = (tmp_path / "time" / "mine.md").read_text()
     assert "the last quarter of its wall time seconds" in table
 
+    run = start(*argv, f"--draw={folder}/mine.csv", "--x=actor_steps", f"--workdir={folder}")
+    assert run.finish().exit_code == 2
+    assert "holds the study's own figure; name another --workdir" in run.output()
+
     theirs = (folder / "mine.csv").read_text().replace(",two,", ",theirs,")
     (tmp_path / "theirs.csv").write_text(theirs)
     flags = [f"--beside={tmp_path}/theirs.csv", f"--workdir={tmp_path}/both"]
