@@ -1,5 +1,6 @@
 """Each file of examples/, copied out of the checkout and run with the installed wheel."""
 
+import csv
 import json
 import pathlib
 import re
@@ -114,6 +115,8 @@ def test_own_update_learns(installation, copy, tmp_path):
     output = installation.run("python", "own_update.py", cwd=folder)
     match = re.search(r"mean return of the last evaluation: (\S+)", output)
     assert match and float(match[1]) >= 0.9
+    with (folder / "runs" / "shuffled" / "logs" / "learner.csv").open() as file:
+        assert all(float(row["max_priority"]) > 0 for row in csv.DictReader(file))
 
 
 def test_own_program_learns_and_leaves_nothing(installation, copy, tmp_path):
