@@ -112,7 +112,8 @@ def make_experiment(
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
     builder = (builder_fn or make_builder)(agent, torso_fn)
-    builder.share(config.run.num_replays)
+    if config.run.num_replays > 1:
+        builder.share(config.run.num_replays)
     return Experiment(
         builder=builder,
         make_vector_environment=functools.partial(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
+import numpy as np
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
@@ -30,7 +31,9 @@ from apex_agents.nodes.node import (
 )
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
+from apex_agents.replay.messages import LAST_STEP
 from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
@@ -73,7 +76,8 @@ def make_program(experiment: Experiment) -> lp.Program:
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
-    builder = experiment.builder.share(experiment.run.num_replays)
+    builder, num_replays = experiment.builder, experiment.run.num_replays
+    builder = builder.share(num_replays) if num_replays > 1 else builder
     return builder.make_replay_tables(experiment.environment_spec())
 
 
@@ -125,23 +129,41 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
 
     spec = experiment.environment_spec()
     logger = LearnerLogger(experiment, poller)
-    shared = builder.share(run.num_replays)
+    shared = builder.share(run.num_replays) if run.num_replays > 1 else builder
+    datasets = [shared.make_dataset(client, spec) for client in clients]
     learner = builder.make_learner(
         spec,
-        [shared.make_dataset(client, spec) for client in clients],
-        clients,
+        datasets if run.num_replays > 1 else datasets[0],
+        clients if run.num_replays > 1 else clients[0],
         seed=run.node_seed("learner"),
         logger=logger,
         should_stop=lambda: should_stop() or clients.have_moved() or find_end(0) is not None,
     )
+
+    ends: list[Publisher] = []
+
+    def announce_end(client: reverb.Client) -> Publisher:
+        """Tell actors and evaluator that the run is over, and which parameters are its last."""
+        end = Publisher(client, LAST_STEP)
+        end.publish(np.asarray(learner.num_steps, np.int64))
+        return end
+
+    def follow_replays() -> None:
+        """Reconnect with replays that have moved."""
+        for index in clients.follow():
+            client = clients[index]
+            learner.reconnect(index, client, shared.make_dataset(client, spec))
+            poller.reconnect(index, client)
+            if ends:
+                ends[index] = announce_end(client)
+
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
     reason = find_end(learner.num_steps)
     while reason is None and not should_stop():
-        for index in clients.follow():
-            learner.reconnect(index, clients[index], shared.make_dataset(clients[index], spec))
+        follow_replays()
         learner.step()
         if learner.num_steps > first_step:
             report_ready()
@@ -155,11 +177,14 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     checkpoints.save_last()
     if reason is not None and learner.num_steps:
         learner.publish()
-        is_evaluated = await_evaluation(run, clients, poller, learner.num_steps)
+        ends += map(announce_end, clients)
+        is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
         reason = find_end(learner.num_steps) if is_evaluated else None
     write_summary(experiment, reason, learner.num_steps, poller.latest.actor_steps)
     learner.close()
     poller.close()
+    for end in ends:
+        end.close()
     if reason is not None:
         stop_program()
     return learner

@@ -100,7 +100,8 @@ def test_adder(parts):
 def test_dataset(parts):
     recorder = parts.record("make_dataset")
     parts.builder.make_dataset("client", parts.spec)
-    assert recorder.args == ("client", REPLAY, 9, parts.spec, 4)
+    signature = parts.builder._signature(parts.spec)
+    assert recorder.args == ("client", REPLAY, 9, parts.spec, signature, 4)
 
 
 def test_each_of_several_replays_has_its_share(parts):
@@ -112,7 +113,8 @@ def test_each_of_several_replays_has_its_share(parts):
     assert parts.builder.config.replay == REPLAY
     recorder = parts.record("make_dataset")
     shared.make_dataset("client", parts.spec)
-    assert recorder.args == ("client", replay, 3, parts.spec, 4)
+    signature = parts.builder._signature(parts.spec)
+    assert recorder.args == ("client", replay, 3, parts.spec, signature, 4)
 
 
 def test_batches_that_cannot_be_shared_out_are_refused(parts):

@@ -104,8 +104,8 @@ class ActorCriticBuilder:
         return 4 * _count_parameters(self.make_networks(spec)) * self.config.queue_size
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        del spec
-        return make_gradient_dataset(client)
+        size = _count_parameters(self.make_networks(spec))
+        return make_gradient_dataset(client, size, len(METRICS))
 
     def make_adders(
         self,

@@ -115,10 +115,9 @@ class ApexDPGBuilder:
         return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        config = self.config
-        return make_dataset(
-            client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
-        )
+        config, signature = self.config, self._signature(spec)
+        num_batches = config.num_sgd_steps_per_step
+        return make_dataset(client, config.replay, config.batch_size, spec, signature, num_batches)
 
     def make_adders(
         self,

@@ -8,7 +8,6 @@ import contextlib
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import launchpad as lp
 import numpy as np
@@ -25,14 +24,13 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.node import num_restarts, report_ready
-from apex_agents.replay.messages import Evaluation
+from apex_agents.replay.messages import EVALUATION, Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
+from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
     count_actor_steps,
-    report_evaluation,
-    report_last_step,
 )
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, save_parameters
@@ -41,7 +39,6 @@ from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 Variables = Mapping[str, Sequence[tf.Variable]]
 
 _CHECK_PERIOD_SECONDS = 0.1
-_REPORT_PERIOD_SECONDS = 1.0
 
 
 def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> None:
@@ -60,32 +57,30 @@ def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> N
 
 def await_evaluation(
     run: RunConfig,
-    clients: Sequence[reverb.Client],
     poller: StatisticsPoller,
     learner_steps: int,
+    before_look: Callable[[], None] = lambda: None,
 ) -> bool:
     """Let the evaluator finish: with the learner's last parameters, unless the target is reached.
 
     Args:
       run: limits of the run.
-      clients: clients of the replay servers.
-      poller: reader of their statistics.
-      learner_steps: learner steps of the last parameters, which have been published.
+      poller: reader of the statistics of all replay servers.
+      learner_steps: learner steps of the last parameters, which have been published, as has their
+        number in the table `LAST_STEP`.
+      before_look: called before every look at the statistics.
 
     Returns:
       Whether they were evaluated; if not, the program stops.
     """
     stop = lp.stop_event()
-    next_report = -np.inf
     while not stop.is_set():
+        before_look()
         evaluation = poller.latest.evaluation
         if _has_reached_target(run, evaluation):
             return True
         if evaluation is not None and evaluation.learner_steps >= learner_steps:
             return True
-        if time.monotonic() >= next_report:  # Again, since there may be another server meanwhile.
-            _report_to_all(clients, report_last_step, learner_steps)
-            next_report = time.monotonic() + _REPORT_PERIOD_SECONDS
         stop.wait(_CHECK_PERIOD_SECONDS)
     return False
 
@@ -109,6 +104,7 @@ class Evaluator:
         seed = experiment.run.node_seed("evaluator")
         self._run = experiment.run
         self._clients = clients
+        self._publishers = [Publisher(client, EVALUATION) for client in clients]
         self._should_stop = should_stop
         self._videos = EvaluationVideos(experiment, num_restarts())
         self._environment = self._videos.make_vector_environment(num_episodes, seed)
@@ -121,6 +117,8 @@ class Evaluator:
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
+        if self._latest is not None:  # It may have died between writing and reporting.
+            self._report(self._latest)
         self._flow = experiment.data_flow()
         self._poller = StatisticsPoller(clients, self._flow)
 
@@ -137,9 +135,6 @@ class Evaluator:
         Returns:
           Whether an evaluation was completed.
         """
-        if self._latest is not None and self._poller.latest.evaluation is None:
-            # The server was restarted, or the evaluator died between writing and reporting.
-            self._report(self._latest)
         if _has_reached_target(self._run, self._latest):
             return False
         self._variables.update_and_wait()
@@ -165,6 +160,8 @@ class Evaluator:
         """Save what is still unsaved and release everything."""
         self._best.save()
         self._poller.close()
+        for publisher in self._publishers:
+            publisher.close()
         self._logger.close()
         self._environment.close()
 
@@ -178,8 +175,8 @@ class Evaluator:
         return self._poller.latest.actor_steps
 
     def _report(self, evaluation: Evaluation) -> None:
-        # Its row is written already: continue without a server that is away.
-        _report_to_all(self._clients, report_evaluation, evaluation)
+        for publisher in self._publishers:
+            publisher.publish(evaluation)
 
 
 class BestParameters:
@@ -203,15 +200,6 @@ class BestParameters:
         """Try again to save what could not be saved before."""
         if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
-
-
-def _report_to_all(
-    clients: Sequence[reverb.Client], report: Callable[[reverb.Client, Any], None], value: Any
-) -> None:
-    """Report a value on all servers that answer."""
-    for client in clients:
-        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            report(client, value)
 
 
 def _has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:

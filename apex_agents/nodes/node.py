@@ -74,9 +74,10 @@ class Replays:
 
     def connect(self) -> "ReplayClients":
         """Return clients of the servers."""
+        clients = ReplayClients(self, self._run_id)
         if not self._follows:
-            _not_to_change.append((self, self.find_addresses()))
-        return ReplayClients(self, self._run_id)
+            _not_to_change.append((self, [client.server_address for client in clients]))
+        return clients
 
     def find_addresses(self) -> list[str]:
         """Return the present addresses of the servers."""

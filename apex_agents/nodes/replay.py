@@ -18,13 +18,13 @@ from apex_agents.nodes.node import NodeRole, Replays, is_supervised, report_read
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
 from apex_agents.replay.statistics import (
-    StatisticsReader,
+    StatisticsPoller,
     count_inserted,
     report_actor_steps_before,
 )
 from apex_agents.replay.tables import run_table_name, table_name
 from apex_agents.runs.files import report_failure, report_success, write_json
-from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_name
+from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
 _COUNT_PERIOD_SECONDS = 1.0
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
@@ -56,7 +56,8 @@ class ReplayNode(lp.ReverbNode):
         self._experiment = experiment
         self._index = index
         self._addresses = [self.reverb_address] if addresses is None else addresses
-        self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS, self.name)
+        folder = replay_folder(index, experiment.run.num_replays)
+        self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS, folder)
         self.role = NodeRole(stops_last=True)
         if experiment.run.replay_checkpoint_period_seconds is not None:
             self.role = self.role._replace(stop_seconds=_SAVING_STOP_SECONDS)
@@ -77,14 +78,17 @@ class ReplayNode(lp.ReverbNode):
         counter = ActorStepCounter(client, workdir / actor_steps_file(self._index), flow)
         logger = None
         if self._index == 0:
-            logger = ReplayLogger(self._experiment, StatisticsReader(clients, flow))
+            poller = StatisticsPoller(clients, flow)
+            poller.refresh(0)
+            logger = ReplayLogger(self._experiment, poller)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
             if logger is not None:
-                clients.follow()
+                for index in clients.follow():
+                    poller.reconnect(index, clients[index])
                 logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
                 save_replay(client, self._folder)
@@ -93,9 +97,13 @@ class ReplayNode(lp.ReverbNode):
             time.sleep(_LINGER_SECONDS)
         counter.save()
         if logger is not None:
+            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+                poller.refresh(0)
             logger.write()
         if period is not None:
             save_replay(client, self._folder)
+        if logger is not None:
+            poller.close()
         server.stop()
         return server  # Never destroyed: that takes ten seconds for a million transitions.
 

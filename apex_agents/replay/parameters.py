@@ -3,7 +3,6 @@
 Horgan et al. 2018, algorithm 1, lines 2 and 13.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,10 +13,9 @@ import tensorflow as tf
 from acme import core, types
 
 from apex_agents.replay.messages import LAST_STEP, PARAMETERS, read_latest
+from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.tables import table_name
 
-_CLOSE_TIMEOUT_SECONDS = 1
-_RETRY_SECONDS = 0.2
 # The name under which a `VariableClient` gets the learner steps of the parameters.
 _LEARNER_STEPS = "learner_steps"
 
@@ -26,85 +24,29 @@ def publish_parameters(
     client: reverb.Client, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
 ) -> None:
     """Replace the published parameters by those after `learner_steps`, arrays by name."""
-    item = {
+    message = _make_message(variables, learner_steps)
+    client.insert(message, {table_name(client, PARAMETERS): 1.0})
+
+
+def _make_message(variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> Any:
+    return {
         "learner_steps": np.asarray(learner_steps, np.int64),
         "variables": {name: list(group) for name, group in variables.items()},
     }
-    client.insert(item, {table_name(client, PARAMETERS): 1.0})
 
 
-class ParameterPublisher:
-    """Publishes without holding up its caller, and again when a new server has no parameters."""
+class ParameterPublisher(Publisher):
+    """Publishes parameters without holding up the learner."""
 
     def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
-        """Start the publishing thread, which checks periodically that the server has parameters."""
-        self._client = client
-        self._check_period_seconds = check_period_seconds
-        self._latest: tuple[Mapping[str, Sequence[np.ndarray]], int] | None = None
-        self._num_received = 0
-        self._num_published = 0  # Includes those that were replaced before they were sent.
-        self._error: Exception | None = None
-        self._closed = False
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._publish_forever, daemon=True)
-        self._thread.start()
+        """Start the thread; see `Publisher`."""
+        super().__init__(client, PARAMETERS, check_period_seconds)
 
-    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Hand over new parameters, in place of any that still wait; see `publish_parameters`.
-
-        Raises:
-          ValueError: the server's table is missing, or is for other parameters.
-        """
-        with self._changed:
-            if self._error is not None:
-                raise self._error
-            self._latest = (variables, learner_steps)
-            self._num_received += 1
-            self._changed.notify_all()
-
-    def flush(self, timeout_seconds: float | None = None) -> None:
-        """Block until all that was handed over is published, or until the timeout."""
-        with self._changed:
-            last = self._num_received
-            self._changed.wait_for(
-                lambda: self._closed or self._num_published >= last, timeout_seconds
-            )
-
-    def close(self) -> None:
-        """Publish what waits if the server answers soon, and end the thread."""
-        self.flush(_CLOSE_TIMEOUT_SECONDS)
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        self._thread.join(2 * _CLOSE_TIMEOUT_SECONDS)
-
-    def _publish_forever(self) -> None:
-        while not self._closed:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._closed or self._num_received > self._num_published,
-                    self._check_period_seconds,
-                )
-                latest, num_received = self._latest, self._num_received
-            if latest is None or self._closed:
-                continue
-            try:
-                if num_received > self._num_published or self._is_table_empty():
-                    publish_parameters(self._client, *latest)
-            except (RuntimeError, reverb.errors.ReverbError):
-                time.sleep(_RETRY_SECONDS)  # The server went away: a new one has an empty table.
-                continue
-            except Exception as error:  # A mistake of the caller, raised by its next `publish`.
-                with self._changed:
-                    self._error = error
-                    self._closed = True
-            with self._changed:
-                self._num_published = num_received
-                self._changed.notify_all()
-
-    def _is_table_empty(self) -> bool:
-        info = self._client.server_info(_CLOSE_TIMEOUT_SECONDS)
-        return info[table_name(self._client, PARAMETERS)].current_size == 0
+    def publish_parameters(
+        self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
+    ) -> None:
+        """Hand over new parameters, arrays by name; raises as `publish` does."""
+        self.publish(_make_message(variables, learner_steps))
 
 
 class ParameterSource(core.VariableSource):

@@ -23,9 +23,12 @@ from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.parameters import ParameterPublisher
 from apex_agents.replay.priorities import PriorityWriter
 
-# Seconds for which the others' shares wait for that of one server.
-_PATIENCE_SECONDS = 1.0
-_POLL_SECONDS = 0.1
+# Seconds for which the others' shares wait for that of one server; longer for the first ones, since
+# servers are filled at speeds of their own.
+_PATIENCE_SECONDS, _FIRST_PATIENCE_SECONDS = 1.0, 60.0
+# Shares in a row that an absent server has to have ready before it is waited for again.
+_NUM_READY = 3
+_POLL_SECONDS, _IDLE_SECONDS = 0.1, 0.005
 
 
 class ReplayServer:
@@ -35,7 +38,7 @@ class ReplayServer:
       reader: reads its share of batches.
       priorities: writes priorities back to it.
       publisher: publishes parameters on it.
-      is_absent: whether it gave nothing lately.
+      is_absent: whether it gave nothing lately, and is not waited for.
     """
 
     def __init__(self, client: reverb.Client, dataset: tf.data.Dataset, num_rows: int):
@@ -44,6 +47,17 @@ class ReplayServer:
         self.priorities = PriorityWriter(client)
         self.publisher = ParameterPublisher(client)
         self.is_absent = False
+        self._num_ready = 0
+
+    def take(self, seconds: float) -> "Share | None":
+        """Wait for its next share for so many seconds; one that is absent has to be ready."""
+        batches = self.reader.poll(0.0 if self.is_absent else seconds)
+        if batches is None:
+            self._num_ready = 0
+            return None
+        self._num_ready += 1
+        self.is_absent = self.is_absent and self._num_ready < _NUM_READY
+        return Share(self, batches)
 
     def close(self) -> None:
         """Write what is pending if the server answers soon, and end the threads."""
@@ -94,10 +108,12 @@ class ReplayServers:
             clients, datasets = [clients], [datasets]
         self._num_rows = num_batches * batch_size // len(clients)
         self._num_batches = num_batches
+        self._has_sampled = False
         self._servers = [
             ReplayServer(client, dataset, self._num_rows)
             for client, dataset in zip(clients, datasets, strict=True)
         ]
+        self._by_index = list(self._servers)  # The others are turned.
 
     @property
     def num_not_finite(self) -> int:
@@ -115,13 +131,14 @@ class ReplayServers:
         Raises:
           Exception: the error that ended the reading of a server.
         """
-        shares: list[Share] = []
-        while missing := len(self._servers) - len(shares):
-            found = self._collect(should_stop)
-            if not found:
-                return None
-            shares += found[:missing]
-        return self._merge(shares)
+        shares = self._collect(should_stop)
+        # Those that gave something fill the shares of the others, in turn.
+        while shares and (missing := len(self._servers) - len(shares)):
+            self._servers.append(self._servers.pop(0))
+            present = [server for server in self._servers if not server.is_absent]
+            more = self._collect(should_stop, present[:missing] or self._servers[:missing])
+            shares = shares + more if more else []
+        return self._merge(shares) if shares else None
 
     def write_priorities(self, sample: Sample, priorities: np.ndarray) -> None:
         """Hand over the new priorities of a sample, `[K * B]`, each to the server it came from."""
@@ -131,17 +148,18 @@ class ReplayServers:
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
         """Replace the connection with one server, which has moved."""
-        old, new = self._servers[index], ReplayServer(client, dataset, self._num_rows)
+        old, new = self._by_index[index], ReplayServer(client, dataset, self._num_rows)
         new.priorities.num_not_finite = old.priorities.num_not_finite
         new.priorities.num_dropped_batches = old.priorities.num_dropped_batches
-        self._servers[index] = new
+        self._by_index[index] = new
+        self._servers[self._servers.index(old)] = new
         # Its threads may be inside calls to a host that is gone.
         threading.Thread(target=old.close, daemon=True).start()
 
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
         """Publish parameters on all servers, in the background; see `ParameterPublisher`."""
         for server in self._servers:
-            server.publisher.publish(variables, learner_steps)
+            server.publisher.publish_parameters(variables, learner_steps)
 
     def flush(self) -> None:
         """Block until the servers have all priorities and parameters handed over so far."""
@@ -154,28 +172,29 @@ class ReplayServers:
         for server in self._servers:
             server.close()
 
-    def _collect(self, should_stop: Callable[[], bool]) -> "list[Share]":
-        """Return a share of each server but the absent ones, of at least one; none if stopped."""
+    def _collect(
+        self, should_stop: Callable[[], bool], servers: "Sequence[ReplayServer] | None" = None
+    ) -> "list[Share]":
+        """Return a share of each server that is not absent, of at least one; none if stopped."""
+        waiting = list(self._servers if servers is None else servers)
         shares: list[Share] = []
-        waiting = list(self._servers)
+        patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
         deadline = math.inf
-        while waiting and not should_stop():
-            is_any_present = shares or not all(server.is_absent for server in waiting)
+        while not should_stop():
             for server in list(waiting):
-                is_passed_over = server.is_absent and is_any_present
-                batch = server.reader.poll(0.0 if is_passed_over else _POLL_SECONDS)
-                if batch is not None:
-                    shares.append(Share(server, batch))
+                if (share := server.take(_POLL_SECONDS)) is not None:
+                    shares.append(share)
                     waiting.remove(server)
-                    server.is_absent = False
             if shares:
-                deadline = min(deadline, time.monotonic() + _PATIENCE_SECONDS)
-            if time.monotonic() >= deadline:
-                for server in waiting:
-                    server.is_absent = True
+                deadline = min(deadline, time.monotonic() + patience)
+            for server in waiting:
+                server.is_absent = server.is_absent or time.monotonic() >= deadline
             if shares and all(server.is_absent for server in waiting):
-                break
-        return [] if should_stop() else shares
+                self._has_sampled = True
+                return shares
+            if all(server.is_absent for server in waiting):
+                time.sleep(_IDLE_SECONDS)
+        return []
 
     def _merge(self, shares: "Sequence[Share]") -> Sample:
         keys = [(share.server, share.batches.info.key) for share in shares]

@@ -27,8 +27,13 @@ _RUN_ID_FILE = ".run_id"
 
 
 def replay_name(index: int) -> str:
-    """Return the name of a replay server, of its node and of its checkpoints."""
+    """Return the name of a replay server and its node."""
     return f"replay_{index}" if index else "replay"
+
+
+def replay_folder(index: int, num_replays: int) -> str:
+    """Return the name of the folder, within `CHECKPOINTS`, of a replay that is saved."""
+    return f"replay_{index}_of_{num_replays}" if num_replays > 1 else "replay"
 
 
 def parse_replay_name(name: str) -> int | None:

@@ -14,6 +14,7 @@ import pytest
 import reverb
 import tensorflow as tf
 from dm_env import specs
+from sent_messages import report_last_step
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
@@ -35,7 +36,6 @@ from apex_agents.replay.statistics import (
     ReplayStatistics,
     read_statistics,
     report_actor_steps_before,
-    report_last_step,
 )
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.runs.parameter_file import load_parameters

@@ -30,6 +30,7 @@ SPEC = EnvironmentSpec(
     rewards=None,
     discounts=None,
 )
+SIGNATURE = item_signature(SPEC)
 REPLAY = ReplayConfig(max_size=10, min_size=1, priority_exponent=1.0, prefetch_batches=1)
 VARIABLES = {"network": [tf.Variable([3.0])]}
 # Priorities by the returns of the transitions: two servers with the same sum, and with others.
@@ -39,7 +40,7 @@ OTHER_SUMS = ({1.0: 1.0, 2.0: 3.0}, {3.0: 20.0, 4.0: 60.0})
 
 def make_tables() -> list[reverb.Table]:
     return [
-        make_transition_table(REPLAY, item_signature(SPEC)),
+        make_transition_table(REPLAY, SIGNATURE),
         make_parameter_table(VARIABLES),
     ]
 
@@ -69,7 +70,7 @@ def connect():
 
     def connect_to(*clients: reverb.Client, num_batches: int = 1) -> ReplayServers:
         size = BATCH_SIZE // len(clients)
-        datasets = [make_dataset(client, REPLAY, size, SPEC, num_batches) for client in clients]
+        datasets = [make_dataset(c, REPLAY, size, SPEC, SIGNATURE, num_batches) for c in clients]
         made.append(ReplayServers(clients, datasets, BATCH_SIZE, num_batches))
         return made[-1]
 
@@ -151,7 +152,8 @@ def test_priorities_return_to_the_server_they_came_from(start, connect, num_batc
 
 
 def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, monkeypatch):
-    monkeypatch.setattr(servers_module, "_PATIENCE_SECONDS", 0.5)
+    for name in ("_PATIENCE_SECONDS", "_FIRST_PATIENCE_SECONDS"):
+        monkeypatch.setattr(servers_module, name, 0.5)
     clients = start({}, OTHER_SUMS[1])
     replays = connect(*clients)
     batches = replays.sample().batches
@@ -178,7 +180,7 @@ def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect):
     clients = start(*EQUAL_SUMS, {5.0: 1.0})
     replays = connect(*clients[:2])
     replays.sample()
-    replays.reconnect(0, clients[2], make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC))
+    replays.reconnect(0, clients[2], make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC, SIGNATURE))
     sample = replays.sample()
     assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}
     replays.write_priorities(sample, np.full(BATCH_SIZE, 7.0))

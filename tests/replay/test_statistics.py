@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
+from sent_messages import report_evaluation, report_last_step
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -18,12 +19,9 @@ from apex_agents.replay.messages import (
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
-    StatisticsReader,
     count_inserted,
     read_statistics,
     report_actor_steps_before,
-    report_evaluation,
-    report_last_step,
 )
 from apex_agents.replay.tables import TRANSITIONS, RunClient, make_transition_table
 
@@ -135,25 +133,36 @@ def test_several_servers_count_together(serve):
     report_evaluation(clients[0], newer)
     report_evaluation(clients[1], older)
     report_last_step(clients[1], 70)
-    reader = StatisticsReader(clients)
-    assert reader.read() == ReplayStatistics(306, 6, 3, 6, newer, 70)
+    poller = StatisticsPoller(clients, period_seconds=1000.0)
+    assert poller.latest == ReplayStatistics()
+    for index in range(2):
+        poller.refresh(index)
+    assert poller.latest == ReplayStatistics(306, 6, 3, 6, newer, 70)
 
 
-def test_a_server_that_is_away_has_the_counts_that_it_had(client):
+def test_a_server_that_is_away_has_the_counts_that_it_had(client, wait_for):
     other = reverb.Server(make_tables())
     clients = [client, reverb.Client(f"localhost:{other.port}")]
-    reader = StatisticsReader(clients)
+    poller = StatisticsPoller(clients, period_seconds=0.05)
     for each in clients:
         insert(each, 3)
-    assert reader.read().inserted == 6
+    wait_for(lambda: poller.latest.inserted == 6)
     other.stop()
     insert(client, 5)
-    assert reader.read(timeout_seconds=1).inserted == 3 + 5 + 3
+    wait_for(lambda: poller.latest.inserted == 3 + 5 + 3)
+    poller.close()
 
 
-def test_servers_none_of_which_answers():
-    server = reverb.Server(make_tables())
-    client = reverb.Client(f"localhost:{server.port}")
-    server.stop()
-    with pytest.raises((RuntimeError, reverb.errors.DeadlineExceededError)):
-        StatisticsReader([client, client]).read(timeout_seconds=1)
+def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve, wait_for):
+    poller = StatisticsPoller(client, period_seconds=0.05)
+    insert(client, 3)
+    wait_for(lambda: poller.latest.inserted == 3)
+    new = serve(*make_tables())
+    report_actor_steps_before(new, 3)
+    insert(new, 2)
+    poller.reconnect(0, new)
+    wait_for(lambda: poller.latest[:2] == (5, 2))
+    insert(client, 4)  # Nobody reads the old one any more.
+    insert(new, 1)
+    wait_for(lambda: poller.latest[:2] == (6, 3))
+    poller.close()
