@@ -64,6 +64,7 @@ ALLOWED_IMPORTERS = {
         "apex_agents/dpg/builder.py",
         "apex_agents/actor_critic/gradients.py",
         "apex_agents/actor_critic/builder.py",
+        "apex_agents/actor_critic/learner.py",
         "apex_agents/local.py",
         "apex_agents/program.py",
         "apex_agents/metrics/",

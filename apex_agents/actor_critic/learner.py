@@ -117,7 +117,7 @@ class ActorCriticLearner(core.Learner):
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
-        self._publisher.publish_parameters(self.get_all_variables(), self.num_steps)
+        self._publisher.publish(self.get_all_variables(), self.num_steps)
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         arrays = self.get_all_variables()

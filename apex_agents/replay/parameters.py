@@ -35,18 +35,22 @@ def _make_message(variables: Mapping[str, Sequence[np.ndarray]], learner_steps: 
     }
 
 
-class ParameterPublisher(Publisher):
-    """Publishes parameters without holding up the learner."""
+class ParameterPublisher:
+    """Publishes parameters without holding up the learner; see `Publisher`."""
 
     def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
-        """Start the thread; see `Publisher`."""
-        super().__init__(client, PARAMETERS, check_period_seconds)
+        """Start the publishing thread, which checks periodically that the server has parameters."""
+        self._publisher = Publisher(client, PARAMETERS, check_period_seconds)
+        self.flush = self._publisher.flush
+        self.close = self._publisher.close
 
-    def publish_parameters(
-        self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
-    ) -> None:
-        """Hand over new parameters, arrays by name; raises as `publish` does."""
-        self.publish(_make_message(variables, learner_steps))
+    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
+        """Hand over new parameters, in place of any that still wait; see `publish_parameters`.
+
+        Raises:
+          ValueError: the server's table is missing, or is for other parameters.
+        """
+        self._publisher.publish(_make_message(variables, learner_steps))
 
 
 class ParameterSource(core.VariableSource):

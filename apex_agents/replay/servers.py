@@ -159,7 +159,7 @@ class ReplayServers:
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
         """Publish parameters on all servers, in the background; see `ParameterPublisher`."""
         for server in self._servers:
-            server.publisher.publish_parameters(variables, learner_steps)
+            server.publisher.publish(variables, learner_steps)
 
     def flush(self) -> None:
         """Block until the servers have all priorities and parameters handed over so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -134,13 +135,13 @@ def num_publications(client: reverb.Client) -> int:
 
 def test_publisher_publishes_what_it_is_given(client):
     publisher = ParameterPublisher(client)
-    publisher.publish_parameters(expected_arrays(1.0), 7)
+    publisher.publish(expected_arrays(1.0), 7)
     publisher.flush()
     source = ParameterSource(client)
     arrays = source.get_variables(["policy", "steps"])
     assert_equal(arrays, list(expected_arrays(1.0).values()))
     assert source.learner_steps == 7
-    publisher.publish_parameters(expected_arrays(2.0), 8)
+    publisher.publish(expected_arrays(2.0), 8)
     publisher.close()  # Publishes what waits.
     assert_equal(source.get_variables(["steps"]), [expected_arrays(2.0)["steps"]])
     assert num_publications(client) == 2
@@ -163,7 +164,7 @@ class CheckCounter:
 def test_publisher_publishes_again_on_a_server_that_has_nothing(client, wait_for):
     counter = CheckCounter(client)
     publisher = ParameterPublisher(counter, check_period_seconds=0.05)
-    publisher.publish_parameters(expected_arrays(1.0), 7)
+    publisher.publish(expected_arrays(1.0), 7)
     publisher.flush()
     wait_for(lambda: counter.num_checks >= 3)
     assert num_publications(client) == 1  # Not while its parameters are there.
@@ -181,8 +182,11 @@ class SilentClient:
         self.answer = threading.Event()
         self.inserted: list[int] = []
 
-    def insert(self, item: dict, priorities: dict[str, float]) -> None:
+    def server_info(self, timeout: int) -> dict:
         self.answer.wait()
+        return {PARAMETERS: types.SimpleNamespace(current_size=1)}
+
+    def insert(self, item: dict, priorities: dict[str, float]) -> None:
         self.inserted.append(int(item["learner_steps"]))
 
 
@@ -190,7 +194,7 @@ def test_publisher_does_not_wait_for_a_slow_server():
     client = SilentClient()
     publisher = ParameterPublisher(client)
     for step in range(3):
-        publisher.publish_parameters(expected_arrays(1.0), step)
+        publisher.publish(expected_arrays(1.0), step)
     publisher.flush(timeout_seconds=0.01)
     assert client.inserted == []
     client.answer.set()
@@ -205,7 +209,7 @@ def test_publisher_publishes_on_the_server_that_replaces_another():
     publisher = ParameterPublisher(client)
     first.stop()
     for step in range(3):
-        publisher.publish_parameters(expected_arrays(1.0), step)
+        publisher.publish(expected_arrays(1.0), step)
     second = reverb.Server([make_parameter_table(make_variables(0.0))], first.port)
     publisher.flush()
     source = ParameterSource(reverb.Client(f"localhost:{first.port}"))
@@ -217,10 +221,10 @@ def test_publisher_publishes_on_the_server_that_replaces_another():
 
 def test_publisher_tells_its_caller_of_a_mistake(client):
     publisher = ParameterPublisher(client)
-    publisher.publish_parameters({"policy": []}, 1)
+    publisher.publish({"policy": []}, 1)
     publisher.flush()
     with pytest.raises(ValueError, match="parameters"):
-        publisher.publish_parameters(expected_arrays(1.0), 2)
+        publisher.publish(expected_arrays(1.0), 2)
 
 
 def test_a_source_of_several_servers_reads_what_one_has(serve):

@@ -180,7 +180,8 @@ def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect):
     clients = start(*EQUAL_SUMS, {5.0: 1.0})
     replays = connect(*clients[:2])
     replays.sample()
-    replays.reconnect(0, clients[2], make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC, SIGNATURE))
+    dataset = make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC, SIGNATURE)
+    replays.reconnect(0, clients[2], dataset)
     sample = replays.sample()
     assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}
     replays.write_priorities(sample, np.full(BATCH_SIZE, 7.0))
