@@ -59,7 +59,10 @@ def test_all_processes_exit_by_themselves_at_the_end(processes_run):
 
 def test_summary_is_written_and_printed(processes_run):
     summary = processes_run.summary()
-    assert set(summary) == {*PRINTED, "date", "versions", "git_commit", "exit_code"}
+    not_printed = {"date", "versions", "git_commit", "command", "exit_code"}
+    assert set(summary) == {*PRINTED, *not_printed}
+    assert summary["command"].startswith("apex_dqn.py ")
+    assert f"--workdir={processes_run.workdir}" in summary["command"]
     assert (summary["finished"], summary["exit_code"]) == (True, 0)
     assert summary["learner_steps"] == LEARNER_STEPS
     assert summary["actor_steps"] >= 20

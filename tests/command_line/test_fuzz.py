@@ -152,7 +152,9 @@ def build(experiment: Experiment) -> None:
     policy_seed = run.node_seed("policy")
     policy = builder.make_policy(environment.spec, [0, run.num_envs - 1], run.num_envs, policy_seed)
     builder.make_evaluation_policy(environment.spec, 2, policy_seed)
-    adders = builder.make_adders(client, range(2), run.num_envs)
+    adders = builder.make_adders(
+        client, range(2), run.num_envs, learner_steps_fn=lambda: learner.num_steps
+    )
     actor = builder.make_actor(policy, adders, variable_source=learner)
     for _ in itertools.islice(run_in_lock_step(environment, actor), 5):
         pass

@@ -1,8 +1,10 @@
 """Tests of video files, read back by ffmpeg."""
 
+import contextlib
 import os
 import pathlib
 import stat
+import time
 
 import imageio
 import imageio_ffmpeg
@@ -22,9 +24,14 @@ def frame(brightness: int, height: int = 64, width: int = 96) -> np.ndarray:
 
 
 def find_ffmpeg(path: pathlib.Path) -> psutil.Process:
-    """Return the process that writes a video."""
-    processes = psutil.Process().children()
-    return next(process for process in processes if str(path) in " ".join(process.cmdline()))
+    """Return the process that writes a video, once it is no copy of this one any more."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for process in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if str(path) in " ".join(process.cmdline()):
+                    return process
+    raise TimeoutError("there is no ffmpeg")
 
 
 def read(path: pathlib.Path) -> tuple[np.ndarray, dict]:
