@@ -7,7 +7,7 @@ the run is in it.
 import json
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -15,15 +15,14 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.evaluation.parameters import SavedParameters, read_parameters
 from apex_agents.loading import load
 from apex_agents.metrics import columns
-from apex_agents.registry import find_agent
-from apex_agents.runs.config_file import CONFIG_FILE, read_values
+from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_values
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.parameter_file import encode_parameters
 from apex_agents.runs.workdir import AGENT_FILE, BEST_CHECKPOINT, EVALUATIONS, SUMMARY_FILE
 
 CARD = "README.md"
-_NAMES = {"apex_dqn": "Ape-X DQN", "apex_dpg": "Ape-X DPG", "a2c": "A2C", "a3c": "A3C"}
+_TRAINING = "training"  # In `AGENT_FILE`: what is known of it.
 # What follows these in a command is a path on somebody's machine.
 _WORKDIR_FLAG = re.compile(r" --workdir(=| )('[^']*'|\S+)")
 _FOLDERS = re.compile(r"(?<=[=' ])(/|~)[^ ']*/")
@@ -57,18 +56,16 @@ def write_agent_folder(
     policy = load(workdir, checkpoint)
     parameters = read_parameters(policy.path)
     is_own = workdir.resolve() in policy.path.resolve().parents
-    rows = [
-        *_describe(policy.config, parameters, half_precision),
-        *(_describe_training(workdir, parameters) if is_own else ()),
-    ]
+    described = dict(_describe(policy.config, parameters, half_precision))
+    training = dict(_describe_training(workdir, parameters) if is_own else ())
     if half_precision:
         arrays = {name: _to_half(name, array) for name, array in parameters.arrays.items()}
         parameters = parameters._replace(arrays=arrays)
     files: dict[str, bytes | memoryview] = {
-        AGENT_FILE: encode_json({name: str(value) for name, value in rows}),
+        AGENT_FILE: encode_json({"agent": described, _TRAINING: training}),
         BEST_CHECKPOINT: encode_parameters(parameters.arrays, parameters.learner_steps),
         CONFIG_FILE: encode_json(values),
-        CARD: make_card(policy.config, rows).encode(),
+        CARD: make_card(policy.config, {**described, **training}).encode(),
     }
     for name, content in files.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,13 +73,13 @@ def write_agent_folder(
     return parameters
 
 
-def make_card(config: ExperimentConfig, rows: list[tuple[str, object]]) -> str:
+def make_card(config: ExperimentConfig, rows: Mapping[str, object]) -> str:
     """Return the model card of an agent, in Markdown."""
-    return f"""# {config.environment.task} by {_NAMES[find_agent(config.agent)]}
+    return f"""# {config.environment.task} by {agent_name(type(config.agent).__name__)}
 
 | | |
 |---|---|
-{"".join(f"| {name} | {value} |{chr(10)}" for name, value in rows)}
+{"".join(f"| {name} | {value} |{chr(10)}" for name, value in rows.items())}
 ```
 apex-evaluate FOLDER --output=evaluation    # Its returns.
 apex-play FOLDER                            # An episode in a window.
@@ -112,8 +109,7 @@ def _describe_training(
     Returns are those before any rounding.
     """
     if (workdir / AGENT_FILE).exists():  # An agent is handed on again.
-        described = json.loads((workdir / AGENT_FILE).read_text())
-        yield from list(described.items())[4:]
+        yield from json.loads((workdir / AGENT_FILE).read_text())[_TRAINING].items()
         return
     run = RunFolder(workdir)
     summary, table = run.summary() or {}, run.read_columns(columns.EVALUATOR)

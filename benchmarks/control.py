@@ -15,7 +15,6 @@ Example:
 
 import contextlib
 import csv
-import json
 import os
 import pathlib
 import subprocess
@@ -24,7 +23,7 @@ from typing import NamedTuple
 
 from measuring import RESULTS, Row, at_most, make_parser, ratios, report, spread
 from our_runs import our_run
-from peer_processes import peer_command
+from peer_processes import peer_command, run_peer
 
 from apex_agents.runs.folder import RowReader
 
@@ -155,11 +154,9 @@ def run_other(name: str, task: str, seed: int, limit: float) -> list[Evaluation]
     }
     flags = [f"--{option}={value}" for option, value in options.items()]
     command = peer_command("control.py", name, task, *flags)
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     return [
         Evaluation(line["agent_steps"] * action_repeat, line["seconds"], line["mean_return"])
-        for line in lines
+        for line in run_peer(command)
     ]
 
 

@@ -18,7 +18,6 @@ Example:
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import statistics
@@ -28,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
 from our_runs import ROOT, our_run
-from peer_processes import peer_command
+from peer_processes import peer_command, run_peer
 from seeds import reached_at
 
 from apex_agents.runs.folder import RowReader
@@ -111,14 +110,10 @@ def run_other(name: str, seed: int, limit: float) -> float:
     """Run an agent of another library; return as `run_ours` does."""
     options = ["--seed", str(seed), "--limit", str(limit), "--target", str(TARGET)]
     command = peer_command("cartpole.py", OTHERS[name], *options)
-    timeout = limit + GRACE_SECONDS
     try:
-        run = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, timeout=timeout, check=True
-        )
+        evaluations = run_peer(command, limit + GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         return float("inf")
-    evaluations = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     solved = (one["seconds"] for one in evaluations if one["mean_return"] >= TARGET)
     return next(solved, float("inf"))
 

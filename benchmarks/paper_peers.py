@@ -11,15 +11,13 @@ Example:
 
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import queue
-import subprocess
 from collections.abc import Iterator
 
 from our_runs import ROOT
-from peer_processes import peer_command
+from peer_processes import peer_command, run_peer
 
 from apex_agents.command_line.settings import execute_file
 from apex_agents.sweep.study import Point, Study, from_csv, to_csv
@@ -87,14 +85,9 @@ def train(
         script = "control.py"
     flags = [f"--{name}={value}" for name, value in options.items()]
     command = peer_command(script, algorithm, task, f"--seed={seed}", *flags)
-    output = subprocess.run(
-        ["taskset", "-c", str(core), *command], stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
-    for line in output.splitlines():
-        if line.startswith("{"):
-            row = json.loads(line)
-            steps = row["agent_steps"], row["learner_steps"]
-            yield Point(task, label, seed, *steps, row["seconds"], row["mean_return"])
+    for row in run_peer(["taskset", "-c", str(core), *command]):
+        steps = row["agent_steps"], row["learner_steps"]
+        yield Point(task, label, seed, *steps, row["seconds"], row["mean_return"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Processes in the environment of the libraries that benchmarks compare with: `.venv-peers`."""
 
 import contextlib
+import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from our_runs import ROOT
 
@@ -13,6 +15,17 @@ def peer_command(script: str, *arguments: str) -> list[str]:
     if not python.exists():
         raise SystemExit("The other libraries are missing: make .venv-peers/.installed")
     return [str(python), str(ROOT / "benchmarks" / "peers" / script), *arguments]
+
+
+def run_peer(command: Sequence[str], timeout: float | None = None) -> list[dict[str, Any]]:
+    """Run a command and return the lines of JSON that it prints.
+
+    Raises:
+      TimeoutExpired: it took longer than so many seconds.
+      CalledProcessError: it failed.
+    """
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=timeout, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from rich import progress
 from rich.console import Console
 
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
+from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
@@ -46,15 +47,9 @@ from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
+_WORKDIR = define_workdir()
 _EPISODES = flags.DEFINE_integer("episodes", 100, "Number of episodes.", 1, 1_000_000)
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint",
-    "best",
-    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
-    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
-    "an .npz file.",
-)
+_CHECKPOINT = define_checkpoint()
 _VIDEO = flags.DEFINE_integer("video", 0, "Number of episodes to film (MP4).", 0, MAX_ENVS)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Equal seeds give equal episodes on one machine.", 0, 2**63 - 1

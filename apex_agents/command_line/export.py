@@ -32,7 +32,7 @@ from rich import filesize
 
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
-from apex_agents.evaluation.parameters import BEST
+from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
     ExportError,
@@ -44,14 +44,8 @@ from apex_agents.export import (
 from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint",
-    BEST,
-    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
-    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
-    "an .npz file.",
-)
+_WORKDIR = define_workdir()
+_CHECKPOINT = define_checkpoint()
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder for the export; by default <RUN>/exports/<checkpoint>."
 )

@@ -17,13 +17,14 @@ from absl import app, flags
 from rich.console import Console
 
 from apex_agents.command_line.errors import fail, parse_flags, take_run
+from apex_agents.command_line.run_flags import define_workdir
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
 from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
+_WORKDIR = define_workdir()
 _ONCE = flags.DEFINE_bool("once", False, "Show the state once and exit.")
 
 

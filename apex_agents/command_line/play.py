@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from apex_agents.command_line.errors import fail, parse_flags, take_run
+from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
 from apex_agents.environments.opengl import has_display
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request
-from apex_agents.evaluation.parameters import BEST, find_parameters, read_parameters
+from apex_agents.evaluation.parameters import find_parameters, read_parameters
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.evaluation.window import Window, WindowClosed
 from apex_agents.exit_codes import EXIT_INTERRUPTED
@@ -32,14 +33,8 @@ from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run, if RUN is not given.")
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint",
-    BEST,
-    "Parameters: 'best', those of the best evaluation; 'last', the newest; the name of a "
-    "checkpoint of the learner, such as learner-000000001234; or the path of a checkpoint or of "
-    "an .npz file.",
-)
+_WORKDIR = define_workdir()
+_CHECKPOINT = define_checkpoint()
 _EPISODES = flags.DEFINE_integer("episodes", 1, "Number of episodes in the window.", 1)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of the first episode.", 0, 2**62)
 _VIDEO = flags.DEFINE_string("video", None, "MP4 file to write in place of a window.")

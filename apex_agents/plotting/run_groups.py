@@ -1,12 +1,11 @@
 """Groups runs that differ only in their seeds, and labels the groups."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from apex_agents.runs.config_file import AGENT_TYPE
+from apex_agents.runs.config_file import AGENT_TYPE, agent_name
 from apex_agents.runs.folder import RunFolder
 
 # Fields in which the seeds of a setting may differ, beside the seed: limits of the run.
@@ -37,7 +36,7 @@ class RunGroup:
     @property
     def agent(self) -> str:
         """Name of the agent, 'Ape-X DQN' for an `ApexDQNConfig`, 'A2C' for an `A2CConfig`."""
-        return _agent_name(self.field(AGENT_TYPE))
+        return agent_name(self.field(AGENT_TYPE))
 
     @property
     def task(self) -> str:
@@ -97,16 +96,12 @@ def _label(
     differing = [n for n in names if any(o.get(n) != setting.get(n) for o in of_agent)]
     if len(differing) > _MAX_FIELDS_OF_LABEL:
         return str(first_run.path.name)
-    agent = [_agent_name(setting.get(AGENT_TYPE))] if len(of_agent) < len(rivals) else []
+    agent = [agent_name(setting.get(AGENT_TYPE))] if len(of_agent) < len(rivals) else []
     shortened = zip(shorten(differing), differing, strict=True)
     parts = [*agent, *(f"{short}={setting.get(name)}" for short, name in shortened)]
     if len(rivals) < len(settings) or not parts:
         parts = [task, *parts]
     return ", ".join(parts)
-
-
-def _agent_name(config_type: str | None) -> str:
-    return re.sub(r"^Apex(?=\w+$)", "Ape-X ", str(config_type or "?").removesuffix("Config"))
 
 
 def shorten(paths: Sequence[str]) -> list[str]:

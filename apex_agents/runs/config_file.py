@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -50,6 +51,11 @@ def read_values(workdir: pathlib.Path) -> dict[str, Any]:
     values = _read_file(workdir)
     values.pop(_USER_CODE, None)
     return values
+
+
+def agent_name(config_type: str | None) -> str:
+    """Return 'Ape-X DQN' for 'ApexDQNConfig', 'A2C' for 'A2CConfig', '?' for None."""
+    return re.sub(r"^Apex(?=\w+$)", "Ape-X ", str(config_type or "?").removesuffix("Config"))
 
 
 def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> ExperimentConfig:
