@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 from whole_runs import Command
@@ -121,12 +122,13 @@ def test_killed_replay(run, record_property):
 
 
 @pytest.fixture
-def run_of_two(start) -> Command:
+def run_of_two(start) -> Iterator[Command]:
     """A run with two replays, both of which have what the learner starts at."""
     run = start_catch(start, *MANY_RESTARTS, "--config.run.num_replays=2")
     wait_for_rows(run, "learner", "evaluator")
     run.wait_for(lambda: float(run.rows("learner")[-1]["replay_size"]) >= 2_000)
-    return run
+    yield run
+    run.close()
 
 
 @pytest.mark.fault(
