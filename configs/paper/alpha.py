@@ -14,5 +14,9 @@ def get_study() -> Study:
             for alpha in (0.6, 0.0, 0.3, 0.7, 0.9)
         },
         tasks=("MinAtar/SpaceInvaders-v1",),
-        fields={"run.max_learner_steps": 10_000, "agent.replay.samples_per_insert": 16.0},
+        fields={
+            "run.max_learner_steps": 10_000,
+            "agent.replay.samples_per_insert": 16.0,
+            "run.evaluation.min_period_seconds": 10.0,
+        },
     )

@@ -21,5 +21,8 @@ def get_study() -> Study:
         title="Batch size at equal learner steps (appendix E)",
         settings={f"batches of {size}": make(size) for size in (32, 128, 512)},
         tasks=("MinAtar/SpaceInvaders-v1",),
-        fields={"run.max_learner_steps": NUM_LEARNER_STEPS},
+        fields={
+            "run.max_learner_steps": NUM_LEARNER_STEPS,
+            "run.evaluation.min_period_seconds": 10.0,
+        },
     )

@@ -19,5 +19,9 @@ def get_study() -> Study:
         },
         tasks=("cartpole:swingup", "walker:walk"),
         # As many transitions are added.
-        fields={"run.max_learner_steps": 40_000, "environment.action_repeat": 4},
+        fields={
+            "run.max_learner_steps": 40_000,
+            "run.evaluation.min_period_seconds": 10.0,
+            "environment.action_repeat": 4,
+        },
     )

@@ -29,5 +29,5 @@ def get_study() -> Study:
             f"MinAtar/{game}-v1"
             for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
         ),
-        fields={"run.max_learner_steps": 10_000},
+        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
     )

@@ -24,6 +24,7 @@ def get_study() -> Study:
         tasks=("cartpole:swingup", "cartpole:swingup_sparse", "walker:walk"),
         fields={
             "run.max_learner_steps": 20_000,
+            "run.evaluation.min_period_seconds": 10.0,
             "environment.action_repeat": 4,
             "agent.exploration.noise_scale": 0.3,
             "agent.exploration.min_noise_scale": None,

@@ -23,6 +23,7 @@ def get_study() -> Study:
         tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"),
         fields={
             "run.max_learner_steps": 10_000,
+            "run.evaluation.min_period_seconds": 10.0,
             "run.num_envs_per_actor": 64,
             "agent.replay.samples_per_insert": 4.0,
         },

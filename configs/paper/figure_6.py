@@ -24,6 +24,6 @@ def get_study() -> Study:
             "64 environments": make(64, 1),
         },
         tasks=("MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"),
-        fields={"run.max_learner_steps": 10_000},
+        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
         num_seeds=5,
     )

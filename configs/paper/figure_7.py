@@ -22,5 +22,5 @@ def get_study() -> Study:
             for label, fields in explorations.items()
         },
         tasks=("MinAtar/Freeway-v1", "MinAtar/Breakout-v1"),
-        fields={"run.max_learner_steps": 10_000},
+        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
     )

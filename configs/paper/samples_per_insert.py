@@ -16,6 +16,6 @@ def get_study() -> Study:
             for label, ratio in ratios.items()
         },
         tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"),
-        fields={"run.max_actor_steps": 60_000},
+        fields={"run.max_actor_steps": 60_000, "run.evaluation.min_period_seconds": 10.0},
         x=columns.ACTOR_STEPS,
     )

@@ -22,5 +22,5 @@ def get_study() -> Study:
             for priority in ("td_error", "max")
         },
         tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"),
-        fields={"run.max_learner_steps": 10_000},
+        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
     )
