@@ -229,7 +229,7 @@ def test_the_best_parameters_are_the_latest_of_equals(serve, make_evaluator, tmp
     assert best == [(4.0, 1), (4.0, 1), (4.0, 3), (8.0, 4)]
 
 
-def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
+def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path, wait_for):
     first = serve()
     publish(first, 5, 9.0)
     assert make_evaluator(first).evaluate()
@@ -240,6 +240,7 @@ def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
     evaluator = make_evaluator(second)
     assert not evaluator.evaluate()
     # The new server is told the evaluation before.
+    wait_for(lambda: read_statistics(second).evaluation is not None)
     assert read_statistics(second).evaluation == Evaluation(
         7.0, EXPECTED["standard_error"], 3, 5, 0
     )
