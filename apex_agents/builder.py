@@ -62,6 +62,10 @@ class Learner(Protocol):
         """Wait for data and learn from it; return without it if told to stop."""
         ...
 
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Go on with a replay server that has moved, the one with this index of `client`."""
+        ...
+
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
         ...
@@ -105,6 +109,14 @@ class Builder(Protocol):
         """Build what the agent learns: a module, or a named tuple of modules, in float32.
 
         The variables exist, and all of them have different names.
+        """
+        ...
+
+    def share(self, num_replays: int) -> "Builder":
+        """Return the builder of the tables and the dataset of each of so many replay servers.
+
+        Raises:
+          ValueError: the agent's data cannot be shared out to them.
         """
         ...
 
@@ -185,8 +197,8 @@ class Builder(Protocol):
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset,
-        client: reverb.Client,
+        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
+        client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -195,8 +207,9 @@ class Builder(Protocol):
 
         Args:
           spec: specification of one environment.
-          dataset: source of data, made by `make_dataset`.
-          client: client of the replay server.
+          dataset: source of data, made by `make_dataset`; of each replay server, if there are
+            several, by that of `share`.
+          client: client of the replay server, or of each.
           seed: seed of the initial parameters.
           logger: receives learner steps, speeds and metrics.
           should_stop: asked while waiting for data.

@@ -82,6 +82,8 @@ class RunConfig:
       num_actors: number of actor processes (section 4.1: 360, with one environment each).
       num_envs_per_actor: number of environments that each actor steps in lock-step; each of them is
         what the paper calls an actor, with an epsilon or noise of its own.
+      num_replays: number of replay servers (the paper: 1), a divisor of `num_actors`. Each of them
+        has as many of the actors, and its share of the replay and of every batch.
       cpu_split: fraction of a machine's cores, at least one, on which its learner runs; other nodes
         run on the remaining ones, or on all if none remain. None: every process runs on all.
       max_learner_steps: limit in learner steps, checked after every call of the learner.
@@ -101,6 +103,7 @@ class RunConfig:
     seed: int = bounded(0, 0)
     num_actors: int = bounded(1, 1, 10_000)
     num_envs_per_actor: int = bounded(8, 1, 1_000)
+    num_replays: int = bounded(1, 1, 100)
     cpu_split: float | None = bounded(None, 0, 1)
     max_learner_steps: int | None = positive(None)
     max_actor_steps: int | None = positive(None)
@@ -113,6 +116,13 @@ class RunConfig:
     restart_window_seconds: float = positive(600.0)
     cluster: ClusterConfig = dataclasses.field(default_factory=ClusterConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+
+    def validate(self, prefix: str = "run.") -> None:
+        """Raise a ValueError that names the first field whose value is not allowed."""
+        require_fields(self, prefix)
+        allowed = f"a divisor of {prefix}num_actors ({self.num_actors})"
+        is_divisor = self.num_actors % self.num_replays == 0
+        require(is_divisor, f"{prefix}num_replays", self.num_replays, allowed)
 
     @property
     def num_envs(self) -> int:

@@ -100,7 +100,8 @@ def make_experiment(
       workdir: folder for logs and checkpoints, which `make_program` needs.
 
     Raises:
-      ValueError: a field has an invalid value, or no known agent has such settings.
+      ValueError: a field has an invalid value, or no known agent has such settings, or its data
+        cannot be shared out to so many replays.
     """
     config.validate()
     environment = config.environment
@@ -110,8 +111,11 @@ def make_experiment(
         environment = with_environment_fn(environment, environment_fn)
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
+    builder = (builder_fn or make_builder)(agent, torso_fn)
+    if config.run.num_replays > 1:
+        builder.share(config.run.num_replays)
     return Experiment(
-        builder=(builder_fn or make_builder)(agent, torso_fn),
+        builder=builder,
         make_vector_environment=functools.partial(
             make_vector_environment, environment, environment_fn=environment_fn
         ),

@@ -18,10 +18,10 @@ def run_local(
 ) -> Learner:
     """Run an experiment in this process: acting and learning take turns at a fixed ratio.
 
-    One actor has the environments of all actors. After every lock-step, the learner takes as many
-    steps as are due: Ape-X's as many as `samples_per_insert` asks for (1 sample per insert if the
-    config leaves it open), an actor-critic's one for each gradient. All is seeded but the sampling
-    of the replay server, so that runs of Ape-X are alike but not equal.
+    One actor has the environments of all actors, and there is one replay. After every lock-step,
+    the learner takes as many steps as are due: Ape-X's as many as `samples_per_insert` asks for (1
+    sample per insert if the config leaves it open), an actor-critic's one for each gradient. All is
+    seeded but the sampling of the replay server, so that runs of Ape-X are alike but not equal.
 
     Args:
       experiment: agent, environments and limits; `target_return` needs an evaluator and is ignored.

@@ -1,14 +1,16 @@
-"""The distributed program: one replay server, one learner, many actors, one evaluator.
+"""The distributed program: replay servers, one learner, many actors, one evaluator.
 
-Figure 1 of Horgan et al. 2018. Nodes talk to the replay server only: actors add transitions and
-read parameters, the learner samples transitions and publishes parameters, the evaluator reads
-parameters and reports returns. The learner decides when the run ends.
+Figure 1 of Horgan et al. 2018, with one replay server or several. Nodes talk to these only: actors
+add transitions and read parameters, each on one of them, the learner samples transitions from all
+and publishes parameters on all, the evaluator reads parameters and reports returns. The learner
+decides when the run ends.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
+import numpy as np
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
@@ -18,10 +20,20 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
 from apex_agents.metrics.summary import write_summary
-from apex_agents.nodes.node import ClientNode, NodeRole, num_restarts, report_ready, stop_program
+from apex_agents.nodes.node import (
+    ClientNode,
+    NodeRole,
+    ReplayClients,
+    Replays,
+    num_restarts,
+    report_ready,
+    stop_program,
+)
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
+from apex_agents.replay.messages import LAST_STEP
 from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
@@ -41,30 +53,37 @@ def make_program(experiment: Experiment) -> lp.Program:
     """
     experiment = open_run(experiment)
     program = lp.Program("apex_agents")
-    replay = ReplayNode(_make_tables, experiment)
+    addresses: list[lp.Address] = []
+    with program.group("replay"):
+        for index in range(experiment.run.num_replays):
+            replay = ReplayNode(_make_tables, experiment, index, addresses)
+            addresses.append(replay.reverb_address)
+            program.add_node(replay)
 
     def add_node(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        address = replay.reverb_address
-        program.add_node(ClientNode(name, function, experiment, address, *args, **kwargs))
+        replays = Replays(addresses, experiment.run_id, **kwargs)
+        role = _LEARNER if function is _learn else NodeRole()
+        program.add_node(ClientNode(name, function, experiment, replays, *args, role=role))
 
-    with program.group("replay"):
-        program.add_node(replay)
     with program.group("learner"):
-        add_node("learner", _learn, role=_LEARNER)
+        add_node("learner", _learn, follows=True)
     with program.group("evaluator"):
         add_node("evaluator", run_evaluator)
     with program.group("actor"):
-        for index in range(experiment.run.num_actors):
-            add_node(f"actor_{index}", _act, index)
+        for i in range(experiment.run.num_actors):
+            add_node(f"actor_{i}", _act, i, index=i % experiment.run.num_replays)
     return program
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
-    return experiment.builder.make_replay_tables(experiment.environment_spec())
+    builder, num_replays = experiment.builder, experiment.run.num_replays
+    builder = builder.share(num_replays) if num_replays > 1 else builder
+    return builder.make_replay_tables(experiment.environment_spec())
 
 
-def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
+def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
     """Act in the environments of one actor until the program stops."""
+    (client,) = clients
     builder, run = experiment.builder, experiment.run
     stop = lp.stop_event()
     seed = run.node_seed("actor", index, num_restarts())
@@ -76,7 +95,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     adders = builder.make_adders(
         client, env_indices, run.num_envs, stop.is_set, lambda: source.learner_steps
     )
-    limit = StepLimit(client, adders, run.max_actor_steps, run.num_actors, experiment.data_flow())
+    limit = StepLimit(client, adders, run, experiment.data_flow())
 
     def should_stop() -> bool:
         """Wait while the run needs no more transitions; return whether the program stops."""
@@ -95,7 +114,7 @@ def _act(experiment: Experiment, client: reverb.Client, index: int) -> None:
     environment.close()
 
 
-def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
+def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
     Returns:
@@ -103,27 +122,48 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     """
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
-    poller = StatisticsPoller(client, experiment.data_flow())
+    poller = StatisticsPoller(clients, experiment.data_flow())
 
     def find_end(learner_steps: int) -> str | None:
         return end_reason(run, learner_steps, poller.latest, experiment.elapsed_seconds())
 
     spec = experiment.environment_spec()
     logger = LearnerLogger(experiment, poller)
+    shared = builder.share(run.num_replays) if run.num_replays > 1 else builder
+    datasets = [shared.make_dataset(client, spec) for client in clients]
     learner = builder.make_learner(
         spec,
-        builder.make_dataset(client, spec),
-        client,
+        datasets if run.num_replays > 1 else datasets[0],
+        clients if run.num_replays > 1 else clients[0],
         seed=run.node_seed("learner"),
         logger=logger,
-        should_stop=lambda: should_stop() or find_end(0) is not None,
+        should_stop=lambda: should_stop() or clients.have_moved() or find_end(0) is not None,
     )
+
+    ends: list[Publisher] = []
+
+    def announce_end(client: reverb.Client) -> Publisher:
+        """Tell actors and evaluator that the run is over, and which parameters are its last."""
+        end = Publisher(client, LAST_STEP)
+        end.publish(np.asarray(learner.num_steps, np.int64))
+        return end
+
+    def follow_replays() -> None:
+        """Reconnect with replays that have moved."""
+        for index in clients.follow():
+            client = clients[index]
+            learner.reconnect(index, client, shared.make_dataset(client, spec))
+            poller.reconnect(index, client)
+            if ends:
+                ends[index] = announce_end(client)
+
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
     reason = find_end(learner.num_steps)
     while reason is None and not should_stop():
+        follow_replays()
         learner.step()
         if learner.num_steps > first_step:
             report_ready()
@@ -137,11 +177,14 @@ def _learn(experiment: Experiment, client: reverb.Client) -> Learner:
     checkpoints.save_last()
     if reason is not None and learner.num_steps:
         learner.publish()
-        is_evaluated = await_evaluation(run, client, poller, learner.num_steps)
+        ends += map(announce_end, clients)
+        is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
         reason = find_end(learner.num_steps) if is_evaluated else None
     write_summary(experiment, reason, learner.num_steps, poller.latest.actor_steps)
     learner.close()
     poller.close()
+    for end in ends:
+        end.close()
     if reason is not None:
         stop_program()
     return learner

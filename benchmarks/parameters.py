@@ -64,7 +64,7 @@ def measure(counts: Sequence[int], rounds: int) -> tuple[list[float], dict[int, 
                     reader.set_rate(UNLIMITED)
                 time.sleep(SETTLE_SECONDS)
                 pids = {"server": [server.pid], "readers": [reader.pid for reader in active]}
-                traffic = watch(server.address, pids, SECONDS, PARAMETERS)
+                traffic = watch([server.address], pids, SECONDS, PARAMETERS)
                 for reader in active:
                     reader.set_rate(0.0)
                 return traffic

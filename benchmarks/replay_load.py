@@ -1,13 +1,15 @@
-"""Measures the paper's load on one replay server, with everything on this machine.
+"""Measures the paper's load on replay servers, with everything on this machine.
 
 Several processes add real frames of a game, recorded beforehand, through adders; another one
 samples batches and writes priorities back, as a learner does. Neither an emulator nor a network
 takes part. The paper: 12,500 transitions are added and 9,700 sampled per second, at the same time.
 
-Example:
+Examples:
   python benchmarks/replay_load.py --games pong ms_pacman
+  python benchmarks/replay_load.py --games pong --replays 1 2 4
 """
 
+import contextlib
 import functools
 import itertools
 import time
@@ -52,23 +54,25 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--games", nargs="+", default=("pong", "ms_pacman"))
     parser.add_argument("--max_size", type=int, default=200_000, help="transitions in the replay")
+    parser.add_argument("--replays", type=int, nargs="+", default=(1,), help="numbers of servers")
     arguments = parser.parse_args()
     rows: list[Row] = []
     series = {}
-    for game in arguments.games:
-        loads, bytes_each = measure(game, arguments.max_size, arguments.rounds)
-        rows += make_rows(game, loads)
-        what = f"{game}: memory of the server per transition"
+    for game, replays in itertools.product(arguments.games, arguments.replays):
+        name = game if replays == 1 else f"{game}, {replays} replays"
+        loads, bytes_each = measure(game, replays, arguments.max_size, arguments.rounds)
+        rows += make_rows(name, loads)
+        what = f"{name}: memory of the server per transition"
         memory = at_most(what, spread([bytes_each]), 2000, "bytes")
         rows.append(memory if game == "pong" else Row(what, memory.value, "bytes"))
-        series[game] = {name: [t._asdict() for t in rounds] for name, rounds in loads.items()}
+        series[name] = {kind: [t._asdict() for t in rounds] for kind, rounds in loads.items()}
     report("replay_load", arguments.out, rows, series)
 
 
 class Load(NamedTuple):
-    """A replay server and the processes that load it."""
+    """Replay servers and the processes that load them."""
 
-    address: str
+    addresses: list[str]
     pids: dict[str, list[int]]
     writers: list[Worker]
     learner: Worker
@@ -79,7 +83,7 @@ class Load(NamedTuple):
             writer.set_rate(inserts / len(self.writers))
         self.learner.set_rate(batches)
         time.sleep(SETTLE_SECONDS)
-        traffic = watch(self.address, self.pids, SECONDS)
+        traffic = watch(self.addresses, self.pids, SECONDS)
         self.rest()
         return traffic
 
@@ -87,20 +91,22 @@ class Load(NamedTuple):
         """Pause all workers, and wait until the batches that are read ahead are complete."""
         for worker in (*self.writers, self.learner):
             worker.set_rate(0.0)
-        while any(watch(self.address, {}, REST_SECONDS)[:2]):
+        while any(watch(self.addresses, {}, REST_SECONDS)[:2]):
             pass
 
     def fill(self, size: int) -> None:
         """Let the writers add transitions until the server holds that many."""
         for writer in self.writers:
             writer.set_rate(UNLIMITED)
-        while replay_size(self.address) < size:
+        while replay_size(self.addresses) < size:
             time.sleep(SETTLE_SECONDS)
         self.rest()
 
 
-def measure(game: str, max_size: int, rounds: int) -> tuple[dict[str, list[Traffic]], float]:
-    """Measure all kinds of load in turn, on a full replay.
+def measure(
+    game: str, num_replays: int, max_size: int, rounds: int
+) -> tuple[dict[str, list[Traffic]], float]:
+    """Measure all kinds of load in turn, on full replays, which share their size.
 
     Returns:
       What happened in every round, by kind of load; and bytes per transition in the end.
@@ -108,19 +114,25 @@ def measure(game: str, max_size: int, rounds: int) -> tuple[dict[str, list[Traff
     replay = ReplayConfig(max_size=max_size, min_size=1_000)
     builder = ApexDQNBuilder(ApexDQNConfig(replay=replay))
     spec = make_vector_environment(EnvironmentConfig(task=game), 1, seed=0).spec
-    with replay_server(builder.make_replay_tables, spec) as server:
-        empty = resident_bytes(server.pid)
-        tasks: list[Any] = [
-            (make_inserting, builder, game, seed, server.address) for seed in range(NUM_WRITERS)
+    make_tables = builder.share(num_replays).make_replay_tables
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(replay_server(make_tables, spec)) for _ in range(num_replays)
         ]
-        tasks.append((make_learning, builder, spec, server.address))
+        addresses = [server.address for server in servers]
+        empty = sum(resident_bytes(server.pid) for server in servers)
+        tasks: list[Any] = [
+            (make_inserting, builder, game, seed, addresses[seed % num_replays])
+            for seed in range(NUM_WRITERS)
+        ]
+        tasks.append((make_learning, builder, spec, addresses))
         with workers(*tasks) as (*writers, learner):
             pids = {
-                "server": [server.pid],
+                "server": [server.pid for server in servers],
                 "writers": [writer.pid for writer in writers],
                 "learner": [learner.pid],
             }
-            load = Load(server.address, pids, writers, learner)
+            load = Load(addresses, pids, writers, learner)
             load.fill(max_size)
             rates = {INSERTING: (UNLIMITED, 0.0), SAMPLING: (0.0, UNLIMITED)}
             rates[BOTH] = (UNLIMITED, UNLIMITED)
@@ -131,7 +143,8 @@ def measure(game: str, max_size: int, rounds: int) -> tuple[dict[str, list[Traff
                 {name: functools.partial(load.measure, *pair) for name, pair in rates.items()},
                 rounds,
             )
-        return loads, (resident_bytes(server.pid) - empty) / replay_size(server.address)
+        full = sum(resident_bytes(server.pid) for server in servers)
+        return loads, (full - empty) / replay_size(addresses)
 
 
 def make_inserting(

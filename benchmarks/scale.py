@@ -90,7 +90,7 @@ def measure_actors(counts: Sequence[int], rounds: int) -> dict[int, list[Traffic
                 for actor in actors[:count]:
                     actor.set_rate(UNLIMITED)
                 time.sleep(SETTLE_SECONDS)
-                traffic = watch(server.address, pids, SECONDS)
+                traffic = watch([server.address], pids, SECONDS)
                 for actor in actors:
                     actor.set_rate(0.0)
                 return traffic

@@ -3,6 +3,7 @@ r"""Lets CartPole train for long, kills nodes at random if asked to, and checks 
 Examples:
   python benchmarks/soak.py --minutes 30              # open files, threads and memory of every node
   python benchmarks/soak.py --minutes 30 --kills 200  # kill -9 of a random node every 9 s
+  python benchmarks/soak.py --minutes 30 --kills 200 --replays 2
 
 Exit code 1 if a promise of docs/explanation/reliability.md did not hold.
 """
@@ -23,8 +24,8 @@ import psutil
 from our_runs import ROOT
 
 from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import replay_name
 
-NODES = ("replay", "learner", "evaluator", "actor_0")
 FLAGS = (
     "--lp_launch_type=local_mp",
     "--config.run.target_return=1000",
@@ -48,8 +49,8 @@ class Soak:
       usage: open files, threads and megabytes of every process, one sample per minute.
     """
 
-    def __init__(self, workdir: pathlib.Path, seed: int):
-        """Start the training."""
+    def __init__(self, workdir: pathlib.Path, seed: int, num_replays: int):
+        """Start the training, with an actor for each replay."""
         self.problems: list[str] = []
         self.kills: collections.Counter[str] = collections.Counter()
         self.kills_before_target: int | None = None
@@ -57,8 +58,12 @@ class Soak:
         self.usage: dict[str, list[tuple[int, int, int]]] = {}
         self._workdir = workdir
         self._random = random.Random(seed)
+        self._names = ["learner", "evaluator"]
+        for index in range(num_replays):
+            self._names += [replay_name(index), f"actor_{index}"]
+        flags = [f"--config.run.{name}={num_replays}" for name in ("num_actors", "num_replays")]
         command = [sys.executable, str(ROOT / "launch" / "apex_dqn.py"), f"--workdir={workdir}"]
-        self._command = subprocess.Popen([*command, *FLAGS], start_new_session=True)
+        self._command = subprocess.Popen([*command, *FLAGS, *flags], start_new_session=True)
 
     def watch(self, minutes: float, num_kills: int) -> None:
         """Kill nodes and take samples for some minutes."""
@@ -109,7 +114,7 @@ class Soak:
 
     def _kill_one(self) -> None:
         """Kill a random node, unless it waits for its restart."""
-        name = self._random.choice(NODES)
+        name = self._random.choice(self._names)
         if process := self._nodes().get(name):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -142,10 +147,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0, help="length of the run")
     parser.add_argument("--kills", type=int, default=0, help="kill -9 of a random node, so often")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of nodes")
+    parser.add_argument("--replays", type=int, default=1, help="replay servers")
     parser.add_argument("--workdir", help="folder of the run; a temporary one by default")
     arguments = parser.parse_args()
     workdir = pathlib.Path(arguments.workdir or tempfile.mkdtemp(prefix="soak-"))
-    soak = Soak(workdir, arguments.seed)
+    soak = Soak(workdir, arguments.seed, arguments.replays)
     started = time.monotonic()
     with contextlib.closing(soak):
         soak.watch(arguments.minutes, arguments.kills)

@@ -69,7 +69,7 @@ class FullTable(NamedTuple):
     def measure(self) -> Costs:
         self.sampler.set_rate(UNLIMITED)
         time.sleep(SETTLE_SECONDS)
-        traffic = watch(self.server.address, {"server": [self.server.pid]}, SECONDS)
+        traffic = watch([self.server.address], {"server": [self.server.pid]}, SECONDS)
         self.sampler.set_rate(0.0)
         time.sleep(SETTLE_SECONDS)
         update, update_cpu = self._update()
@@ -106,7 +106,7 @@ def fill(builder: ApexDQNBuilder, server: ReplayServer, size: int) -> None:
     with workers(*tasks) as writers:
         for writer in writers:
             writer.set_rate(UNLIMITED)
-        while replay_size(server.address) < size:
+        while replay_size([server.address]) < size:
             time.sleep(SETTLE_SECONDS)
 
 

@@ -15,8 +15,7 @@ from serving import leave_with_parent
 
 from apex_agents import ApexDQNBuilder
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.replay.batch_reader import BatchReader
-from apex_agents.replay.priorities import PriorityWriter
+from apex_agents.replay.servers import ReplayServers
 from apex_agents.replay.tables import TRANSITIONS
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -105,20 +104,22 @@ def _work(
 
 
 def make_learning(
-    builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str
+    builder: ApexDQNBuilder, spec: EnvironmentSpec, addresses: Sequence[str]
 ) -> Callable[[], None]:
     """Make what a learner does besides learning: take a batch, write new priorities back."""
-    client = reverb.Client(address)
-    reader = BatchReader(builder.make_dataset(client, spec))
-    writer = PriorityWriter(client)
+    config, shared = builder.config, builder.share(len(addresses))
+    clients = [reverb.Client(address) for address in addresses]
+    datasets = [shared.make_dataset(client, spec) for client in clients]
+    num_batches = config.num_sgd_steps_per_step
+    replays = ReplayServers(clients, datasets, config.batch_size, num_batches)
     rng = np.random.default_rng(0)
 
     def learn() -> None:
-        sample = reader.next()
+        sample = replays.sample()
         assert sample is not None
-        keys = sample.info.key.numpy()
-        writer.write(keys, rng.lognormal(sigma=1.5, size=len(keys)))
-        assert not writer.num_dropped_batches
+        priorities = rng.lognormal(sigma=1.5, size=config.batch_size * num_batches)
+        replays.write_priorities(sample, priorities)
+        assert not replays.num_dropped_batches
 
     return learn
 
@@ -140,22 +141,26 @@ class Traffic(NamedTuple):
 
 
 def watch(
-    address: str, pids: Mapping[str, Sequence[int]], seconds: float, table: str = TRANSITIONS
+    addresses: Sequence[str],
+    pids: Mapping[str, Sequence[int]],
+    seconds: float,
+    table: str = TRANSITIONS,
 ) -> Traffic:
-    """Measure for some seconds what passes through a table.
+    """Measure for some seconds what passes through a table of all servers together.
 
     Args:
-      address: address of the replay server.
+      addresses: addresses of the replay servers.
       pids: processes of each group, by its name.
       seconds: length of the measurement.
       table: name of the table.
     """
-    client = reverb.Client(address)
+    clients = [reverb.Client(address) for address in addresses]
 
     def count() -> list[float]:
         """Return the time; inserts, samples and bytes sent so far; CPU seconds of each group."""
-        limiter = _read_table(client, table).rate_limiter_info
-        counts = (limiter.insert_stats.completed, limiter.sample_stats.completed)
+        limiters = [_read_table(client, table).rate_limiter_info for client in clients]
+        inserts = sum(limiter.insert_stats.completed for limiter in limiters)
+        counts = (inserts, sum(limiter.sample_stats.completed for limiter in limiters))
         cpu = [sum(cpu_seconds(pid) for pid in group) for group in pids.values()]
         sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
         return [time.perf_counter(), *counts, sent, *cpu]
@@ -167,9 +172,10 @@ def watch(
     return Traffic(inserted / elapsed, sampled / elapsed, cores, sent / elapsed)
 
 
-def replay_size(address: str) -> int:
-    """Return how many transitions a replay server holds."""
-    return _read_table(reverb.Client(address), TRANSITIONS).current_size
+def replay_size(addresses: Sequence[str]) -> int:
+    """Return how many transitions some replay servers hold together."""
+    tables = [_read_table(reverb.Client(address), TRANSITIONS) for address in addresses]
+    return sum(table.current_size for table in tables)
 
 
 def _read_table(client: reverb.Client, table: str) -> Any:

@@ -1,5 +1,7 @@
 """What both builders pass on to the parts that they make, from the config and from the caller."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from dm_env import specs
@@ -98,7 +100,27 @@ def test_adder(parts):
 def test_dataset(parts):
     recorder = parts.record("make_dataset")
     parts.builder.make_dataset("client", parts.spec)
-    assert recorder.args == ("client", REPLAY, 9, parts.spec, 4)
+    signature = parts.builder._signature(parts.spec)
+    assert recorder.args == ("client", REPLAY, 9, parts.spec, signature, 4)
+
+
+def test_each_of_several_replays_has_its_share(parts):
+    shared = parts.builder.share(3)
+    assert type(shared) is type(parts.builder)
+    # 100 transitions and the least of 1 are rounded up, batches of 9 are shared out evenly.
+    replay = dataclasses.replace(REPLAY, max_size=34, min_size=1)
+    assert shared.config == dataclasses.replace(parts.builder.config, batch_size=3, replay=replay)
+    assert parts.builder.config.replay == REPLAY
+    recorder = parts.record("make_dataset")
+    shared.make_dataset("client", parts.spec)
+    signature = parts.builder._signature(parts.spec)
+    assert recorder.args == ("client", replay, 3, parts.spec, signature, 4)
+
+
+def test_batches_that_cannot_be_shared_out_are_refused(parts):
+    message = r"run.num_replays is 2; it has to be a divisor of agent.batch_size \(9\)"
+    with pytest.raises(ValueError, match=message):
+        parts.builder.share(2)
 
 
 def test_actor(parts):

@@ -73,6 +73,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "environment.atari.num_threads": ([0, 1001], []),
     "run.seed": ([-1], [2**63 - 1]),
     "run.num_actors": ([0, -1, 10_001], [1, 10_000]),
+    "run.num_replays": ([0, -1, 2, 101], [1]),
     "run.num_envs_per_actor": ([0, -1, 1001], [1000]),
     "run.cpu_split": ([-0.1, 1.1], [1]),
     "run.max_learner_steps": ([0, -1], [1]),

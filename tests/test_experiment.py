@@ -25,13 +25,14 @@ from experiments import NUM_ENVS, assign_learned, learn, make_dqn_config
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
+from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import EnvironmentSpec, Episode, make_vector_environment
 from apex_agents.evaluation.episodes import play_episodes
-from apex_agents.experiment import Experiment, check_limits, end_reason
+from apex_agents.experiment import Experiment, check_limits, end_reason, make_experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
 from apex_agents.replay.flow import DataFlow
@@ -421,6 +422,20 @@ def test_a_target_return_of_zero_is_a_target():
     config = RunConfig(target_return=0.0)
     assert end_reason(config, 0, make_statistics(mean_return=-0.1)) is None
     assert end_reason(config, 0, make_statistics(mean_return=0.0)) == "target return 0 reached"
+
+
+@pytest.mark.parametrize(
+    ("agent", "num_actors", "message"),
+    [
+        (ApexDQNConfig(batch_size=64), 3, r"a divisor of run.num_actors \(3\)"),
+        (ApexDQNConfig(batch_size=65), 2, r"a divisor of agent.batch_size \(65\)"),
+        (A2CConfig(), 2, "1: A2C and A3C have one queue"),
+    ],
+)
+def test_replays_that_cannot_share_the_work_are_refused(agent, num_actors, message):
+    run = RunConfig(num_actors=num_actors, num_replays=2)
+    with pytest.raises(ValueError, match=f"run.num_replays is 2; it has to be {message}"):
+        make_experiment(ExperimentConfig(agent, run=run))
 
 
 @pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])

@@ -86,6 +86,10 @@ class ActorCriticBuilder:
             transitions_per_step=size,
         )
 
+    def share(self, num_replays: int) -> "ActorCriticBuilder":
+        require(num_replays == 1, "run.num_replays", num_replays, "1: A2C and A3C have one queue")
+        return self
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
@@ -100,8 +104,8 @@ class ActorCriticBuilder:
         return 4 * _count_parameters(self.make_networks(spec)) * self.config.queue_size
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        del spec
-        return make_gradient_dataset(client)
+        size = _count_parameters(self.make_networks(spec))
+        return make_gradient_dataset(client, size, len(METRICS))
 
     def make_adders(
         self,
@@ -161,12 +165,14 @@ class ActorCriticBuilder:
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset,
-        client: reverb.Client,
+        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
+        client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ActorCriticLearner:
+        if not isinstance(client, reverb.Client):
+            (client,), (dataset,) = client, dataset
         return ActorCriticLearner(
             update=ActorCriticUpdate(self.make_networks(spec, seed), self.config),
             dataset=dataset,

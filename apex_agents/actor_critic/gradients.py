@@ -47,12 +47,6 @@ def make_gradient_table(
       queue_size: gradients in a full queue, before which workers wait.
       rate_limiter: limiter in place of one that does so.
     """
-    number = tf.TensorSpec([], tf.int64)
-    signature = Gradient(
-        tf.TensorSpec([num_parameters], tf.float32),
-        tf.TensorSpec([num_metrics], tf.float32),
-        *[number] * 3,
-    )
     return reverb.Table(
         name=GRADIENTS,
         sampler=reverb.selectors.Fifo(),
@@ -60,18 +54,29 @@ def make_gradient_table(
         max_size=queue_size,
         max_times_sampled=1,
         rate_limiter=rate_limiter or reverb.rate_limiters.Queue(queue_size),
-        signature=signature._asdict(),
+        signature=_make_signature(num_parameters, num_metrics),
     )
 
 
-def make_gradient_dataset(client: reverb.Client) -> tf.data.Dataset:
+def _make_signature(num_parameters: int, num_metrics: int) -> dict[str, tf.TensorSpec]:
+    numbers = [tf.TensorSpec([size], tf.float32) for size in (num_parameters, num_metrics)]
+    return Gradient(*numbers, *[tf.TensorSpec([], tf.int64)] * 3)._asdict()
+
+
+def make_gradient_dataset(
+    client: reverb.Client, num_parameters: int, num_metrics: int
+) -> tf.data.Dataset:
     """Read the queue: `reverb.ReplaySample`s whose `data` is a `Gradient`.
 
-    An iterator ends when nothing has arrived for half a second.
+    An iterator ends when nothing has arrived for half a second. The server is asked nothing before
+    the first iteration, so that it may be away.
     """
-    dataset = reverb.TrajectoryDataset.from_table_signature(
+    signature = _make_signature(num_parameters, num_metrics)
+    dataset = reverb.TrajectoryDataset(
         server_address=client.server_address,
         table=table_name(client, GRADIENTS),
+        dtypes={name: leaf.dtype for name, leaf in signature.items()},
+        shapes={name: leaf.shape for name, leaf in signature.items()},
         max_in_flight_samples_per_worker=1,
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=_TIMEOUT_MS,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import reverb
 import tensorflow as tf
 from acme import core, types
 from acme.utils import loggers
@@ -105,6 +106,14 @@ class ActorCriticLearner(core.Learner):
                 "waiting_seconds": waiting_seconds,
             }
         )
+
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Go on with a server that has moved; it gets the parameters at once."""
+        del index  # There is only one.
+        self._reader.close()
+        self._publisher.close()
+        self._reader, self._publisher = BatchReader(dataset), ParameterPublisher(client)
+        self.publish()
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""

@@ -1,8 +1,8 @@
 """Runs the nodes of a program as processes on the hosts of a Ray cluster.
 
 A supervisor restarts them as on one machine. Each node has a host agent, which starts its process
-and reports on it. Only the replay is bound to its host, since the other nodes know its address; any
-other node of a lost host is restarted wherever there is room.
+and reports on it. The nodes of a lost host are restarted wherever there is room. A replay has
+another address there, which all nodes are told through their channels to the supervisor.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Launch, Outcome, supervise
 from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
-from apex_agents.nodes.process import Exit, NodeCommand
+from apex_agents.nodes.process import REPLAYS, Exit, NodeCommand
 from apex_agents.runs.checkpoints import remove_old_checkpoints
 from apex_agents.runs.workdir import CHECKPOINTS
 
@@ -82,8 +82,8 @@ class RayNodes:
         nodes = program.get_all_nodes()
         groups = {node.name: group for group, ns in program.groups.items() for node in ns}
         wanted = {node.name: cluster.resources(groups[node.name]).amounts() for node in nodes}
-        self._bound = {node.name for node in nodes if node.addresses}
-        self._placement = Placement(wanted, self._bound)
+        self._placement = Placement(wanted)
+        self._addresses: dict[str, str] = {}  # Of the replays, by their names, in their order.
         # A host that finds this file, whose name is new, shares the folder.
         self._mark = pathlib.Path(experiment.workdir, f"{_MARK}{uuid.uuid4().hex[:12]}")
         try:
@@ -96,8 +96,7 @@ class RayNodes:
                 check_versions(host_info, self._versions)
             for node in nodes:
                 for address in node.addresses:
-                    agent = self._placement.host_agents[node.name]
-                    bind_address(address, ray.get(agent.reserve_address.remote()))
+                    bind_address(address, self._find_address(node.name))
             job = serialize_nodes(nodes)
             self._job = ray.put(pathlib.Path(f"/proc/self/fd/{job}").read_bytes())
             os.close(job)
@@ -119,9 +118,8 @@ class RayNodes:
     def start(self, command: NodeCommand, num_restarts: int) -> RemoteNodeProcess:
         """Start the process of a node, in the background; see `Supervisor`."""
         name = command.name
-        process = RemoteNodeProcess(
-            self._placement.host_agents[name], self._files[name], name in self._bound, num_restarts
-        )
+        agent = self._placement.host_agents[name]
+        process = RemoteNodeProcess(agent, self._files[name], num_restarts)
         self._processes[name] = process
         threading.Thread(target=self._start, args=(command, process), daemon=True).start()
         return process
@@ -142,10 +140,23 @@ class RayNodes:
         try:
             host_info = self._visit(command.name)
             where = f" on {host_info.ip}"
-            process.start(command, self._job, self.commands.index(command), host_info)
+            if command.name in self._addresses:
+                self._find_address(command.name)
+            index = self.commands.index(command)
+            env = {**command.env, REPLAYS: self._all_addresses()}
+            process.start(command._replace(env=env), self._job, index, host_info)
         except Exception as error:
             reason = f"could not be started{where} ({last_line(error)})"
             process.end(Exit(reason, from_outside=True))
+
+    def _find_address(self, name: str) -> str:
+        """Return the address of a replay, another one where it has another host agent."""
+        agent = self._placement.host_agents[name]
+        self._addresses[name] = ray.get(agent.reserve_address.remote())
+        return self._addresses[name]
+
+    def _all_addresses(self) -> str:
+        return ",".join(self._addresses.values())
 
     def _visit(self, name: str) -> HostInfo:
         """Ask a host agent where it is, and wait until it runs somewhere."""
@@ -172,6 +183,7 @@ class RayNodes:
         placed = [process for process in list(self._processes.values()) if process.host_info]
         hosts = living_hosts()  # Read after `placed`, so that it knows the hosts of all of them.
         for process in placed:
+            process.send(self._all_addresses())
             if process.check(hosts):
                 folder = pathlib.Path(self._experiment.workdir, CHECKPOINTS)
                 remove_old_checkpoints(folder, self._experiment.run.num_checkpoints)

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.workdir import (
-    ACTOR_STEPS_FILE,
     BEST_CHECKPOINT,
     CHECKPOINTS,
     LAST_CHECKPOINT,
     SUMMARY_FILE,
     VIDEOS,
+    actor_steps_file,
+    parse_replay_name,
 )
 
 # The files that nodes write besides their logs, by the names of the nodes.
 _PATTERNS = {
-    "replay": (ACTOR_STEPS_FILE,),
     "learner": (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE),
     "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*"),
 }
@@ -57,7 +57,11 @@ class NodeFiles:
 
     def __init__(self, workdir: str, node: str):
         self.folder = pathlib.Path(workdir)
-        self._patterns = (f"{_LOGS}{node}.*", f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
+        self._patterns: tuple[str, ...]
+        if (number := parse_replay_name(node)) is not None:
+            self._patterns = (f"{_LOGS}{node}.*", actor_steps_file(number))
+        else:
+            self._patterns = (f"{_LOGS}{node}.*", f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
 
     def states(self) -> dict[str, FileState]:
         """Return the states of the files by their paths, in the order of their last changes."""

@@ -74,7 +74,7 @@ class HostAgent:
         self._files = NodeFiles(workdir, name)
         self._start_process = start
         self._lock_wait_seconds = lock_wait_seconds
-        self._ports: list[socket.socket] = []
+        self._port: socket.socket | None = None
         self._lock: Any = None
         self._job: int | None = None
         self._process: NodeProcess | None = None
@@ -91,8 +91,8 @@ class HostAgent:
 
     def reserve_address(self) -> str:
         """Reserve a port for as long as the host agent lives; return 'HOST:PORT' for gRPC."""
-        self._ports.append(reserve_port())
-        host, port = ray.util.get_node_ip_address(), self._ports[-1].getsockname()[1]
+        self._port = self._port or reserve_port()
+        host, port = ray.util.get_node_ip_address(), self._port.getsockname()[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def prepare(self, keep: Collection[str] | None) -> dict[str, FileState] | None:
@@ -163,6 +163,11 @@ class HostAgent:
         states = self._files.states()
         removed = [path for path in known if path not in states]
         return report._replace(changes=take_some(self._files.changes(known)), removed=removed)
+
+    def send(self, addresses: str, num_restarts: int) -> None:
+        """Tell the process with this number of restarts the addresses of the replays."""
+        if self._process is not None and num_restarts == self._num_restarts:
+            self._process.send(addresses)
 
     def terminate(self, num_restarts: int) -> None:
         """Send SIGTERM to the process with this number of restarts."""

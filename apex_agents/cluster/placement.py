@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 # Ray would print twenty lines over the live view for every host that is lost.
@@ -70,15 +70,9 @@ class Placement:
       host_agents: a host agent, an actor of Ray, for each node, by the names of the nodes.
     """
 
-    def __init__(self, wanted: Mapping[str, Mapping[str, float]], bound: Collection[str]):
-        """Ask for room; `wait` waits for it.
-
-        Args:
-          wanted: resources of the nodes, by their names.
-          bound: names of the nodes that cannot move to another host.
-        """
+    def __init__(self, wanted: Mapping[str, Mapping[str, float]]):
+        """Ask for room for nodes that want resources, by their names; `wait` waits for it."""
         self._wanted = wanted
-        self._bound = bound
         bundles = [dict(bundle) or _NEXT_TO_NOTHING for bundle in wanted.values()]
         self._group: PlacementGroup = placement_group(bundles)
         self.host_agents: dict[str, Any] = {}
@@ -119,7 +113,7 @@ class Placement:
                 num_gpus=amounts.pop("GPU", 0),
                 resources=amounts,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
-                max_restarts=0 if name in self._bound else -1,
+                max_restarts=-1,
                 # A finite number would be used up until Ray declares a host dead.
                 max_task_retries=-1,
             ).remote(name, workdir)

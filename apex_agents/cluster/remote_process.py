@@ -11,7 +11,7 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
 from apex_agents.cluster.file_sync import FileSync
 from apex_agents.cluster.host_agent import HostInfo, ProcessReport
 from apex_agents.cluster.placement import living_hosts
-from apex_agents.nodes.process import Exit, NodeCommand
+from apex_agents.nodes.process import REPLAYS, Exit, NodeCommand
 
 _KILL_SECONDS = 5.0
 _RETRY_SECONDS = 10.0  # Until what could not be written is fetched again.
@@ -20,7 +20,7 @@ _RETRY_SECONDS = 10.0  # Until what could not be written is fetched again.
 class RemoteNodeProcess:
     """A process that a host agent runs; see `NodeProcess`."""
 
-    def __init__(self, agent: Any, files: FileSync, is_bound: bool, num_restarts: int):
+    def __init__(self, agent: Any, files: FileSync, num_restarts: int):
         """Describe a process that an agent, an actor of Ray, is about to start."""
         self._num_restarts = num_restarts
         self.host_info: HostInfo | None = None  # None until the process was started.
@@ -28,7 +28,7 @@ class RemoteNodeProcess:
         self.host = ""
         self._agent = agent
         self._files = files
-        self._is_bound = is_bound  # The node cannot continue on another host.
+        self._addresses = ""  # Of the replays, as the process knows them.
         self._exit: Exit | None = None
         self._messages = b""
         self._report: Any = None  # The one that was asked for last.
@@ -48,6 +48,7 @@ class RemoteNodeProcess:
         if self._exit is not None:  # The run was stopped meanwhile.
             return
         ray.get(self._agent.start.remote(command, job, index, self._num_restarts))
+        self._addresses = command.env[REPLAYS]
         self.host = living_hosts().get(host_info.node_id, host_info.ip)
         self.host_info = host_info
         if self._exit is not None:
@@ -74,9 +75,7 @@ class RemoteNodeProcess:
         is_there = self.host_info.node_id in hosts
         if report is not None or not is_there:  # The host agent is gone, or is a new one.
             lost = f"was lost with {'a worker of Ray on' if is_there else 'its host'} {self.host}"
-            if self._is_bound:
-                lost += "; the same command continues from the learner's last checkpoint"
-            self.end(Exit(lost, from_outside=True, can_restart=not self._is_bound))
+            self.end(Exit(lost, from_outside=True))
         return False
 
     def poll(self) -> Exit | None:
@@ -84,6 +83,11 @@ class RemoteNodeProcess:
 
     def messages(self) -> bytes:
         return self._messages
+
+    def send(self, addresses: str) -> None:
+        if self.host_info is not None and addresses != self._addresses:
+            self._addresses = addresses
+            self._agent.send.remote(addresses, self._num_restarts)
 
     def terminate(self) -> None:
         if self.host_info is None:

@@ -1,5 +1,6 @@
 """Makes the parts of Ape-X DQN."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ from apex_agents.learning.update import Update
 from apex_agents.networks.chosen_torso import check_observations, is_own_torso
 from apex_agents.networks.observations import require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.replay.config import share_config
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.footprint import estimate_replay_bytes
@@ -97,6 +99,11 @@ class ApexDQNBuilder:
         signature = self._signature(spec)
         return make_tables(self.config.replay, signature, policy.variables, rate_limiter)
 
+    def share(self, num_replays: int) -> "ApexDQNBuilder":
+        shared = copy.copy(self)
+        shared.config = share_config(self.config, num_replays)
+        return shared
+
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         return make_data_flow(self.config)
 
@@ -104,10 +111,9 @@ class ApexDQNBuilder:
         return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        config = self.config
-        return make_dataset(
-            client, config.replay, config.batch_size, spec, config.num_sgd_steps_per_step
-        )
+        config, signature = self.config, self._signature(spec)
+        num_batches = config.num_sgd_steps_per_step
+        return make_dataset(client, config.replay, config.batch_size, spec, signature, num_batches)
 
     def make_adders(
         self,
@@ -165,8 +171,8 @@ class ApexDQNBuilder:
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset,
-        client: reverb.Client,
+        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
+        client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,

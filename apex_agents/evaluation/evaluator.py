@@ -24,14 +24,13 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.node import num_restarts, report_ready
-from apex_agents.replay.messages import Evaluation
+from apex_agents.replay.messages import EVALUATION, Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
+from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
     count_actor_steps,
-    report_evaluation,
-    report_last_step,
 )
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, save_parameters
@@ -42,10 +41,10 @@ Variables = Mapping[str, Sequence[tf.Variable]]
 _CHECK_PERIOD_SECONDS = 0.1
 
 
-def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
+def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> None:
     """Evaluate new parameters of an experiment until the program stops."""
     stop = lp.stop_event()
-    with contextlib.closing(Evaluator(experiment, client, stop.is_set)) as evaluator:
+    with contextlib.closing(Evaluator(experiment, clients, stop.is_set)) as evaluator:
         while not stop.is_set():
             next_start = time.monotonic() + experiment.run.evaluation.min_period_seconds
             is_done = evaluator.evaluate()
@@ -57,29 +56,31 @@ def run_evaluator(experiment: Experiment, client: reverb.Client) -> None:
 
 
 def await_evaluation(
-    run: RunConfig, client: reverb.Client, poller: StatisticsPoller, learner_steps: int
+    run: RunConfig,
+    poller: StatisticsPoller,
+    learner_steps: int,
+    before_look: Callable[[], None] = lambda: None,
 ) -> bool:
     """Let the evaluator finish: with the learner's last parameters, unless the target is reached.
 
     Args:
       run: limits of the run.
-      client: client of the replay server.
-      poller: reader of that server's statistics.
-      learner_steps: learner steps of the last parameters, which have been published.
+      poller: reader of the statistics of all replay servers.
+      learner_steps: learner steps of the last parameters, which have been published, as has their
+        number in the table `LAST_STEP`.
+      before_look: called before every look at the statistics.
 
     Returns:
       Whether they were evaluated; if not, the program stops.
     """
     stop = lp.stop_event()
     while not stop.is_set():
+        before_look()
         evaluation = poller.latest.evaluation
         if _has_reached_target(run, evaluation):
             return True
         if evaluation is not None and evaluation.learner_steps >= learner_steps:
             return True
-        if poller.latest.last_step is None:  # Again if there is another server meanwhile.
-            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                report_last_step(client, learner_steps)
         stop.wait(_CHECK_PERIOD_SECONDS)
     return False
 
@@ -93,27 +94,33 @@ class Evaluator:
     """
 
     def __init__(
-        self, experiment: Experiment, client: reverb.Client, should_stop: Callable[[], bool]
+        self,
+        experiment: Experiment,
+        clients: Sequence[reverb.Client],
+        should_stop: Callable[[], bool],
     ):
         """Make the environments and the policy, and read the evaluations before a restart."""
         builder, num_episodes = experiment.builder, experiment.run.evaluation.num_episodes
         seed = experiment.run.node_seed("evaluator")
         self._run = experiment.run
-        self._client = client
+        self._clients = clients
+        self._publishers = [Publisher(client, EVALUATION) for client in clients]
         self._should_stop = should_stop
         self._videos = EvaluationVideos(experiment, num_restarts())
         self._environment = self._videos.make_vector_environment(num_episodes, seed)
         self._policy = builder.make_evaluation_policy(self._environment.spec, num_episodes, seed)
         # Without a variable client: the parameters stay the same for a whole evaluation.
         self._actor = ApexActor(self._policy)
-        self._source = ParameterSource(client, should_stop)
+        self._source = ParameterSource(clients, should_stop)
         self._variables = variable_utils.VariableClient(self._source, self._policy.variables)
         self._logger = make_logger(experiment, columns.EVALUATOR)
         past = _read_past_evaluations(experiment)
         self._latest = past[-1] if past else None
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
+        if self._latest is not None:  # It may have died between writing and reporting.
+            self._report(self._latest)
         self._flow = experiment.data_flow()
-        self._poller = StatisticsPoller(client, self._flow)
+        self._poller = StatisticsPoller(clients, self._flow)
 
     def has_last_step(self) -> bool:
         """Return whether the learner has finished: its last parameters need not wait."""
@@ -128,9 +135,6 @@ class Evaluator:
         Returns:
           Whether an evaluation was completed.
         """
-        if self._latest is not None and self._poller.latest.evaluation is None:
-            # The server was restarted, or the evaluator died between writing and reporting.
-            self._report(self._latest)
         if _has_reached_target(self._run, self._latest):
             return False
         self._variables.update_and_wait()
@@ -156,21 +160,23 @@ class Evaluator:
         """Save what is still unsaved and release everything."""
         self._best.save()
         self._poller.close()
+        for publisher in self._publishers:
+            publisher.close()
         self._logger.close()
         self._environment.close()
 
     def _count_actor_steps(self) -> int:
-        """Return the steps of all actors, while the server is away those at the last look."""
+        """Return the steps of all actors, while a server is away those at the last look."""
         with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            steps = count_actor_steps(self._client, self._flow)
-            if steps is not None:
-                return steps
+            counts = [count_actor_steps(client, self._flow) for client in self._clients]
+            known = [count for count in counts if count is not None]
+            if len(known) == len(counts):
+                return sum(known)
         return self._poller.latest.actor_steps
 
     def _report(self, evaluation: Evaluation) -> None:
-        # Its row is written already: continue without the server.
-        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            report_evaluation(self._client, evaluation)
+        for publisher in self._publishers:
+            publisher.publish(evaluation)
 
 
 class BestParameters:

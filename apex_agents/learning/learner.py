@@ -14,9 +14,8 @@ from acme.utils import loggers
 from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
-from apex_agents.replay.batch_reader import BatchReader
-from apex_agents.replay.parameters import ParameterPublisher, to_finite_arrays
-from apex_agents.replay.priorities import PriorityWriter
+from apex_agents.replay.parameters import to_finite_arrays
+from apex_agents.replay.servers import ReplayServers
 
 
 class ApexLearner(core.Learner):
@@ -30,8 +29,8 @@ class ApexLearner(core.Learner):
     def __init__(
         self,
         update: Update,
-        dataset: tf.data.Dataset,
-        client: reverb.Client,
+        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
+        client: reverb.Client | Sequence[reverb.Client],
         config: Any,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -40,20 +39,20 @@ class ApexLearner(core.Learner):
 
         Args:
           update: one learner step of an algorithm.
-          dataset: samples as `replay.dataset.make_dataset` gives them.
-          client: client of the replay server.
+          dataset: samples as `replay.dataset.make_dataset` gives them, of each replay server.
+          client: client of the replay server, or of each.
           config: the agent's settings; `batch_size`, `num_sgd_steps_per_step`, `publish_period` and
             `replay.importance_sampling_exponent` are read.
           logger: receives learner steps, metrics, updates and seconds of waiting of every `step`.
           should_stop: asked while waiting for data.
         """
         self._update = update
-        self._reader = BatchReader(dataset, config.batch_size * config.num_sgd_steps_per_step)
+        self._replays = ReplayServers(
+            client, dataset, config.batch_size, config.num_sgd_steps_per_step
+        )
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
-        self._priority_writer = PriorityWriter(client)
-        self._publisher = ParameterPublisher(client)
         # Python aborts if it exits while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
@@ -78,13 +77,13 @@ class ApexLearner(core.Learner):
     def step(self) -> None:
         """Wait for a sample and learn from it; return without one if told to stop."""
         started = time.monotonic()
-        sample = self._reader.next(self._should_stop)
+        sample = self._replays.sample(self._should_stop)
         waiting_seconds = time.monotonic() - started
         if sample is None:
             return
-        output = self._update_on_sample(sample)
-        self._priority_writer.write(sample.info.key.numpy(), output.priorities.numpy())
-        self.recent_samples.add(sample, output, self.num_steps)
+        output = self._update_on_sample(sample.batches)
+        self._replays.write_priorities(sample, output.priorities.numpy())
+        self.recent_samples.add(sample.batches, output, self.num_steps)
         num_updates = self._config.num_sgd_steps_per_step
         self.num_steps += num_updates
         if self.num_steps % self._config.publish_period < num_updates:
@@ -95,19 +94,23 @@ class ApexLearner(core.Learner):
                 **output.metrics,
                 "num_updates": num_updates,
                 "waiting_seconds": waiting_seconds,
-                "priorities_not_finite": self._priority_writer.num_not_finite,
-                "priority_batches_dropped": self._priority_writer.num_dropped_batches,
+                "priorities_not_finite": self._replays.num_not_finite,
+                "priority_batches_dropped": self._replays.num_dropped_batches,
             }
         )
 
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Go on with a replay server that has moved; it gets the parameters at once."""
+        self._replays.reconnect(index, client, dataset)
+        self.publish()
+
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
-        self._publisher.publish(self.get_all_variables(), self.num_steps)
+        self._replays.publish(self.get_all_variables(), self.num_steps)
 
     def flush(self) -> None:
-        """Block until the server has all priorities and parameters handed over so far."""
-        self._priority_writer.flush()
-        self._publisher.flush()
+        """Block until the servers have all priorities and parameters handed over so far."""
+        self._replays.flush()
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         arrays = self.get_all_variables()
@@ -126,9 +129,7 @@ class ApexLearner(core.Learner):
         atexit.unregister(self.close)
         if not self._should_stop():
             self.publish()
-        self._reader.close()
-        self._publisher.close()
-        self._priority_writer.close()
+        self._replays.close()
         self._logger.close()
 
     def _update_in_turn(self, sample: reverb.ReplaySample) -> UpdateOutput:

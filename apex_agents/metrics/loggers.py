@@ -5,16 +5,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import reverb
 
 from apex_agents.acting.policy import Policy
 from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.parameters import ParameterSource
-from apex_agents.replay.statistics import ReplayStatistics, read_statistics
+from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.workdir import LOGS
 
@@ -52,24 +50,20 @@ class ReplayLogger:
     def __init__(
         self,
         experiment: Experiment,
-        client: reverb.Client,
-        read: Callable[[reverb.Client, DataFlow], ReplayStatistics] = read_statistics,
+        poller: StatisticsPoller,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Open the replay's CSV file.
 
         Args:
           experiment: experiment whose run this is.
-          client: client of the replay server.
-          read: reads the statistics of a server.
+          poller: reads the counts of all replay servers.
           clock: returns a time in seconds.
         """
         self._logger = make_logger(experiment, columns.REPLAY)
-        self._client = client
-        self._flow = experiment.data_flow()
-        self._read_statistics = read
+        self._poller = poller
         self._clock = clock
-        self._before = self._read() or ReplayStatistics()  # A restored server has its counts back.
+        self._before = list(poller.parts)  # A restored server has its counts back.
         self._last = clock()
 
     def write_if_due(self) -> None:
@@ -78,25 +72,23 @@ class ReplayLogger:
             self.write()
 
     def write(self) -> None:
-        """Write a row, unless the server is too busy to answer."""
-        if (now := self._read()) is None:
-            return
-        before, elapsed = self._before, self._clock() - self._last
+        """Write a row."""
+        before, now, elapsed = self._before, list(self._poller.parts), self._clock() - self._last
+        # A server that answers for the first time has counted before, one that was restarted again.
+        pairs = [(b, n) for b, n in zip(before, now, strict=True) if b is not None]
+        inserted, sampled = (
+            sum(max(getattr(n, name) - getattr(b, name), 0) for b, n in pairs if n is not None)
+            for name in ("inserted", "sampled")
+        )
         self._logger.write(
             {
-                **name_statistics(now),
-                columns.INSERTS_PER_SECOND: (now.inserted - before.inserted) / elapsed,
-                columns.SAMPLES_PER_SECOND: (now.sampled - before.sampled) / elapsed,
+                **name_statistics(self._poller.latest),
+                columns.INSERTS_PER_SECOND: inserted / elapsed,
+                columns.SAMPLES_PER_SECOND: sampled / elapsed,
             }
         )
         self._before = now
         self._last = self._clock()
-
-    def _read(self) -> ReplayStatistics | None:
-        try:
-            return self._read_statistics(self._client, self._flow)
-        except (RuntimeError, reverb.errors.ReverbError):
-            return None
 
 
 class ActorLogger:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
@@ -18,7 +18,7 @@ import tensorflow as tf
 from launchpad import context
 
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.process import CHANNEL, NUM_RESTARTS, STOP, WORKS
+from apex_agents.nodes.process import CHANNEL, EXIT_MOVED, NUM_RESTARTS, REPLAYS, STOP, WORKS
 from apex_agents.replay.tables import RunClient
 
 _PR_SET_NAME = 15
@@ -29,6 +29,11 @@ _TYPES_WITH_ONE_PROCESS = (
 )
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
+# Addresses of all replays as the supervisor tells them; none where they are the program's.
+_told_addresses: list[str] = []
+# What this process has connected to, and cannot if it moves.
+_not_to_change: list[tuple["Replays", list[str]]] = []
+_has_moved = threading.Event()
 
 
 class NodeRole(NamedTuple):
@@ -43,24 +48,82 @@ class NodeRole(NamedTuple):
     stops_last: bool = False  # Whether it runs until all other nodes have stopped.
 
 
+class Replays:
+    """The replay servers that a node works with; on a cluster they may move to other hosts."""
+
+    def __init__(
+        self,
+        addresses: Sequence[lp.Address],
+        run_id: str,
+        index: int | None = None,
+        follows: bool = False,
+    ):
+        """Connect to nothing yet.
+
+        Args:
+          addresses: addresses of all servers of the program.
+          run_id: id of the run.
+          index: index of the only server to connect to; None for all.
+          follows: whether the node calls `ReplayClients.follow`; if not, it is restarted when a
+            server moves.
+        """
+        self._addresses = addresses
+        self._run_id = run_id
+        self._indices = range(len(addresses)) if index is None else [index]
+        self._follows = follows
+
+    def connect(self) -> "ReplayClients":
+        """Return clients of the servers."""
+        clients = ReplayClients(self, self._run_id)
+        if not self._follows:
+            _not_to_change.append((self, [client.server_address for client in clients]))
+        return clients
+
+    def find_addresses(self) -> list[str]:
+        """Return the present addresses of the servers."""
+        told = _told_addresses
+        return [told[i] if told else self._addresses[i].resolve() for i in self._indices]
+
+
+class ReplayClients(list[RunClient]):
+    """Clients of replay servers; Launchpad's handles of the servers would make ordinary ones."""
+
+    def __init__(self, replays: Replays, run_id: str):
+        """Connect to the servers at their present addresses."""
+        super().__init__(RunClient(address, run_id) for address in replays.find_addresses())
+        self._replays = replays
+        self._run_id = run_id
+
+    def have_moved(self) -> bool:
+        """Return whether a server has another address than its client."""
+        return self._replays.find_addresses() != [client.server_address for client in self]
+
+    def follow(self) -> list[int]:
+        """Replace the clients of servers that have moved; return their indices."""
+        moved = []
+        for index, address in enumerate(self._replays.find_addresses()):
+            if self[index].server_address != address:
+                self[index] = RunClient(address, self._run_id)
+                moved.append(index)
+        return moved
+
+
 class ClientNode(lp.PyNode):
-    """A node that works with the replay server; `name` is the name of its files, too."""
+    """A node that works with replay servers; `name` is the name of its files, too."""
 
     def __init__(
         self,
         name: str,
         function: Callable[..., Any],
         experiment: Experiment,
-        replay_address: lp.Address,
+        replays: Replays,
         *args: Any,
         role: NodeRole = NodeRole(),  # noqa: B008  # Immutable.
     ):
-        """Run `function(experiment, client, *args)`, which returns when the program stops."""
+        """Run `function(experiment, clients, *args)`, which returns when the program stops."""
 
         def connect_and_run() -> Any:
-            # Launchpad's handle of the server would make an ordinary client.
-            client = RunClient(replay_address.resolve(), experiment.run_id)
-            return function(experiment, client, *args)
+            return function(experiment, replays.connect(), *args)
 
         super().__init__(run_node, name, connect_and_run, role, experiment.run.cpu_split)
         self.name = name
@@ -87,7 +150,7 @@ def run_node(
     """
     own_process = context.get_context().launch_type not in _TYPES_WITH_ONE_PROCESS
     if own_process:
-        _attach_to_supervisor(role.stop_seconds)
+        _attach_to_supervisor(role)
         _name_process(name)
         limit_cores(role.computes, cpu_split)
     exit_code, result = 0, None
@@ -105,6 +168,7 @@ def run_node(
     if own_process:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
+        exit_code = EXIT_MOVED if _has_moved.is_set() else exit_code
         os._exit(exit_code)  # An ordinary exit waits for clients of a server that is gone.
     del result
 
@@ -161,20 +225,32 @@ def _name_process(name: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def _attach_to_supervisor(stop_seconds: float) -> None:
+def _attach_to_supervisor(role: NodeRole) -> None:
     """Open the channel; stop this node when the channel is closed, as the supervisor has died."""
     global _channel
+    _take_addresses(os.environ.pop(REPLAYS, ""))
     descriptor = os.environ.pop(CHANNEL, None)
     if descriptor is None:
         return
     channel = _channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
 
-    def stop_with_supervisor() -> None:
-        with contextlib.suppress(ConnectionError):
-            channel.recv(1)
+    def listen() -> None:
+        with contextlib.suppress(ConnectionError), channel.makefile() as lines:
+            for line in lines:
+                _take_addresses(line)
+                if _has_moved.is_set():
+                    break
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(stop_seconds)  # Calls to a server that is gone cannot be interrupted.
-        os._exit(1)
+        time.sleep(role.stop_seconds)  # Calls to a server that is gone cannot be interrupted.
+        os._exit(EXIT_MOVED if _has_moved.is_set() else 1)
 
-    threading.Thread(target=stop_with_supervisor, daemon=True).start()
+    threading.Thread(target=listen, daemon=True).start()
+
+
+def _take_addresses(line: str) -> None:
+    """Take over the addresses of all replays, and note whether this node has to be restarted."""
+    if line.strip():
+        _told_addresses[:] = line.strip().split(",")
+    if any(replays.find_addresses() != used for replays, used in _not_to_change):
+        _has_moved.set()

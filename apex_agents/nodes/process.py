@@ -13,12 +13,16 @@ from typing import NamedTuple, Protocol
 from apex_agents.nodes.fork_server import start_process
 
 # Environment variables of a node: the descriptor of its end of a socket, the channel, whose other
-# end closes with the supervisor, and how often the node was restarted.
+# end closes with the supervisor, how often the node was restarted, and the addresses of the replays
+# if they differ from those that the program was made with.
 CHANNEL = "APEX_AGENTS_CHANNEL"
 NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
+REPLAYS = "APEX_AGENTS_REPLAYS"
 # The messages of a node through its channel: it has begun its work; the program is to stop.
 WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
+# The exit code of a node that has to be restarted, since its replay has another address.
+EXIT_MOVED = 75
 
 
 def entry_argv(job: int, index: int) -> list[str]:
@@ -73,7 +77,6 @@ class Exit(NamedTuple):
 
     description: str  # A predicate for the node's name.
     from_outside: bool
-    can_restart: bool = True  # Whether the node can continue with another process.
     exit_code: int | None = None  # Negative for a signal; None if it is unknown.
 
 
@@ -93,6 +96,9 @@ class NodeProcess(Protocol):
 
     def messages(self) -> bytes:
         """Return all messages that it has sent so far: `WORKS`, `STOP`."""
+
+    def send(self, addresses: str) -> None:
+        """Tell it the present addresses of the replays, separated by commas."""
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -134,6 +140,10 @@ class LocalNodeProcess:
             self._messages += self._channel.recv(_MAX_MESSAGES)
         return self._messages
 
+    def send(self, addresses: str) -> None:
+        with contextlib.suppress(OSError):  # The process has ended.
+            self._channel.send(f"{addresses}\n".encode())
+
     def terminate(self) -> None:
         self._process.terminate()
 
@@ -149,11 +159,13 @@ def _describe(exit_code: int) -> Exit:
         description = "was killed (SIGKILL: by hand, or by the kernel when memory ran out)"
     elif exit_code < 0:
         description = f"was ended by {signal.Signals(-exit_code).name}"
+    elif exit_code == EXIT_MOVED:
+        description = "follows its replay to another host"
     elif exit_code == 0:
         description = "exited before the run's end"
     else:
         description = f"failed with exit code {exit_code}"
-    from_outside = exit_code in (0, -signal.SIGKILL, -signal.SIGTERM)
+    from_outside = exit_code in (0, EXIT_MOVED, -signal.SIGKILL, -signal.SIGTERM)
     return Exit(description, from_outside, exit_code=exit_code)
 
 

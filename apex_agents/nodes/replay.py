@@ -14,13 +14,17 @@ import reverb
 
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
-from apex_agents.nodes.node import NodeRole, is_supervised, report_ready, run_node
+from apex_agents.nodes.node import NodeRole, Replays, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
-from apex_agents.replay.statistics import count_inserted, report_actor_steps_before
-from apex_agents.replay.tables import RunClient, run_table_name, table_name
+from apex_agents.replay.statistics import (
+    StatisticsPoller,
+    count_inserted,
+    report_actor_steps_before,
+)
+from apex_agents.replay.tables import run_table_name, table_name
 from apex_agents.runs.files import report_failure, report_success, write_json
-from apex_agents.runs.workdir import ACTOR_STEPS_FILE, REPLAY_CHECKPOINTS
+from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
 _COUNT_PERIOD_SECONDS = 1.0
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
@@ -32,15 +36,28 @@ _SAVING_STOP_SECONDS = 600.0
 class ReplayNode(lp.ReverbNode):
     """A Reverb server that continues the counts and any saved content of the last one."""
 
-    name = "replay"
-
     def __init__(
-        self, make_tables: Callable[[Experiment], Sequence[reverb.Table]], experiment: Experiment
+        self,
+        make_tables: Callable[[Experiment], Sequence[reverb.Table]],
+        experiment: Experiment,
+        index: int = 0,
+        addresses: Sequence[lp.Address] | None = None,
     ):
-        """Serve the tables of an experiment."""
+        """Serve the tables of an experiment.
+
+        Args:
+          make_tables: maker of the tables of one server.
+          experiment: experiment whose run this is.
+          index: index of the server; the first one writes the log of all.
+          addresses: addresses of all servers, which may still be incomplete; None for a single one.
+        """
         super().__init__(functools.partial(make_tables, experiment))
+        self.name = replay_name(index)
         self._experiment = experiment
-        self._folder = pathlib.Path(experiment.workdir, REPLAY_CHECKPOINTS)
+        self._index = index
+        self._addresses = [self.reverb_address] if addresses is None else addresses
+        folder = replay_folder(index, experiment.run.num_replays)
+        self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS, folder)
         self.role = NodeRole(stops_last=True)
         if experiment.run.replay_checkpoint_period_seconds is not None:
             self.role = self.role._replace(stop_seconds=_SAVING_STOP_SECONDS)
@@ -50,35 +67,49 @@ class ReplayNode(lp.ReverbNode):
         run_node(self.name, self._serve, self.role, self._experiment.run.cpu_split)
 
     def _serve(self) -> reverb.Server:
-        server = self._start_server()
-        client = RunClient(self.reverb_address.resolve(), self._experiment.run_id)
+        replays = Replays(self._addresses, self._experiment.run_id, follows=True)
+        server = self._start_server(replays.find_addresses()[self._index])
+        clients = replays.connect()
+        client = clients[self._index]
         # A restored server holds old messages, which their writers replace once they are missing.
         for table in (PARAMETERS, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
-        path = pathlib.Path(self._experiment.workdir, ACTOR_STEPS_FILE)
-        counter = ActorStepCounter(client, path, self._experiment.data_flow())
-        logger = ReplayLogger(self._experiment, client)
+        flow, workdir = self._experiment.data_flow(), pathlib.Path(self._experiment.workdir)
+        counter = ActorStepCounter(client, workdir / actor_steps_file(self._index), flow)
+        logger = None
+        if self._index == 0:
+            poller = StatisticsPoller(clients, flow)
+            poller.refresh(0)
+            logger = ReplayLogger(self._experiment, poller)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
-            logger.write_if_due()
+            if logger is not None:
+                for index in clients.follow():
+                    poller.reconnect(index, clients[index])
+                logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
                 save_replay(client, self._folder)
                 last_save = time.monotonic()
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
         counter.save()
-        logger.write()
+        if logger is not None:
+            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+                poller.refresh(0)
+            logger.write()
         if period is not None:
             save_replay(client, self._folder)
+        if logger is not None:
+            poller.close()
         server.stop()
         return server  # Never destroyed: that takes ten seconds for a million transitions.
 
-    def _start_server(self) -> reverb.Server:
+    def _start_server(self, address: str) -> reverb.Server:
         """Start a server with the saved replay, or an empty one if that is corrupted."""
-        port = lp.get_port_from_address(self.reverb_address.resolve())
+        port = lp.get_port_from_address(address)
         folder = self._folder
         _remove_unfinished(folder)  # The last server may have been killed while it saved.
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))

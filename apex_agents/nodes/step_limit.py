@@ -6,6 +6,7 @@ from typing import Protocol
 
 import reverb
 
+from apex_agents.config import RunConfig
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import count_actor_steps
 
@@ -27,15 +28,15 @@ class StepLimit:
     An actor adds an eighth of its share of what is left, waits until the replay has all of it, and
     asks how much is left now. So a single actor exceeds the limit by less than a lock-step adds, a
     worker of A2C or A3C by less than a rollout. Of several actors each may do so, and one that is
-    eight times as slow as the others by some of its first eighth, too.
+    eight times as slow as the others by some of its first eighth, too. With several replay servers
+    the actors of each have an equal part of the limit.
     """
 
     def __init__(
         self,
         client: reverb.Client,
         adders: Sequence[Adder],
-        limit: int | None,
-        num_actors: int,
+        run: RunConfig,
         flow: DataFlow,
     ):
         """Allow nothing before `is_reached` is asked.
@@ -43,16 +44,17 @@ class StepLimit:
         Args:
           client: client of the replay server.
           adders: adders of this actor.
-          limit: transitions of all actors since the run began; None is no limit.
-          num_actors: number of actors that share the limit.
+          run: number of actors, of replay servers and of transitions since the run began.
           flow: how transitions become items of the replay.
         """
         self._client = client
         self._adders = adders
-        self._limit = limit
-        self._num_actors = num_actors
+        self._limit = run.max_actor_steps
+        if self._limit is not None:
+            self._limit = math.ceil(self._limit / run.num_replays)
+        self._num_actors = run.num_actors // run.num_replays
         self._flow = flow
-        self._allowed = 0 if limit is not None else math.inf  # Transitions of this actor.
+        self._allowed = 0 if self._limit is not None else math.inf  # Transitions of this actor.
 
     def is_reached(self) -> bool:
         """Return whether this actor may not act now, which a server that has died can change."""

@@ -136,9 +136,7 @@ class Supervisor:
         self._stopping = self._stopping or STOP in messages  # The learner's, before it exits.
         if ended is None or self._stopping:
             return
-        if not ended.can_restart:
-            self._fail(node, ended)
-        elif not ended.from_outside and not node.has_worked:
+        if not ended.from_outside and not node.has_worked:
             self._fail(node, ended, " before its first step")
         else:
             self._restart(node, ended)

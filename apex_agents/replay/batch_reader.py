@@ -10,6 +10,7 @@ import tensorflow as tf
 # One batch waits in the queue, another one for room in it.
 BATCHES_IN_READER = 2
 _WAIT_SECONDS = 0.1
+_RETRY_SECONDS = 1.0
 _CLOSE_TIMEOUT_SECONDS = 1
 
 
@@ -30,19 +31,25 @@ class BatchReader:
         self._thread = threading.Thread(target=self._read_forever, daemon=True)
 
     def next(self, should_stop: Callable[[], bool] = lambda: False) -> reverb.ReplaySample | None:
-        """Wait for a batch; return None if told to stop before there is one.
+        """Wait for a batch; return None if told to stop before there is one; raises as `poll`."""
+        while not should_stop():
+            if (batch := self.poll(_WAIT_SECONDS)) is not None:
+                return batch
+        return None
+
+    def poll(self, seconds: float) -> reverb.ReplaySample | None:
+        """Wait for a batch, None if there is none after so many seconds.
 
         Raises:
           Exception: the error that ended the reading.
         """
         if not self._thread.is_alive() and self._error is None:
             self._thread.start()
-        while not should_stop():
-            try:
-                return self._batches.get(timeout=_WAIT_SECONDS)
-            except queue.Empty:
-                if self._error is not None:
-                    raise self._error from None
+        try:
+            return self._batches.get(timeout=seconds)
+        except queue.Empty:
+            if self._error is not None:
+                raise self._error from None
         return None
 
     def close(self) -> None:
@@ -52,8 +59,8 @@ class BatchReader:
             self._thread.join(_CLOSE_TIMEOUT_SECONDS)
 
     def _read_forever(self) -> None:
-        try:
-            while not self._closed.is_set():
+        while not self._closed.is_set() and self._error is None:
+            try:
                 # An iterator ends when the limiter has let nothing through for a while. With slow
                 # environments this happens within most batches.
                 for batch in self._dataset:
@@ -61,8 +68,10 @@ class BatchReader:
                         self._hand_over(whole)
                     if self._closed.is_set():
                         return
-        except Exception as error:  # Raised in the thread that waits for batches.
-            self._error = error
+            except (tf.errors.CancelledError, tf.errors.UnavailableError):
+                self._closed.wait(_RETRY_SECONDS)  # The server stops: another may follow.
+            except Exception as error:  # Raised in the thread that waits for batches.
+                self._error = error
 
     def _complete(self, batch: reverb.ReplaySample) -> reverb.ReplaySample | None:
         """Return a whole batch, or None while there are rows for a part of one."""

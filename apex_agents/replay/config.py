@@ -1,6 +1,7 @@
 """Settings of the shared replay memory."""
 
 import dataclasses
+from typing import Any
 
 from apex_agents.validation import bounded, one_of, positive, require, require_fields
 
@@ -70,3 +71,18 @@ class ReplayConfig:
             self.max_in_flight,
             f"at least insert_batch ({self.insert_batch})",
         )
+
+
+def share_config(config: Any, num_replays: int) -> Any:
+    """Return an agent's config for each of several replay servers, which hold the replay together.
+
+    Raises:
+      ValueError: batches cannot be shared out evenly.
+    """
+    size, replay = config.batch_size, config.replay
+    allowed = f"a divisor of agent.batch_size ({size})"
+    require(size % num_replays == 0, "run.num_replays", num_replays, allowed)
+    sizes = {name: -(-getattr(replay, name) // num_replays) for name in ("max_size", "min_size")}
+    return dataclasses.replace(
+        config, batch_size=size // num_replays, replay=dataclasses.replace(replay, **sizes)
+    )

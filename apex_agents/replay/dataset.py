@@ -18,15 +18,19 @@ def make_dataset(
     replay: ReplayConfig,
     batch_size: int,
     spec: Any,
+    signature: Any,
     batches_per_sample: int = 1,
 ) -> tf.data.Dataset:
     """Sample the transition table for as long as its limiter allows.
+
+    The server is asked nothing before the first iteration, so that it may be away.
 
     Args:
       client: client of the replay server.
       replay: number of batches to read ahead.
       batch_size: B, transitions per batch.
       spec: specification of one environment.
+      signature: the table's; see `transitions.item_signature`.
       batches_per_sample: K, batches that are handed over together.
 
     Returns:
@@ -38,9 +42,11 @@ def make_dataset(
     prefetch = max(replay.prefetch_batches // batches_per_sample, 1)
     # Batches in Reverb's own buffer are among those read ahead; more would make priorities staler.
     in_flight = min(2, prefetch)
-    dataset = reverb.TrajectoryDataset.from_table_signature(
+    dataset = reverb.TrajectoryDataset(
         server_address=client.server_address,
         table=table_name(client, TRANSITIONS),
+        dtypes=tf.nest.map_structure(lambda leaf: leaf.dtype, signature),
+        shapes=tf.nest.map_structure(lambda leaf: leaf.shape, signature),
         max_in_flight_samples_per_worker=in_flight * sample_size,
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,

@@ -3,7 +3,6 @@
 Horgan et al. 2018, algorithm 1, lines 2 and 13.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,10 +13,9 @@ import tensorflow as tf
 from acme import core, types
 
 from apex_agents.replay.messages import LAST_STEP, PARAMETERS, read_latest
+from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.tables import table_name
 
-_CLOSE_TIMEOUT_SECONDS = 1
-_RETRY_SECONDS = 0.2
 # The name under which a `VariableClient` gets the learner steps of the parameters.
 _LEARNER_STEPS = "learner_steps"
 
@@ -26,28 +24,25 @@ def publish_parameters(
     client: reverb.Client, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
 ) -> None:
     """Replace the published parameters by those after `learner_steps`, arrays by name."""
-    item = {
+    message = _make_message(variables, learner_steps)
+    client.insert(message, {table_name(client, PARAMETERS): 1.0})
+
+
+def _make_message(variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> Any:
+    return {
         "learner_steps": np.asarray(learner_steps, np.int64),
         "variables": {name: list(group) for name, group in variables.items()},
     }
-    client.insert(item, {table_name(client, PARAMETERS): 1.0})
 
 
 class ParameterPublisher:
-    """Publishes without holding up its caller, and again when a new server has no parameters."""
+    """Publishes parameters without holding up the learner; see `Publisher`."""
 
     def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
         """Start the publishing thread, which checks periodically that the server has parameters."""
-        self._client = client
-        self._check_period_seconds = check_period_seconds
-        self._latest: tuple[Mapping[str, Sequence[np.ndarray]], int] | None = None
-        self._num_received = 0
-        self._num_published = 0  # Includes those that were replaced before they were sent.
-        self._error: Exception | None = None
-        self._closed = False
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._publish_forever, daemon=True)
-        self._thread.start()
+        self._publisher = Publisher(client, PARAMETERS, check_period_seconds)
+        self.flush = self._publisher.flush
+        self.close = self._publisher.close
 
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
         """Hand over new parameters, in place of any that still wait; see `publish_parameters`.
@@ -55,56 +50,7 @@ class ParameterPublisher:
         Raises:
           ValueError: the server's table is missing, or is for other parameters.
         """
-        with self._changed:
-            if self._error is not None:
-                raise self._error
-            self._latest = (variables, learner_steps)
-            self._num_received += 1
-            self._changed.notify_all()
-
-    def flush(self, timeout_seconds: float | None = None) -> None:
-        """Block until all that was handed over is published, or until the timeout."""
-        with self._changed:
-            last = self._num_received
-            self._changed.wait_for(
-                lambda: self._closed or self._num_published >= last, timeout_seconds
-            )
-
-    def close(self) -> None:
-        """Publish what waits if the server answers soon, and end the thread."""
-        self.flush(_CLOSE_TIMEOUT_SECONDS)
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        self._thread.join(2 * _CLOSE_TIMEOUT_SECONDS)
-
-    def _publish_forever(self) -> None:
-        while not self._closed:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._closed or self._num_received > self._num_published,
-                    self._check_period_seconds,
-                )
-                latest, num_received = self._latest, self._num_received
-            if latest is None or self._closed:
-                continue
-            try:
-                if num_received > self._num_published or self._is_table_empty():
-                    publish_parameters(self._client, *latest)
-            except (RuntimeError, reverb.errors.ReverbError):
-                time.sleep(_RETRY_SECONDS)  # The server went away: a new one has an empty table.
-                continue
-            except Exception as error:  # A mistake of the caller, raised by its next `publish`.
-                with self._changed:
-                    self._error = error
-                    self._closed = True
-            with self._changed:
-                self._num_published = num_received
-                self._changed.notify_all()
-
-    def _is_table_empty(self) -> bool:
-        info = self._client.server_info(_CLOSE_TIMEOUT_SECONDS)
-        return info[table_name(self._client, PARAMETERS)].current_size == 0
+        self._publisher.publish(_make_message(variables, learner_steps))
 
 
 class ParameterSource(core.VariableSource):
@@ -116,24 +62,23 @@ class ParameterSource(core.VariableSource):
 
     def __init__(
         self,
-        client: reverb.Client,
+        clients: reverb.Client | Sequence[reverb.Client],
         should_stop: Callable[[], bool] = lambda: False,
         timeout_seconds: int = 5,
     ):
         """Prepare to read; nothing is read yet.
 
         Args:
-          client: client of the replay server.
+          clients: client of the replay server, or of several: they are asked in turn until one
+            answers.
           should_stop: asked while waiting for the first parameters.
           timeout_seconds: seconds to wait for the server, before parameters read earlier will do.
         """
-        self._client = client
-        self._table = table_name(client, PARAMETERS)
-        self._end_table = table_name(client, LAST_STEP)
+        self._clients = [clients] if isinstance(clients, reverb.Client) else list(clients)
         self._should_stop = should_stop
         self._timeout_seconds = timeout_seconds
         self._variables: Mapping[str, list[np.ndarray]] | None = None
-        self._version = 0
+        self._version = (self._clients[0].server_address, 0)
         self.is_run_over = False
         self._steps_in_use = _AssignableNumber(-1)
 
@@ -169,19 +114,25 @@ class ParameterSource(core.VariableSource):
         return [self._variables[name] for name in names]
 
     def refresh(self) -> None:
-        """Read what is new, if the server answers."""
-        if self._should_stop():  # The server may be going away; a call to it might never return.
-            return
-        try:
-            tables = self._client.server_info(self._timeout_seconds)
-            table, end = tables[self._table], tables.get(self._end_table)
-            self.is_run_over = end is not None and end.current_size > 0
-            version = table.rate_limiter_info.insert_stats.completed
-            if table.current_size == 0 or version == self._version:
+        """Read what is new, if a server answers."""
+        for client in list(self._clients):
+            if self._should_stop():  # The server may be going away; a call might never return.
                 return
-            item = read_latest(self._client, self._table)
-        except (RuntimeError, reverb.errors.ReverbError):
+            try:
+                return self._refresh(client)
+            except (RuntimeError, reverb.errors.ReverbError):
+                # The next time others are asked first: waiting for this one takes long.
+                self._clients.append(self._clients.pop(0))
+
+    def _refresh(self, client: reverb.Client) -> None:
+        tables = client.server_info(self._timeout_seconds)
+        name = table_name(client, PARAMETERS)
+        table, end = tables[name], tables.get(table_name(client, LAST_STEP))
+        self.is_run_over = end is not None and end.current_size > 0
+        version = (client.server_address, table.rate_limiter_info.insert_stats.completed)
+        if table.current_size == 0 or version == self._version:
             return
+        item = read_latest(client, name)
         self._variables = {**item["variables"], _LEARNER_STEPS: [item["learner_steps"]]}
         self._version = version
 

@@ -1,6 +1,8 @@
 """Progress of a run as the replay server sees it, which counts all that passes through it."""
 
+import contextlib
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -82,19 +84,9 @@ def count_actor_steps(
     return int(read_latest(client, initial.name)) + _num_inserted(transitions, flow)
 
 
-def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
-    """Replace the newest evaluation."""
-    client.insert(evaluation, {table_name(client, EVALUATION): 1.0})
-
-
 def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
     """Store how many transitions were added before this server was started."""
     client.insert(np.asarray(actor_steps, np.int64), {table_name(client, INITIAL_ACTOR_STEPS): 1.0})
-
-
-def report_last_step(client: reverb.Client, learner_steps: int) -> None:
-    """Tell actors and evaluator that the run is over, and which parameters are its last ones."""
-    client.insert(np.asarray(learner_steps, np.int64), {table_name(client, LAST_STEP): 1.0})
 
 
 def _num_inserted(transitions: Any, flow: DataFlow) -> int:
@@ -110,30 +102,80 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
     return [tables[name] for name in full_names]
 
 
+def add_statistics(parts: Sequence[ReplayStatistics]) -> ReplayStatistics:
+    """Return the statistics of several servers together: sums, and the newest messages."""
+    evaluations = [part.evaluation for part in parts if part.evaluation is not None]
+    return ReplayStatistics(
+        actor_steps=sum(part.actor_steps for part in parts),
+        inserted=sum(part.inserted for part in parts),
+        sampled=sum(part.sampled for part in parts),
+        replay_size=sum(part.replay_size for part in parts),
+        evaluation=max(evaluations, key=lambda e: e.learner_steps, default=None),
+        last_step=max((p.last_step for p in parts if p.last_step is not None), default=None),
+    )
+
+
 class StatisticsPoller:
-    """Reads `latest` statistics in a thread of its own, so that a slow server blocks no caller."""
+    """Reads statistics in a thread for each server, so that a slow one holds up nobody.
+
+    Attributes:
+      parts: newest statistics of each server, None before the first. One that is away has those
+        that it had.
+    """
 
     def __init__(
         self,
-        client: reverb.Client,
+        clients: reverb.Client | Sequence[reverb.Client],
         flow: DataFlow = _ONE_BY_ONE,
         period_seconds: float = 0.5,
     ):
-        self.latest = ReplayStatistics()
+        """Start reading.
+
+        Args:
+          clients: client of each server of the run, or of the only one.
+          flow: see `read_statistics`.
+          period_seconds: seconds between two readings.
+        """
+        clients = [clients] if isinstance(clients, reverb.Client) else clients
+        self._flow = flow
+        self._period_seconds = period_seconds
         self._stop = threading.Event()
+        self._clients = list(clients)
+        self._threads: list[threading.Thread] = []
+        self.parts: list[ReplayStatistics | None] = [None for _ in clients]
+        for index, client in enumerate(clients):
+            self.reconnect(index, client)
+
+    @property
+    def latest(self) -> ReplayStatistics:
+        """The newest statistics of all servers together."""
+        return add_statistics([part for part in self.parts if part is not None])
+
+    def reconnect(self, index: int, client: reverb.Client) -> None:
+        """Read a server, which has moved, at its new address."""
+        self._clients[index] = client
 
         def poll_forever() -> None:
-            while not self._stop.wait(period_seconds):
-                try:
-                    self.latest = read_statistics(client, flow, _POLL_TIMEOUT_SECONDS)
-                except (RuntimeError, reverb.errors.ReverbError):
-                    continue  # The server is away: the last statistics remain.
+            while not self._stop.wait(self._period_seconds) and self._clients[index] is client:
+                with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+                    self._read(index, client)
 
-        self._thread = threading.Thread(target=poll_forever, daemon=True)
-        self._thread.start()
+        self._threads.append(threading.Thread(target=poll_forever, daemon=True))
+        self._threads[-1].start()
+
+    def refresh(self, index: int) -> None:
+        """Read a server now; raises as `read_statistics` does."""
+        self._read(index, self._clients[index])
 
     def close(self) -> None:
         """Stop reading."""
         self._stop.set()
         # Python aborts if it ends while a thread is inside a call.
-        self._thread.join(_POLL_TIMEOUT_SECONDS + 1)
+        deadline = time.monotonic() + _POLL_TIMEOUT_SECONDS + 1
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def _read(self, index: int, client: reverb.Client) -> None:
+        part = read_statistics(client, self._flow, _POLL_TIMEOUT_SECONDS)
+        if self._clients[index] is client:  # It may have moved meanwhile.
+            self.parts[index] = part

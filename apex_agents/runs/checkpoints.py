@@ -120,7 +120,9 @@ def save_checkpoint(
         for left in folder.glob("learner-*.partial"):  # By a process that was killed.
             shutil.rmtree(left, ignore_errors=True)
         partial.mkdir()
-        tf.train.Checkpoint(**state).write(str(partial / _STATE))
+        # Within a function `write` does not wait for the operations of other threads, such as one
+        # that reads from a replay whose host is gone.
+        tf.function(tf.train.Checkpoint(**state).write, autograph=False)(str(partial / _STATE))
         (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
         (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
         # There is a corrupted one if the run was resumed from a step before it.

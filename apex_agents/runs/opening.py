@@ -1,10 +1,22 @@
 """Opens the folder of an experiment's run, new or to be resumed."""
 
 import dataclasses
+import json
+import logging
+import pathlib
+import shutil
 
 from apex_agents.experiment import Experiment
 from apex_agents.runs.checkpoints import find_progress
-from apex_agents.runs.workdir import find_open, open_workdir, read_run_id
+from apex_agents.runs.files import write_json
+from apex_agents.runs.workdir import (
+    CHECKPOINTS,
+    actor_steps_file,
+    find_open,
+    open_workdir,
+    read_run_id,
+    replay_folder,
+)
 
 
 def open_run(experiment: Experiment) -> Experiment:
@@ -29,9 +41,39 @@ def open_run(experiment: Experiment) -> Experiment:
     if experiment.config is None or experiment.run_id:
         return experiment
     workdir = find_open(experiment.workdir) or open_workdir(experiment.workdir, experiment.config)
+    share_actor_steps(pathlib.Path(workdir), experiment.run.num_replays)
+    remove_other_replays(pathlib.Path(workdir), experiment.run.num_replays)
     return dataclasses.replace(
         experiment,
         workdir=workdir,
         run_id=read_run_id(workdir),
         resumed_at=find_progress(workdir),
     )
+
+
+def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
+    """Share out the steps that a run's replay servers have counted, if their number has changed."""
+    paths = sorted(workdir.glob("actor_steps*.json"))
+    wanted = [workdir / actor_steps_file(index) for index in range(num_replays)]
+    if not paths or set(paths) == set(wanted):
+        return
+    counts = []
+    for path in paths:
+        try:
+            counts.append(int(json.loads(path.read_text())))
+        except (OSError, ValueError, TypeError) as error:
+            logging.warning("%s cannot be read, its actor steps are lost: %s", path, error)
+    each, rest = divmod(sum(counts), num_replays)
+    are_written = [write_json(path, each + (i < rest)) for i, path in enumerate(wanted)]
+    for path in set(paths).difference(wanted):
+        if all(are_written):
+            path.unlink(missing_ok=True)
+
+
+def remove_other_replays(workdir: pathlib.Path, num_replays: int) -> None:
+    """Remove saved replays of another number of servers: they have other sizes."""
+    kept = {replay_folder(index, num_replays) for index in range(num_replays)}
+    for path in (workdir / CHECKPOINTS).glob("replay*"):
+        if path.name not in kept and "-damaged-" not in path.name:
+            logging.warning("%s is removed: it is of another number of replays.", path)
+            shutil.rmtree(path, ignore_errors=True)

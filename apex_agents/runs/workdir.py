@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import time
 import uuid
 from typing import IO, Any
@@ -10,12 +11,10 @@ from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_file
 from apex_agents.runs.files import encode_json, hold_lock, replace_file
 
 SUMMARY_FILE = "summary.json"
-ACTOR_STEPS_FILE = "actor_steps.json"
 NODES_FILE = "nodes.json"
 AGENT_FILE = "agent.json"  # In the folder of an agent that was handed on; no run has one.
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
-REPLAY_CHECKPOINTS = "checkpoints/replay"
 BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
 TENSORBOARD = "tensorboard"
@@ -25,6 +24,28 @@ EVALUATIONS = "evaluations"
 LOCK_FILE = ".lock"
 
 _RUN_ID_FILE = ".run_id"
+
+
+def replay_name(index: int) -> str:
+    """Return the name of a replay server and its node."""
+    return f"replay_{index}" if index else "replay"
+
+
+def replay_folder(index: int, num_replays: int) -> str:
+    """Return the name of the folder, within `CHECKPOINTS`, of a replay that is saved."""
+    return f"replay_{index}_of_{num_replays}" if num_replays > 1 else "replay"
+
+
+def parse_replay_name(name: str) -> int | None:
+    """Return the index of the replay server with a name; None if it names something else."""
+    match = re.fullmatch(r"replay(?:_(\d+))?", name)
+    return int(match[1] or 0) if match else None
+
+
+def actor_steps_file(index: int) -> str:
+    """Return the name of the file with the steps of a replay server's actors."""
+    return f"actor_steps_{index}.json" if index else "actor_steps.json"
+
 
 # Locks that this process holds, by the absolute paths of their folders.
 _locks: dict[str, IO[str]] = {}

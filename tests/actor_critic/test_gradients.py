@@ -59,7 +59,7 @@ def start_waiting(sender: GradientSender, asked: threading.Semaphore) -> threadi
 
 
 def read(client: reverb.Client, number: int) -> list[Gradient]:
-    dataset = make_gradient_dataset(client)
+    dataset = make_gradient_dataset(client, 2, 1)
     samples = dataset.take(number).as_numpy_iterator()
     return [sample.data for sample in samples]
 

@@ -5,6 +5,7 @@ The hosts are namespaces of this machine, which share its files; what breaks the
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import time
@@ -22,6 +23,8 @@ from cluster_runs import (
     where,
 )
 from whole_runs import Command
+
+from apex_agents.runs.workdir import actor_steps_file
 
 HOSTS = {name: ("--include-dashboard=false",) if name == "A" else () for name in "ABC"}
 SMALL = tuple(
@@ -80,6 +83,11 @@ def wait_for_restart(run: Command, node: str, before: dict[str, int]) -> None:
 def newest_checkpoint(run: Command) -> int:
     """Returns the learner steps of the newest checkpoint."""
     return int(run.checkpoints()[-1].removeprefix("learner-"))
+
+
+def actor_steps(run: Command, replay: int) -> int:
+    """Returns the steps that a replay server has counted."""
+    return int(json.loads((run.workdir / actor_steps_file(replay)).read_text()))
 
 
 def wait_for_transitions(run: Command, actor: str, num_rows: int) -> None:
@@ -303,25 +311,55 @@ def test_lost_learner_without_a_shared_folder(idle, start, record_property):
 
 
 @pytest.mark.fault(
-    breaks="the host of the replay loses its power",
-    holds="the run ends with exit code 1 and says so; the same command resumes from the learner's "
-    "checkpoint, with a replay on another host",
+    breaks="the host of the only replay loses its power",
+    holds="the replay moves to a host that has room and begins empty; the learner goes on without "
+    "a restart, actors and evaluator are restarted, actor steps are counted on",
 )
 def test_lost_replay(idle, start, record_property):
     places = ("--config.run.cluster.replay.custom=abroad=1", ACTORS_ANYWHERE)
-    run = start(*on_cluster(idle, *places))
+    run = start(*on_cluster(idle, *places, *MANY_RESTARTS))
     wait_until_healthy(run)
-    run.wait_for(run.checkpoints)
+    lost, learned, acted = where(run)["replay"], run.learner_steps(), run.actor_steps()
     killed_at = time.monotonic()
-    idle.lose(where(run)["replay"])
-    run.finish()
-    record_property("seen", f"ended after {seconds_since(killed_at)}")
-    assert run.exit_code == 1
-    assert "Node replay was lost with its host " in run.output()
+    idle.lose(lost)
+    run.wait_for(lambda: where(run).get("replay", lost) != lost)
+    moved = seconds_since(killed_at)
+    wait_until_healthy(run)
+    run.wait_for(lambda: run.learner_steps() > learned + 100)
+    record_property("seen", f"moved after {moved}, learns after {seconds_since(killed_at)}")
+    assert run.num_restarts().get("learner", 0) == 0
+    assert run.actor_steps() > acted
+    evaluations = len(run.rows("evaluator"))
+    run.wait_for(lambda: len(run.rows("evaluator")) > evaluations)
+    driver(run, idle).send_signal(signal.SIGINT)
+    assert run.finish().exit_code == 130, run.output()
     assert "Traceback" not in run.output()
     assert left_behind(idle) == []
-    rows, checkpoint = len(run.rows("learner")), newest_checkpoint(run)
-    here = ("--config.run.cluster.replay.custom=", ACTORS_ANYWHERE)
-    again = start(*on_cluster(idle, *here, *SMALL), folder=run.workdir.parent)
-    again.wait_for(lambda: len(again.rows("learner")) > rows)
-    assert float(again.rows("learner")[rows]["learner_steps"]) > checkpoint
+
+
+@pytest.mark.fault(
+    breaks="the host of one of two replays loses its power",
+    holds="the learner goes on with the other one; the replay moves as soon as a host has room",
+)
+def test_lost_replay_of_two(idle, start, record_property):
+    two = ("--config.run.num_replays=2", "--config.run.cluster.replay.custom=abroad=1")
+    run = start(*on_cluster(idle, *two, ACTORS_ANYWHERE, *MANY_RESTARTS))
+    run.wait_for(lambda: len(where(run)) == 6 and len(run.rows("learner")) > 2)
+    # One replay for each actor: one of them goes on as if nothing had happened.
+    rows, lost = len(run.rows("learner")), where(run)["replay_1"]
+    killed_at = time.monotonic()
+    idle.lose(lost)
+    run.wait_for(lambda: len(run.rows("learner")) > rows + 1)
+    learns = seconds_since(killed_at)
+    run.wait_for(lambda: "waits for a host with room" in run.output())
+    add_host(idle, idle.free_name())
+    run.wait_for(lambda: where(run).get("replay_1", lost) != lost)
+    moved = seconds_since(killed_at)
+    run.wait_for(lambda: len(where(run)) == 6)
+    steps, learned = actor_steps(run, 1), run.learner_steps()
+    run.wait_for(lambda: actor_steps(run, 1) > steps and run.learner_steps() > learned)
+    record_property("seen", f"a row of the learner after {learns}, moved after {moved}")
+    assert run.num_restarts().get("learner", 0) == 0
+    driver(run, idle).send_signal(signal.SIGINT)
+    assert run.finish().exit_code == 130, run.output()
+    assert left_behind(idle) == []

@@ -14,6 +14,7 @@ import pytest
 import reverb
 import tensorflow as tf
 from dm_env import specs
+from sent_messages import report_last_step
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
@@ -35,7 +36,6 @@ from apex_agents.replay.statistics import (
     ReplayStatistics,
     read_statistics,
     report_actor_steps_before,
-    report_last_step,
 )
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.runs.parameter_file import load_parameters
@@ -129,7 +129,7 @@ def make_evaluator(experiment):
     evaluators = []
 
     def make(client: reverb.Client, should_stop=lambda: False) -> Evaluator:
-        evaluators.append(Evaluator(experiment, client, should_stop))
+        evaluators.append(Evaluator(experiment, [client], should_stop))
         return evaluators[-1]
 
     yield make
@@ -162,7 +162,7 @@ EXPECTED = {
 
 
 def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
-    serve, make_evaluator, tmp_path
+    serve, make_evaluator, tmp_path, wait_for
 ):
     client = serve()
     publish(client, 5, 9.0)
@@ -170,6 +170,7 @@ def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
     (row,) = read_rows(tmp_path)
     assert row.pop("wall_time_seconds") > 0
     assert row == EXPECTED
+    wait_for(lambda: read_statistics(client).evaluation is not None)
     assert read_statistics(client).evaluation._asdict() == EXPECTED
     assert read_best(tmp_path) == (9.0, 5)
 
@@ -191,7 +192,7 @@ def test_the_actor_steps_are_those_at_the_start(experiment, serve, tmp_path):
         return SyncVectorEnvironment([SlowBandit(handicap=0.0)])
 
     experiment = dataclasses.replace(experiment, make_vector_environment=make)
-    with contextlib.closing(Evaluator(experiment, client, lambda: False)) as evaluator:
+    with contextlib.closing(Evaluator(experiment, [client], lambda: False)) as evaluator:
         assert evaluator.evaluate()
     (row,) = read_rows(tmp_path)
     assert row["actor_steps"] == 103
@@ -228,7 +229,7 @@ def test_the_best_parameters_are_the_latest_of_equals(serve, make_evaluator, tmp
     assert best == [(4.0, 1), (4.0, 1), (4.0, 3), (8.0, 4)]
 
 
-def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
+def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path, wait_for):
     first = serve()
     publish(first, 5, 9.0)
     assert make_evaluator(first).evaluate()
@@ -239,6 +240,7 @@ def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
     evaluator = make_evaluator(second)
     assert not evaluator.evaluate()
     # The new server is told the evaluation before.
+    wait_for(lambda: read_statistics(second).evaluation is not None)
     assert read_statistics(second).evaluation == Evaluation(
         7.0, EXPECTED["standard_error"], 3, 5, 0
     )
@@ -248,7 +250,7 @@ def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
 
 
 def test_there_is_no_evaluation_after_one_that_reached_the_target(
-    experiment, serve, make_evaluator, tmp_path
+    experiment, serve, make_evaluator, tmp_path, wait_for
 ):
     experiment.run.target_return = 7.0
     first, second = serve(), serve()
@@ -258,6 +260,7 @@ def test_there_is_no_evaluation_after_one_that_reached_the_target(
     resumed = make_evaluator(second)
     assert not resumed.evaluate()
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5]
+    wait_for(lambda: read_statistics(second).evaluation is not None)
     assert read_statistics(second).evaluation.mean_return == 7.0
 
 
@@ -315,7 +318,7 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
     client, stop = serve(), threading.Event()
     monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
     publish(client, 5, 9.0)
-    thread = threading.Thread(target=run_evaluator, args=(experiment, client))
+    thread = threading.Thread(target=run_evaluator, args=(experiment, [client]))
     thread.start()
     path = tmp_path / "logs" / "evaluator.csv"
     wait_for(lambda: path.exists() and [row["learner_steps"] for row in read_rows(tmp_path)] == [5])
@@ -342,9 +345,8 @@ EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
     ],
 )
 def test_a_learner_waits_for_the_evaluation_of_its_last_step(
-    serve, monkeypatch, target, evaluation, is_awaited
+    monkeypatch, target, evaluation, is_awaited
 ):
-    client = serve()
     poller = types.SimpleNamespace(latest=ReplayStatistics(evaluation=evaluation))
 
     class StopEvent:
@@ -360,5 +362,6 @@ def test_a_learner_waits_for_the_evaluation_of_its_last_step(
 
     monkeypatch.setattr(evaluator_module.lp, "stop_event", StopEvent)
     run = RunConfig(target_return=target)
-    assert await_evaluation(run, client, poller, 8) is not is_awaited
-    assert read_statistics(client).last_step == (8 if is_awaited else None)
+    looks = []
+    assert await_evaluation(run, poller, 8, lambda: looks.append(1)) is not is_awaited
+    assert looks == [1]

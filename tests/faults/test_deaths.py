@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 from whole_runs import Command
@@ -118,6 +119,51 @@ def test_killed_replay(run, record_property):
     assert counts == sorted(counts) and counts[0] >= steps
     assert run.actor_steps() >= steps
     record_property("seen", seen)
+
+
+@pytest.fixture
+def run_of_two(start) -> Iterator[Command]:
+    """A run with two replays, both of which have what the learner starts at."""
+    run = start_catch(start, *MANY_RESTARTS, "--config.run.num_replays=2")
+    wait_for_rows(run, "learner", "evaluator")
+    run.wait_for(lambda: float(run.rows("learner")[-1]["replay_size"]) >= 2_000)
+    yield run
+    run.close()
+
+
+@pytest.mark.fault(
+    breaks="`kill -9` of one of two replays",
+    holds="the learner goes on with the other one within seconds; a new one is filled by its "
+    "actors; actor steps are counted on",
+)
+@pytest.mark.parametrize("node", ["replay", "replay_1"])
+def test_killed_replay_of_two(run_of_two, record_property, node):
+    run = run_of_two
+    steps, before = float(run.rows("learner")[-1]["actor_steps"]), len(run.rows("learner"))
+    killed_at = kill(run, node)
+    run.wait_for(lambda: len(run.rows("learner")) >= before + 2)
+    record_property("seen", f"learns after {seconds_since(killed_at)}")
+    run.wait_for(lambda: float(run.rows("learner")[-1]["actor_steps"]) > steps + 5_000)
+    counts = [float(row["actor_steps"]) for row in run.rows("learner")]
+    assert counts == sorted(counts)
+    assert {name for name, number in run.num_restarts().items() if number} == {node}
+
+
+@pytest.mark.fault(
+    breaks="SIGSTOP of one of two replays, then SIGCONT",
+    holds="the learner goes on with the other one within seconds, and samples from both again",
+)
+def test_stopped_replay_of_two(run_of_two, record_property):
+    run = run_of_two
+    process = run.node("replay_1")
+    process.suspend()
+    stopped_at, before = time.monotonic(), len(run.rows("learner"))
+    run.wait_for(lambda: len(run.rows("learner")) >= before + 3)
+    record_property("seen", f"learns after {seconds_since(stopped_at)}")
+    process.resume()
+    steps = float(run.rows("learner")[-1]["actor_steps"])
+    run.wait_for(lambda: float(run.rows("learner")[-1]["actor_steps"]) > steps + 5_000)
+    assert not any(run.num_restarts().values())
 
 
 @pytest.mark.fault(

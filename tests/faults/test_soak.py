@@ -18,12 +18,13 @@ def soak(*args: str) -> str:
 
 
 @pytest.mark.fault(
-    breaks="200 times `kill -9` of a random node in half an hour",
+    breaks="200 times `kill -9` of a random node in half an hour, with one replay and with two",
     holds="CartPole's target is reached all the same; no orphan, no row of the evaluator lost or "
     "doubled",
 )
-def test_random_kills(record_property):
-    printed = soak("--minutes", "30", "--kills", "200")
+@pytest.mark.parametrize("num_replays", [1, 2])
+def test_random_kills(record_property, num_replays):
+    printed = soak("--minutes", "30", "--kills", "200", f"--replays={num_replays}")
     (kills,) = re.findall(r"minutes, (\d+) kills", printed)
     assert int(kills) >= 200
     (first,) = re.findall(r"target first reached after (\d+) kills", printed)

@@ -92,7 +92,8 @@ class Replay(NamedTuple):
         self, update: CountingUpdate, config: Config | None = None, **arguments
     ) -> ApexLearner:
         config = config or Config()
-        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, config.num_sgd_steps_per_step)
+        signature, num_batches = item_signature(SPEC), config.num_sgd_steps_per_step
+        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, signature, num_batches)
         return ApexLearner(update, dataset, self.client, config, **arguments)
 
     def num_publications(self) -> int:

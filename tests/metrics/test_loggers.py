@@ -15,7 +15,7 @@ from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import learner_loggers, loggers
-from apex_agents.replay.statistics import ReplayStatistics
+from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 
 
 @pytest.fixture
@@ -133,36 +133,44 @@ def test_every_environment_has_rows_of_its_own(experiment, clock):
 
 
 def test_replay_row_counts_since_the_row_before(experiment, clock):
-    statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
-    answers = [
-        statistics,
-        RuntimeError("is away"),
-        statistics._replace(actor_steps=1500, inserted=500, sampled=1800, replay_size=350),
-    ]
-
-    def read_statistics(client, flow):
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    logger = loggers.ReplayLogger(experiment, None, read_statistics, clock)
+    first = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
+    second = ReplayStatistics(actor_steps=1000, inserted=900, sampled=900, replay_size=100)
+    poller = StatisticsPoller([], period_seconds=1000.0)
+    poller.parts = [first, None]  # The second server has not answered yet.
+    logger = loggers.ReplayLogger(experiment, poller, clock)
     clock.now += 4
-    logger.write_if_due()  # Not due: the server is not asked.
-    clock.now += 2
-    logger.write_if_due()  # The server does not answer.
-    clock.now += 2
+    logger.write_if_due()  # Not due.
+    clock.now += 4
+    poller.parts = [
+        first._replace(actor_steps=1500, inserted=500, sampled=1800, replay_size=350),
+        second,
+    ]
     logger.write_if_due()
-    (row,) = rows(experiment, "replay")
-    values = {name: float(value) for name, value in row.items()}
-    assert values.pop("wall_time_seconds") > 1e9
-    assert values == {
-        "actor_steps": 1500,
-        "replay_size": 350,
-        "inserts_per_second": (500 - 400) / 8,
-        "samples_per_second": (1800 - 1000) / 8,
-        "samples_per_insert": 1800 / 500,
-    }
+    clock.now += 8
+    # The first one has been restarted, and counts from 0 again.
+    poller.parts = [
+        first._replace(actor_steps=1508, inserted=8, sampled=0, replay_size=8),
+        second._replace(actor_steps=1080, inserted=980, sampled=940, replay_size=180),
+    ]
+    logger.write_if_due()
+    rows_found = rows(experiment, "replay")
+    assert all(float(row.pop("wall_time_seconds")) > 1e9 for row in rows_found)
+    assert [{name: float(value) for name, value in row.items()} for row in rows_found] == [
+        {
+            "actor_steps": 2500,
+            "replay_size": 450,
+            "inserts_per_second": (500 - 400) / 8,
+            "samples_per_second": (1800 - 1000) / 8,
+            "samples_per_insert": 2700 / 1400,
+        },
+        {
+            "actor_steps": 2588,
+            "replay_size": 188,
+            "inserts_per_second": (980 - 900) / 8,
+            "samples_per_second": (940 - 900) / 8,
+            "samples_per_insert": 940 / 988,
+        },
+    ]
 
 
 def test_distributions_are_written_every_period(experiment, clock):

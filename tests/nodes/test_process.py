@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from apex_agents.nodes.process import STOP, WORKS, LocalNodeProcess, NodeCommand
+from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, LocalNodeProcess, NodeCommand
 
 TIMEOUT_SECONDS = 60
 # Says that it works, as `node.report_ready` does, and exits when it is told to.
@@ -73,11 +73,7 @@ def test_exit_by_a_signal(number, exit_code, from_outside, start):
     os.kill(process.pid, number)
     wait_for(lambda: process.poll() is not None)
     ended = process.poll()
-    assert (ended.exit_code, ended.from_outside, ended.can_restart) == (
-        exit_code,
-        from_outside,
-        True,
-    )
+    assert (ended.exit_code, ended.from_outside) == (exit_code, from_outside)
 
 
 def test_exit_by_a_failure(start):
@@ -86,6 +82,19 @@ def test_exit_by_a_failure(start):
     ended = process.poll()
     assert (ended.exit_code, ended.from_outside) == (3, False)
     assert process.messages() == WORKS + STOP
+
+
+def test_it_is_told_the_addresses_of_the_replays(start, log):
+    process = start(WORK + "print(channel.recv(100), flush=True)\n" + SLEEP)
+    process.send("first:1,second:2")
+    wait_for(lambda: log.read_text().endswith("b'first:1,second:2\\n'\n"))
+
+
+def test_a_node_that_follows_its_replay_may_be_restarted(start):
+    process = start(WORK + f"sys.exit({EXIT_MOVED})\n")
+    wait_for(lambda: process.poll() is not None)
+    assert process.poll().from_outside
+    process.send("first:1")  # It is gone: nothing happens.
 
 
 def test_terminate_sends_sigterm(start):

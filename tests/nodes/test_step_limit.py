@@ -9,6 +9,7 @@ import pytest
 import reverb
 import tensorflow as tf
 
+from apex_agents.config import RunConfig
 from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -45,6 +46,11 @@ class Adder:
         self._kept = 0
 
 
+def make_limit(client, adders, limit, num_actors=1, num_replays=1, replicas=1) -> StepLimit:
+    run = RunConfig(num_actors=num_actors, num_replays=num_replays, max_actor_steps=limit)
+    return StepLimit(client, adders, run, DataFlow(replicas=replicas))
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[[], tuple[reverb.Server, reverb.Client]]]:
     servers = []
@@ -67,7 +73,7 @@ def test_one_actor_ends_within_a_lock_step_of_the_limit(start):
     _, client = start()
     report_actor_steps_before(client, 100)
     adders = [Adder(client), Adder(client)]
-    limit = StepLimit(client, adders, 1000, num_actors=1, flow=DataFlow())
+    limit = make_limit(client, adders, 1000)
     while not limit.is_reached():
         for adder in adders:
             adder.add(4)
@@ -82,7 +88,7 @@ def test_actors_of_unequal_speed_share_the_limit(start):
     _, client = start()
     report_actor_steps_before(client, 0)
     adders = [Adder(client) for _ in range(3)]
-    limits = [StepLimit(client, [adder], 3000, num_actors=3, flow=DataFlow()) for adder in adders]
+    limits = [make_limit(client, [adder], 3000, num_actors=3) for adder in adders]
     speeds = (1, 5, 10)
     for _ in range(3000):
         for adder, limit, speed in zip(adders, limits, speeds, strict=True):
@@ -103,13 +109,26 @@ def test_replicas_are_no_transitions(start):
     adder = Adder(client)
     adder.add(40)
     adder.flush()
-    assert not StepLimit(client, [], 11, num_actors=1, flow=DataFlow(replicas=4)).is_reached()
-    assert StepLimit(client, [], 10, num_actors=1, flow=DataFlow(replicas=4)).is_reached()
+    assert not make_limit(client, [], 11, replicas=4).is_reached()
+    assert make_limit(client, [], 10, replicas=4).is_reached()
+
+
+def test_the_actors_of_each_server_have_an_equal_part(start):
+    _, client = start()
+    report_actor_steps_before(client, 0)
+    adders = [Adder(client) for _ in range(2)]
+    limits = [make_limit(client, [a], 101, num_actors=4, num_replays=2) for a in adders]
+    for _ in range(101):
+        for adder, limit in zip(adders, limits, strict=True):
+            if not limit.is_reached():
+                adder.add(1)
+    # Half of 101, rounded up, and one more of the actor that asks last.
+    assert sum(adder.num_transitions for adder in adders) in (51, 52)
 
 
 def test_a_server_that_does_not_know_the_steps_before_it_is_waited_for(start):
     _, client = start()
-    limit = StepLimit(client, [], 1000, num_actors=1, flow=DataFlow())
+    limit = make_limit(client, [], 1000)
     assert limit.is_reached()
     report_actor_steps_before(client, 999)
     assert not limit.is_reached()
@@ -118,11 +137,11 @@ def test_a_server_that_does_not_know_the_steps_before_it_is_waited_for(start):
 def test_a_server_that_is_gone_is_waited_for(start):
     server, client = start()
     report_actor_steps_before(client, 0)
-    limit = StepLimit(client, [], 1000, num_actors=1, flow=DataFlow())
+    limit = make_limit(client, [], 1000)
     server.stop()
     assert limit.is_reached()
 
 
 def test_no_limit_asks_nothing():
-    limit = StepLimit(None, [], None, num_actors=1, flow=DataFlow())  # type: ignore[arg-type]
+    limit = make_limit(None, [], None)
     assert not limit.is_reached()

@@ -23,7 +23,6 @@ NEVER = float("inf")
 FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
 KILLED = Exit("was killed", from_outside=True, exit_code=-9)
 STOPPED = Exit("was stopped", from_outside=True, exit_code=0)
-LOST = Exit("was lost", from_outside=True, can_restart=False)
 POLICY = RestartPolicy(5, 60.0, first_delay_seconds=0.001)
 
 
@@ -147,14 +146,6 @@ def test_a_node_that_fails_before_it_works_ends_the_run(ended):
     assert (failure.node, failure.log) == ("a", pathlib.Path("a.log"))
     assert failure.exit.exit_code == ended.exit_code
     assert run.reports == []
-    assert run.num_left("a") == 1
-    assert ("b", "SIGTERM") in run.events
-
-
-def test_a_node_that_cannot_be_restarted_ends_the_run():
-    run = Run(a=[Process(LOST), ends_the_run()], b=[Process()])
-    failure = run.run()
-    assert (failure.node, failure.exit) == ("a", LOST)
     assert run.num_left("a") == 1
     assert ("b", "SIGTERM") in run.events
 

@@ -56,7 +56,7 @@ def test_batches_of_stacked_frames_and_discrete_actions(serve):
         np.stack([np.full((4, 5), frame, np.uint8) for frame in range(k, k + 3)]) for k in range(18)
     ]
     add(client, observations, list(range(17)), frame_stack=3)
-    batch = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=FRAMES)))
+    batch = next(iter(make_dataset(client, CONFIG, 16, FRAMES, item_signature(FRAMES, 1, 3))))
     data = batch.data
     assert (data.observation.shape, data.observation.dtype) == ((16, 3, 4, 5), np.uint8)
     assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 3, 4, 5), np.uint8)
@@ -81,7 +81,7 @@ def test_batches_of_images_that_are_no_stacks(serve):
     client = serve(make_table(spec))
     observations = [np.full(STACK.shape, k, np.uint8) for k in range(18)]
     add(client, observations, list(range(17)))
-    data = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=spec))).data
+    data = next(iter(make_dataset(client, CONFIG, 16, spec, item_signature(spec, 1)))).data
     for field, offset in ((data.observation, 0), (data.next_observation, 1)):
         assert (field.shape, field.dtype) == ((16, 3, 4, 5), np.uint8)
         for k, observation in zip(data.action.numpy(), field.numpy(), strict=True):
@@ -91,7 +91,7 @@ def test_batches_of_images_that_are_no_stacks(serve):
 def test_info_of_a_batch(serve):
     client = serve(make_table(FRAMES, frame_stack=3))
     add(client, [np.zeros(STACK.shape, np.uint8)] * 9, [0] * 8, frame_stack=3)
-    info = next(iter(make_dataset(client, CONFIG, batch_size=4, spec=FRAMES))).info
+    info = next(iter(make_dataset(client, CONFIG, 4, FRAMES, item_signature(FRAMES, 1, 3)))).info
     assert (info.key.shape, info.key.dtype) == ((4,), np.uint64)
     assert info.table_size.numpy().tolist() == [8] * 4
     # With q and values of 0 the priorities are the rewards 2, 4, ..., 16.
@@ -105,7 +105,7 @@ def test_batches_of_vectors(serve):
     observations = [np.arange(6, dtype=np.float32) + 0.1 * k for k in range(10)]
     actions = [np.array([0.1 * k, -0.3], np.float32) for k in range(9)]
     add(client, observations, actions)
-    data = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=spec))).data
+    data = next(iter(make_dataset(client, CONFIG, 16, spec, item_signature(spec, 1)))).data
     assert (data.observation.shape, data.observation.dtype) == ((16, 6), np.float32)
     assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 6), np.float32)
     assert (data.action.shape, data.action.dtype) == ((16, 2), np.float32)
@@ -121,7 +121,7 @@ def test_whole_numbers_come_back_in_their_dtype(dtype, serve):
     spec = make_spec(specs.BoundedArray((2,), dtype, 0, 255), DISCRETE)
     client = serve(make_table(spec))
     add(client, [np.array([k, 255 - k], dtype) for k in range(10)], list(range(9)))
-    data = next(iter(make_dataset(client, CONFIG, batch_size=16, spec=spec))).data
+    data = next(iter(make_dataset(client, CONFIG, 16, spec, item_signature(spec, 1)))).data
     assert data.observation.dtype == data.next_observation.dtype == dtype
     expected = [[k, 255 - k] for k in data.action.numpy()]
     np.testing.assert_array_equal(data.observation, expected)
@@ -132,14 +132,14 @@ def test_discrete_actions_of_any_dtype_come_back_in_it(serve):
     spec = make_spec(VECTOR, specs.DiscreteArray(10, dtype=np.int64))
     client = serve(make_table(spec))
     add(client, [np.zeros(6, np.float32)] * 9, [9] * 8)
-    action = next(iter(make_dataset(client, CONFIG, 4, spec))).data.action
+    action = next(iter(make_dataset(client, CONFIG, 4, spec, item_signature(spec, 1)))).data.action
     assert action.dtype == np.int64
     assert action.numpy().tolist() == [9] * 4
 
 
 def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
     client = serve(make_table(VECTORS))
-    dataset = make_dataset(client, CONFIG, batch_size=4, spec=VECTORS)
+    dataset = make_dataset(client, CONFIG, 4, VECTORS, item_signature(VECTORS, 1))
     with pytest.raises(StopIteration):
         next(iter(dataset))
     add(client, [np.zeros(6, np.float32)] * 9, [0] * 8)
@@ -154,7 +154,7 @@ def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve, wait_f
     limiter = reverb.rate_limiters.Queue(9)
     client = serve(make_table(VECTORS).replace(rate_limiter=limiter, max_times_sampled=1))
     add(client, [np.zeros(6, np.float32)] * 9, range(8))
-    dataset = make_dataset(client, CONFIG, batch_size=3, spec=VECTORS)
+    dataset = make_dataset(client, CONFIG, 3, VECTORS, item_signature(VECTORS, 1))
     reader = BatchReader(dataset, batch_size=3)
     batches = [reader.next() for _ in range(2)]
     wait_for(lambda: num_sampled(client) == 8)
@@ -175,7 +175,7 @@ def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve, w
     client = serve(make_table(VECTORS))
     add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
     config = dataclasses.replace(CONFIG, prefetch_batches=prefetch_batches)
-    reader = BatchReader(make_dataset(client, config, batch_size=10, spec=VECTORS))
+    reader = BatchReader(make_dataset(client, config, 10, VECTORS, item_signature(VECTORS, 1)))
     assert reader.next() is not None
     # Besides the one taken out, and a part of another one that is being put together.
     wait_for(lambda: num_sampled(client) // 10 >= 1 + prefetch_batches)

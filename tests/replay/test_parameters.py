@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -181,8 +182,11 @@ class SilentClient:
         self.answer = threading.Event()
         self.inserted: list[int] = []
 
-    def insert(self, item: dict, priorities: dict[str, float]) -> None:
+    def server_info(self, timeout: int) -> dict:
         self.answer.wait()
+        return {PARAMETERS: types.SimpleNamespace(current_size=1)}
+
+    def insert(self, item: dict, priorities: dict[str, float]) -> None:
         self.inserted.append(int(item["learner_steps"]))
 
 
@@ -221,3 +225,30 @@ def test_publisher_tells_its_caller_of_a_mistake(client):
     publisher.flush()
     with pytest.raises(ValueError, match="parameters"):
         publisher.publish(expected_arrays(1.0), 2)
+
+
+def test_a_source_of_several_servers_reads_what_one_has(serve):
+    stopped = reverb.Server([make_parameter_table(make_variables(0.0))])
+    clients = [reverb.Client(f"localhost:{stopped.port}")]
+    clients.append(serve(make_parameter_table(make_variables(0.0))))
+    stopped.stop()
+    publish_parameters(clients[1], to_arrays(make_variables(5.0)), 3)
+    source = ParameterSource(clients, timeout_seconds=1)
+    assert_equal(source.get_variables(["policy"]), [expected_arrays(5.0)["policy"]])
+    publish_parameters(clients[1], to_arrays(make_variables(6.0)), 4)
+    assert_equal(source.get_variables(["policy"]), [expected_arrays(6.0)["policy"]])
+    assert source.learner_steps == 4
+
+
+def test_a_source_of_several_servers_moves_to_another_one(serve):
+    tables = [make_parameter_table(make_variables(0.0)) for _ in range(2)]
+    first = reverb.Server([tables[0]])
+    clients = [reverb.Client(f"localhost:{first.port}"), serve(tables[1])]
+    source = ParameterSource(clients, timeout_seconds=1)
+    for client, start, steps in ((clients[0], 5.0, 3), (clients[1], 6.0, 4)):
+        publish_parameters(client, to_arrays(make_variables(start)), steps)
+    source.get_variables(["policy"])
+    assert source.learner_steps == 3
+    first.stop()
+    source.get_variables(["policy"])
+    assert source.learner_steps == 4

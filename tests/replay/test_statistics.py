@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
+from sent_messages import report_evaluation, report_last_step
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -21,7 +22,6 @@ from apex_agents.replay.statistics import (
     count_inserted,
     read_statistics,
     report_actor_steps_before,
-    report_evaluation,
 )
 from apex_agents.replay.tables import TRANSITIONS, RunClient, make_transition_table
 
@@ -120,4 +120,49 @@ def test_poller(client, wait_for):
     poller = StatisticsPoller(client, DataFlow(replicas=2), period_seconds=0.05)
     assert poller.latest == ReplayStatistics()
     wait_for(lambda: poller.latest == ReplayStatistics(2, 2, 0, 2, None))
+    poller.close()
+
+
+def test_several_servers_count_together(serve):
+    clients = [serve(*make_tables()) for _ in range(2)]
+    for client, before, num_items in zip(clients, (100, 200), (4, 2), strict=True):
+        report_actor_steps_before(client, before)
+        insert(client, num_items)
+    assert len(list(clients[1].sample(TRANSITIONS, 3, emit_timesteps=False))) == 3
+    older, newer = (Evaluation(*np.full(5, value)) for value in (8.0, 9.0))
+    report_evaluation(clients[0], newer)
+    report_evaluation(clients[1], older)
+    report_last_step(clients[1], 70)
+    poller = StatisticsPoller(clients, period_seconds=1000.0)
+    assert poller.latest == ReplayStatistics()
+    for index in range(2):
+        poller.refresh(index)
+    assert poller.latest == ReplayStatistics(306, 6, 3, 6, newer, 70)
+
+
+def test_a_server_that_is_away_has_the_counts_that_it_had(client, wait_for):
+    other = reverb.Server(make_tables())
+    clients = [client, reverb.Client(f"localhost:{other.port}")]
+    poller = StatisticsPoller(clients, period_seconds=0.05)
+    for each in clients:
+        insert(each, 3)
+    wait_for(lambda: poller.latest.inserted == 6)
+    other.stop()
+    insert(client, 5)
+    wait_for(lambda: poller.latest.inserted == 3 + 5 + 3)
+    poller.close()
+
+
+def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve, wait_for):
+    poller = StatisticsPoller(client, period_seconds=0.05)
+    insert(client, 3)
+    wait_for(lambda: poller.latest.inserted == 3)
+    new = serve(*make_tables())
+    report_actor_steps_before(new, 3)
+    insert(new, 2)
+    poller.reconnect(0, new)
+    wait_for(lambda: poller.latest[:2] == (5, 2))
+    insert(client, 4)  # Nobody reads the old one any more.
+    insert(new, 1)
+    wait_for(lambda: poller.latest[:2] == (6, 3))
     poller.close()

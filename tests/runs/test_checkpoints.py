@@ -108,14 +108,15 @@ def flip_a_byte(path: pathlib.Path) -> None:
     path.write_bytes(bytes(data))
 
 
-DATA, INDEX, PROGRESS = "state.data-00000-of-00001", "state.index", "progress.json"
+DATA, MORE_DATA = "state.data-00000-of-00002", "state.data-00001-of-00002"
+INDEX, PROGRESS = "state.index", "progress.json"
 
 
 @pytest.mark.fault(
     breaks="a newest checkpoint that is truncated, altered or incomplete",
     holds="skipped with a warning for the one before it",
 )
-@pytest.mark.parametrize("file", [DATA, INDEX, PROGRESS])
+@pytest.mark.parametrize("file", [DATA, MORE_DATA, INDEX, PROGRESS])
 @pytest.mark.parametrize("damage", [truncate, flip_a_byte, pathlib.Path.unlink])
 def test_a_corrupted_checkpoint_is_skipped_for_the_one_before(file, damage, tmp_path, caplog):
     save(tmp_path, 10)

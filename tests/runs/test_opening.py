@@ -11,8 +11,8 @@ from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
 from apex_agents.program import make_program
 from apex_agents.runs.files import is_held
-from apex_agents.runs.opening import open_run
-from apex_agents.runs.workdir import close_workdir, find_open
+from apex_agents.runs.opening import open_run, remove_other_replays, share_actor_steps
+from apex_agents.runs.workdir import actor_steps_file, close_workdir, find_open
 
 CONFIG = ExperimentConfig(
     ApexDQNConfig(torso="mlp", frame_stack=0), EnvironmentConfig("toy", "catch"), RunConfig()
@@ -64,3 +64,37 @@ def test_an_experiment_without_a_config_has_made_its_folder(tmp_path):
     experiment = dataclasses.replace(make_experiment(CONFIG, workdir=str(tmp_path)), config=None)
     assert open_run(experiment) is experiment
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("num_replays", "counts"),
+    [(1, [125, None, None, None]), (2, [63, 62, None, None]), (3, [100, 20, 5, None])]
+    + [(4, [32, 31, 31, 31])],
+)
+def test_steps_are_shared_out_to_another_number_of_servers(tmp_path, num_replays, counts):
+    for index, count in enumerate((100, 20, 5)):
+        (tmp_path / actor_steps_file(index)).write_text(str(count))
+    for _ in range(2):
+        share_actor_steps(tmp_path, num_replays)
+        paths = [tmp_path / actor_steps_file(index) for index in range(4)]
+        assert [json.loads(p.read_text()) if p.exists() else None for p in paths] == counts
+
+
+def test_steps_that_cannot_be_read_are_lost_and_said(tmp_path, caplog):
+    (tmp_path / actor_steps_file(0)).write_text("null")
+    (tmp_path / actor_steps_file(1)).write_text("20")
+    share_actor_steps(tmp_path, 1)
+    assert json.loads((tmp_path / actor_steps_file(0)).read_text()) == 20
+    assert "actor_steps.json cannot be read" in caplog.text
+
+
+def test_replays_of_another_number_of_servers_are_removed(tmp_path, caplog):
+    for name in ("replay", "replay_0_of_2", "replay_1_of_2", "learner-000000000010"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    remove_other_replays(tmp_path, 2)
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"replay_0_of_2", "replay_1_of_2", "learner-000000000010"}
+    remove_other_replays(tmp_path, 1)
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"learner-000000000010"}
+    assert caplog.text.count("is removed") == 3

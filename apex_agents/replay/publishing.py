@@ -1,0 +1,90 @@
+"""Publishes the newest message of a kind on a replay server, for as long as there is one."""
+
+import threading
+import time
+from typing import Any
+
+import reverb
+
+from apex_agents.replay.tables import table_name
+
+_CLOSE_TIMEOUT_SECONDS = 1
+_ASK_TIMEOUT_SECONDS = 2
+_RETRY_SECONDS = 0.2
+
+
+class Publisher:
+    """Sends the newest message in a thread of its own, and again when a new server has none.
+
+    A server that is away holds up no caller. It is asked for its tables first, with a timeout,
+    since inserting into one that is gone would never return.
+    """
+
+    def __init__(self, client: reverb.Client, table: str, check_period_seconds: float = 1.0):
+        """Start the thread, which checks periodically that the server's table has a message."""
+        self._client = client
+        self._table = table_name(client, table)
+        self._check_period_seconds = check_period_seconds
+        self._latest: Any = None
+        self._num_received = 0
+        self._num_sent = 0  # Includes those that were replaced before they were sent.
+        self._error: Exception | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._send_forever, daemon=True)
+        self._thread.start()
+
+    def publish(self, message: Any) -> None:
+        """Hand over a new message, in place of any that still waits.
+
+        Args:
+          message: nest of arrays with the table's signature.
+
+        Raises:
+          ValueError: the server's table is missing, or is for other messages.
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            self._latest = message
+            self._num_received += 1
+            self._changed.notify_all()
+
+    def flush(self, timeout_seconds: float | None = None) -> None:
+        """Block until all that was handed over is sent, or until the timeout."""
+        with self._changed:
+            last = self._num_received
+            self._changed.wait_for(lambda: self._closed or self._num_sent >= last, timeout_seconds)
+
+    def close(self) -> None:
+        """Send what waits if the server answers soon, and end the thread."""
+        self.flush(_CLOSE_TIMEOUT_SECONDS)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(2 * _CLOSE_TIMEOUT_SECONDS)
+
+    def _send_forever(self) -> None:
+        while not self._closed:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closed or self._num_received > self._num_sent,
+                    self._check_period_seconds,
+                )
+                latest, num_received = self._latest, self._num_received
+            if latest is None or self._closed:
+                continue
+            try:
+                table = self._client.server_info(_ASK_TIMEOUT_SECONDS)[self._table]
+                if num_received > self._num_sent or table.current_size == 0:
+                    self._client.insert(latest, {self._table: 1.0})
+            except (RuntimeError, reverb.errors.ReverbError):
+                time.sleep(_RETRY_SECONDS)  # The server went away: a new one has an empty table.
+                continue
+            except Exception as error:  # A mistake of the caller, raised by its next `publish`.
+                with self._changed:
+                    self._error = error
+                    self._closed = True
+            with self._changed:
+                self._num_sent = num_received
+                self._changed.notify_all()

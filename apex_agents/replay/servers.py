@@ -1,0 +1,218 @@
+"""The replay servers of a run as its learner sees them: batches from all, parameters to all.
+
+With S servers, of which each gives an equal share of every batch, transition k of server s is
+sampled with P(k) = P_s(k) / S from a replay of N = N_1 + ... + N_S transitions. The importance
+weights of a batch are computed from these (N P)^-beta, so that the weighted update is the same in
+expectation as with one server, however large the servers' sums of priorities are.
+
+A server that gives nothing for a while is left out until it does: the others fill its share.
+"""
+
+import collections
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from apex_agents.replay.batch_reader import BatchReader
+from apex_agents.replay.parameters import ParameterPublisher
+from apex_agents.replay.priorities import PriorityWriter
+
+# Seconds for which the others' shares wait for that of one server; longer for the first ones, since
+# servers are filled at speeds of their own.
+_PATIENCE_SECONDS, _FIRST_PATIENCE_SECONDS = 1.0, 60.0
+# Shares in a row that an absent server has to have ready before it is waited for again.
+_NUM_READY = 3
+_POLL_SECONDS, _IDLE_SECONDS = 0.1, 0.005
+
+
+class ReplayServer:
+    """The connection with one server.
+
+    Attributes:
+      reader: reads its share of batches.
+      priorities: writes priorities back to it.
+      publisher: publishes parameters on it.
+      is_absent: whether it gave nothing lately, and is not waited for.
+    """
+
+    def __init__(self, client: reverb.Client, dataset: tf.data.Dataset, num_rows: int):
+        """Read samples of `num_rows` transitions from a dataset; nothing is read yet."""
+        self.reader = BatchReader(dataset, num_rows)
+        self.priorities = PriorityWriter(client)
+        self.publisher = ParameterPublisher(client)
+        self.is_absent = False
+        self._num_ready = 0
+
+    def take(self, seconds: float) -> "Share | None":
+        """Wait for its next share for so many seconds; one that is absent has to be ready."""
+        batches = self.reader.poll(0.0 if self.is_absent else seconds)
+        if batches is None:
+            self._num_ready = 0
+            return None
+        self._num_ready += 1
+        self.is_absent = self.is_absent and self._num_ready < _NUM_READY
+        return Share(self, batches)
+
+    def close(self) -> None:
+        """Write what is pending if the server answers soon, and end the threads."""
+        self.reader.close()
+        self.publisher.close()
+        self.priorities.close()
+
+
+class Share(NamedTuple):
+    """What one server gives to K batches, `[K * B / S, ...]` each."""
+
+    server: ReplayServer
+    batches: reverb.ReplaySample
+
+
+class Sample(NamedTuple):
+    """K batches in a row, and where they are from.
+
+    Attributes:
+      batches: `[K * B, ...]` each; probabilities and sizes are those of all servers together.
+      shares: the server and the keys, `[K * B / S]`, of each share, in the order of its rows within
+        a batch.
+    """
+
+    batches: reverb.ReplaySample
+    shares: Sequence[tuple[ReplayServer, tf.Tensor]]
+
+
+class ReplayServers:
+    """Samples batches from all servers, and returns priorities to the one they came from."""
+
+    def __init__(
+        self,
+        clients: reverb.Client | Sequence[reverb.Client],
+        datasets: tf.data.Dataset | Sequence[tf.data.Dataset],
+        batch_size: int,
+        num_batches: int,
+    ):
+        """Connect to the servers; nothing is read yet.
+
+        Args:
+          clients: client of each server, or of the only one.
+          datasets: samples of each server, as `replay.dataset.make_dataset` gives them.
+          batch_size: B, transitions per batch.
+          num_batches: K, batches that are handed over together.
+        """
+        if isinstance(clients, reverb.Client):
+            clients, datasets = [clients], [datasets]
+        self._num_rows = num_batches * batch_size // len(clients)
+        self._num_batches = num_batches
+        self._has_sampled = False
+        self._servers = [
+            ReplayServer(client, dataset, self._num_rows)
+            for client, dataset in zip(clients, datasets, strict=True)
+        ]
+        self._by_index = list(self._servers)  # The others are turned.
+
+    @property
+    def num_not_finite(self) -> int:
+        """Priorities left out because they were NaN or infinite."""
+        return sum(server.priorities.num_not_finite for server in self._servers)
+
+    @property
+    def num_dropped_batches(self) -> int:
+        """Batches of priorities that were not written."""
+        return sum(server.priorities.num_dropped_batches for server in self._servers)
+
+    def sample(self, should_stop: Callable[[], bool] = lambda: False) -> Sample | None:
+        """Wait for K batches; return None if told to stop before there are any.
+
+        Raises:
+          Exception: the error that ended the reading of a server.
+        """
+        shares = self._collect(should_stop)
+        # Those that gave something fill the shares of the others, in turn.
+        while shares and (missing := len(self._servers) - len(shares)):
+            self._servers.append(self._servers.pop(0))
+            present = [server for server in self._servers if not server.is_absent]
+            more = self._collect(should_stop, present[:missing] or self._servers[:missing])
+            shares = shares + more if more else []
+        return self._merge(shares) if shares else None
+
+    def write_priorities(self, sample: Sample, priorities: np.ndarray) -> None:
+        """Hand over the new priorities of a sample, `[K * B]`, each to the server it came from."""
+        rows = priorities.reshape(self._num_batches, len(sample.shares), -1)
+        for index, (server, keys) in enumerate(sample.shares):
+            server.priorities.write(keys.numpy(), rows[:, index].ravel())
+
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Replace the connection with one server, which has moved."""
+        old, new = self._by_index[index], ReplayServer(client, dataset, self._num_rows)
+        new.priorities.num_not_finite = old.priorities.num_not_finite
+        new.priorities.num_dropped_batches = old.priorities.num_dropped_batches
+        self._by_index[index] = new
+        self._servers[self._servers.index(old)] = new
+        # Its threads may be inside calls to a host that is gone.
+        threading.Thread(target=old.close, daemon=True).start()
+
+    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
+        """Publish parameters on all servers, in the background; see `ParameterPublisher`."""
+        for server in self._servers:
+            server.publisher.publish(variables, learner_steps)
+
+    def flush(self) -> None:
+        """Block until the servers have all priorities and parameters handed over so far."""
+        for server in self._servers:
+            server.priorities.flush()
+            server.publisher.flush()
+
+    def close(self) -> None:
+        """Write what is pending if the servers answer soon, and end the threads."""
+        for server in self._servers:
+            server.close()
+
+    def _collect(
+        self, should_stop: Callable[[], bool], servers: "Sequence[ReplayServer] | None" = None
+    ) -> "list[Share]":
+        """Return a share of each server that is not absent, of at least one; none if stopped."""
+        waiting = list(self._servers if servers is None else servers)
+        shares: list[Share] = []
+        patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
+        deadline = math.inf
+        while not should_stop():
+            for server in list(waiting):
+                if (share := server.take(_POLL_SECONDS)) is not None:
+                    shares.append(share)
+                    waiting.remove(server)
+            if shares:
+                deadline = min(deadline, time.monotonic() + patience)
+            for server in waiting:
+                server.is_absent = server.is_absent or time.monotonic() >= deadline
+            if shares and all(server.is_absent for server in waiting):
+                self._has_sampled = True
+                return shares
+            if all(server.is_absent for server in waiting):
+                time.sleep(_IDLE_SECONDS)
+        return []
+
+    def _merge(self, shares: "Sequence[Share]") -> Sample:
+        keys = [(share.server, share.batches.info.key) for share in shares]
+        if len(shares) == 1:
+            return Sample(shares[0].batches, keys)
+        sizes = {id(share.server): share.batches.info.table_size[-1] for share in shares}
+        counts = collections.Counter(id(share.server) for share in shares)
+        total = tf.add_n(list(sizes.values()))
+        parts = []
+        for server, (info, data) in shares:
+            probability = info.probability * (counts[id(server)] / len(shares))
+            size = tf.fill(tf.shape(info.table_size), total)
+            info = info._replace(probability=probability, table_size=size)
+            parts.append(reverb.ReplaySample(info, data))
+        return Sample(tf.nest.map_structure(self._interleave, *parts), keys)
+
+    def _interleave(self, *rows: tf.Tensor) -> tf.Tensor:
+        """Put shares of K batches together, so that each batch has rows of each share."""
+        num_batches = self._num_batches
+        by_batch = [tf.reshape(r, [num_batches, -1, *r.shape[1:]]) for r in rows]
+        return tf.reshape(tf.concat(by_batch, axis=1), [-1, *rows[0].shape[1:]])

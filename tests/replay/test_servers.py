@@ -1,0 +1,207 @@
+"""Tests of sampling from several replay servers at once, with real servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import reverb
+import tensorflow as tf
+from dm_env import specs
+from scipy import stats
+
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.losses import importance_weights
+from apex_agents.replay import servers as servers_module
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.messages import make_parameter_table
+from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.servers import ReplayServers
+from apex_agents.replay.tables import TRANSITIONS, make_transition_table
+from apex_agents.replay.transitions import item_signature, pack_outcome, pack_transition
+
+BATCH_SIZE = 40
+SPEC = EnvironmentSpec(
+    observations=specs.Array((1,), np.float32),
+    actions=specs.DiscreteArray(2, dtype=np.int32),
+    rewards=None,
+    discounts=None,
+)
+SIGNATURE = item_signature(SPEC)
+REPLAY = ReplayConfig(max_size=10, min_size=1, priority_exponent=1.0, prefetch_batches=1)
+VARIABLES = {"network": [tf.Variable([3.0])]}
+# Priorities by the returns of the transitions: two servers with the same sum, and with others.
+EQUAL_SUMS = ({1.0: 1.0, 2.0: 3.0}, {3.0: 2.0, 4.0: 2.0})
+OTHER_SUMS = ({1.0: 1.0, 2.0: 3.0}, {3.0: 20.0, 4.0: 60.0})
+
+
+def make_tables() -> list[reverb.Table]:
+    return [
+        make_transition_table(REPLAY, SIGNATURE),
+        make_parameter_table(VARIABLES),
+    ]
+
+
+def add(client: reverb.Client, priorities: Mapping[float, float]) -> None:
+    """Add a transition per priority, told apart by its return."""
+    with client.trajectory_writer(num_keep_alive_refs=1) as writer:
+        for n_step_return, priority in priorities.items():
+            observation = np.zeros([1], np.float32)
+            outcome = pack_outcome(np.int32(1), n_step_return, 0.5, 0, 1)
+            writer.append({"transition": pack_transition(observation, outcome, observation)})
+            item = {"transition": writer.history["transition"][-1]}
+            writer.create_item(TRANSITIONS, priority, item)
+            writer.flush()
+
+
+def read_priorities(client: reverb.Client) -> dict[float, float]:
+    """Return the priority that each transition has now, by its return."""
+    samples = client.sample(TRANSITIONS, 200, emit_timesteps=False, unpack_as_table_signature=True)
+    return {float(s.data["transition"][2]): float(s.info.priority) for s in samples}
+
+
+@pytest.fixture
+def connect():
+    """Connects to servers by their clients, for K batches at once."""
+    made = []
+
+    def connect_to(*clients: reverb.Client, num_batches: int = 1) -> ReplayServers:
+        size = BATCH_SIZE // len(clients)
+        datasets = [make_dataset(c, REPLAY, size, SPEC, SIGNATURE, num_batches) for c in clients]
+        made.append(ReplayServers(clients, datasets, BATCH_SIZE, num_batches))
+        return made[-1]
+
+    yield connect_to
+    for replays in made:
+        replays.close()
+
+
+@pytest.fixture
+def start(serve) -> Callable[..., list[reverb.Client]]:
+    """Starts a server for each of several tables of priorities by return."""
+
+    def start_servers(*contents: Mapping[float, float]) -> list[reverb.Client]:
+        clients = [serve(*make_tables()) for _ in contents]
+        for client, priorities in zip(clients, contents, strict=True):
+            add(client, priorities)
+        return clients
+
+    return start_servers
+
+
+@pytest.mark.parametrize(
+    ("contents", "probabilities"),
+    [
+        (EQUAL_SUMS, (1 / 8, 3 / 8, 1 / 4, 1 / 4)),
+        (OTHER_SUMS, (1 / 8, 3 / 8, 1 / 8, 3 / 8)),
+        # One table with all transitions: with equal sums two servers sample as it does.
+        (({**EQUAL_SUMS[0], **EQUAL_SUMS[1]},), (1 / 8, 3 / 8, 1 / 4, 1 / 4)),
+        (({**OTHER_SUMS[0], **OTHER_SUMS[1]},), (1 / 84, 3 / 84, 20 / 84, 60 / 84)),
+    ],
+    ids=["equal_sums", "other_sums", "one_with_equal_sums", "one_with_other_sums"],
+)
+def test_frequencies_are_the_stated_probabilities(start, connect, contents, probabilities):
+    replays = connect(*start(*contents))
+    samples = [replays.sample().batches for _ in range(100)]
+    returns = np.concatenate([sample.data.n_step_return for sample in samples])
+    counts = [np.count_nonzero(returns == value) for value in (1, 2, 3, 4)]
+    expected = len(returns) * np.asarray(probabilities)
+    assert stats.chisquare(counts, expected).pvalue > 1e-4, (counts, expected)
+
+    # What is sampled says with which probability it was, in a replay of four transitions.
+    told = np.concatenate([sample.info.probability for sample in samples])
+    np.testing.assert_allclose(told, np.asarray(probabilities)[returns.astype(int) - 1], rtol=1e-5)
+    sizes = np.concatenate([sample.info.table_size for sample in samples])
+    assert set(sizes) == {4}
+
+    # Any mean over all transitions is estimated without bias, here that of their squared returns.
+    weighted = returns**2 / (sizes * told)
+    error = weighted.std() / np.sqrt(len(weighted))
+    assert abs(weighted.mean() - (1 + 4 + 9 + 16) / 4) < 4 * error
+
+
+def test_weights_compare_the_transitions_of_all_servers(start, connect):
+    # N P is 4 * 3 / 8 for the second and the fourth, 4 / 8 for the others: not 2 * 3 / 4.
+    batch = connect(*start(*OTHER_SUMS)).sample().batches
+    weights = importance_weights(batch.info.probability, batch.info.table_size, 0.5)
+    is_frequent = np.isin(batch.data.n_step_return, (2.0, 4.0))
+    np.testing.assert_allclose(weights, np.where(is_frequent, 3**-0.5, 1.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_batches", [1, 3])
+def test_each_batch_has_as_many_rows_of_each_server(start, connect, num_batches):
+    batches = connect(*start(*EQUAL_SUMS), num_batches=num_batches).sample().batches
+    is_first = np.reshape(batches.data.n_step_return, [num_batches, BATCH_SIZE]) < 2.5
+    assert is_first.sum(axis=1).tolist() == num_batches * [BATCH_SIZE // 2]
+
+
+@pytest.mark.parametrize("num_batches", [1, 3])
+def test_priorities_return_to_the_server_they_came_from(start, connect, num_batches):
+    clients = start(*EQUAL_SUMS)
+    replays = connect(*clients, num_batches=num_batches)
+    sample = replays.sample()
+    seen = set(np.asarray(sample.batches.data.n_step_return).tolist())
+    assert seen == {1.0, 2.0, 3.0, 4.0}  # With 20 rows or more each: all but certain.
+    replays.write_priorities(sample, np.asarray(10 * sample.batches.data.n_step_return))
+    replays.flush()
+    found = [read_priorities(client) for client in clients]
+    assert found == [{1.0: 10.0, 2.0: 20.0}, {3.0: 30.0, 4.0: 40.0}]
+
+
+def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, monkeypatch):
+    for name in ("_PATIENCE_SECONDS", "_FIRST_PATIENCE_SECONDS"):
+        monkeypatch.setattr(servers_module, name, 0.5)
+    clients = start({}, OTHER_SUMS[1])
+    replays = connect(*clients)
+    batches = replays.sample().batches
+    assert batches.data.n_step_return.shape == [BATCH_SIZE]
+    assert set(np.asarray(batches.data.n_step_return)) == {3.0, 4.0}
+    # They are the whole replay.
+    assert set(np.asarray(batches.info.table_size)) == {2}
+    is_frequent = np.asarray(batches.data.n_step_return) == 4.0
+    told = np.where(is_frequent, 3 / 4, 1 / 4)
+    np.testing.assert_allclose(batches.info.probability, told, rtol=1e-5)
+    # Nothing waits for the other one any more.
+    started = time.monotonic()
+    for _ in range(50):
+        replays.sample()
+    assert time.monotonic() - started < 50 * 0.5
+
+    add(clients[0], OTHER_SUMS[0])
+    deadline = time.monotonic() + 60
+    while set(np.asarray(replays.sample().batches.data.n_step_return)) != {1.0, 2.0, 3.0, 4.0}:
+        assert time.monotonic() < deadline
+
+
+def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect):
+    clients = start(*EQUAL_SUMS, {5.0: 1.0})
+    replays = connect(*clients[:2])
+    replays.sample()
+    dataset = make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC, SIGNATURE)
+    replays.reconnect(0, clients[2], dataset)
+    sample = replays.sample()
+    assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}
+    replays.write_priorities(sample, np.full(BATCH_SIZE, 7.0))
+    replays.flush()
+    assert read_priorities(clients[2]) == {5.0: 7.0}
+
+
+def test_parameters_are_published_on_all_servers(start, connect):
+    clients = start(*EQUAL_SUMS)
+    replays = connect(*clients)
+    replays.publish({"network": [np.array([5.0], np.float32)]}, 7)
+    replays.flush()
+    for client in clients:
+        source = ParameterSource(client)
+        assert source.get_variables(["network"])[0][0].tolist() == [5.0]
+        assert source.learner_steps == 7
+
+
+def test_sampling_ends_when_told_to(start, connect):
+    replays = connect(*start({}, {}))
+    assert replays.sample(lambda: True) is None
+    stop_at = time.monotonic() + 1
+    assert replays.sample(lambda: time.monotonic() > stop_at) is None
