@@ -38,6 +38,7 @@ PARTS = (
     "end_to_end",
 )
 LARGE_MACHINE_CORES = 16
+LARGE_NUM_HOSTS = (1, 4)
 HEAD = ("part", "what", "median (smallest to largest)", "aim", "holds")
 
 
@@ -57,8 +58,9 @@ def main() -> None:
     files = figure.draw(arguments.out, folder)
     for report in reports:
         print(f"{report.part}: measured {report.measured}")
-    if (estimate := estimate_larger_machine(reports)) is not None:
-        print(estimate)
+    for num_hosts in LARGE_NUM_HOSTS:
+        if (estimate := estimate_larger_machines(reports, num_hosts)) is not None:
+            print(estimate)
     print(*[folder / "table.md", *files], sep="\n")
     if failed:
         sys.exit(f"error: failed: {', '.join(failed)}")
@@ -103,36 +105,45 @@ def to_markdown(cells: Sequence[tuple[str, ...]]) -> str:
     )
 
 
-def estimate_larger_machine(reports: Sequence[Report]) -> str | None:
-    """Estimate from the costs measured here what a machine with more cores and a GPU does.
+def estimate_larger_machines(reports: Sequence[Report], num_hosts: int) -> str | None:
+    """Estimate from the costs measured here what hosts with more cores and one GPU do.
 
-    The GPU is taken to do the paper's updates per second, and all costs to stay as they are.
+    Each host has a replay server. The GPU is taken to do the paper's updates per second, and all
+    costs to stay as they are.
 
     Args:
       reports: the reports of `acting` and of `replay_load` with Pong are used.
+      num_hosts: number of hosts, and of replay servers.
 
     Returns:
-      A few sentences; None if one of these reports is missing.
+      A few sentences; None if what they need was not measured.
     """
     medians = {row.what: row.value.median for report in reports for row in report.rows}
     rates = [rate for what, rate in medians.items() if what.startswith("agent steps/s")]
+    game = "pong" if num_hosts == 1 else f"pong, {num_hosts} replays"
     costs = [
-        medians.get(f"pong: CPU per transition {what}")
-        for what in ("added, server", "sampled, server", "sampled, learner")
+        medians.get(f"{game}: {what}")
+        for what in (
+            "CPU per transition added, server",
+            "CPU per transition sampled, server",
+            "CPU per transition sampled, learner",
+            "network per transition sampled",
+        )
     ]
     if not rates or None in costs:
         return None
     actor = 1 / max(rates)
-    adding, sampling, reading = [cost / 1e6 for cost in costs if cost is not None]
-    fixed = PAPER_SAMPLES * (sampling + reading)
-    inserts = (LARGE_MACHINE_CORES - fixed) / (actor + adding)
+    adding, sampling, reading, sent = [cost / 1e6 for cost in costs if cost is not None]
+    num_cores = num_hosts * LARGE_MACHINE_CORES
+    inserts = (num_cores - PAPER_SAMPLES * (sampling + reading)) / (actor + adding)
     return (
-        f"Estimate, Pong on {LARGE_MACHINE_CORES} cores and a GPU that does the paper's 19 updates "
-        f"of 512 per second: sampling takes {fixed:.1f} cores, of the replay server and the "
-        f"learner's reader; actors on {inserts * actor:.1f} cores add {inserts:,.0f} transitions "
-        f"per second, for which the server needs {inserts * adding:.1f}. That is "
-        f"{inserts / PAPER_INSERTS:.1f} times what the paper's 360 actors add, and each transition "
-        f"is sampled {PAPER_SAMPLES / inserts:.2f} times."
+        f"Estimate, Pong on {num_hosts} x {LARGE_MACHINE_CORES} cores and a GPU that does the "
+        f"paper's 19 updates of 512 per second: sampling takes {PAPER_SAMPLES * reading:.1f} cores "
+        f"of the learner's reader and {PAPER_SAMPLES * sampling:.1f} of the replay; actors on "
+        f"{inserts * actor:.1f} cores add {inserts:,.0f} transitions per second, for which the "
+        f"replay needs {inserts * adding:.1f}. That is {inserts / PAPER_INSERTS:.1f} times what "
+        f"the paper's 360 actors add, and each transition is sampled "
+        f"{PAPER_SAMPLES / inserts:.2f} times. Samples are {PAPER_SAMPLES * sent:.0f} MB/s."
     )
 
 

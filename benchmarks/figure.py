@@ -85,12 +85,13 @@ def draw_end_to_end(axes: Axes, series: Mapping[str, Any]) -> None:
 
 
 def draw_replay_load(axes: Axes, series: Mapping[str, Any]) -> None:
-    for (game, loads), marker in zip(series.items(), ("o", "s"), strict=False):
+    for index, (name, loads) in enumerate(series.items()):
         inserts, samples = [
             [statistics.median(one[rate] for one in rounds) for rounds in loads.values()]
             for rate in ("inserts", "samples")
         ]
-        axes.plot(inserts, samples, marker, color=OURS, markersize=5, label=game)
+        marker, color = "os^vD"[index % 5], style.line_style(index)["color"]
+        axes.plot(inserts, samples, marker, color=color, markersize=5, label=name)
     axes.plot(
         PAPER_INSERTS, PAPER_SAMPLES, "*", color="black", markersize=8, label="the paper's load"
     )
@@ -160,7 +161,7 @@ Panel = Callable[[Axes, Mapping[str, Any]], None]
 PANELS: dict[str, Any] = {
     "acting": ("Acting on Pong, one core", draw_acting),
     "learner": ("Learner with data flowing", draw_learner),
-    "replay_load": ("One replay server and its clients", draw_replay_load),
+    "replay_load": ("The replay and its clients", draw_replay_load),
     "replay_peers": ("Memory of a Pong transition in the replay", draw_replay_peers),
     "scale": ("Scale", draw_envs, draw_cores, draw_sizes),
     "end_to_end": ("CartPole until 475", draw_end_to_end),

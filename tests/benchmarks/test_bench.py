@@ -41,13 +41,18 @@ def test_table_says_what_holds():
     ]
 
 
-def test_estimate_for_a_larger_machine():
+@pytest.mark.parametrize(
+    ("num_hosts", "game", "num_cores"), [(1, "pong", 16), (4, "pong, 4 replays", 64)]
+)
+def test_estimate_for_larger_machines(num_hosts, game, num_cores):
     """A core of an actor adds 1000/s, of the server 10,000/s; samples take 1.94 cores."""
-    costs = {"added, server": 100.0, "sampled, server": 50.0, "sampled, learner": 150.0}
-    replay_load = [
-        Row(f"pong: CPU per transition {what}", spread([microseconds]), "us")
-        for what, microseconds in costs.items()
-    ]
+    costs = {
+        "CPU per transition added, server": 100.0,
+        "CPU per transition sampled, server": 50.0,
+        "CPU per transition sampled, learner": 150.0,
+        "network per transition sampled": 5_000.0,
+    }
+    replay_load = [Row(f"{game}: {what}", spread([cost])) for what, cost in costs.items()]
     acting = [
         Row(f"agent steps/s, {num_envs} environments", spread([rate]))
         for num_envs, rate in ((1, 500.0), (32, 1_000.0))
@@ -56,12 +61,16 @@ def test_estimate_for_a_larger_machine():
         Report(part, "today", rows, {})
         for part, rows in (("acting", acting), ("replay_load", replay_load))
     ]
-    estimate = bench.estimate_larger_machine(reports)
-    added = (16 - 1.94) / (0.001 + 0.0001)
+    estimate = bench.estimate_larger_machines(reports, num_hosts)
+    added = (num_cores - 1.94) / (0.001 + 0.0001)
+    assert f"{num_hosts} x 16 cores" in estimate
+    assert "1.5 cores of the learner's reader and 0.5 of the replay" in estimate
     assert f"{added:,.0f} transitions per second" in estimate
     assert f"actors on {added / 1_000:.1f} cores" in estimate
-    assert bench.estimate_larger_machine(reports[:1]) is None
-    assert bench.estimate_larger_machine(reports[1:]) is None
+    assert "48 MB/s" in estimate
+    assert bench.estimate_larger_machines(reports, 2) is None
+    assert bench.estimate_larger_machines(reports[:1], num_hosts) is None
+    assert bench.estimate_larger_machines(reports[1:], num_hosts) is None
 
 
 def test_figure_of_what_was_measured(tmp_path):
