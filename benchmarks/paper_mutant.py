@@ -38,7 +38,7 @@ def main() -> None:
     settings = {
         label.replace("prioritized", "shuffled"): setting
         for label, setting in study.settings.items()
-        if label.startswith("prioritized")
+        if label.startswith("prioritized") and "rate" not in label
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []

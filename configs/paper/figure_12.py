@@ -3,28 +3,35 @@
 from apex_agents.sweep.study import Setting, Study
 
 SAMPLES = 256  # Samples per insert and environment, as in figure_4.py.
+RATES = {"prioritized": 0.00025, "uniform": 0.001}  # The ratio of the paper's two.
 
 
 def get_study() -> Study:
-    """Return both kinds of sampling, each with the learning rate of its own that the paper has."""
+    """Return both kinds of sampling, each with its learning rate and with that of the other."""
 
-    def make(number: int, is_uniform: bool) -> Setting:
+    def make(number: int, sampling: str, learning_rate: float) -> Setting:
         fields = {
             "run.num_envs_per_actor": number,
             "agent.replay.samples_per_insert": SAMPLES / number,
+            "agent.learning_rate": learning_rate,
         }
-        if is_uniform:
-            # The paper's learning rate without priorities is four times that with priorities.
-            fields |= {"agent.replay.priority_exponent": 0.0, "agent.learning_rate": 0.001}
+        if sampling == "uniform":
+            fields["agent.replay.priority_exponent"] = 0.0
         return Setting("apex_dqn_minatar", fields)
 
+    own = {
+        f"{sampling}, {number} environments": make(number, sampling, rate)
+        for number in (16, 128)
+        for sampling, rate in RATES.items()
+    }
+    exchanged = {
+        f"{sampling}, {number} environments, rate {rate}": make(number, sampling, rate)
+        for number in (16, 128)
+        for sampling, rate in zip(RATES, reversed(RATES.values()), strict=True)
+    }
     return Study(
         title="Prioritized and uniform replay at equal learner steps (Figure 12)",
-        settings={
-            f"{'uniform' if is_uniform else 'prioritized'}, {n} environments": make(n, is_uniform)
-            for n in (16, 128)
-            for is_uniform in (False, True)
-        },
+        settings={**own, **exchanged},
         tasks=tuple(
             f"MinAtar/{game}-v1"
             for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
