@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from apex_agents.nodes.process import (
+    EXIT_MOVED,
     STOP,
     WORKS,
     Exit,
@@ -35,7 +36,7 @@ class NodeEvent(NamedTuple):
     description: str  # What happened, as a predicate for the node's name.
     exit: Exit | None = None  # How its process ended before a restart; None if it was killed.
     delay_seconds: float = 0.0  # Time until its next process starts.
-    num_recent: int = 0  # Number of its restarts within the policy's window, with this one.
+    num_recent: int = 0  # Number of its restarts that count within the policy's window.
 
     def __str__(self) -> str:
         return f"Node {self.node} {self.description}."
@@ -143,9 +144,10 @@ class Supervisor:
 
     def _restart(self, node: "_Node", ended: Exit) -> None:
         policy, now = self._policy, time.monotonic()
-        num_recent = sum(at >= now - policy.window_seconds for at in node.restarts)
+        num_recent = sum(at >= now - policy.window_seconds for at in node.deaths)
         within = f"within {policy.window_seconds:g} s"
-        if num_recent >= policy.max_restarts:
+        has_moved = ended.exit_code == EXIT_MOVED  # No fault of its own: it does not count.
+        if num_recent >= policy.max_restarts and not has_moved:
             self._fail(node, ended, f", after {num_recent} restarts {within}")
             return
         delay = min(policy.first_delay_seconds * 2**num_recent, policy.max_delay_seconds)
@@ -153,11 +155,12 @@ class Supervisor:
             node.process.kill()  # With what it has started.
         node.process = None
         node.restarts.append(now + delay)
-        description = (
-            f"{ended.description}; it restarts in {delay:g} s "
-            f"(restart {num_recent + 1} of {policy.max_restarts} allowed {within})"
-        )
-        self._report(NodeEvent(node.command.name, description, ended, delay, num_recent + 1))
+        description = f"{ended.description}; it restarts in {delay:g} s"
+        if not has_moved:
+            node.deaths.append(now + delay)
+            num_recent += 1
+            description += f" (restart {num_recent} of {policy.max_restarts} allowed {within})"
+        self._report(NodeEvent(node.command.name, description, ended, delay, num_recent))
 
     def _fail(self, node: "_Node", ended: Exit, circumstance: str = "") -> None:
         ended = ended._replace(description=ended.description + circumstance)
@@ -188,6 +191,7 @@ class _Node:
         self.command = command
         self.process: NodeProcess | None = None  # None while it waits for a restart.
         self.restarts: list[float] = []  # Past and planned ones, in the time of `time.monotonic`.
+        self.deaths: list[float] = []  # Those of them that count against the policy.
         self.has_worked = False
 
     def status(self) -> NodeStatus:

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 import psutil
 import pytest
 
-from apex_agents.nodes.process import STOP, WORKS, Exit, NodeCommand, NodeStatus
+from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, Exit, NodeCommand, NodeStatus
 from apex_agents.nodes.supervisor import NodeEvent, NodeFailure, RestartPolicy, Supervisor
 
 TIMEOUT_SECONDS = 60
 NEVER = float("inf")
 FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
 KILLED = Exit("was killed", from_outside=True, exit_code=-9)
+MOVED = Exit("follows its replay", from_outside=True, exit_code=EXIT_MOVED)
 STOPPED = Exit("was stopped", from_outside=True, exit_code=0)
 POLICY = RestartPolicy(5, 60.0, first_delay_seconds=0.001)
 
@@ -137,6 +138,15 @@ def test_a_node_that_dies_is_restarted(processes):
     ]
     assert run.records[-1]["a"] == NodeStatus(7, False, num_deaths, "here", 0)
     assert run.records[-1]["b"] == NodeStatus(7, False, 0, "here", 0)
+
+
+def test_restarts_that_follow_a_replay_do_not_count():
+    moved = [Process(MOVED) for _ in range(POLICY.max_restarts + 1)]
+    run = Run(a=[*moved, Process(KILLED), *moved, ends_the_run()])
+    assert run.run() is None
+    assert [event.num_recent for event in run.reports] == [0] * len(moved) + [1] * (len(moved) + 1)
+    assert "allowed" not in str(run.reports[0])
+    assert run.records[-1]["a"].num_restarts == 2 * len(moved) + 1
 
 
 @pytest.mark.parametrize("ended", [FAILED, Exit("crashed", from_outside=False, exit_code=-6)])
