@@ -1,0 +1,44 @@
+"""Prints the table of a study for a column of logs/learner.csv in place of the returns.
+
+As with the returns, a run has the mean of the last quarter of its learner steps.
+
+Example:
+  apex-paper --figure=section_3 --workdir=runs/paper/section_3
+  python benchmarks/paper_column.py --column=sample_age_steps runs/paper/section_3
+"""
+
+import argparse
+import pathlib
+
+import numpy as np
+
+from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=pathlib.Path, help="the study's folder")
+    parser.add_argument("--column", required=True)
+    arguments = parser.parse_args()
+    found: dict[str, dict[str, list[float]]] = {}
+    for path in sorted(arguments.folder.glob("*/setting=*/seed_*/logs/learner.csv")):
+        task, setting = path.relative_to(arguments.folder).parts[:2]
+        table = np.genfromtxt(path, delimiter=",", names=True)
+        if arguments.column not in (names := table.dtype.names or ()):
+            parser.error(f"--column={arguments.column} is none of {', '.join(names)}.")
+        steps = table["learner_steps"]
+        newest = table[arguments.column][steps >= 0.75 * steps[-1]]
+        label = setting.removeprefix("setting=")
+        found.setdefault(label, {}).setdefault(task, []).append(newest.mean())
+    if not found:
+        parser.error(f"{arguments.folder} holds no runs of a study.")
+    tasks = sorted({task for by_task in found.values() for task in by_task})
+    cells = [["setting", *tasks]]
+    for label, by_task in found.items():
+        cells.append([label, *(show_estimate(np.array(by_task.get(task, []))) for task in tasks)])
+    print(format_table(cells))
+    print(f"{arguments.column}: {MEANING_OF_ESTIMATES}.")
+
+
+if __name__ == "__main__":
+    main()
