@@ -131,12 +131,11 @@ class ReplayServers:
         Raises:
           Exception: the error that ended the reading of a server.
         """
-        shares = self._collect(should_stop)
-        # Those that gave something fill the shares of the others, in turn.
+        shares = self._collect(should_stop, len(self._servers))
+        # Those that can fill the shares of the others, in turn.
         while shares and (missing := len(self._servers) - len(shares)):
             self._servers.append(self._servers.pop(0))
-            present = [server for server in self._servers if not server.is_absent]
-            more = self._collect(should_stop, present[:missing] or self._servers[:missing])
+            more = self._collect(should_stop, missing)
             shares = shares + more if more else []
         return self._merge(shares) if shares else None
 
@@ -169,22 +168,25 @@ class ReplayServers:
 
     def close(self) -> None:
         """Write what is pending if the servers answer soon, and end the threads."""
-        for server in self._servers:
-            server.close()
+        threads = [threading.Thread(target=server.close) for server in self._servers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
-    def _collect(
-        self, should_stop: Callable[[], bool], servers: "Sequence[ReplayServer] | None" = None
-    ) -> "list[Share]":
-        """Return a share of each server that is not absent, of at least one; none if stopped."""
-        waiting = list(self._servers if servers is None else servers)
+    def _collect(self, should_stop: Callable[[], bool], limit: int) -> "list[Share]":
+        """Return a share of each server that is not absent, 1 to `limit`; none if stopped."""
+        waiting = list(self._servers)
         shares: list[Share] = []
         patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
         deadline = math.inf
         while not should_stop():
             for server in list(waiting):
-                if (share := server.take(_POLL_SECONDS)) is not None:
+                if len(shares) < limit and (share := server.take(_POLL_SECONDS)) is not None:
                     shares.append(share)
                     waiting.remove(server)
+            if len(shares) == limit:
+                waiting.clear()
             if shares:
                 deadline = min(deadline, time.monotonic() + patience)
             for server in waiting:

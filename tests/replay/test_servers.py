@@ -176,6 +176,34 @@ def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, m
         assert time.monotonic() < deadline
 
 
+def test_whoever_gives_is_sampled(start, connect, monkeypatch):
+    monkeypatch.setattr(servers_module, "_PATIENCE_SECONDS", 0.2)
+    clients = start({1.0: 1.0}, {2.0: 1.0}, {3.0: 1.0}, {4.0: 1.0})
+    replays = connect(*clients)
+
+    def await_only(*returns: float) -> None:
+        deadline = time.monotonic() + 60
+        found = None
+        while found != {*returns}:
+            sample = replays.sample(lambda: time.monotonic() > deadline)
+            assert sample is not None, f"no sample within 60 s; the last one was of {found}"
+            found = set(np.asarray(sample.batches.data.n_step_return))
+            assert len(sample.batches.data.n_step_return) == BATCH_SIZE
+            assert len(sample.shares) == len(clients)
+
+    await_only(1.0, 2.0, 3.0, 4.0)
+    for silent, left in [(0, (2.0, 3.0, 4.0)), (2, (2.0, 4.0)), (1, (4.0,))]:
+        clients[silent].reset(TRANSITIONS)
+        await_only(*left)
+    # The last one falls silent, too, and one that was left out is back.
+    for silent, back in [(3, 0), (0, 1), (1, 2), (2, 3)]:
+        clients[silent].reset(TRANSITIONS)
+        while replays.sample(lambda end=time.monotonic() + 1: time.monotonic() > end):
+            pass
+        add(clients[back], {back + 1.0: 1.0})
+        await_only(back + 1.0)
+
+
 def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect):
     clients = start(*EQUAL_SUMS, {5.0: 1.0})
     replays = connect(*clients[:2])
