@@ -198,8 +198,9 @@ def test_whoever_gives_is_sampled(start, connect, monkeypatch):
     # The last one falls silent, too, and one that was left out is back.
     for silent, back in [(3, 0), (0, 1), (1, 2), (2, 3)]:
         clients[silent].reset(TRANSITIONS)
-        while replays.sample(lambda end=time.monotonic() + 1: time.monotonic() > end):
-            pass
+        silence_ends = time.monotonic() + 1
+        while replays.sample(lambda end=silence_ends: time.monotonic() > end):
+            silence_ends = time.monotonic() + 1
         add(clients[back], {back + 1.0: 1.0})
         await_only(back + 1.0)
 
