@@ -66,3 +66,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"apex_agents.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names too, for completion in notebooks."""
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,7 @@ import dataclasses
 import gymnasium
 import pytest
 
+import apex_agents
 from apex_agents.command_line.settings import find_config, load_config
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
@@ -88,3 +89,8 @@ def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts()
     config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
     with pytest.raises(ValueError, match=r"Halls fails when it is reset: IndexError"):
         check_environment(make_experiment(config, environment_fn=Halls))
+
+
+def test_public_names_are_listed_for_completion():
+    assert {*apex_agents.__all__, "__version__"} <= {*dir(apex_agents)}
+    assert all(getattr(apex_agents, name).__name__ == name for name in apex_agents.__all__)
