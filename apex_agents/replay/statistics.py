@@ -178,4 +178,6 @@ class StatisticsPoller:
     def _read(self, index: int, client: reverb.Client) -> None:
         part = read_statistics(client, self._flow, _POLL_TIMEOUT_SECONDS)
         if self._clients[index] is client:  # It may have moved meanwhile.
-            self.parts[index] = part
+            # A server that has just started does not know the steps before it.
+            known = max(part.actor_steps, (self.parts[index] or part).actor_steps)
+            self.parts[index] = part._replace(actor_steps=known)

@@ -166,3 +166,18 @@ def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve, wait_
     insert(new, 1)
     wait_for(lambda: poller.latest[:2] == (6, 3))
     poller.close()
+
+
+def test_actor_steps_do_not_go_back_while_a_new_server_does_not_know_those_before_it(client, serve):
+    poller = StatisticsPoller(client, period_seconds=1000.0)
+    insert(client, 3)
+    poller.refresh(0)
+    new = serve(*make_tables())
+    insert(new, 2)
+    poller.reconnect(0, new)
+    poller.refresh(0)
+    assert poller.latest[:2] == (3, 2)
+    report_actor_steps_before(new, 3)
+    poller.refresh(0)
+    assert poller.latest[:2] == (5, 2)
+    poller.close()
