@@ -190,7 +190,7 @@ def test_make_help_lists_the_targets():
 
 def test_ci_runs_lint_and_tests():
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert commands[-3:] == ["make lint", "make docs", "make test-all"]
+    assert commands[-3:] == ["make lint", "make docs", "make test"]
     _run("bash", "-n", ".ci/run", cwd=ROOT)
 
 
