@@ -1,4 +1,4 @@
-"""Appendix D: the priority exponent alpha, of which 0.3 to 0.7 are said to be alike."""
+"""Appendix E: the priority exponent alpha, of which 0.3 to 0.7 are said to be alike."""
 
 from apex_agents.sweep.study import Setting, Study
 
@@ -6,7 +6,7 @@ from apex_agents.sweep.study import Setting, Study
 def get_study() -> Study:
     """Return exponents from 0, uniform sampling, to 0.9."""
     return Study(
-        title="Priority exponent at equal learner steps (appendix D)",
+        title="Priority exponent at equal learner steps (appendix E)",
         settings={
             f"alpha = {alpha}": Setting(
                 "apex_dqn_minatar", {"agent.replay.priority_exponent": alpha}
