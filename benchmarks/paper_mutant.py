@@ -5,7 +5,7 @@ transitions have the largest one so far, since those of the actors would be righ
 shows what priorities are worth, these agents are no better than with uniform samples.
 
 The CSV file has the columns of a study's, so that `apex-paper --figure=12 --beside=FILE` draws it.
-Runs whose folders show an end are not repeated.
+Runs that are in it are not repeated.
 
 Example:
   python benchmarks/paper_mutant.py --seeds 0 --out runs/paper/figure_12_shuffled.csv
@@ -42,9 +42,12 @@ def main() -> None:
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
+    done = {point[:3] for point in points}
     for seed in arguments.seeds:
         for task in study.tasks:
             for label, (name, own_fields) in settings.items():
+                if (task, label, seed) in done:
+                    continue
                 fields = {
                     **study.fields,
                     **own_fields,
@@ -58,7 +61,6 @@ def main() -> None:
                     ended = train(config, builder_fn=ShuffledPrioritiesBuilder, workdir=run.folder)
                     if ended.exit_code:  # Ctrl-C.
                         sys.exit(ended.exit_code)
-                points = [point for point in points if point[:3] != (task, label, seed)]
                 points += read_points(label, run)
                 arguments.out.write_text(to_csv(sorted(points)))
 
