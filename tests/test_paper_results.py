@@ -44,6 +44,8 @@ def test_the_table_of_the_documentation_is_that_of_the_data(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_figure_can_be_drawn(name, tmp_path):
     study, panels = read(name)
-    assert all(curves for settings in panels.values() for curves in settings.values())
+    assert [*panels] == list(study.tasks)
+    for settings in panels.values():
+        assert {len(settings[setting]) for setting in study.settings} == {study.num_seeds}
     paths = draw_study(study.title, panels, study.x, tmp_path, name)
     assert all(path.stat().st_size > 10_000 for path in paths)

@@ -1,13 +1,9 @@
 """Tests of the curves, the scores and the CSV file of a study, with numbers by hand."""
 
-import importlib.util
-import pathlib
-
 import numpy as np
 import pytest
 
 from apex_agents.metrics import columns
-from apex_agents.plotting import draw_study
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.study import (
     Point,
@@ -20,9 +16,6 @@ from apex_agents.sweep.study import (
     to_csv,
     to_markdown,
 )
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-RESULTS = sorted((ROOT / "results" / "paper").glob("*.csv"))
 
 STUDY = Study(
     title="Two settings",
@@ -117,22 +110,3 @@ def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
 
 def test_a_run_that_has_not_begun_has_no_evaluations(tmp_path):
     assert list(read_points("first", Run("catch", (), 0, tmp_path / "none", ()))) == []
-
-
-@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
-def test_results_are_those_of_the_study_and_of_the_documentation(path, tmp_path):
-    file = ROOT / "configs" / "paper" / f"{path.stem}.py"
-    spec = importlib.util.spec_from_file_location(path.stem, file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    study = module.get_study()
-    panels = make_panels(study, from_csv(path.read_text()))
-    assert {len(seeds) for settings in panels.values() for seeds in settings.values()} == {
-        study.num_seeds
-    }
-    table, _ = to_markdown(study, panels).split("\n\n", 1)
-    pages = (ROOT / "docs" / "explanation").glob("*.md")
-    assert any(table in page.read_text() for page in pages)
-    png, svg = draw_study(study.title, panels, study.x, tmp_path, path.stem)
-    assert png.stat().st_size > 10_000
-    assert svg.exists()
