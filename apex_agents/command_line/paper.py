@@ -10,15 +10,18 @@ and <figure>.svg.
 Given again, after Ctrl-C for example, the command resumes the runs that have not reached their end.
 --draw makes table and figure anew from the evaluations in a CSV file, and trains nothing. --beside
 adds those of other programs, or of an earlier study, in a CSV file with the same columns. --x
-chooses another of these columns as the horizontal axis, as figure 10 does with figure 2's.
+chooses another of these columns as the horizontal axis, as figure 10 does with figure 2's. --tasks
+and --settings choose a part of the study, by regular expressions that are searched in the names.
 
 Examples:
   python launch/paper.py --figure=4 --parallel=2
   python launch/paper.py --figure=my_study.py --seeds=5 --workdir=sweeps/my_study
+  python launch/paper.py --figure=4 --tasks=Asterix --settings='^(4|256) ' --workdir=sweeps/part
   python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
 """
 
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 
 from absl import app, flags
@@ -58,6 +61,8 @@ _SEEDS = flags.DEFINE_integer("seeds", None, "Runs of each setting; by default t
 _DRAW = flags.DEFINE_string("draw", None, "CSV file to make table and figure from.")
 _X = flags.DEFINE_enum("x", None, X_COLUMNS, "Horizontal axis; by default the study's.")
 _BESIDE = flags.DEFINE_string("beside", None, "CSV file of further evaluations to show.")
+_TASKS = flags.DEFINE_string("tasks", "", "Only tasks in which this regular expression is found.")
+_SETTINGS = flags.DEFINE_string("settings", "", "The same for the names of settings.")
 flags.adopt_module_key_flags(several_runs)
 
 
@@ -70,13 +75,19 @@ def _run(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     path = _find_study(_FIGURE.value or "")
     study = execute_file("figure", path, Study, "get_study")
-    study = study._replace(x=_X.value or study.x)
+    tasks = _choose("tasks", _TASKS.value, study.tasks)
+    settings = _choose("settings", _SETTINGS.value, study.settings)
+    study = study._replace(
+        x=_X.value or study.x,
+        tasks=tuple(tasks),
+        settings={label: study.settings[label] for label in settings},
+    )
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
         beside = [] if _BESIDE.value is None else _read_csv("beside", _BESIDE.value)
         if _DRAW.value is not None:
             is_own = pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder
-            if is_own and (_X.value or _BESIDE.value):
+            if is_own and (_X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value):
                 raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
             points = [*_read_csv("draw", _DRAW.value), *beside]
             folder.mkdir(parents=True, exist_ok=True)
@@ -107,6 +118,17 @@ def _find_study(value: str) -> pathlib.Path:
     )
 
 
+def _choose(flag: str, pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names in which a regular expression is found, or exit if there are none."""
+    try:
+        chosen = [name for name in names if re.search(pattern, name)]
+    except re.error as error:
+        fail(f"--{flag}={pattern} is no regular expression: {error}")
+    if not chosen:
+        fail(f"--{flag}={pattern} is found in none of: {'; '.join(names)}.")
+    return chosen
+
+
 def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:
     """Return the runs and the labels of their settings; a ValueError says what is impossible."""
     labels: dict[Run, str] = {}
@@ -129,11 +151,16 @@ def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:
 
 
 def _read_csv(flag: str, path: str) -> list[Point]:
-    """Read the evaluations in the file that a flag names, or exit."""
+    """Read the evaluations of the chosen tasks and settings in a flag's file, or exit."""
     try:
-        return from_csv(pathlib.Path(path).expanduser().read_text())
+        points = from_csv(pathlib.Path(path).expanduser().read_text())
     except (OSError, ValueError) as error:
         fail(f"--{flag}={path} cannot be read: {error}")
+    return [
+        point
+        for point in points
+        if re.search(_TASKS.value, point.task) and re.search(_SETTINGS.value, point.setting)
+    ]
 
 
 def _write_results(

@@ -57,6 +57,18 @@ MISTAKES = {
         ["--beside=", "no.csv cannot be read"],
     ),
     "unknown_axis": (["--figure={tmp}/mine.py", "--x=steps"], ["--x=steps", "actor_steps"]),
+    "unknown_task": (
+        ["--figure={tmp}/mine.py", "--tasks=^atch"],
+        ["--tasks=^atch is found in none of: catch."],
+    ),
+    "unknown_setting": (
+        ["--figure={tmp}/mine.py", "--settings=four"],
+        ["--settings=four is found in none of: three; two."],
+    ),
+    "no_regular_expression": (
+        ["--figure={tmp}/mine.py", "--settings=("],
+        ["--settings=( is no regular expression: "],
+    ),
     "no_flag": (["4"], ["'4' is not a flag"]),
 }
 
@@ -126,6 +138,11 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     rows = (tmp_path / "both" / "mine.md").read_text().splitlines()[2:5]
     assert [row.strip("| ").split(" ")[0] for row in rows] == ["three", "two", "theirs"]
 
+    flags = [*flags[:1], "--settings=^t.[er]", f"--workdir={tmp_path}/part"]
+    assert start(*argv, f"--draw={folder}/mine.csv", *flags).finish().exit_code == 0
+    rows = csv.DictReader((tmp_path / "part" / "mine.csv").open())
+    assert {row["setting"] for row in rows} == {"three", "theirs"}
+
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "configs/paper").glob("*.py")))
 def test_studies_of_the_paper_can_start(name, run_command_line, tmp_path):
@@ -138,3 +155,12 @@ def test_studies_of_the_paper_can_start(name, run_command_line, tmp_path):
     assert exit_code == 1, stderr
     num_runs = len(study.tasks) * len(study.settings)
     assert stdout.count("seed 0 failed: ") == num_runs, stdout
+
+
+def test_a_part_of_a_study_is_planned(run_command_line, tmp_path):
+    (tmp_path / "MinAtar_Asterix-v1").touch()
+    flags = ["--figure=4", "--tasks=Asterix", "--settings=^(4|256) ", "--seeds=1"]
+    _, stdout, _ = run_command_line([*flags, f"--workdir={tmp_path}"], tmp_path, "paper.py")
+    found = re.findall(r"\[\d+/\d+\] (.*), seed 0 failed: ", stdout)
+    settings = [f"setting={number} environments" for number in (4, 256)]
+    assert sorted(found) == sorted(f"MinAtar/Asterix-v1, {setting}" for setting in settings), stdout
