@@ -8,8 +8,13 @@ draws returns against the data, as figure 10 does. All DQNs are double and dueli
 from apex_agents.metrics import columns
 from apex_agents.sweep.study import Setting, Study
 
+# Figure 12's best rate with priorities, and without.
+_RATE = {"agent.learning_rate": 0.001}
+# 128 of the paper's actors, and figure 12's ratio of samples and inserts.
+_APEX = {**_RATE, "run.num_envs_per_actor": 128, "agent.replay.samples_per_insert": 2.0}
 # One environment, whose epsilon falls from 1, as in DQN (Mnih et al. 2015).
 _ONE_ENVIRONMENT = {
+    **_RATE,
     "run.num_envs_per_actor": 1,
     "agent.exploration.epsilon": 0.01,
     "agent.exploration.alpha": 0.0,
@@ -18,12 +23,7 @@ _ONE_ENVIRONMENT = {
 }
 # New transitions have the largest priority (Schaul et al. 2016).
 _PRIORITIZED = {**_ONE_ENVIRONMENT, "agent.replay.initial_priority": "max"}
-# The paper's learning rate without priorities is four times that with priorities.
-_UNIFORM = {
-    **_ONE_ENVIRONMENT,
-    "agent.replay.priority_exponent": 0.0,
-    "agent.learning_rate": 0.001,
-}
+_UNIFORM = {**_ONE_ENVIRONMENT, "agent.replay.priority_exponent": 0.0}
 
 
 def get_study() -> Study:
@@ -31,7 +31,7 @@ def get_study() -> Study:
     return Study(
         title="Ape-X DQN, its predecessors, A2C and A3C (Figures 2, 9 and 10)",
         settings={
-            "Ape-X DQN": Setting("apex_dqn_minatar", {}),
+            "Ape-X DQN": Setting("apex_dqn_minatar", _APEX),
             "Prioritized DQN": Setting("apex_dqn_minatar", _PRIORITIZED),
             "DQN": Setting("apex_dqn_minatar", _UNIFORM),
             "A2C": Setting("a2c_minatar", {}),
@@ -43,8 +43,8 @@ def get_study() -> Study:
         ),
         fields={
             "run.max_actor_steps": None,
-            "run.max_seconds": 180.0,
-            "run.evaluation.min_period_seconds": 20.0,
+            "run.max_seconds": 90.0,
+            "run.evaluation.min_period_seconds": 15.0,
         },
         x=columns.WALL_TIME_SECONDS,
     )
