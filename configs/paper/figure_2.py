@@ -12,13 +12,14 @@ from apex_agents.sweep.study import Setting, Study
 _RATE = {"agent.learning_rate": 0.001}
 # 128 of the paper's actors, and figure 12's ratio of samples and inserts.
 _APEX = {**_RATE, "run.num_envs_per_actor": 128, "agent.replay.samples_per_insert": 2.0}
-# One environment, whose epsilon falls from 1, as in DQN (Mnih et al. 2015).
+# One environment, whose epsilon falls from 1, as in DQN (Mnih et al. 2015), here within about 25,000
+# agent steps: a learner step is done for every 8.
 _ONE_ENVIRONMENT = {
     **_RATE,
     "run.num_envs_per_actor": 1,
     "agent.exploration.epsilon": 0.01,
     "agent.exploration.alpha": 0.0,
-    "agent.exploration.annealing_steps": 10_000,
+    "agent.exploration.annealing_steps": 2_500,
     "agent.n_step": 1,
 }
 # New transitions have the largest priority (Schaul et al. 2016).
