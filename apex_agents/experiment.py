@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import psutil
-
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import (
@@ -47,7 +45,8 @@ class Experiment:
         VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
       workdir: path of the folder for all files, '' for a run that writes none (`run_local`).
-      started_at: time at which the command was started, in seconds since the epoch.
+      started_at: time from which the wall time counts, in seconds since the epoch; by default that
+        at which the experiment is made.
       resumed_at: progress of the checkpoint that the run resumes from.
       run_id: suffix of the names of the replay's tables, '' for none.
       task: display name of the environment.
@@ -58,7 +57,7 @@ class Experiment:
     make_vector_environment: Callable[..., VectorEnvironment]
     run: RunConfig
     workdir: str = ""
-    started_at: float = dataclasses.field(default_factory=lambda: psutil.Process().create_time())
+    started_at: float = dataclasses.field(default_factory=time.time)
     resumed_at: Progress = Progress()
     run_id: str = ""
     task: str = ""

@@ -7,8 +7,10 @@ imports TensorFlow while this one does the same.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,7 @@ def train(  # noqa: PLR0913
     ray_address: str = "auto",
     wandb: str | None = None,
     name: str = "run",
+    started_at: float | None = None,
 ) -> Run:
     """Train an agent until its run is over, in processes of their own; show the progress.
 
@@ -55,6 +58,7 @@ def train(  # noqa: PLR0913
       ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for this machine's cluster.
       wandb: Weights & Biases project that the metrics are sent to; None for none.
       name: beginning of the name of a new folder.
+      started_at: time from which the run's wall time counts, in seconds since the epoch; None: now.
 
     Returns:
       The run, which is over, or was stopped by Ctrl-C.
@@ -66,6 +70,7 @@ def train(  # noqa: PLR0913
     """
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("Training has to be started in the main thread, which receives signals.")
+    started_at = time.time() if started_at is None else started_at
     with _serving_forks(launch_type):
         # These import TensorFlow.
         from apex_agents.experiment import make_experiment
@@ -80,6 +85,7 @@ def train(  # noqa: PLR0913
             builder_fn=builder_fn,
             workdir=str(workdir or new_workdir(name)),
         )
+        experiment = dataclasses.replace(experiment, started_at=started_at)
         return launch(experiment, backend, is_live, wandb)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import sys
 
+import psutil
 from absl import flags
 
 from apex_agents.command_line.errors import fail, leave, print_failure
@@ -87,6 +88,7 @@ def _train(agent: str, settings: Settings) -> None:
             ray_address=_RAY_ADDRESS.value,
             wandb=_WANDB.value,
             name=settings.path.stem,
+            started_at=psutil.Process().create_time(),
         )
     except ValueError as error:
         fail(error)
