@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from apex_agents.experiment import Experiment, make_experiment
     from apex_agents.loading import load
     from apex_agents.local import run_local
+    from apex_agents.presets import load_config
     from apex_agents.program import make_program
     from apex_agents.replay.config import ReplayConfig
     from apex_agents.sweep.study import Setting, Study
@@ -51,6 +52,7 @@ _MODULES = {
     "Setting": "sweep.study",
     "Study": "sweep.study",
     "load": "loading",
+    "load_config": "presets",
     "make_experiment": "experiment",
     "make_program": "program",
     "make_vector_environment": "environments",

@@ -17,7 +17,8 @@ import sys
 
 from our_runs import ROOT
 
-from apex_agents.command_line.settings import change_fields, execute_file, find_config, load_config
+from apex_agents.command_line.settings import change_fields, execute_file
+from apex_agents.presets import load_config
 from apex_agents.sweep.plan import plan_runs
 from apex_agents.sweep.study import Study, from_csv, read_points, to_csv
 from apex_agents.training import train
@@ -38,7 +39,7 @@ def main() -> None:
     settings = {
         label.replace("prioritized", "shuffled"): setting
         for label, setting in study.settings.items()
-        if label.startswith("prioritized") and "rate" not in label
+        if label.startswith("prioritized") and label.endswith("rate 0.00025")
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
@@ -55,7 +56,7 @@ def main() -> None:
                     "run.seed": seed,
                     "agent.replay.initial_priority": "max",
                 }
-                config = change_fields(load_config(find_config(name)), fields)
+                config = change_fields(load_config(name), fields)
                 (run,) = plan_runs(config, {"setting": label}, 1, arguments.workdir, ())
                 if not run.is_finished:
                     ended = train(config, builder_fn=ShuffledPrioritiesBuilder, workdir=run.folder)

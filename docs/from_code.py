@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -16,6 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from apex_agents.command_line.field_help import read_meanings
+from apex_agents.presets import CONFIGS, preset_names
 
 
 class ConfigFields(SphinxDirective):
@@ -75,6 +77,19 @@ class CommandHelp(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+class Presets(SphinxDirective):
+    """List the settings that come with the package: their names and what they train."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a table of names and first sentences."""
+        rows = []
+        for name in preset_names():
+            text = ast.get_docstring(ast.parse((CONFIGS / f"{name}.py").read_text())) or ""
+            sentence = text.partition("\n\n")[0].removesuffix(".").replace("\n", " ")
+            rows.append(f"| `{name}` | {sentence} |")
+        return self.parse_text_to_nodes("\n".join(["| `--config` | trains |", "|---|---|", *rows]))
+
+
 def _read_fields(kind: type) -> Iterator[tuple[dataclasses.Field, Any, str]]:
     """Yield the fields of a dataclass that are no configs, with their defaults and meanings."""
     config, meanings = kind(), read_meanings(kind)
@@ -129,6 +144,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.autodoc")
     app.add_directive("config-fields", ConfigFields)
     app.add_directive("command-help", CommandHelp)
+    app.add_directive("presets", Presets)
     # Before Napoleon, which reads the sections of docstrings.
     app.connect("autodoc-process-docstring", make_equations_literal, priority=400)
     return {"parallel_read_safe": False}

@@ -36,6 +36,7 @@ LAYERS = (
     ("builder",),
     ("acting", "learning"),
     ("replay",),
+    ("presets",),
     ("config",),
     ("networks",),
     ("environments",),

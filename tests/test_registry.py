@@ -1,22 +1,23 @@
 """Tests of the list of agents, and of the experiment that is made from a config."""
 
 import dataclasses
+import time
 
 import gymnasium
 import pytest
 
 import apex_agents
-from apex_agents.command_line.settings import find_config, load_config
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Progress, check_environment, make_experiment
+from apex_agents.presets import load_config
 from apex_agents.registry import AGENTS, find_agent, make_builder
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_is_found_by_its_default_settings(name):
     agent = AGENTS[name]
-    config = load_config(find_config(agent.default_config))
+    config = load_config(agent.default_config)
     assert find_agent(config.agent) == name
     builder = make_builder(config.agent)
     assert type(builder) is agent.make_builder
@@ -28,7 +29,7 @@ def test_a_torso_given_in_python_reaches_the_builder(name):
     def make_torso(spec, config):
         raise KeyError("made")
 
-    experiment = make_experiment(load_config(find_config(AGENTS[name].default_config)))
+    experiment = make_experiment(load_config(AGENTS[name].default_config))
     builder = make_builder(experiment.builder.config, make_torso)
     with pytest.raises(ValueError, match="made"):
         builder.make_networks(experiment.environment_spec())
@@ -41,7 +42,7 @@ def test_the_config_of_no_agent_is_refused(config):
 
 
 def test_an_experiment_has_the_parts_of_its_config_and_cannot_be_changed():
-    config = load_config(find_config("apex_dqn_catch"))
+    config = load_config("apex_dqn_catch")
     experiment = make_experiment(config)
     assert (experiment.run, experiment.task, experiment.workdir) == (config.run, "catch", "")
     assert experiment.builder.config is config.agent
@@ -50,14 +51,20 @@ def test_an_experiment_has_the_parts_of_its_config_and_cannot_be_changed():
         experiment.workdir = "elsewhere"
 
 
+def test_time_counts_from_when_the_experiment_is_made():
+    before = time.time()
+    experiment = make_experiment(load_config("apex_dqn_catch"))
+    assert 0 <= experiment.elapsed_seconds() <= time.time() - before  # This process is older.
+
+
 def test_elapsed_time_continues_from_the_checkpoint():
-    experiment = make_experiment(load_config(find_config("apex_dqn_catch")))
+    experiment = make_experiment(load_config("apex_dqn_catch"))
     resumed = dataclasses.replace(experiment, resumed_at=Progress(5, 1000.0))
     assert resumed.elapsed_seconds() - experiment.elapsed_seconds() == pytest.approx(1000, abs=100)
 
 
 def test_an_experiment_is_not_made_from_an_invalid_config():
-    config = load_config(find_config("apex_dqn_catch"))
+    config = load_config("apex_dqn_catch")
     config.run.num_actors = 0
     with pytest.raises(ValueError, match=r"run\.num_actors"):
         make_experiment(config)
@@ -77,7 +84,7 @@ class Halls(gymnasium.Env):
 
 
 def test_the_environments_of_an_experiment_are_those_of_a_given_function():
-    config = load_config(find_config("apex_dqn_catch"))
+    config = load_config("apex_dqn_catch")
     config.environment = EnvironmentConfig(kwargs={"length": 7})
     experiment = make_experiment(config, environment_fn=Halls)
     assert experiment.task == f"{__name__}:Halls"
@@ -85,7 +92,7 @@ def test_the_environments_of_an_experiment_are_those_of_a_given_function():
 
 
 def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts():
-    config = load_config(find_config("apex_dqn_catch"))
+    config = load_config("apex_dqn_catch")
     config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
     with pytest.raises(ValueError, match=r"Halls fails when it is reset: IndexError"):
         check_environment(make_experiment(config, environment_fn=Halls))

@@ -30,16 +30,16 @@ from rich.console import Console
 from apex_agents.command_line import several_runs
 from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments
 from apex_agents.command_line.settings import (
-    CONFIGS,
     Settings,
     change_fields,
     execute_file,
     find_config,
-    load_config,
+    load_config_file,
 )
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
+from apex_agents.presets import CONFIGS
 from apex_agents.sweep.plan import Run, plan_runs
 from apex_agents.sweep.screen import Screen
 from apex_agents.sweep.study import (
@@ -134,7 +134,7 @@ def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:
     labels: dict[Run, str] = {}
     num_seeds = _SEEDS.value or study.num_seeds
     paths = {setting.config: find_config(setting.config) for setting in study.settings.values()}
-    configs = {name: load_config(path) for name, path in paths.items()}
+    configs = {name: load_config_file(path) for name, path in paths.items()}
     for task in study.tasks:
         for label, (name, own_fields) in study.settings.items():
             fields = {**study.fields, TASK: task, **own_fields}

@@ -17,14 +17,10 @@ from apex_agents.command_line.field_help import describe_fields
 from apex_agents.command_line.field_parsers import register_field_parsers
 from apex_agents.command_line.variants import take_variants
 from apex_agents.config import ExperimentConfig
+from apex_agents.presets import CONFIGS, preset_names
 from apex_agents.user_code import execute_config_file, extend_path
 from apex_agents.validation import closest, closest_field, field_paths, is_short_for
 
-# Within the package where it is installed, beside it in a checkout.
-_PACKAGE = pathlib.Path(__file__).resolve().parent.parent
-CONFIGS = next(
-    folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir()
-)
 _T = TypeVar("_T")
 # What Stable-Baselines3 calls some fields.
 _NAMES = {"total_timesteps": "max_actor_steps", "n_envs": "num_envs_per_actor", "gamma": "discount"}
@@ -115,7 +111,7 @@ def _parse(
         argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
         value, argv = _take_config_flag(argv, default)
         path = find_config(value, agent)
-        config = load_config(path)
+        config = load_config_file(path)
         _check_fields(config, path, argv)
         argv, variants = take_variants(argv) if has_variants else (argv, {})
         sys.modules["__main__"].__doc__ = "\n".join(  # Printed by --help.
@@ -148,7 +144,7 @@ def find_config(value: str, agent: str = "") -> pathlib.Path:
       agent: name of an agent, with which names of which there are only some words begin.
     """
     path, named = pathlib.Path(value).expanduser(), CONFIGS / f"{value.removesuffix('.py')}.py"
-    known = sorted(file.stem for file in CONFIGS.glob("*.py"))
+    known = preset_names()
     containing = [name for name in known if f"_{value}_" in f"_{name}_"]
     suitable = [name for name in containing if name.startswith(agent)]
     if f"{agent}_{value}" in suitable:
@@ -169,7 +165,7 @@ def find_config(value: str, agent: str = "") -> pathlib.Path:
     )
 
 
-def load_config(path: pathlib.Path) -> ExperimentConfig:
+def load_config_file(path: pathlib.Path) -> ExperimentConfig:
     """Execute a file of settings, once, and return its config, or exit; see `execute_file`."""
     is_ours = path.resolve().parent == CONFIGS
     return execute_file("config", path, ExperimentConfig, "get_config", is_recorded=not is_ours)

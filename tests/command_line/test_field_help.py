@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from apex_agents.command_line.field_help import describe_fields, read_meanings
-from apex_agents.command_line.settings import CONFIGS, load_config
+from apex_agents.presets import load_config
 from apex_agents.validation import field_paths
 
 
@@ -45,7 +45,7 @@ def test_fields_have_their_values_and_meanings():
 
 @pytest.mark.parametrize("name", ["apex_dqn_atari", "apex_dpg_control", "a2c_cartpole"])
 def test_every_field_has_a_meaning(name):
-    config = load_config(CONFIGS / f"{name}.py")
+    config = load_config(name)
     lines = list(describe_fields(config, name))[1:]
     fields = [line.strip().partition("=")[0].removeprefix("--config.") for line in lines[::2]]
     assert fields == field_paths(config)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from apex_agents.command_line.next_steps import describe_next_steps
-from apex_agents.command_line.settings import CONFIGS
+from apex_agents.presets import preset_names
 
 DEFAULTS = {"apex_dqn": "apex_dqn_cartpole", "apex_dpg": "apex_dpg_pendulum"}
 
@@ -67,7 +67,7 @@ def test_commands_of_agents_that_are_no_ape_x(program, folder):
 def test_the_next_task_has_settings_that_exist(agent, folder):
     steps = read_steps(agent, folder, DEFAULTS[agent], f"launch/{agent}.py")
     (settings,) = [word for word in words([*steps.values()][-1]) if word.startswith("--config=")]
-    assert (CONFIGS / f"{settings.removeprefix('--config=')}.py").exists()
+    assert settings.removeprefix("--config=") in preset_names()
 
 
 def test_what_does_not_apply_is_left_out(folder):

@@ -1,8 +1,6 @@
 """Every file in configs/ describes a run that can start; the paper's values are the paper's."""
 
 import dataclasses
-import importlib.util
-import pathlib
 
 import numpy as np
 import pytest
@@ -12,41 +10,28 @@ import tensorflow as tf
 from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
-from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import make_vector_environment
+from apex_agents.presets import load_config, preset_names
+from apex_agents.registry import make_builder
 from apex_agents.replay.parameters import ParameterSource
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "configs"
-NAMES = sorted(path.stem for path in CONFIGS.glob("*.py"))
-BUILDERS = {  # By the start of the name.
-    "apex_dqn": ApexDQNBuilder,
-    "apex_dpg": ApexDPGBuilder,
-    "a2c": ActorCriticBuilder,
-    "a3c": ActorCriticBuilder,
-}
-
-
-def load(name: str) -> ExperimentConfig:
-    spec = importlib.util.spec_from_file_location(name, CONFIGS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.get_config()
+NAMES = preset_names()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_config_is_valid(name):
-    config = load(name)
+    config = load_config(name)
     assert isinstance(config, ExperimentConfig)
     config.validate()
-    assert load(name) is not config
+    assert load_config(name) is not config
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parts_fit_each_other(name):
-    config = load(name)
+    config = load_config(name)
     environment = make_vector_environment(config.environment, num_envs=2, seed=0)
     timestep = environment.reset()
-    builder = next(b for start, b in BUILDERS.items() if name.startswith(start))(config.agent)
+    builder = make_builder(config.agent)
     builder.check_environment(environment.spec)
     server = reverb.Server(builder.make_replay_tables(environment.spec))
     client = reverb.Client(f"localhost:{server.port}")
@@ -69,7 +54,7 @@ def test_parts_fit_each_other(name):
         for variable, array in zip(variables, published, strict=True):
             rounded = tf.cast(array, variable.dtype)
             np.testing.assert_array_equal(variable.numpy(), rounded.numpy())
-    if name.startswith("apex"):  # Gradients hold no observations.
+    if not isinstance(builder, ActorCriticBuilder):  # Gradients hold no observations.
         observation = dataset.element_spec.data.observation
         sample_size = config.agent.batch_size * config.agent.num_sgd_steps_per_step
         batch = [sample_size, *environment.spec.observations.shape]
@@ -81,7 +66,7 @@ def test_parts_fit_each_other(name):
 
 
 def test_atari_has_the_values_of_the_paper():
-    config = load("apex_dqn_atari")
+    config = load_config("apex_dqn_atari")
     agent, replay, atari = config.agent, config.agent.replay, config.environment.atari
     # Horgan et al. 2018, section 4.1.
     assert config.run.num_actors == 360
@@ -128,7 +113,7 @@ def test_atari_has_the_values_of_the_paper():
 
 
 def test_control_has_the_values_of_the_paper():
-    config = load("apex_dpg_control")
+    config = load_config("apex_dpg_control")
     agent, replay = config.agent, config.agent.replay
     # Horgan et al. 2018, sections 4.1 and 4.2.
     assert config.run.num_actors == 64
@@ -148,7 +133,7 @@ def test_control_has_the_values_of_the_paper():
     assert replay.eviction_policy == "prioritized"
     assert replay.eviction_exponent == -0.4
     # "Hyperparameters are otherwise as per DQN."
-    dqn = load("apex_dqn_atari").agent
+    dqn = load_config("apex_dqn_atari").agent
     for field in ("n_step", "discount", "max_gradient_norm", "variable_update_period"):
         assert getattr(agent, field) == getattr(dqn, field), field
     for field in ("min_size", "prefetch_batches", "replicas"):
@@ -163,7 +148,7 @@ def test_control_has_the_values_of_the_paper():
     "task", ["humanoid:stand", "humanoid:walk", "humanoid:run", "manipulator:bring_ball"]
 )
 def test_control_takes_the_four_tasks_of_the_paper(task):
-    config = load("apex_dpg_control")
+    config = load_config("apex_dpg_control")
     config.environment.task = task
     config.validate()
     environment = make_vector_environment(config.environment, num_envs=1, seed=0)
@@ -172,7 +157,7 @@ def test_control_takes_the_four_tasks_of_the_paper(task):
 
 
 def test_single_host_differs_from_the_paper_in_scale_only():
-    paper, small = load("apex_dqn_atari"), load("apex_dqn_atari_single_host_paper")
+    paper, small = load_config("apex_dqn_atari"), load_config("apex_dqn_atari_single_host_paper")
     # Its evaluator shares the machine, and an untrained player may never end a game.
     assert small.environment.atari.evaluation_max_frames == 18_000
     small.environment.atari.evaluation_max_frames = paper.environment.atari.evaluation_max_frames
@@ -186,13 +171,16 @@ def test_single_host_differs_from_the_paper_in_scale_only():
 
 
 def test_single_host_settings_differ_in_head_and_optimizer():
-    paper, better = load("apex_dqn_atari_single_host_paper"), load("apex_dqn_atari_single_host")
+    paper, better = (
+        load_config("apex_dqn_atari_single_host_paper"),
+        load_config("apex_dqn_atari_single_host"),
+    )
     changes = {"head": "quantile", "optimizer": "adam", "learning_rate": 0.0001}
     assert better == dataclasses.replace(paper, agent=dataclasses.replace(paper.agent, **changes))
 
 
 def test_cartpole_ends_at_the_return_that_counts_as_solved():
-    config = load("apex_dqn_cartpole")
+    config = load_config("apex_dqn_cartpole")
     assert config.environment.task == "CartPole-v1"
     assert config.run.target_return == 475  # gymnasium's reward threshold.
     assert config.agent.exploration.evaluation_epsilon == 0

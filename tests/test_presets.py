@@ -1,0 +1,62 @@
+"""Tests of the settings that come with the package, as programs load them."""
+
+import pytest
+
+import apex_agents
+from apex_agents.presets import load_config
+from apex_agents.validation import field_paths, get_field
+
+
+def test_a_program_gets_settings_of_its_own():
+    first, second = (apex_agents.load_config("apex_dqn_cartpole") for _ in range(2))
+    assert first.environment.task == "CartPole-v1"
+    first.agent.replay.min_size = 7
+    assert second.agent.replay.min_size != 7
+
+
+@pytest.mark.parametrize("name", ["", "apex_dqn_cartpol", "apex_dqn_cartpole.py", "paper/alpha"])
+def test_unknown_names_are_refused(name):
+    with pytest.raises(ValueError, match=f"unknown config {name!r}"):
+        load_config(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "expected"),
+    [
+        (
+            "dqn_minatar",
+            "apex_dqn_minatar",
+            {
+                "run.num_envs_per_actor": 1,
+                "agent.n_step": 1,
+                "agent.exploration.epsilon": 0.01,
+                "agent.exploration.alpha": 0.0,
+                "agent.exploration.annealing_steps": 2_500,
+                "agent.replay.samples_per_insert": 8.0,
+                "agent.replay.priority_exponent": 0.0,
+            },
+        ),
+        (
+            "prioritized_dqn_minatar",
+            "dqn_minatar",
+            {"agent.replay.priority_exponent": 0.6, "agent.replay.initial_priority": "max"},
+        ),
+        (
+            "ddpg_control_single_host",
+            "apex_dpg_control_single_host",
+            {
+                "run.num_envs_per_actor": 1,
+                "agent.critic": "scalar",
+                "agent.exploration.noise_scale": 0.3,
+                "agent.exploration.min_noise_scale": None,
+                "agent.replay.priority_exponent": 0.0,
+                "agent.replay.eviction_policy": "fifo",
+            },
+        ),
+    ],
+)
+def test_what_apex_is_compared_with_differs_in_what_apex_adds(name, other, expected):
+    config, base = load_config(name), load_config(other)
+    found = {field: get_field(config, field) for field in field_paths(config)}
+    of_base = {field: get_field(base, field) for field in field_paths(base)}
+    assert {k: v for k, v in found.items() if v != of_base[k]} == expected
