@@ -154,7 +154,7 @@ def make_inserting(
     steps = itertools.cycle(
         record(make_vector_environment(EnvironmentConfig(task=game), 1, seed), STEPS, seed)
     )
-    adder = builder.make_adder(reverb.Client(address))
+    (adder,) = builder.make_adders(reverb.Client(address))
     return lambda: adder.add(*next(steps))
 
 

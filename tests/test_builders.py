@@ -28,8 +28,12 @@ SETTINGS = {
 class Recorder:
     """Stands for a class or a function; remembers what it is called with."""
 
+    def __init__(self):
+        self.calls = []  # Keyword arguments of all calls.
+
     def __call__(self, *args, **kwargs):
         self.args, self.kwargs = args, kwargs
+        self.calls.append(kwargs)
 
 
 class Parts:
@@ -82,19 +86,34 @@ def test_learners_begin_with_the_seed(parts):
     assert initial[0] == initial[1] != initial[2]
 
 
-def test_adder(parts):
+def test_adders(parts):
     recorder = parts.record("PrioritizedNStepAdder")
     should_stop, learner_steps_fn = object(), object()
-    parts.builder.make_adder("client", should_stop, learner_steps_fn)
-    assert recorder.kwargs.pop("frame_stack", 0) == 0
-    assert recorder.kwargs == {
-        "client": "client",
-        "replay": REPLAY,
-        "n_step": 5,
-        "discount": 0.75,
-        "should_stop": should_stop,
-        "learner_steps_fn": learner_steps_fn,
-    }
+    parts.builder.make_adders("client", range(2), 5, should_stop, learner_steps_fn)
+    assert len(recorder.calls) == 2
+    for kwargs in recorder.calls:
+        assert kwargs.pop("frame_stack", 0) == 0
+        assert kwargs.pop("priority_fn")(-2.0) == 2.0
+        assert kwargs == {
+            "client": "client",
+            "replay": REPLAY,
+            "n_step": 5,
+            "discount": 0.75,
+            "should_stop": should_stop,
+            "learner_steps_fn": learner_steps_fn,
+        }
+
+
+@pytest.mark.parametrize(("initial_priority", "expected"), [("td_error", 2.0), ("max", 3.0)])
+def test_the_adders_of_an_actor_share_the_highest_priority(parts, initial_priority, expected):
+    recorder = parts.record("PrioritizedNStepAdder")
+    parts.builder.config.replay = ReplayConfig(initial_priority=initial_priority)
+    parts.builder.make_adders("client", range(2), 2)
+    first, second = [kwargs["priority_fn"] for kwargs in recorder.calls]
+    assert first(-3.0) == 3.0
+    assert second(2.0) == expected
+    parts.builder.make_adders("client", range(1), 2)  # Of another actor.
+    assert recorder.calls[-1]["priority_fn"](2.0) == 2.0
 
 
 def test_dataset(parts):

@@ -8,7 +8,6 @@ values differ by some hundredths from run to run, and by 0.3 or more from varian
 import collections
 import dataclasses
 import functools
-import importlib.util
 import pathlib
 import time
 import types
@@ -33,6 +32,7 @@ from apex_agents.environments import EnvironmentSpec, Episode, make_vector_envir
 from apex_agents.experiment import Experiment, check_limits, end_reason, make_experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
+from apex_agents.presets import load_config
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
@@ -170,11 +170,11 @@ class ScaledDiscountBuilder(ApexDQNBuilder):
 class TruncationTerminatesBuilder(ApexDQNBuilder):
     """Takes the end of an episode for a termination, always."""
 
-    def make_adder(self, client, *args):
+    def make_adders(self, *args, **kwargs):
         def terminate(timestep: dm_env.TimeStep) -> dm_env.TimeStep:
             return timestep._replace(discount=0.0) if timestep.last() else timestep
 
-        return ChangedAdder(super().make_adder(client, *args), terminate)
+        return [ChangedAdder(adder, terminate) for adder in super().make_adders(*args, **kwargs)]
 
 
 class OneEpsilonBuilder(ApexDQNBuilder):
@@ -264,9 +264,9 @@ def test_envs_that_explore_alike_show():
 class RecordingBuilder(ApexDQNBuilder):
     """Keeps the adders and the learner within reach."""
 
-    def make_adder(self, client, *args):
-        self.adders = [*getattr(self, "adders", []), super().make_adder(client, *args)]
-        return self.adders[-1]
+    def make_adders(self, *args, **kwargs):
+        self.adders = super().make_adders(*args, **kwargs)
+        return self.adders
 
     def make_learner(self, *args, **kwargs):
         self.learner = super().make_learner(*args, **kwargs)
@@ -325,13 +325,6 @@ def test_actor_pulls_parameters_from_the_learner_not_from_the_server():
     builder = SourceRecordingBuilder(ONE_STEP_CONFIG)
     result = run(builder, Choice, max_learner_steps=10)
     assert builder.source is result.learner
-
-
-def load_config(name: str) -> ExperimentConfig:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "configs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.get_config()
 
 
 def test_learns_catch():

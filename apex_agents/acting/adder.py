@@ -46,9 +46,7 @@ class PrioritizedNStepAdder:
       R = sum_{k<m} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k},   D = prod_{k<m} gamma d_{t+1+k}
       priority = |R + D * value(S_{t+m}) - q_taken(t)|,   clipped to [1e-6, 1e6]
 
-    where q_taken and value were computed for acting: priorities cost no evaluation of their own.
-    With `initial_priority='max'` the priority is the largest of these of the adder's transitions so
-    far (Schaul et al. 2016, algorithm 1, where it is the largest one in the replay).
+    where q_taken and value were computed for acting, at no cost; a `priority_fn` may differ.
 
     - FIRST starts an episode and a transition. Its reward and discount are ignored. Transitions of
       an episode that was abandoned, that is left without a LAST, are dropped.
@@ -77,13 +75,14 @@ class PrioritizedNStepAdder:
         frame_stack: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
+        priority_fn: Callable[[float], float] = bounded_priority,
         warn_after_seconds: float = 10.0,
     ):
         """Keep the settings; the first observation decides how transitions are written.
 
         Args:
           client: client of the replay server.
-          replay: batch sizes, replicas, initial priorities and eviction policy.
+          replay: batch sizes, replicas and eviction policy.
           n_step: n, agent steps per transition.
           discount: gamma, multiplied with the environment's discount at every step.
           frame_stack: frames per observation where observations are stacks of frames
@@ -91,6 +90,7 @@ class PrioritizedNStepAdder:
             Images that are no stacks are stored once each, too.
           should_stop: asked while waiting for a replay that accepts no more.
           learner_steps_fn: returns the learner steps of the acting parameters.
+          priority_fn: returns the priority of a transition, given its TD error.
           warn_after_seconds: seconds for which a replay with a samples-per-insert ratio may accept
             nothing before a warning is logged, once.
         """
@@ -99,12 +99,12 @@ class PrioritizedNStepAdder:
         self._discount = discount
         self._should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
+        self._priority_fn = priority_fn
         self._warn_after_seconds = warn_after_seconds if replay.samples_per_insert else math.inf
         self._make_writer = functools.partial(make_writer, client, replay, n_step, frame_stack)
         self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
-        self._max_priority = 0.0
         self.num_transitions = 0
         self.num_not_finite = 0
 
@@ -172,18 +172,12 @@ class PrioritizedNStepAdder:
         if (
             outcome is None
             or not math.isfinite(td_error)
-            or not self._writer.add_item(partial.observation, outcome, self._priority(td_error))
+            or not self._writer.add_item(partial.observation, outcome, self._priority_fn(td_error))
         ):
             self.num_not_finite += 1
             return
         self.num_transitions += 1
         self._flush_if_due()
-
-    def _priority(self, td_error: float) -> float:
-        """Return the priority of a new transition."""
-        priority = bounded_priority(td_error)
-        self._max_priority = max(self._max_priority, priority)
-        return self._max_priority if self._replay.initial_priority == "max" else priority
 
     def _flush_if_due(self) -> None:
         replicas, batch = self._replay.replicas, self._replay.insert_batch

@@ -15,7 +15,7 @@ class ExplorationConfig:
 
     Attributes:
       epsilon: epsilon of the most exploring environment (section 4.1: 0.4).
-      alpha: how steeply epsilon falls from environment to environment (section 4.1: 7).
+      alpha: alpha in epsilon^(1 + alpha * i / (N - 1)), i = 0 .. N - 1 (section 4.1: 7).
       num_distinct_epsilons: number of different values, spread over the whole ladder (appendix B:
         6 in the ablation); None gives each environment its own.
       evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
@@ -62,8 +62,7 @@ def epsilon_ladder(config: ExplorationConfig, num_envs: int) -> np.ndarray:
 
       epsilon_i = epsilon ** (1 + i / (N - 1) * alpha),  i = 0 .. N - 1
 
-    Source: Horgan et al. 2018, section 4.1; a single environment gets `epsilon`, and all of them do
-    where it is annealed.
+    Source: Horgan et al. 2018, section 4.1; a single one gets `epsilon`, as do all that anneal it.
 
     Args:
       config: ends of the ladder and, optionally, its number of rungs.

@@ -26,8 +26,7 @@ class Policy(Protocol):
 
     Attributes:
       variables: variables to keep up to date, by the names under which they are published.
-      exploration: quantities that decide how much each environment explores, `[E]` or one value for
-        all, by name.
+      exploration: what decides how much each environment explores, `[E]` or one value, by name.
     """
 
     @property

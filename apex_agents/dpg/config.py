@@ -58,7 +58,8 @@ class ApexDPGConfig:
       target_update_rate: how much of the way to the online networks they then go (appendix D: 1,
         copies; with a period of 1, 0.005 in TD3, Fujimoto et al. 2018).
       exploration: noise of the actors.
-      variable_update_period: agent steps between two pulls by an actor (as per DQN: 100).
+      variable_update_period: steps of each environment between two pulls of parameters by an actor
+        (as per DQN: 100).
       publish_period: learner steps between two publications of parameters (as per DQN; at 86
         steps/s, 20 steps are 0.2 s).
       num_sgd_steps_per_step: learner steps per call of the compiled function; see `ApexDQNConfig`.

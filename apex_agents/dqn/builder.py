@@ -29,6 +29,7 @@ from apex_agents.replay.config import share_config
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.footprint import estimate_replay_bytes
+from apex_agents.replay.priorities import make_priority_fn
 from apex_agents.replay.tables import make_tables
 from apex_agents.replay.transitions import item_signature
 from apex_agents.validation import require
@@ -123,23 +124,20 @@ class ApexDQNBuilder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
-        return [self.make_adder(client, should_stop, learner_steps_fn) for _ in env_indices]
-
-    def make_adder(
-        self,
-        client: reverb.Client,
-        should_stop: Callable[[], bool] = lambda: False,
-        learner_steps_fn: Callable[[], int] = lambda: 0,
-    ) -> PrioritizedNStepAdder:
-        return PrioritizedNStepAdder(
-            client=client,
-            replay=self.config.replay,
-            n_step=self.config.n_step,
-            discount=self.config.discount,
-            frame_stack=self.config.frame_stack,
-            should_stop=should_stop,
-            learner_steps_fn=learner_steps_fn,
-        )
+        priority_fn = make_priority_fn(self.config.replay)  # One for all of an actor.
+        return [
+            PrioritizedNStepAdder(
+                client=client,
+                replay=self.config.replay,
+                n_step=self.config.n_step,
+                discount=self.config.discount,
+                frame_stack=self.config.frame_stack,
+                should_stop=should_stop,
+                learner_steps_fn=learner_steps_fn,
+                priority_fn=priority_fn,
+            )
+            for _ in env_indices
+        ]
 
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int

@@ -26,16 +26,16 @@ class ApexDQNConfig:
         yours that gets the environment's spec and this config and returns a Sonnet module from
         observations to features; see docs/tutorials/own_network.md.
       conv_channels: channels of each convolution of 'conv'.
-      conv_kernel_sizes: height and width of its kernels, which do not reach over the image's edge.
+      conv_kernel_sizes: side length of its square kernels; there is no padding.
       conv_strides: its strides.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
-      head: what the two streams give out for each action: 'dueling', its value (the paper), or
+      head: output of the two streams for each action: 'dueling', its value (the paper), or
         'quantile', quantiles of its return (Dabney et al. 2018), whose mean is the value.
       num_quantiles: quantiles of 'quantile' (Dabney et al. 2018: 200).
       stream_hidden_size: units of each stream's hidden layer (Wang et al. 2016: 512).
       frame_stack: frames per observation, along its first axis and sliding by one per step (Mnih
-        et al. 2015: 4); 0 if it is no such stack.
+        et al. 2015: 4); 0 if observations are not stacked.
       normalize_observations: whether vectors are normalized by the mean and the variance of what
         the learner has sampled so far, in proportion to how often it was sampled.
       n_step: steps per transition (appendix C: 3).
@@ -48,7 +48,7 @@ class ApexDQNConfig:
       rmsprop_epsilon: epsilon of RMSProp, under the root (appendix C: 1.5e-7).
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
       target_update_period: learner steps between copies to the target network (appendix C: 2500).
-      variable_update_period: agent steps between two pulls by an actor (section 4.1: 400 frames).
+      variable_update_period: steps per environment between two pulls (section 4.1: 400 frames).
       publish_period: learner steps between two publications of parameters (the paper's learner
         answers requests; at 19 steps/s, 20 steps are well below the 2.8 s between two requests).
       num_sgd_steps_per_step: learner steps per call of the compiled function, whose batches are

@@ -21,8 +21,8 @@ class ReplayConfig:
       min_size: items needed before sampling starts (appendix C: 50 000).
       priority_exponent: alpha in P(k) = p_k^alpha / sum p^alpha (section 4.1: 0.6); 0 is uniform.
       initial_priority: priority of a new transition: 'td_error', its absolute TD error as its actor
-        computes it (section 3), or 'max', the largest one that the adder of its environment has
-        computed so far, so that it is soon sampled for the first time (Schaul et al. 2016).
+        computes it (section 3), or 'max', the largest one that its actor has computed so far, so
+        that it is soon sampled for the first time (Schaul et al. 2016).
       eviction_policy: which item a full table removes: 'fifo', the oldest (section 4.1), or
         'prioritized', a random one with probability proportional to p_k^eviction_exponent
         (appendix D).

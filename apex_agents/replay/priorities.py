@@ -6,10 +6,12 @@ server that is slow or unreachable does not delay updates of the network.
 
 import queue
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import reverb
 
+from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS, table_name
 
 # A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
@@ -24,9 +26,19 @@ def bounded_priority(td_error: float) -> float:
     return min(max(abs(td_error), MIN_PRIORITY), MAX_PRIORITY)
 
 
-def bounded_priorities(td_error: np.ndarray) -> np.ndarray:
-    """Return `|td_error|` clipped to what a Reverb table can hold; NaN stays NaN."""
-    return np.clip(np.abs(td_error), MIN_PRIORITY, MAX_PRIORITY)
+def make_priority_fn(config: ReplayConfig) -> Callable[[float], float]:
+    """Build what returns the priority of a new transition, given its TD error.
+
+    'max' is the highest so far, not that of the replay as in Schaul et al. 2016, algorithm 1.
+    """
+    highest = MIN_PRIORITY
+
+    def highest_priority(td_error: float) -> float:
+        nonlocal highest
+        highest = max(highest, bounded_priority(td_error))
+        return highest
+
+    return highest_priority if config.initial_priority == "max" else bounded_priority
 
 
 class PriorityWriter:
@@ -80,7 +92,6 @@ class PriorityWriter:
     def _write(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         finite = np.isfinite(priorities)
         self.num_not_finite += int((~finite).sum())
-        updates = dict(
-            zip(keys[finite].tolist(), bounded_priorities(priorities[finite]).tolist(), strict=True)
-        )
+        bounded = map(bounded_priority, priorities[finite].tolist())
+        updates = dict(zip(keys[finite].tolist(), bounded, strict=True))
         self._client.mutate_priorities(self._table, updates)

@@ -21,6 +21,7 @@ from dm_env import specs
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.priorities import make_priority_fn
 
 FIRST, MID, LAST = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
 GAMMA = 0.9
@@ -279,7 +280,8 @@ def test_replicas(make_fifo_replay):
 def test_new_transitions_may_get_the_largest_priority_so_far(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     config = ReplayConfig(initial_priority="max")
-    adder = PrioritizedNStepAdder(replay.client, config, 1, GAMMA)
+    priority_fn = make_priority_fn(config)
+    adder = PrioritizedNStepAdder(replay.client, config, 1, GAMMA, priority_fn=priority_fn)
     steps = [
         Step(FIRST, None, None, 0, 0, 10, 0),
         Step(MID, 3, 1, 1, 1, 20, 0),

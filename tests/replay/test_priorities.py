@@ -12,7 +12,11 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.priorities import PriorityWriter, bounded_priorities, bounded_priority
+from apex_agents.replay.priorities import (
+    PriorityWriter,
+    bounded_priority,
+    make_priority_fn,
+)
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
 
@@ -28,9 +32,14 @@ def test_bounded_priority_of_nan_stays_nan():
     assert math.isnan(bounded_priority(math.nan))
 
 
-def test_bounded_priorities_of_an_array():
-    bounded = bounded_priorities(np.array([0.0, -2.0, np.nan, -np.inf]))
-    np.testing.assert_array_equal(bounded, [1e-6, 2.0, np.nan, 1e6])
+def test_the_highest_priority_is_kept():
+    priority_fn = make_priority_fn(ReplayConfig(initial_priority="max"))
+    found = [priority_fn(td_error) for td_error in (0.0, -2.0, 1.5, 3.0, math.nan, -1.0, 1e9, 0.5)]
+    assert found == [1e-6, 2.0, 2.0, 3.0, 3.0, 3.0, 1e6, 1e6]
+
+
+def test_priorities_are_td_errors_by_default():
+    assert make_priority_fn(ReplayConfig()) is bounded_priority
 
 
 class FilledTable:
