@@ -1,10 +1,10 @@
 """Aggregates the rows of runs into curves with confidence intervals.
 
 The statistics are those of Agarwal et al. 2021 ("Deep Reinforcement Learning at the Edge of the
-Statistical Precipice"): interquartile means with percentile bootstrap confidence intervals.
+Statistical Precipice"): interquartile means with percentile bootstrap confidence intervals,
+stratified by task.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -108,26 +108,34 @@ def aggregate(curves: Sequence[Curve]) -> Curve:
     return Curve(grid, *estimate(np.stack([np.interp(grid, x, y) for x, y in points])))
 
 
-def estimate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimate what a setting achieves from what its seeds achieved.
+def estimate(*values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimate what a setting achieves from what its runs achieved.
 
     Args:
-      values: `[S, ...]`, S seeds.
+      values: `[S, ...]`, S seeds; on several tasks an array for each of them, on which runs are
+        resampled apart from the others.
 
     Returns:
-      From five seeds on, the interquartile mean (without the lowest and the highest quarter, whose
+      From five runs on, the interquartile mean (without the lowest and the highest quarter, whose
       size is rounded down) and the ends of its 95 % percentile bootstrap interval, `[...]` each.
-      For fewer, of which an interval would say little, the mean, and NaN for the ends.
+      For fewer, of which an interval would say little, the mean, and NaN for the ends, which are
+      NaN as well with a single seed on one of several tasks.
     """
-    if len(values) < MIN_SEEDS_OF_INTERVAL:
-        mean = values.mean(axis=0)
+    together = np.concatenate(values)
+    if len(together) < MIN_SEEDS_OF_INTERVAL:
+        mean = together.mean(axis=0)
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     # This import takes a second, and a single run does not need it.
     from scipy import stats  # type: ignore[import-untyped]
 
-    interquartile_mean = functools.partial(stats.trim_mean, proportiontocut=0.25)
+    def interquartile_mean(*samples: np.ndarray, axis: int) -> np.ndarray:
+        return stats.trim_mean(np.concatenate(samples, axis), proportiontocut=0.25, axis=axis)
+
+    mean = interquartile_mean(together, axis=0)
+    if min(map(len, values)) < 2:
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     result = stats.bootstrap(
-        (values,),
+        values,
         interquartile_mean,
         n_resamples=_NUM_RESAMPLES,
         batch=100,  # All at once would take much memory.
@@ -137,8 +145,7 @@ def estimate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         method="percentile",
         random_state=np.random.default_rng(0),
     )
-    interval = result.confidence_interval
-    return interquartile_mean(values, axis=0), interval.low, interval.high
+    return mean, result.confidence_interval.low, result.confidence_interval.high
 
 
 def describe_mean(num_seeds: int) -> str:

@@ -11,6 +11,8 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 
 from apex_agents.plotting.curves import Curve, aggregate, carry_forward
@@ -33,10 +35,15 @@ DOTS: dict[str, Any] = {
     "markeredgewidth": 0,
     "zorder": 1.5,  # Behind lines.
 }
-_REFERENCE: dict[str, Any] = {"color": "#666666", "linewidth": 1.0, "linestyle": (0, (2, 2))}
+_GREY = "#666666"
+_REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 _SINGLE_SEED: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.4, "zorder": 1.9}
+# What groups of all colours have, and how the legend shows it.
+_INTERVAL, _SINGLE_SEEDS = "95 % confidence interval", "single seeds"
 # Of seeds without a mean.
 _LONE_SEED: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.9}
+_GREY_SEED: dict[str, Any] = _SINGLE_SEED | {"color": _GREY}
+_BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
 _STOPPED: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 4, "alpha": 0.8}
 
 _WIDTH_INCHES = 8.0
@@ -86,8 +93,8 @@ def draw_line(axes: Axes, curve: Curve, label: str, band: str = "", **look: Any)
     (line,) = axes.plot(curve.x, curve.y, marker=marker, clip_on=False, label=label or "_", **look)
     line.set_in_layout(len(curve.x) > 0)  # Without a point it would count as one at the corner.
     if (curve.upper > curve.lower).any():
-        color = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
-        axes.fill_between(curve.x, curve.lower, curve.upper, label=band or "_", **color)
+        look = _BAND | {"color": look["color"]}
+        axes.fill_between(curve.x, curve.lower, curve.upper, label=band or "_", **look)
 
 
 def draw_seeds(
@@ -115,11 +122,11 @@ def draw_seeds(
         for curve, stopped in zip(curves, is_stopped, strict=True)
     ]
     mean = aggregate(seeds)
-    draw_line(axes, mean, label, "95 % confidence interval", **look)
+    draw_line(axes, mean, label, _INTERVAL, **look)
     single = look | (_SINGLE_SEED if len(mean.x) else _LONE_SEED)
     for seed in seeds:
         marker = "." if len(seed.x) == 1 else ""  # A line needs two points.
-        axes.plot(seed.x, seed.y, marker=marker, label="single seeds", **single)
+        axes.plot(seed.x, seed.y, marker=marker, label=_SINGLE_SEEDS, **single)
     stops = [(curve.x[-1], curve.y[-1]) for curve in compress(curves, is_stopped)]
     if stops:
         label = "seed ended at its target, carried forward"
@@ -193,6 +200,9 @@ def add_legend(figure: Figure) -> None:
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    shared = {_INTERVAL: Patch(color=_GREY, **_BAND), _SINGLE_SEEDS: Line2D([], [], **_GREY_SEED)}
+    found = [label for label in shared if handles.pop(label, None)]
+    handles |= {label: shared[label] for label in found}
     if handles:
         widths = [len(label) + _CHARACTERS_OF_HANDLE for label in handles]
         is_one_row = sum(widths) <= _CHARACTERS_OF_FIGURE

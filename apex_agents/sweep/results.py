@@ -76,9 +76,9 @@ def format_table(cells: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
 
 
-def show_estimate(returns: Sequence[float] | np.ndarray) -> str:
-    """Format what the seeds of a setting achieved."""
-    return _show(_estimate("last_return", returns), "last_return")
+def show_estimate(*returns: np.ndarray) -> str:
+    """Format what the seeds of a setting achieved, `[S]`; several arrays are of several tasks."""
+    return _show(_estimate("last_return", *returns), "last_return")
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -90,11 +90,12 @@ def to_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _estimate(name: str, values: Sequence[float] | np.ndarray) -> Row:
+def _estimate(name: str, *values: Sequence[float] | np.ndarray) -> Row:
     """Return the mean over runs, and its confidence interval or the range of a few runs."""
-    mean, lower, upper = estimate(np.array(values)) if len(values) else 3 * (np.nan,)
-    if 1 < len(values) < MIN_SEEDS_OF_INTERVAL:
-        lower, upper = min(values), max(values)
+    runs = np.concatenate(values)
+    mean, lower, upper = estimate(*map(np.array, values)) if len(runs) else 3 * (np.nan,)
+    if 1 < len(runs) < MIN_SEEDS_OF_INTERVAL:
+        lower, upper = runs.min(), runs.max()
     return {name: float(mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
 
 

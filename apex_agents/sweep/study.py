@@ -148,7 +148,7 @@ def to_markdown(study: Study, panels: Mapping[str, Mapping[str, Sequence[Curve]]
         cells.append([label, *map(show_estimate, found)])
         if is_relative:
             ratios = [s / base.mean() for s, base in zip(found, scores[first], strict=True)]
-            cells[-1].append(show_estimate(np.concatenate(ratios)))
+            cells[-1].append(show_estimate(*ratios))
     meaning = (
         f"Scores: {MEANING_OF_ESTIMATES}. The score of a run is the mean return of the evaluations "
         f"in the last quarter of its {study.x.replace('_', ' ')}."

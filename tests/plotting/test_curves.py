@@ -104,6 +104,20 @@ def test_five_seeds_have_an_interquartile_mean_with_an_interval(values, middle, 
     assert high.tolist() == pytest.approx([upper, -lower])
 
 
+def test_the_runs_of_each_task_are_resampled_apart():
+    first, second = np.array([1.0, 1.0, 1.0]), np.array([3.0, 3.0, 3.0])
+    # Of 1, 1, 1, 3, 3, 3 one of each end is left out, whatever is drawn.
+    assert estimate(first, second) == (2.0, 2.0, 2.0)
+    together = estimate(np.concatenate([first, second]))
+    assert together[1] < 1.5 < 2.5 < together[2]
+
+
+def test_single_seeds_of_several_tasks_have_no_interval():
+    middle, lower, upper = estimate(*[np.array([value]) for value in (0.0, 1.0, 2.0, 3.0, 9.0)])
+    assert middle == 2.0  # (1 + 2 + 3) / 3
+    assert np.isnan([lower, upper]).all()
+
+
 def test_the_estimate_is_the_same_every_time():
     values = np.random.default_rng(0).normal(size=(7, 20))
     np.testing.assert_array_equal(estimate(values), estimate(values))
