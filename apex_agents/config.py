@@ -23,11 +23,14 @@ class EvaluationConfig:
     Attributes:
       num_episodes: episodes per evaluation, played in lock-step by as many environments.
       min_period_seconds: least seconds from the start of one evaluation to that of the next.
+      min_period_learner_steps: least learner steps between the parameters of two evaluations, the
+        run's last ones excepted. Unlike seconds, they are as many on any machine.
       video_period_seconds: least seconds between two videos, each of one episode; None: no videos.
     """
 
     num_episodes: int = bounded(20, 1, 10_000)
     min_period_seconds: float = bounded(60.0, 0, 10**9)  # Python cannot wait for 300 years.
+    min_period_learner_steps: int = bounded(0, 0)
     video_period_seconds: float | None = positive(None)
 
 

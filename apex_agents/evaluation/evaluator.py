@@ -127,7 +127,7 @@ class Evaluator:
         return self._poller.latest.last_step is not None
 
     def evaluate(self) -> bool:
-        """Evaluate the newest parameters, unless they were evaluated before or never updated.
+        """Evaluate the newest parameters, unless they are not due or were never updated.
 
         After an evaluation that reached the run's target there are no others. When the learner
         finishes, an evaluation of older parameters than its last ones is abandoned.
@@ -139,7 +139,7 @@ class Evaluator:
             return False
         self._variables.update_and_wait()
         learner_steps = self._source.learner_steps
-        if learner_steps <= (0 if self._latest is None else self._latest.learner_steps):
+        if not self._is_due(learner_steps):
             return False
         actor_steps = self._count_actor_steps()
 
@@ -164,6 +164,14 @@ class Evaluator:
             publisher.close()
         self._logger.close()
         self._environment.close()
+
+    def _is_due(self, learner_steps: int) -> bool:
+        """Return whether parameters are new enough, or the run's last ones."""
+        if self._latest is None:
+            return learner_steps > 0
+        age = learner_steps - int(self._latest.learner_steps)
+        period = self._run.evaluation.min_period_learner_steps
+        return age > 0 and (age >= period or self.has_last_step())
 
     def _count_actor_steps(self) -> int:
         """Return the steps of all actors, while a server is away those at the last look."""

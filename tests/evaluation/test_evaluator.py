@@ -331,6 +331,22 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
         thread.join()
 
 
+def test_parameters_are_evaluated_after_so_many_learner_steps(
+    experiment, serve, make_evaluator, tmp_path, wait_for
+):
+    experiment.run.evaluation.min_period_learner_steps = 100
+    client = serve()
+    evaluator = make_evaluator(client)
+    for learner_steps in (20, 100, 119, 120, 219, 320, 340):
+        publish(client, learner_steps, 3.0)
+        evaluator.evaluate()
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320]
+    report_last_step(client, 340)  # Those of the last step are evaluated in any case.
+    wait_for(evaluator.has_last_step)
+    assert evaluator.evaluate()
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320, 340]
+
+
 EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
 
 
