@@ -1,7 +1,8 @@
 """MinAtar's Breakout on one small machine; needs the package minatar.
 
 `--config.environment.task=MinAtar/SpaceInvaders-v1` chooses another game: Asterix, Freeway and
-Seaquest are the others.
+Seaquest are the others. What settles numbers of environments, samples per insert and learning rate
+are the paper's figures 4 and 12 on these games: docs/explanation/experiments.md.
 """
 
 import importlib.util
@@ -30,19 +31,19 @@ def get_config() -> ExperimentConfig:
         stream_hidden_size=128,
         frame_stack=0,
         batch_size=64,
-        learning_rate=0.00025,
+        learning_rate=0.001,
         target_update_period=500,
         variable_update_period=20,
         publish_period=20,
         num_sgd_steps_per_step=4,
         exploration=ExplorationConfig(evaluation_epsilon=0.01),
         replay=ReplayConfig(
-            max_size=100_000, min_size=5_000, samples_per_insert=8.0, prefetch_batches=8
+            max_size=100_000, min_size=5_000, samples_per_insert=2.0, prefetch_batches=8
         ),
     )
     run = RunConfig(
         num_actors=1,
-        num_envs_per_actor=16,
+        num_envs_per_actor=128,
         max_actor_steps=1_000_000,
         evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=30.0),
     )

@@ -16,6 +16,8 @@ def get_study() -> Study:
         tasks=("MinAtar/SpaceInvaders-v1",),
         fields={
             "run.max_learner_steps": 10_000,
+            "run.num_envs_per_actor": 16,
+            "agent.learning_rate": 0.00025,
             "agent.replay.samples_per_insert": 16.0,
             "run.evaluation.min_period_seconds": 10.0,
         },

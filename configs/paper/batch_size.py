@@ -23,6 +23,8 @@ def get_study() -> Study:
         tasks=("MinAtar/SpaceInvaders-v1",),
         fields={
             "run.max_learner_steps": NUM_LEARNER_STEPS,
+            "run.num_envs_per_actor": 16,
+            "agent.learning_rate": 0.00025,
             "run.evaluation.min_period_seconds": 10.0,
         },
     )

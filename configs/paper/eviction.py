@@ -18,10 +18,12 @@ def get_study() -> Study:
             for label, policy in (("oldest first", "fifo"), ("p^-0.4", "prioritized"))
         },
         tasks=("cartpole:swingup", "walker:walk"),
-        # As many transitions are added.
+        # Four transitions are added per learner step: 60,000 in all.
         fields={
-            "run.max_learner_steps": 40_000,
-            "run.evaluation.min_period_seconds": 10.0,
+            "run.max_learner_steps": 15_000,
+            "run.evaluation.min_period_seconds": 0.0,
+            "run.evaluation.min_period_learner_steps": 1_000,
             "environment.action_repeat": 4,
+            "agent.replay.samples_per_insert": 32.0,
         },
     )

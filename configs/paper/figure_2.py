@@ -8,33 +8,15 @@ draws returns against the data, as figure 10 does. All DQNs are double and dueli
 from apex_agents.metrics import columns
 from apex_agents.sweep.study import Setting, Study
 
-# Figure 12's best rate with priorities, and without.
-_RATE = {"agent.learning_rate": 0.001}
-# 128 of the paper's actors, and figure 12's ratio of samples and inserts.
-_APEX = {**_RATE, "run.num_envs_per_actor": 128, "agent.replay.samples_per_insert": 2.0}
-# One environment, whose epsilon falls from 1, as in DQN (Mnih et al. 2015), here within about 25,000
-# agent steps: a learner step is done for every 8.
-_ONE_ENVIRONMENT = {
-    **_RATE,
-    "run.num_envs_per_actor": 1,
-    "agent.exploration.epsilon": 0.01,
-    "agent.exploration.alpha": 0.0,
-    "agent.exploration.annealing_steps": 2_500,
-    "agent.n_step": 1,
-}
-# New transitions have the largest priority (Schaul et al. 2016).
-_PRIORITIZED = {**_ONE_ENVIRONMENT, "agent.replay.initial_priority": "max"}
-_UNIFORM = {**_ONE_ENVIRONMENT, "agent.replay.priority_exponent": 0.0}
-
 
 def get_study() -> Study:
     """Return the agents, all with the same convolutions and a hidden layer of the same size."""
     return Study(
         title="Ape-X DQN, its predecessors, A2C and A3C (Figures 2, 9 and 10)",
         settings={
-            "Ape-X DQN": Setting("apex_dqn_minatar", _APEX),
-            "Prioritized DQN": Setting("apex_dqn_minatar", _PRIORITIZED),
-            "DQN": Setting("apex_dqn_minatar", _UNIFORM),
+            "Ape-X DQN": Setting("apex_dqn_minatar", {}),
+            "Prioritized DQN": Setting("prioritized_dqn_minatar", {}),
+            "DQN": Setting("dqn_minatar", {}),
             "A2C": Setting("a2c_minatar", {}),
             "A3C": Setting("a3c_minatar", {}),
         },

@@ -20,5 +20,9 @@ def get_study() -> Study:
         title="Number of environments at equal learner steps (Figure 4)",
         settings={f"{n} environments": with_environments(n) for n in (4, 16, 64, 256)},
         tasks=("MinAtar/Asterix-v1", "MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"),
-        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
+        fields={
+            "run.max_learner_steps": 10_000,
+            "run.evaluation.min_period_seconds": 10.0,
+            "agent.learning_rate": 0.00025,
+        },
     )

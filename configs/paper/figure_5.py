@@ -25,6 +25,7 @@ def get_study() -> Study:
             "run.max_learner_steps": 10_000,
             "run.evaluation.min_period_seconds": 10.0,
             "run.num_envs_per_actor": 64,
+            "agent.learning_rate": 0.00025,
             "agent.replay.samples_per_insert": 4.0,
         },
     )

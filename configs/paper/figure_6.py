@@ -24,6 +24,10 @@ def get_study() -> Study:
             "64 environments": make(64, 1),
         },
         tasks=("MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"),
-        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
+        fields={
+            "run.max_learner_steps": 10_000,
+            "run.evaluation.min_period_seconds": 10.0,
+            "agent.learning_rate": 0.00025,
+        },
         num_seeds=5,
     )

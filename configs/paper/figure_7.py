@@ -22,5 +22,11 @@ def get_study() -> Study:
             for label, fields in explorations.items()
         },
         tasks=("MinAtar/Freeway-v1", "MinAtar/Breakout-v1"),
-        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
+        fields={
+            "run.max_learner_steps": 10_000,
+            "run.evaluation.min_period_seconds": 10.0,
+            "run.num_envs_per_actor": 16,
+            "agent.replay.samples_per_insert": 8.0,
+            "agent.learning_rate": 0.00025,
+        },
     )

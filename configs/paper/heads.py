@@ -9,7 +9,6 @@ def get_study() -> Study:
     quantile = {
         "agent.head": "quantile",
         "agent.optimizer": "adam",
-        "agent.learning_rate": 0.00025,
     }
     return Study(
         title="Values and quantiles of the return, 200,000 agent steps",
@@ -18,6 +17,11 @@ def get_study() -> Study:
             "quantile": Setting("apex_dqn_minatar", quantile),
         },
         tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1", "MinAtar/Asterix-v1"),
-        fields={"run.max_actor_steps": 200_000},
+        fields={
+            "run.max_actor_steps": 200_000,
+            "run.num_envs_per_actor": 16,
+            "agent.learning_rate": 0.00025,
+            "agent.replay.samples_per_insert": 8.0,
+        },
         x=columns.ACTOR_STEPS,
     )

@@ -22,5 +22,9 @@ def get_study() -> Study:
             for priority in ("td_error", "max")
         },
         tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"),
-        fields={"run.max_learner_steps": 10_000, "run.evaluation.min_period_seconds": 10.0},
+        fields={
+            "run.max_learner_steps": 10_000,
+            "run.evaluation.min_period_seconds": 10.0,
+            "agent.learning_rate": 0.00025,
+        },
     )
