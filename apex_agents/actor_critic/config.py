@@ -23,13 +23,13 @@ class ActorCriticConfig:
     falls to 0 during the run, and its network for Atari is a smaller one.
 
     Attributes:
-      torso: layers below policy and value; see `ApexDQNConfig`, as for the next five.
+      torso: layers below policy and value, as in `ApexDQNConfig`.
       conv_channels: channels of each convolution of 'conv'.
-      conv_kernel_sizes: height and width of its kernels.
+      conv_kernel_sizes: side length of its square kernels; there is no padding.
       conv_strides: its strides.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
-      frame_stack: frames per observation, 0 if it is no stack.
+      frame_stack: frames per observation, 0 if they are not stacked.
       hidden_size: units of the hidden layer between a torso and the two heads, 0 for none (A3C
         paper, section 5.1: 256).
       n_step: steps in each environment between two gradients of a worker (A3C paper, section
@@ -44,9 +44,9 @@ class ActorCriticConfig:
       entropy_coefficient: weight of the policy's entropy (A3C paper, section 8: 0.01).
       greedy_evaluation: whether evaluations take the most likely action; otherwise they sample, as
         those of the A3C paper do.
-      max_wait_seconds: seconds after the first gradient of an A2C update for which it waits for
-        those of the other workers, and a worker for new parameters.
-      queue_size: gradients that wait for the learner at most; a worker waits before a full queue.
+      max_wait_seconds: seconds that an update of A2C waits for further gradients after its first
+        one, and that a worker waits for new parameters.
+      queue_size: maximum number of gradients in the queue; workers wait while it is full.
     """
 
     is_synchronous: ClassVar[bool]
@@ -85,6 +85,6 @@ class A2CConfig(ActorCriticConfig):
 
 @dataclasses.dataclass
 class A3CConfig(ActorCriticConfig):
-    """A3C: each gradient is applied as it arrives, and workers never wait."""
+    """A3C: each gradient is applied as it arrives; workers do not wait for each other."""
 
     is_synchronous: ClassVar[bool] = False

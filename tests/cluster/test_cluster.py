@@ -312,8 +312,8 @@ def test_lost_learner_without_a_shared_folder(idle, start, record_property):
 
 @pytest.mark.fault(
     breaks="the host of the only replay loses its power",
-    holds="the replay moves to a host that has room and begins empty; the learner goes on without "
-    "a restart, actors and evaluator are restarted, actor steps are counted on",
+    holds="the replay moves to a host that has room and begins empty; the learner continues "
+    "without a restart, actors and evaluator are restarted, actor steps are counted on",
 )
 def test_lost_replay(idle, start, record_property):
     places = ("--config.run.cluster.replay.custom=abroad=1", ACTORS_ANYWHERE)
@@ -339,7 +339,7 @@ def test_lost_replay(idle, start, record_property):
 
 @pytest.mark.fault(
     breaks="the host of one of two replays loses its power",
-    holds="the learner goes on with the other one; the replay moves as soon as a host has room",
+    holds="the learner continues with the other one; the replay moves as soon as a host has room",
 )
 def test_lost_replay_of_two(idle, start, record_property):
     two = ("--config.run.num_replays=2", "--config.run.cluster.replay.custom=abroad=1")

@@ -133,7 +133,7 @@ def run_of_two(start) -> Iterator[Command]:
 
 @pytest.mark.fault(
     breaks="`kill -9` of one of two replays",
-    holds="the learner goes on with the other one within seconds; a new one is filled by its "
+    holds="the learner continues with the other one within seconds; a new one is filled by its "
     "actors; actor steps are counted on",
 )
 @pytest.mark.parametrize("node", ["replay", "replay_1"])
@@ -151,7 +151,7 @@ def test_killed_replay_of_two(run_of_two, record_property, node):
 
 @pytest.mark.fault(
     breaks="SIGSTOP of one of two replays, then SIGCONT",
-    holds="the learner goes on with the other one within seconds, and samples from both again",
+    holds="the learner continues with the other one within seconds, and samples from both again",
 )
 def test_stopped_replay_of_two(run_of_two, record_property):
     run = run_of_two
