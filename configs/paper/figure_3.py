@@ -22,7 +22,8 @@ def get_study() -> Study:
     return Study(
         title="Number of environments of Ape-X DPG at equal learner steps (Figure 3)",
         settings={
-            **{f"{n} environments": with_environments(n) for n in (64, 16, 4, 1)},
+            **{f"{n} environments": with_environments(n) for n in (64, 16, 4)},
+            "1 environment": with_environments(1),
             "DDPG": with_environments(1, "ddpg_control_single_host"),
         },
         tasks=("cartpole:swingup", "cartpole:swingup_sparse", "walker:walk"),
