@@ -25,7 +25,7 @@ def load_config(name: str) -> ExperimentConfig:
       name: their name, such as 'apex_dqn_cartpole'; `configs/` has a file for each.
 
     Returns:
-      A config that no one else has, for the caller to change.
+      A new config, which the caller may change.
 
     Raises:
       ValueError: there are no settings of that name, or they need a package that is missing.
