@@ -1,8 +1,8 @@
 """MinAtar's Breakout on one small machine; needs the package minatar.
 
 `--config.environment.task=MinAtar/SpaceInvaders-v1` chooses another game: Asterix, Freeway and
-Seaquest are the others. What settles numbers of environments, samples per insert and learning rate
-are the paper's figures 4 and 12 on these games: docs/explanation/experiments.md.
+Seaquest are the others. The number of environments, the samples per insert and the learning rate
+did best in the paper's figures 4 and 12 on these games: docs/explanation/experiments.md.
 """
 
 import importlib.util

@@ -46,7 +46,7 @@ class PrioritizedNStepAdder:
       R = sum_{k<m} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k},   D = prod_{k<m} gamma d_{t+1+k}
       priority = |R + D * value(S_{t+m}) - q_taken(t)|,   clipped to [1e-6, 1e6]
 
-    where q_taken and value were computed for acting, at no cost; a `priority_fn` may differ.
+    where acting has computed q_taken and value; `priority_fn` may return another priority.
 
     - FIRST starts an episode and a transition. Its reward and discount are ignored. Transitions of
       an episode that was abandoned, that is left without a LAST, are dropped.

@@ -112,8 +112,8 @@ def estimate(*values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimate what a setting achieves from what its runs achieved.
 
     Args:
-      values: `[S, ...]`, S seeds; on several tasks an array for each of them, on which runs are
-        resampled apart from the others.
+      values: `[S, ...]`, S seeds; on several tasks an array for each of them, whose runs are
+        resampled separately.
 
     Returns:
       From five runs on, the interquartile mean (without the lowest and the highest quarter, whose
