@@ -1,42 +1,28 @@
 """MinAtar's Breakout by A2C on one small machine; needs the package minatar.
 
-`--config.environment.task=MinAtar/SpaceInvaders-v1` chooses another game: Asterix, Freeway and
-Seaquest are the others.
+`--config.environment.task=MinAtar/SpaceInvaders-v1` chooses another game. Environment, torso and
+evaluation are those of `apex_dqn_minatar`.
 """
 
-import importlib.util
-
 from apex_agents.actor_critic.config import A2CConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig
+from apex_agents.config import ExperimentConfig
+from apex_agents.presets import load_config
 
 
 def get_config() -> ExperimentConfig:
-    """Return the settings of the run.
-
-    Raises:
-      ValueError: MinAtar is not installed.
-    """
-    if importlib.util.find_spec("minatar") is None:  # It registers its environments by itself.
-        raise ValueError("the config a2c_minatar needs MinAtar: pip install minatar")
-    agent = A2CConfig(
-        torso="conv",
-        conv_channels=(16,),
-        conv_kernel_sizes=(3,),
-        conv_strides=(1,),
-        mlp_hidden_sizes=(),
-        hidden_size=128,
-        frame_stack=0,
+    """Return the settings of the run."""
+    config = load_config("apex_dqn_minatar")
+    dqn = config.agent
+    config.agent = A2CConfig(
+        torso=dqn.torso,
+        conv_channels=dqn.conv_channels,
+        conv_kernel_sizes=dqn.conv_kernel_sizes,
+        conv_strides=dqn.conv_strides,
+        mlp_hidden_sizes=dqn.mlp_hidden_sizes,
+        hidden_size=dqn.stream_hidden_size,
+        frame_stack=dqn.frame_stack,
     )
-    run = RunConfig(
-        num_actors=2,
-        num_envs_per_actor=8,
-        max_actor_steps=5_000_000,
-        evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=30.0),
-    )
-    environment = EnvironmentConfig(
-        suite="gymnasium",
-        task="MinAtar/Breakout-v1",
-        max_episode_steps=5_000,  # The games end by themselves alone, which may take for ever.
-    )
-    return ExperimentConfig(agent=agent, environment=environment, run=run)
+    config.run.num_actors = 2
+    config.run.num_envs_per_actor = 8
+    config.run.max_actor_steps = 5_000_000
+    return config

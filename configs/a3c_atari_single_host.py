@@ -1,19 +1,12 @@
-"""One Atari game by A3C on a laptop or a 2-core machine."""
+"""One Atari game by A3C on a laptop or a 2-core machine: settings of `a2c_atari_single_host`."""
 
 from apex_agents.actor_critic.config import A3CConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig
-from apex_agents.environments.atari_config import AtariConfig
+from apex_agents.config import ExperimentConfig
+from apex_agents.presets import load_config
 
 
 def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
-    run = RunConfig(
-        num_actors=2,
-        num_envs_per_actor=8,
-        evaluation=EvaluationConfig(num_episodes=8, min_period_seconds=240.0),
-    )
-    # Five minutes of a game: an untrained player may never end one. apex-evaluate plays up to 30.
-    atari = AtariConfig(evaluation_max_frames=18_000)
-    environment = EnvironmentConfig(task="pong", atari=atari)
-    return ExperimentConfig(agent=A3CConfig(), environment=environment, run=run)
+    config = load_config("a2c_atari_single_host")
+    config.agent = A3CConfig(**vars(config.agent))
+    return config
