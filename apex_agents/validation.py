@@ -80,8 +80,14 @@ def require_fields(config: Any, prefix: str) -> None:
       prefix: dotted path of the config, such as 'run.', or ''.
 
     Raises:
-      ValueError: a field has another type than declared, or a value that is not allowed.
+      ValueError: a field has another type than declared, or a value that is not allowed, or an
+        attribute was set that is no field.
     """
+    names = {field.name for field in dataclasses.fields(config)}
+    for name in vars(config):
+        if name not in names and not name.startswith("_"):
+            meant = f"{prefix}{closest_field(name, names)}"
+            raise ValueError(f"{prefix}{name} is set, but is no field; the closest is {meant}.")
     require_types(config, prefix)
     for field in dataclasses.fields(config):
         value, path = getattr(config, field.name), prefix + field.name

@@ -8,10 +8,13 @@ The folder holds <task>/<setting>/seed_<i>/, the work directories of the runs, a
 and <figure>.svg.
 
 Given again, after Ctrl-C for example, the command resumes the runs that have not reached their end.
---draw makes table and figure anew from the evaluations in a CSV file, and trains nothing. --beside
-adds those of other programs, or of an earlier study, in a CSV file with the same columns. --x
-chooses another of these columns as the horizontal axis, as figure 10 does with figure 2's. --tasks
-and --settings choose a part of the study, by regular expressions that are searched in the names.
+--tasks and --settings choose which to train, by regular expressions that are searched in the names;
+table and figure show all that the folder holds.
+
+--draw makes table and figure anew from the evaluations in a CSV file, and trains nothing; --tasks
+and --settings choose what is shown then. --beside adds those of other programs, or of an earlier
+study, in a CSV file with the same columns. --x chooses another of these columns as the horizontal
+axis, as figure 10 does with figure 2's.
 
 Examples:
   python launch/paper.py --figure=4 --parallel=2
@@ -20,9 +23,11 @@ Examples:
   python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
 """
 
+import contextlib
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from absl import app, flags
 from rich.console import Console
@@ -40,12 +45,14 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.presets import CONFIGS
-from apex_agents.sweep.plan import Run, plan_runs
+from apex_agents.runs.folder import RunFolder, find_runs
+from apex_agents.sweep.plan import Run, check_folders, plan_runs, setting_folder
 from apex_agents.sweep.screen import Screen
 from apex_agents.sweep.study import (
     X_COLUMNS,
     Point,
     Study,
+    check_study,
     from_csv,
     make_panels,
     read_points,
@@ -62,7 +69,9 @@ _DRAW = flags.DEFINE_string("draw", None, "CSV file to make table and figure fro
 _X = flags.DEFINE_enum("x", None, X_COLUMNS, "Horizontal axis; by default the study's.")
 _BESIDE = flags.DEFINE_string("beside", None, "CSV file of further evaluations to show.")
 _TASKS = flags.DEFINE_string("tasks", "", "Only tasks in which this regular expression is found.")
-_SETTINGS = flags.DEFINE_string("settings", "", "The same for the names of settings.")
+_SETTINGS = flags.DEFINE_string(
+    "settings", "", "Only settings in whose names this regular expression is found."
+)
 flags.adopt_module_key_flags(several_runs)
 
 
@@ -75,33 +84,50 @@ def _run(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
     path = _find_study(_FIGURE.value or "")
     study = execute_file("figure", path, Study, "get_study")
-    tasks = _choose("tasks", _TASKS.value, study.tasks)
-    settings = _choose("settings", _SETTINGS.value, study.settings)
-    study = study._replace(
-        x=_X.value or study.x,
-        tasks=tuple(tasks),
-        settings={label: study.settings[label] for label in settings},
+    try:
+        check_study(study)
+    except ValueError as error:
+        fail(f"--figure={path}: {error}")
+    study = study._replace(x=_X.value or study.x, num_seeds=_SEEDS.value or study.num_seeds)
+    part = study._replace(
+        tasks=_choose("tasks", _TASKS.value, study.tasks),
+        settings={
+            label: study.settings[label]
+            for label in _choose("settings", _SETTINGS.value, study.settings)
+        },
     )
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
-        beside = [] if _BESIDE.value is None else _read_csv("beside", _BESIDE.value)
         if _DRAW.value is not None:
-            is_own = pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder
-            if is_own and (_X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value):
-                raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
-            points = [*_read_csv("draw", _DRAW.value), *beside]
-            folder.mkdir(parents=True, exist_ok=True)
-            is_written = _write_results(folder, path.stem, study, points, screen)
-            leave(EXIT_SUCCESS if is_written else EXIT_FAILURE)
-        labels = _plan(study, folder)
+            _draw(part, folder, path.stem, screen)
+        beside = _read_beside(study, [])
+        runs = _plan(part, path, folder)
         lock = several_runs.lock_folder(folder)
     screen.print(f"Folder: {folder}")
 
-    def write(endings: Iterable[Run]) -> bool:
-        points = [point for run in endings for point in read_points(labels[run], run)]
-        return _write_results(folder, path.stem, study, [*points, *beside], screen)
+    def write(_: object) -> bool:
+        found = _find_runs(study, folder)
+        points = [point for task, label, run in found for point in read_points(task, label, run)]
+        unfinished = [
+            f"{task}, {label}, seed {run.settings('run')['seed']}"
+            for task, label, run in found
+            if not (run.summary() or {}).get("finished", False)
+        ]
+        return _write_results(folder, path.stem, study, [*points, *beside], screen, unfinished)
 
-    several_runs.train_to_end([*labels], lock, screen, write)
+    several_runs.train_to_end(runs, lock, screen, write)
+
+
+def _draw(study: Study, folder: pathlib.Path, name: str, screen: Screen) -> NoReturn:
+    """Draw the part of a study that is asked for from the file of --draw, and exit."""
+    is_own = pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder
+    if is_own and (_X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value):
+        raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
+    points = _read_csv("draw", _DRAW.value, study)
+    points += _read_beside(study, {point.setting for point in points})
+    folder.mkdir(parents=True, exist_ok=True)
+    is_written = _write_results(folder, name, study, points, screen)
+    leave(EXIT_SUCCESS if is_written else EXIT_FAILURE)
 
 
 def _find_study(value: str) -> pathlib.Path:
@@ -129,46 +155,97 @@ def _choose(flag: str, pattern: str, names: Iterable[str]) -> list[str]:
     return chosen
 
 
-def _plan(study: Study, folder: pathlib.Path) -> dict[Run, str]:
-    """Return the runs and the labels of their settings; a ValueError says what is impossible."""
-    labels: dict[Run, str] = {}
-    num_seeds = _SEEDS.value or study.num_seeds
-    paths = {setting.config: find_config(setting.config) for setting in study.settings.values()}
-    configs = {name: load_config_file(path) for name, path in paths.items()}
+def _plan(study: Study, path: pathlib.Path, folder: pathlib.Path) -> list[Run]:
+    """Return the runs of a study in a file; a ValueError says what is impossible."""
+    runs: list[Run] = []
+    files = {
+        label: find_config(str(name), folder=path.parent, given=f"setting {label!r}: ")
+        for label, (name, _) in study.settings.items()
+    }
+    configs = {file: load_config_file(file) for file in files.values()}
     for task in study.tasks:
-        for label, (name, own_fields) in study.settings.items():
-            fields = {**study.fields, TASK: task, **own_fields}
-            config, path = configs[name], paths[name]
-            for field in set(fields) - set(known := field_paths(config)):
-                closest_one = closest_field(field, known)
-                raise ValueError(f"{label}: {field} is no field; the closest: {closest_one}.")
-            config = change_fields(config, fields)
-            several_runs.check_config(config)
-            command = several_runs.make_command(Settings(config, path, {}, {}), fields)
-            setting = {"setting": label}
-            labels |= dict.fromkeys(plan_runs(config, setting, num_seeds, folder, command), label)
-    return labels
+        for label, file in files.items():
+            fields = {**study.fields, TASK: task, **study.settings[label].fields}
+            settings = Settings(configs[file], file, {}, {})
+            try:
+                runs += _plan_setting(label, settings, fields, study.num_seeds, folder)
+            except ValueError as error:
+                raise ValueError(f"setting {label!r}: {error}") from error
+    check_folders(runs)
+    return runs
 
 
-def _read_csv(flag: str, path: str) -> list[Point]:
+def _plan_setting(
+    label: str,
+    settings: Settings,
+    fields: Mapping[str, Any],
+    num_seeds: int,
+    folder: pathlib.Path,
+) -> list[Run]:
+    """Return the runs of one setting on one task, by the new values of fields."""
+    known = field_paths(settings.config)
+    for field in fields:
+        if field not in known:
+            raise ValueError(f"{field} is no field; the closest: {closest_field(field, known)}.")
+    config = change_fields(settings.config, fields)
+    several_runs.check_config(config)
+    command = several_runs.make_command(settings, fields)
+    return plan_runs(config, {"setting": label}, num_seeds, folder, command)
+
+
+def _find_runs(study: Study, folder: pathlib.Path) -> list[tuple[str, str, RunFolder]]:
+    """Return the runs of a study that have begun, each behind its task and its setting's label."""
+    found = []
+    for task in study.tasks:
+        for label in study.settings:
+            with contextlib.suppress(ValueError):  # None has begun.
+                runs = find_runs(setting_folder(folder, task, {"setting": label}), 1)
+                found += [(task, label, run) for run in runs]
+    return found
+
+
+def _read_csv(flag: str, path: str, study: Study) -> list[Point]:
     """Read the evaluations of the chosen tasks and settings in a flag's file, or exit."""
     try:
         points = from_csv(pathlib.Path(path).expanduser().read_text())
     except (OSError, ValueError) as error:
         fail(f"--{flag}={path} cannot be read: {error}")
-    return [
+    points = [
         point
         for point in points
         if re.search(_TASKS.value, point.task) and re.search(_SETTINGS.value, point.setting)
     ]
+    others = sorted({point.task for point in points} - set(study.tasks))
+    if others:
+        names = "; ".join(study.tasks)
+        fail(f"--{flag}={path} has evaluations of {others[0]}; the study's tasks are {names}.")
+    return points
+
+
+def _read_beside(study: Study, labels: Iterable[str]) -> list[Point]:
+    """Read the evaluations in the file of --beside, whose labels have to be new ones, or exit."""
+    if _BESIDE.value is None:
+        return []
+    points = _read_csv("beside", _BESIDE.value, study)
+    taken = {point.setting for point in points} & {*study.settings, *labels}
+    if taken:
+        fail(f"--beside={_BESIDE.value} has evaluations of {min(taken)}, a curve that is there.")
+    return points
 
 
 def _write_results(
-    folder: pathlib.Path, name: str, study: Study, points: Sequence[Point], screen: Screen
+    folder: pathlib.Path,
+    name: str,
+    study: Study,
+    points: Sequence[Point],
+    screen: Screen,
+    unfinished: Sequence[str] = (),
 ) -> bool:
     """Print and write table, evaluations and figure; return whether they could be written."""
     panels = make_panels(study, points)
     table = to_markdown(study, panels)
+    if unfinished:
+        table += f"\nNot finished, scored by what they have done: {'; '.join(unfinished)}.\n"
     screen.print_table(table)
     texts = {f"{name}.md": table, f"{name}.csv": to_csv(points)}
     return several_runs.write_results(

@@ -136,12 +136,16 @@ def _parse(
     return Settings(flags.FLAGS.config, path, flag.override_values, variants), arguments
 
 
-def find_config(value: str, agent: str = "") -> pathlib.Path:
+def find_config(
+    value: str, agent: str = "", folder: pathlib.Path = pathlib.Path(), given: str = "--config="
+) -> pathlib.Path:
     """Return the file that --config names, or exit.
 
     Args:
       value: path of the file, its name in `CONFIGS`, or words of only one name.
       agent: name of an agent, with which names of which there are only some words begin.
+      folder: folder in which the path is looked up before the current one.
+      given: how the error message introduces the value.
     """
     path, named = pathlib.Path(value).expanduser(), CONFIGS / f"{value.removesuffix('.py')}.py"
     known = preset_names()
@@ -150,7 +154,7 @@ def find_config(value: str, agent: str = "") -> pathlib.Path:
     if f"{agent}_{value}" in suitable:
         suitable = [f"{agent}_{value}"]
     found = [CONFIGS / f"{name}.py" for name in suitable if len(suitable) == 1]
-    for file in (path, named, *found):
+    for file in (folder / path, path, named, *found):
         try:
             if file.is_file():
                 return file
@@ -160,8 +164,7 @@ def find_config(value: str, agent: str = "") -> pathlib.Path:
     own += [name.removeprefix(f"{agent}_") for name in own]
     suggested = ", ".join(suitable or containing) or closest(path.stem, own, known)
     fail(
-        f"--config={value} is neither a file nor one of {', '.join(known)}; the closest: "
-        f"{suggested}."
+        f"{given}{value} is neither a file nor one of {', '.join(known)}; the closest: {suggested}."
     )
 
 

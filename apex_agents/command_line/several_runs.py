@@ -32,7 +32,7 @@ PARALLEL = flags.DEFINE_integer(
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "Folder of all runs, a new one or one to resume; a new one in sweeps/ by default.",
+    "Folder of all runs, a new one or one to resume; by default one in sweeps/.",
 )
 
 

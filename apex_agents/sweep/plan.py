@@ -3,13 +3,14 @@
 import dataclasses
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apex_agents.config import ExperimentConfig
-from apex_agents.plotting.run_groups import LIMITS, flatten
+from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, flatten
+from apex_agents.runs.config_file import check_same_run, read_values, to_values
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import CONFIG_FILE, check_same_run
+from apex_agents.runs.workdir import CONFIG_FILE
 
 
 class Run(NamedTuple):
@@ -79,17 +80,33 @@ def plan_runs(
     if not any(limit is not None for limit in limits):
         raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
     task = config.environment.task
-    texts = {name: str(value) for name, value in setting.items()}
-    folder /= _to_file_name(task)
-    if texts:
-        folder /= ",".join(f"{name}={_to_file_name(text)}" for name, text in texts.items())
+    folder = setting_folder(folder, task, setting)
+    texts = tuple((name, str(value)) for name, value in setting.items())
     runs = []
     for seed in range(config.run.seed, config.run.seed + num_seeds):
         workdir = folder / f"seed_{seed}"
         argv = (*command, f"--config.run.seed={seed}", f"--workdir={workdir}")
-        is_finished = _is_finished(workdir, config)
-        runs.append(Run(task, tuple(texts.items()), seed, workdir, argv, is_finished))
+        runs.append(Run(task, texts, seed, workdir, argv, _is_finished(workdir, config)))
     return runs
+
+
+def setting_folder(folder: pathlib.Path, task: str, setting: Mapping[str, Any]) -> pathlib.Path:
+    """Return where, in the folder of a sweep, the runs of one setting are."""
+    folder /= _to_file_name(task)
+    names = [f"{name}={_to_file_name(str(value))}" for name, value in setting.items()]
+    return folder / ",".join(names) if names else folder
+
+
+def check_folders(runs: Iterable[Run]) -> None:
+    """Raise a ValueError if two runs would have the same work directory."""
+    names: dict[pathlib.Path, str] = {}
+    for run in runs:
+        other = names.setdefault(run.folder, run.name)
+        if other != run.name:
+            raise ValueError(
+                f"{other} and {run.name} would share the folder {run.folder}, in whose name all "
+                "but letters, digits, '.', '-' and '_' is left out; name them so that they differ."
+            )
 
 
 def _to_file_name(text: str) -> str:
@@ -100,10 +117,22 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
     """Return whether a run has ended where it would end with this config."""
     if not (workdir / CONFIG_FILE).exists():
         return False
-    check_same_run(workdir, config)
+    _check_same_setting(workdir, config)
     run = RunFolder(workdir)
     has_ended = (run.summary() or {}).get("finished", False)
     return has_ended and _limits(run.config) == _limits(dataclasses.asdict(config))
+
+
+def _check_same_setting(workdir: pathlib.Path, config: ExperimentConfig) -> None:
+    """Raise a ValueError unless the run in a folder differs from a config in its limits only."""
+    check_same_run(workdir, config)
+    before, now = flatten(read_values(workdir)), flatten(to_values(config))
+    for field in before:
+        if field in now and field not in FREE_FIELDS and before[field] != now[field]:
+            raise ValueError(
+                f"The folder {workdir} holds a run with {field} {before[field]!r}, not "
+                f"{now[field]!r}; only the limits of runs can change. Name another --workdir."
+            )
 
 
 def _limits(config: dict) -> list:

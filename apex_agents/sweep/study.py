@@ -6,6 +6,7 @@ figure are made, so that both can be made anew without the runs.
 
 import csv
 import io
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +14,9 @@ import numpy as np
 
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import Curve, is_kept, make_curve
-from apex_agents.sweep.plan import Run
+from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
+from apex_agents.validation import require
 
 # The score of a run is the mean return of the evaluations in this newest part of its steps.
 _NEWEST = 0.25
@@ -26,7 +28,8 @@ class Setting(NamedTuple):
     """What is trained for one curve.
 
     Attributes:
-      config: name of the config, as `--config` takes it.
+      config: name of the config, as `--config` takes it, or path of its file, from the folder of
+        the study's file or the current one.
       fields: new values of its fields, by dotted path.
     """
 
@@ -54,6 +57,25 @@ class Study(NamedTuple):
     num_seeds: int = 3
 
 
+def check_study(study: Study) -> None:
+    """Raise a ValueError that names the first attribute of a study whose value is not allowed."""
+    settings, tasks = study.settings, study.tasks
+    is_dict = isinstance(settings, Mapping) and all(isinstance(label, str) for label in settings)
+    require(bool(settings) and is_dict, "settings", settings, "a dict of labels to Settings")
+    for label, setting in settings.items():
+        is_setting = isinstance(setting, Setting) and isinstance(setting.fields, Mapping)
+        is_setting = is_setting and isinstance(setting.config, str | pathlib.PurePath)
+        allowed = "apex_agents.Setting(name or path of a config, {field: value})"
+        require(is_setting, f"setting {label!r}", setting, allowed)
+    is_tuple = isinstance(tasks, tuple | list) and all(isinstance(task, str) for task in tasks)
+    is_set = is_tuple and len(set(tasks)) == len(tasks) > 0
+    require(is_set, "tasks", tasks, "a tuple of different names of tasks, such as ('pong',)")
+    require(isinstance(study.fields, Mapping), "fields", study.fields, "a dict of fields to values")
+    require(study.x in X_COLUMNS, "x", study.x, f"one of {', '.join(X_COLUMNS)}")
+    is_number = isinstance(study.num_seeds, int) and study.num_seeds > 0
+    require(is_number, "num_seeds", study.num_seeds, "a whole number greater than 0")
+
+
 class Point(NamedTuple):
     """An evaluation of a run; a row of the CSV file."""
 
@@ -66,16 +88,15 @@ class Point(NamedTuple):
     mean_return: float
 
 
-def read_points(label: str, run: Run) -> Iterator[Point]:
+def read_points(task: str, label: str, run: RunFolder) -> Iterator[Point]:
     """Yield the evaluations of a run, without those whose steps were repeated after a stop."""
-    folder = run.open_folder()
-    table = folder.read_columns(columns.EVALUATOR) if folder else {}
+    table = run.read_columns(columns.EVALUATOR)
     if not table:
         return
     values = np.stack([table[name] for name in (*X_COLUMNS, columns.MEAN_RETURN)])
     values = values[:, np.isfinite(values).all(axis=0)]
     for row in values[:, is_kept(values[0])].T:
-        yield Point(run.task, label, run.seed, *map(float, row))
+        yield Point(task, label, int(run.settings("run")["seed"]), *map(float, row))
 
 
 def to_csv(points: Iterable[Point]) -> str:
@@ -93,15 +114,22 @@ def from_csv(text: str) -> list[Point]:
     """Read the content of a study's CSV file.
 
     Raises:
-      ValueError: it has other columns.
+      ValueError: it has other columns, or a row that cannot be read.
     """
     names, *rows = list(csv.reader(text.splitlines())) or [[]]
     if tuple(names) != _COLUMNS:
         raise ValueError(f"its columns are {', '.join(names)}, not {', '.join(_COLUMNS)}")
-    return [
-        Point(task, setting, int(seed), *map(float, numbers))
-        for task, setting, seed, *numbers in rows
-    ]
+    points = []
+    for number, row in enumerate(rows, 2):
+        try:
+            task, setting, seed, *numbers = row
+            points.append(Point(task, setting, int(seed), *map(float, numbers)))
+            if not np.isfinite(points[-1][3:]).all():
+                raise ValueError("NaN or infinite")
+        except (ValueError, TypeError) as error:
+            kinds = "a task, a label, a whole number and four finite numbers"
+            raise ValueError(f"row {number} is {','.join(row)}, not {kinds}") from error
+    return points
 
 
 def make_panels(study: Study, points: Iterable[Point]) -> dict[str, dict[str, list[Curve]]]:

@@ -1,12 +1,15 @@
 """`launch/paper.py` as a user runs it: mistakes, and a study of a toy task with real processes."""
 
+import collections
 import csv
+import pathlib
 import re
 
 import pytest
 from refusals import assert_refused
 from whole_runs import CATCH, ROOT
 
+from apex_agents.sweep.study import to_csv
 from apex_agents.user_code import execute_config_file
 
 STUDY = """
@@ -17,18 +20,40 @@ def get_study():
     fields = {fields!r}
     setting = apex_agents.Setting({config!r}, fields)
     other = apex_agents.Setting({config!r}, {{**fields, "agent.n_step": 2}})
-    return apex_agents.Study("Steps", {{"three": setting, "two": other}}, ("catch",), {{}})
+    return apex_agents.Study("Steps", {{"three": setting, {label!r}: other}}, {tasks!r}, {{}})
 """
 FIELDS = dict(flag.removeprefix("--config.").split("=", 1) for flag in CATCH)
 # The least return that Catch has: runs end with their first evaluation.
 ENDING = {**FIELDS, "run.target_return": -1.0}
 
 
-def write_study(folder, name: str = "mine.py", config: str = "apex_dqn_cartpole", **fields) -> str:
-    text = STUDY.format(config=config, fields={**ENDING, **fields})
+def write_study(
+    folder,
+    name: str = "mine.py",
+    config: str = "apex_dqn_cartpole",
+    label: str = "two",
+    tasks: tuple = ("catch",),
+    **fields,
+) -> str:
+    text = STUDY.format(config=config, fields={**ENDING, **fields}, label=label, tasks=tasks)
     (folder / name).write_text(text)
     return f"--figure={folder / name}"
 
+
+def count_rows(path: pathlib.Path) -> dict[str, int]:
+    """Count the evaluations of each setting in the file of a study."""
+    return dict(collections.Counter(row["setting"] for row in csv.DictReader(path.open())))
+
+
+MISSPELT = """
+import apex_agents
+
+
+def get_config():
+    config = apex_agents.load_config("apex_dqn_catch")
+    config.agent.n_stpe = 3
+    return config
+"""
 
 # The name of the study, and what has to be in the one line. {tmp} is a folder of this test's own.
 MISTAKES = {
@@ -40,12 +65,32 @@ MISTAKES = {
         ["none.py gives 3; it has to be an"],
     ),
     "no_function": (["--figure={tmp}/empty.py"], ["AttributeError: it has no function get_study"]),
-    "unknown_config": (["--figure={tmp}/config.py"], ["--config=apex_dqn_catsh", "apex_dqn_catch"]),
+    "unknown_config": (
+        ["--figure={tmp}/config.py"],
+        ["setting 'three': apex_dqn_catsh is neither", "apex_dqn_catch"],
+    ),
+    "no_tasks": (["--figure={tmp}/tasks.py"], ["tasks.py: tasks is (); it has to be a tuple"]),
+    "one_folder_for_two": (
+        ["--figure={tmp}/label.py"],
+        ["catch, setting=three, seed 0 and catch, setting=<three>, seed 0 would share the folder"],
+    ),
+    "misspelt_attribute": (
+        ["--figure={tmp}/own.py"],
+        ["setting 'three': agent.n_stpe is set, but is no field; the closest is agent.n_step."],
+    ),
+    "other_task_beside": (
+        ["--figure={tmp}/mine.py", "--draw={tmp}/pong.csv"],
+        ["pong.csv has evaluations of pong; the study's tasks are catch."],
+    ),
+    "curve_that_is_there_beside": (
+        ["--figure={tmp}/mine.py", "--beside={tmp}/two.csv"],
+        ["two.csv has evaluations of two, a curve that is there."],
+    ),
     "unknown_field": (
         ["--figure={tmp}/field.py"],
         ["agent.batchsize", "the closest: agent.batch_size"],
     ),
-    "value_that_cannot_work": (["--figure={tmp}/value.py"], ["agent.discount is 2.0"]),
+    "value_that_cannot_work": (["--figure={tmp}/value.py"], ["setting 'three': agent.discount is"]),
     "no_seeds": (["--figure={tmp}/mine.py", "--seeds=0"], ["--seeds=0"]),
     "no_csv": (["--figure={tmp}/mine.py", "--draw={tmp}/no.csv"], ["no.csv cannot be read"]),
     "other_csv": (
@@ -82,6 +127,12 @@ def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tm
     (tmp_path / "none.py").write_text("def get_study():\n    return 3\n")
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "other.csv").write_text("a,b\n")
+    write_study(tmp_path, "tasks.py", tasks=())
+    write_study(tmp_path, "label.py", label="<three>")
+    write_study(tmp_path, "own.py", "misspelt.py")  # Beside the study.
+    (tmp_path / "misspelt.py").write_text(MISSPELT)
+    for name_, row in {"pong": "pong,theirs", "two": "catch,two"}.items():
+        (tmp_path / f"{name_}.csv").write_text(f"{to_csv([]).strip()}\n{row},0,1,2,3,4\n")
     before = {path for path in tmp_path.rglob("*") if "__pycache__" not in str(path)}
     flags, expected = MISTAKES[name]
     flags = [flag.format(tmp=tmp_path) for flag in flags]
@@ -130,8 +181,9 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     assert run.finish().exit_code == 2
     assert "holds the study's own figure; name another --workdir" in run.output()
 
-    theirs = (folder / "mine.csv").read_text().replace(",two,", ",theirs,")
-    (tmp_path / "theirs.csv").write_text(theirs)
+    lines = (folder / "mine.csv").read_text().splitlines()
+    theirs = [line.replace(",two,", ",theirs,") for line in lines if ",three," not in line]
+    (tmp_path / "theirs.csv").write_text("\n".join(theirs))
     flags = [f"--beside={tmp_path}/theirs.csv", f"--workdir={tmp_path}/both"]
     run = start(*argv, f"--draw={folder}/mine.csv", *flags).finish()
     assert run.exit_code == 0
@@ -142,6 +194,22 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     assert start(*argv, f"--draw={folder}/mine.csv", *flags).finish().exit_code == 0
     rows = csv.DictReader((tmp_path / "part" / "mine.csv").open())
     assert {row["setting"] for row in rows} == {"three", "theirs"}
+
+    # A part of the study, and an unfinished run, in the same folder.
+    before = count_rows(folder / "mine.csv")
+    (runs[1] / "summary.json").unlink()
+    flags = ["--settings=three", f"--workdir={folder}"]
+    run = start(*argv, *flags).finish()
+    assert run.exit_code == 0
+    assert count_rows(folder / "mine.csv") == before
+    unfinished = "Not finished, scored by what they have done: catch, two, seed 0."
+    assert unfinished in (folder / "mine.md").read_text()
+    assert "[1/1]" not in run.stdout()
+
+    write_study(tmp_path, **{"run.num_envs_per_actor": 3})
+    run = start(*argv, f"--workdir={folder}").finish()
+    assert run.exit_code == 2
+    assert "holds a run with run.num_envs_per_actor 2, not 3" in run.output()
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "configs/paper").glob("*.py")))

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from apex_agents.config import ExperimentConfig
 from apex_agents.metrics import columns
-from apex_agents.sweep.plan import Run
+from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.study import (
     Point,
     Setting,
     Study,
+    check_study,
     from_csv,
     make_panels,
     read_points,
@@ -95,12 +97,12 @@ def test_a_csv_file_with_other_columns_is_refused():
 
 def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
     (tmp_path / "logs").mkdir()
-    (tmp_path / "config.json").write_text('{"format_version": 2}')
+    (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
     rows = ["10,20,1.0,5", "20,40,2.0,6", "nan,nan,nan,nan", "15,30,3.0,7", "25,50,4.0,8"]
     names = ["learner_steps", "actor_steps", "wall_time_seconds", "mean_return"]
     text = "\n".join([",".join(names), *rows, ""])
     (tmp_path / "logs" / "evaluator.csv").write_text(text)
-    points = list(read_points("first", Run("catch", (), 3, tmp_path, ())))
+    points = list(read_points("catch", "first", RunFolder(tmp_path)))
     assert points == [
         Point("catch", "first", 3, 20.0, 10.0, 1.0, 5.0),
         Point("catch", "first", 3, 30.0, 15.0, 3.0, 7.0),
@@ -108,5 +110,36 @@ def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
     ]
 
 
-def test_a_run_that_has_not_begun_has_no_evaluations(tmp_path):
-    assert list(read_points("first", Run("catch", (), 0, tmp_path / "none", ()))) == []
+def test_a_run_without_an_evaluation_has_no_points(tmp_path):
+    (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
+    assert list(read_points("catch", "first", RunFolder(tmp_path))) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": {}}, r"settings is \{\}; it has to be a dict of labels"),
+        ({"settings": {1: STUDY.settings["first"]}}, "settings is .*; it has to be a dict"),
+        ({"settings": {"a": {"agent.n_step": 1}}}, "setting 'a' is .*Setting"),
+        ({"settings": {"a": Setting(ExperimentConfig, {})}}, "setting 'a' is .*Setting"),
+        ({"tasks": ("catch", "catch")}, "tasks is .* different"),
+        ({"tasks": "catch"}, "tasks is 'catch'; it has to be a tuple"),
+        ({"tasks": ()}, "tasks is "),
+        ({"fields": None}, "fields is None"),
+        ({"x": "steps"}, "x is 'steps'; it has to be one of actor_steps, learner_steps"),
+        ({"num_seeds": 0}, "num_seeds is 0"),
+    ],
+)
+def test_a_study_that_cannot_be_run_is_refused(changes, message):
+    check_study(STUDY)
+    with pytest.raises(ValueError, match=message):
+        check_study(STUDY._replace(**changes))
+
+
+@pytest.mark.parametrize(
+    "row", ["catch,a, b,0,1,2,3,4", "catch,a,0,1,2,3,nan", "catch,a,0.5,1,2,3,4", "catch,a,0,1,2"]
+)
+def test_a_row_that_cannot_be_read_is_named(row):
+    header = to_csv([]).strip()
+    with pytest.raises(ValueError, match=f"row 3 is {row}, not a task, a label"):
+        from_csv(f"{header}\ncatch,a,0,1,2,3,4\n{row}\n")
