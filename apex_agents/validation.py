@@ -84,8 +84,8 @@ def require_fields(config: Any, prefix: str) -> None:
         attribute was set that is no field.
     """
     names = {field.name for field in dataclasses.fields(config)}
-    for name in vars(config):
-        if name not in names and not name.startswith("_"):
+    for name in getattr(config, "__dict__", ()):
+        if not (name in names or name.startswith("_") or hasattr(type(config), name)):
             meant = f"{prefix}{closest_field(name, names)}"
             raise ValueError(f"{prefix}{name} is set, but is no field; the closest is {meant}.")
     require_types(config, prefix)

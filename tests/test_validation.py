@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import pickle
 from typing import Any
@@ -139,6 +140,20 @@ def test_types(kind):
     for value in WRONG_TYPES[kind]:
         with pytest.raises(ValueError, match=r"^field is "):
             require_types(Config(value), "")
+
+
+def test_an_attribute_that_is_no_field_is_refused():
+    class Named(Sizes):
+        @functools.cached_property
+        def total(self) -> int:
+            return 3
+
+    sizes = Named()
+    sizes._cache, _ = 1, sizes.total
+    require_fields(sizes, "a.")
+    sizes.mnay = (4,)
+    with pytest.raises(ValueError, match=r"a.mnay is set, but is no field; the closest is a.many"):
+        require_fields(sizes, "a.")
 
 
 def test_checked_fields_are_plain_fields():
