@@ -3,6 +3,7 @@
 from apex_agents.sweep.study import Setting, Study
 
 SAMPLES = 256  # Samples per insert and environment, as in figure_4.py.
+CAPACITY = 10_000  # Transitions: what 64 environments add in 625 learner steps.
 
 
 def get_study() -> Study:
@@ -13,6 +14,8 @@ def get_study() -> Study:
             "run.num_envs_per_actor": number,
             "agent.replay.replicas": replicas,
             "agent.replay.samples_per_insert": SAMPLES / number,
+            "agent.replay.max_size": CAPACITY,
+            "agent.replay.min_size": 1_000 * replicas,  # Items, of which a transition has several.
         }
         return Setting("apex_dqn_minatar", fields)
 
@@ -23,10 +26,11 @@ def get_study() -> Study:
             "8 environments, each transition 8 times": make(8, 8),
             "64 environments": make(64, 1),
         },
-        tasks=("MinAtar/Seaquest-v1", "MinAtar/SpaceInvaders-v1"),
+        tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"),
         fields={
             "run.max_learner_steps": 10_000,
-            "run.evaluation.min_period_seconds": 10.0,
+            "run.evaluation.min_period_seconds": 0.0,
+            "run.evaluation.min_period_learner_steps": 500,
             "agent.learning_rate": 0.00025,
         },
         num_seeds=5,
