@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from apex_agents.config import ExperimentConfig
 from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, flatten
-from apex_agents.runs.config_file import check_same_run, read_values, to_values
+from apex_agents.runs.config_file import read_values, to_values
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CONFIG_FILE
 
@@ -125,7 +125,6 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
 
 def _check_same_setting(workdir: pathlib.Path, config: ExperimentConfig) -> None:
     """Raise a ValueError unless the run in a folder differs from a config in its limits only."""
-    check_same_run(workdir, config)
     before, now = flatten(read_values(workdir)), flatten(to_values(config))
     for field in before:
         if field in now and field not in FREE_FIELDS and before[field] != now[field]:

@@ -75,7 +75,7 @@ MISTAKES = {
         ["catch, setting=three, seed 0 and catch, setting=<three>, seed 0 would share the folder"],
     ),
     "misspelt_attribute": (
-        ["--figure={tmp}/own.py"],
+        ["--figure={tmp}/sub/own.py"],
         ["setting 'three': agent.n_stpe is set, but is no field; the closest is agent.n_step."],
     ),
     "other_task_beside": (
@@ -129,8 +129,10 @@ def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tm
     (tmp_path / "other.csv").write_text("a,b\n")
     write_study(tmp_path, "tasks.py", tasks=())
     write_study(tmp_path, "label.py", label="<three>")
-    write_study(tmp_path, "own.py", "misspelt.py")  # Beside the study.
-    (tmp_path / "misspelt.py").write_text(MISSPELT)
+    (tmp_path / "sub").mkdir()  # A config beside the study comes before one in this folder.
+    write_study(tmp_path / "sub", "own.py", "my_config.py")
+    (tmp_path / "sub" / "my_config.py").write_text(MISSPELT)
+    (tmp_path / "my_config.py").write_text(MISSPELT.replace("n_stpe", "n_step"))
     for name_, row in {"pong": "pong,theirs", "two": "catch,two"}.items():
         (tmp_path / f"{name_}.csv").write_text(f"{to_csv([]).strip()}\n{row},0,1,2,3,4\n")
     before = {path for path in tmp_path.rglob("*") if "__pycache__" not in str(path)}

@@ -78,3 +78,23 @@ def test_a_folder_with_another_agent_is_refused(tmp_path):
     config = dataclasses.replace(CONFIG, agent=ApexDQNConfig(batch_size=64))
     with pytest.raises(ValueError, match="batch_size"):
         plan_runs(config, {}, 2, tmp_path, ())
+
+
+def test_a_folder_of_another_setting_is_refused(tmp_path):
+    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
+    open_workdir(str(workdir), CONFIG)
+    run = dataclasses.replace(CONFIG.run, num_envs_per_actor=3)
+    with pytest.raises(ValueError, match=r"holds a run with run.num_envs_per_actor 8, not 3"):
+        plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
+
+
+def test_a_field_that_an_older_version_did_not_have_makes_no_other_setting(tmp_path):
+    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
+    open_workdir(str(workdir), CONFIG)
+    file = workdir / "config.json"
+    values = json.loads(file.read_text())
+    del values["run"]["num_envs_per_actor"]
+    file.write_text(json.dumps(values))
+    (workdir / "summary.json").write_text(json.dumps({"finished": True}))
+    (run,) = plan_runs(CONFIG, {}, 1, tmp_path, ())
+    assert run.is_finished
