@@ -86,8 +86,10 @@ def require_fields(config: Any, prefix: str) -> None:
     names = {field.name for field in dataclasses.fields(config)}
     for name in getattr(config, "__dict__", ()):
         if not (name in names or name.startswith("_") or hasattr(type(config), name)):
-            meant = f"{prefix}{closest_field(name, names)}"
-            raise ValueError(f"{prefix}{name} is set, but is no field; the closest is {meant}.")
+            raise ValueError(
+                f"{prefix}{name} is set, but is no field; the closest: {closest(name, names)}. An "
+                "attribute of your own is a field of the class, or its name begins with '_'."
+            )
     require_types(config, prefix)
     for field in dataclasses.fields(config):
         value, path = getattr(config, field.name), prefix + field.name

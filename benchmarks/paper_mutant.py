@@ -19,7 +19,6 @@ from our_runs import ROOT
 
 from apex_agents.command_line.settings import change_fields, execute_file
 from apex_agents.presets import load_config
-from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.plan import plan_runs
 from apex_agents.sweep.study import Study, from_csv, read_points, to_csv
 from apex_agents.training import train
@@ -63,7 +62,7 @@ def main() -> None:
                     ended = train(config, builder_fn=ShuffledPrioritiesBuilder, workdir=run.folder)
                     if ended.exit_code:  # Ctrl-C.
                         sys.exit(ended.exit_code)
-                points += read_points(task, label, RunFolder(run.folder))
+                points += read_points(run)
                 arguments.out.write_text(to_csv(sorted(points)))
 
 

@@ -152,7 +152,7 @@ def test_an_attribute_that_is_no_field_is_refused():
     sizes._cache, _ = 1, sizes.total
     require_fields(sizes, "a.")
     sizes.mnay = (4,)
-    with pytest.raises(ValueError, match=r"a.mnay is set, but is no field; the closest is a.many"):
+    with pytest.raises(ValueError, match=r"a.mnay is set, but is no field; the closest: many"):
         require_fields(sizes, "a.")
 
 

@@ -23,7 +23,7 @@ Examples:
   python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
 """
 
-import contextlib
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +39,16 @@ from apex_agents.command_line.settings import (
     change_fields,
     execute_file,
     find_config,
+    is_file,
     load_config_file,
 )
+from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.presets import CONFIGS
-from apex_agents.runs.folder import RunFolder, find_runs
-from apex_agents.sweep.plan import Run, check_folders, plan_runs, setting_folder
+from apex_agents.sweep.plan import Run, check_folders, plan_runs
+from apex_agents.sweep.runner import FINISHED, NOT_STARTED
 from apex_agents.sweep.screen import Screen
 from apex_agents.sweep.study import (
     X_COLUMNS,
@@ -74,6 +76,8 @@ _SETTINGS = flags.DEFINE_string(
 )
 flags.adopt_module_key_flags(several_runs)
 
+_MAX_NAMES = 5  # Of unfinished runs below a table.
+
 
 def main() -> None:
     """Run the command, and exit."""
@@ -88,54 +92,62 @@ def _run(argv: Sequence[str]) -> None:
         check_study(study)
     except ValueError as error:
         fail(f"--figure={path}: {error}")
-    study = study._replace(x=_X.value or study.x, num_seeds=_SEEDS.value or study.num_seeds)
+    study = study._replace(x=_X.value or study.x)
     part = study._replace(
         tasks=_choose("tasks", _TASKS.value, study.tasks),
         settings={
             label: study.settings[label]
             for label in _choose("settings", _SETTINGS.value, study.settings)
         },
+        num_seeds=_SEEDS.value or study.num_seeds,
     )
     screen = Screen(Console())
     with several_runs.preparing_folder(path.stem) as folder:
         if _DRAW.value is not None:
-            _draw(part, folder, path.stem, screen)
-        beside = _read_beside(study, [])
-        runs = _plan(part, path, folder)
+            _draw(study, part, folder, path.stem, screen)
+        beside = _read_beside(study, study.settings)
+        runs, chosen = _plan(study, part, path, folder)
         lock = several_runs.lock_folder(folder)
     screen.print(f"Folder: {folder}")
 
-    def write(_: object) -> bool:
-        found = _find_runs(study, folder)
-        points = [point for task, label, run in found for point in read_points(task, label, run)]
+    def write(endings: Mapping[Run, str]) -> bool:
+        points = [point for run in runs for point in read_points(run)]
         unfinished = [
-            f"{task}, {label}, seed {run.settings('run')['seed']}"
-            for task, label, run in found
-            if not (run.summary() or {}).get("finished", False)
+            run.name
+            for run, is_asked_for in runs.items()
+            if endings.get(run, FINISHED if run.is_finished else NOT_STARTED) != FINISHED
+            and (is_asked_for or run.open_folder())
         ]
         return _write_results(folder, path.stem, study, [*points, *beside], screen, unfinished)
 
-    several_runs.train_to_end(runs, lock, screen, write)
+    several_runs.train_to_end(chosen, lock, screen, write)
 
 
-def _draw(study: Study, folder: pathlib.Path, name: str, screen: Screen) -> NoReturn:
+def _draw(study: Study, part: Study, folder: pathlib.Path, name: str, screen: Screen) -> NoReturn:
     """Draw the part of a study that is asked for from the file of --draw, and exit."""
-    is_own = pathlib.Path(_DRAW.value).expanduser().absolute().parent == folder
-    if is_own and (_X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value):
+    drawn = _DRAW.value or ""
+    is_own = pathlib.Path(os.path.expanduser(drawn)).resolve().parent == folder.resolve()
+    is_changed = _X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value
+    if is_changed if is_own else any(folder.glob("*/setting=*")):
         raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
-    points = _read_csv("draw", _DRAW.value, study)
-    points += _read_beside(study, {point.setting for point in points})
+    points = _read_csv("draw", drawn, study)
+    points += _read_beside(study, {*study.settings, *(point.setting for point in points)})
+    points = [
+        point
+        for point in points
+        if re.search(_TASKS.value, point.task) and re.search(_SETTINGS.value, point.setting)
+    ]
     folder.mkdir(parents=True, exist_ok=True)
-    is_written = _write_results(folder, name, study, points, screen)
+    is_written = _write_results(folder, name, part, points, screen)
     leave(EXIT_SUCCESS if is_written else EXIT_FAILURE)
 
 
 def _find_study(value: str) -> pathlib.Path:
     """Return the file that --figure names, or exit."""
-    path = pathlib.Path(value).expanduser()
+    path = pathlib.Path(os.path.expanduser(value))
     known = sorted(file.stem for file in (CONFIGS / "paper").glob("[!_]*.py"))
     for file in (path, CONFIGS / "paper" / f"figure_{value}.py", CONFIGS / "paper" / f"{value}.py"):
-        if value and file.is_file():
+        if value and is_file(file):
             return file
     names = ", ".join(name.removeprefix("figure_") for name in known)
     fail(
@@ -155,66 +167,61 @@ def _choose(flag: str, pattern: str, names: Iterable[str]) -> list[str]:
     return chosen
 
 
-def _plan(study: Study, path: pathlib.Path, folder: pathlib.Path) -> list[Run]:
-    """Return the runs of a study in a file; a ValueError says what is impossible."""
-    runs: list[Run] = []
+def _plan(
+    study: Study, part: Study, path: pathlib.Path, folder: pathlib.Path
+) -> tuple[dict[Run, bool], list[Run]]:
+    """Plan the runs of a study; a ValueError says what is impossible.
+
+    Args:
+      study: the whole study.
+      part: what of it is to be trained, with as many seeds as are asked for.
+      path: file of the study.
+      folder: where the runs are.
+
+    Returns:
+      All runs, each with whether its seed is asked for, and those to be trained.
+    """
+    runs: dict[Run, bool] = {}
+    chosen: list[Run] = []
     files = {
         label: find_config(str(name), folder=path.parent, given=f"setting {label!r}: ")
         for label, (name, _) in study.settings.items()
     }
     configs = {file: load_config_file(file) for file in files.values()}
+    num_seeds = max(study.num_seeds, part.num_seeds)
     for task in study.tasks:
         for label, file in files.items():
             fields = {**study.fields, TASK: task, **study.settings[label].fields}
             settings = Settings(configs[file], file, {}, {})
+            is_chosen = task in part.tasks and label in part.settings
             try:
-                runs += _plan_setting(label, settings, fields, study.num_seeds, folder)
+                config = _change_fields(settings.config, fields)
+                if is_chosen:
+                    several_runs.check_config(config)
+                command = several_runs.make_command(settings, fields)
+                planned = plan_runs(config, {"setting": label}, num_seeds, folder, command)
             except ValueError as error:
                 raise ValueError(f"setting {label!r}: {error}") from error
+            runs |= {run: seed < part.num_seeds for seed, run in enumerate(planned)}
+            chosen += planned[: part.num_seeds] if is_chosen else []
     check_folders(runs)
-    return runs
+    return runs, chosen
 
 
-def _plan_setting(
-    label: str,
-    settings: Settings,
-    fields: Mapping[str, Any],
-    num_seeds: int,
-    folder: pathlib.Path,
-) -> list[Run]:
-    """Return the runs of one setting on one task, by the new values of fields."""
-    known = field_paths(settings.config)
+def _change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> ExperimentConfig:
+    known = field_paths(config)
     for field in fields:
         if field not in known:
             raise ValueError(f"{field} is no field; the closest: {closest_field(field, known)}.")
-    config = change_fields(settings.config, fields)
-    several_runs.check_config(config)
-    command = several_runs.make_command(settings, fields)
-    return plan_runs(config, {"setting": label}, num_seeds, folder, command)
-
-
-def _find_runs(study: Study, folder: pathlib.Path) -> list[tuple[str, str, RunFolder]]:
-    """Return the runs of a study that have begun, each behind its task and its setting's label."""
-    found = []
-    for task in study.tasks:
-        for label in study.settings:
-            with contextlib.suppress(ValueError):  # None has begun.
-                runs = find_runs(setting_folder(folder, task, {"setting": label}), 1)
-                found += [(task, label, run) for run in runs]
-    return found
+    return change_fields(config, fields)
 
 
 def _read_csv(flag: str, path: str, study: Study) -> list[Point]:
-    """Read the evaluations of the chosen tasks and settings in a flag's file, or exit."""
+    """Read the evaluations in a flag's file, or exit."""
     try:
-        points = from_csv(pathlib.Path(path).expanduser().read_text())
+        points = from_csv(pathlib.Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         fail(f"--{flag}={path} cannot be read: {error}")
-    points = [
-        point
-        for point in points
-        if re.search(_TASKS.value, point.task) and re.search(_SETTINGS.value, point.setting)
-    ]
     others = sorted({point.task for point in points} - set(study.tasks))
     if others:
         names = "; ".join(study.tasks)
@@ -223,11 +230,11 @@ def _read_csv(flag: str, path: str, study: Study) -> list[Point]:
 
 
 def _read_beside(study: Study, labels: Iterable[str]) -> list[Point]:
-    """Read the evaluations in the file of --beside, whose labels have to be new ones, or exit."""
+    """Read the evaluations in the file of --beside, with other labels than these, or exit."""
     if _BESIDE.value is None:
         return []
     points = _read_csv("beside", _BESIDE.value, study)
-    taken = {point.setting for point in points} & {*study.settings, *labels}
+    taken = {point.setting for point in points}.intersection(labels)
     if taken:
         fail(f"--beside={_BESIDE.value} has evaluations of {min(taken)}, a curve that is there.")
     return points
@@ -245,7 +252,8 @@ def _write_results(
     panels = make_panels(study, points)
     table = to_markdown(study, panels)
     if unfinished:
-        table += f"\nNot finished, scored by what they have done: {'; '.join(unfinished)}.\n"
+        names = "; ".join(unfinished[:_MAX_NAMES]) + "; ..." * (len(unfinished) > _MAX_NAMES)
+        table += f"\nNot finished ({len(unfinished)}), scored by what there is: {names}\n"
     screen.print_table(table)
     texts = {f"{name}.md": table, f"{name}.csv": to_csv(points)}
     return several_runs.write_results(

@@ -147,25 +147,30 @@ def find_config(
       folder: folder in which the path is looked up before the current one.
       given: how the error message introduces the value.
     """
-    path, named = pathlib.Path(value).expanduser(), CONFIGS / f"{value.removesuffix('.py')}.py"
-    known = preset_names()
+    path = pathlib.Path(os.path.expanduser(value))
+    named, known = CONFIGS / f"{value.removesuffix('.py')}.py", preset_names()
     containing = [name for name in known if f"_{value}_" in f"_{name}_"]
     suitable = [name for name in containing if name.startswith(agent)]
     if f"{agent}_{value}" in suitable:
         suitable = [f"{agent}_{value}"]
     found = [CONFIGS / f"{name}.py" for name in suitable if len(suitable) == 1]
-    for file in (folder / path, path, named, *found):
-        try:
-            if file.is_file():
-                return file
-        except (OSError, ValueError):  # Such as a name that is too long.
-            continue
+    for file in [named] if value in known else [folder / path, path, named, *found]:
+        if is_file(file):
+            return file
     own = [name for name in known if name.startswith(agent)]
     own += [name.removeprefix(f"{agent}_") for name in own]
     suggested = ", ".join(suitable or containing) or closest(path.stem, own, known)
     fail(
         f"{given}{value} is neither a file nor one of {', '.join(known)}; the closest: {suggested}."
     )
+
+
+def is_file(path: pathlib.Path) -> bool:
+    """Return whether a path, which may be no possible one, is that of a file."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # Such as a name that is too long.
+        return False
 
 
 def load_config_file(path: pathlib.Path) -> ExperimentConfig:

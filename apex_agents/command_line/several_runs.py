@@ -1,6 +1,7 @@
 """What the commands share that train several runs."""
 
 import contextlib
+import os
 import pathlib
 import signal
 import time
@@ -43,7 +44,7 @@ def preparing_folder(name: str) -> Iterator[pathlib.Path]:
     Args:
       name: name of the folder in sweeps/ that is used without --workdir.
     """
-    folder = pathlib.Path(_WORKDIR.value or f"sweeps/{name}").expanduser().absolute()
+    folder = pathlib.Path(os.path.expanduser(_WORKDIR.value or f"sweeps/{name}")).absolute()
     try:
         if (folder / CONFIG_FILE).exists():
             raise ValueError(f"The folder {folder} holds a single run; name another one.")

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apex_agents.config import ExperimentConfig
-from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, flatten
-from apex_agents.runs.config_file import read_values, to_values
+from apex_agents.plotting.run_groups import LIMITS, flatten
+from apex_agents.runs.config_file import check_same_run, read_values, to_values
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CONFIG_FILE
+
+# Fields that may change when a run is resumed, but make another setting of a sweep.
+_RUN_FIELDS = (
+    "run.num_actors",
+    "run.num_envs_per_actor",
+    "run.evaluation.num_episodes",
+    "environment.max_episode_steps",
+)
 
 
 class Run(NamedTuple):
@@ -80,21 +88,16 @@ def plan_runs(
     if not any(limit is not None for limit in limits):
         raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
     task = config.environment.task
-    folder = setting_folder(folder, task, setting)
+    folder /= _to_file_name(task)
     texts = tuple((name, str(value)) for name, value in setting.items())
+    if texts:
+        folder /= ",".join(f"{name}={_to_file_name(text)}" for name, text in texts)
     runs = []
     for seed in range(config.run.seed, config.run.seed + num_seeds):
         workdir = folder / f"seed_{seed}"
         argv = (*command, f"--config.run.seed={seed}", f"--workdir={workdir}")
         runs.append(Run(task, texts, seed, workdir, argv, _is_finished(workdir, config)))
     return runs
-
-
-def setting_folder(folder: pathlib.Path, task: str, setting: Mapping[str, Any]) -> pathlib.Path:
-    """Return where, in the folder of a sweep, the runs of one setting are."""
-    folder /= _to_file_name(task)
-    names = [f"{name}={_to_file_name(str(value))}" for name, value in setting.items()]
-    return folder / ",".join(names) if names else folder
 
 
 def check_folders(runs: Iterable[Run]) -> None:
@@ -124,13 +127,14 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
 
 
 def _check_same_setting(workdir: pathlib.Path, config: ExperimentConfig) -> None:
-    """Raise a ValueError unless the run in a folder differs from a config in its limits only."""
+    """Raise a ValueError if the run in a folder has other results than one with a config."""
+    check_same_run(workdir, config)
     before, now = flatten(read_values(workdir)), flatten(to_values(config))
-    for field in before:
-        if field in now and field not in FREE_FIELDS and before[field] != now[field]:
+    for field in _RUN_FIELDS:
+        if field in before and before[field] != now[field]:
             raise ValueError(
                 f"The folder {workdir} holds a run with {field} {before[field]!r}, not "
-                f"{now[field]!r}; only the limits of runs can change. Name another --workdir."
+                f"{now[field]!r}; name another --workdir."
             )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import Curve, is_kept, make_curve
-from apex_agents.runs.folder import RunFolder
+from apex_agents.plotting.run_groups import TASK
+from apex_agents.sweep.plan import Run
 from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
 from apex_agents.validation import require
 
@@ -60,20 +61,29 @@ class Study(NamedTuple):
 def check_study(study: Study) -> None:
     """Raise a ValueError that names the first attribute of a study whose value is not allowed."""
     settings, tasks = study.settings, study.tasks
-    is_dict = isinstance(settings, Mapping) and all(isinstance(label, str) for label in settings)
+    is_dict = isinstance(settings, Mapping) and all(
+        isinstance(label, str) and label.isprintable() for label in settings
+    )
     require(bool(settings) and is_dict, "settings", settings, "a dict of labels to Settings")
     for label, setting in settings.items():
-        is_setting = isinstance(setting, Setting) and isinstance(setting.fields, Mapping)
+        is_setting = isinstance(setting, Setting) and _are_fields(setting.fields)
         is_setting = is_setting and isinstance(setting.config, str | pathlib.PurePath)
         allowed = "apex_agents.Setting(name or path of a config, {field: value})"
         require(is_setting, f"setting {label!r}", setting, allowed)
     is_tuple = isinstance(tasks, tuple | list) and all(isinstance(task, str) for task in tasks)
     is_set = is_tuple and len(set(tasks)) == len(tasks) > 0
     require(is_set, "tasks", tasks, "a tuple of different names of tasks, such as ('pong',)")
-    require(isinstance(study.fields, Mapping), "fields", study.fields, "a dict of fields to values")
+    require(_are_fields(study.fields), "fields", study.fields, "a dict of fields to values")
+    for fields in (study.fields, *(setting.fields for setting in settings.values())):
+        if TASK in fields:
+            raise ValueError(f"{TASK} is no field of a study or a setting: name it in tasks.")
     require(study.x in X_COLUMNS, "x", study.x, f"one of {', '.join(X_COLUMNS)}")
     is_number = isinstance(study.num_seeds, int) and study.num_seeds > 0
     require(is_number, "num_seeds", study.num_seeds, "a whole number greater than 0")
+
+
+def _are_fields(fields: object) -> bool:
+    return isinstance(fields, Mapping) and all(isinstance(name, str) for name in fields)
 
 
 class Point(NamedTuple):
@@ -88,15 +98,16 @@ class Point(NamedTuple):
     mean_return: float
 
 
-def read_points(task: str, label: str, run: RunFolder) -> Iterator[Point]:
-    """Yield the evaluations of a run, without those whose steps were repeated after a stop."""
-    table = run.read_columns(columns.EVALUATOR)
+def read_points(run: Run) -> Iterator[Point]:
+    """Yield the evaluations of a run of a study, but for those that were repeated after a stop."""
+    folder = run.open_folder()
+    table = folder.read_columns(columns.EVALUATOR) if folder else {}
     if not table:
         return
     values = np.stack([table[name] for name in (*X_COLUMNS, columns.MEAN_RETURN)])
     values = values[:, np.isfinite(values).all(axis=0)]
     for row in values[:, is_kept(values[0])].T:
-        yield Point(task, label, int(run.settings("run")["seed"]), *map(float, row))
+        yield Point(run.task, dict(run.setting)["setting"], run.seed, *map(float, row))
 
 
 def to_csv(points: Iterable[Point]) -> str:
@@ -116,7 +127,7 @@ def from_csv(text: str) -> list[Point]:
     Raises:
       ValueError: it has other columns, or a row that cannot be read.
     """
-    names, *rows = list(csv.reader(text.splitlines())) or [[]]
+    names, *rows = [row for row in csv.reader(text.splitlines()) if row] or [[]]
     if tuple(names) != _COLUMNS:
         raise ValueError(f"its columns are {', '.join(names)}, not {', '.join(_COLUMNS)}")
     points = []

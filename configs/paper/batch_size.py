@@ -1,19 +1,17 @@
-"""Appendix E: the batch size, of which larger ones up to 512 are said to help."""
+"""Appendix E: the batch size, of which larger ones up to 512 help "when using many actors"."""
 
 from apex_agents.sweep.study import Setting, Study
 
-NUM_TRANSITIONS = 40_000  # Added by the environments during the learner steps of a run.
-NUM_LEARNER_STEPS = 10_000
+INSERTS = 32  # Transitions added per learner step.
 
 
 def get_study() -> Study:
     """Return batches of 32 to 512 transitions, all with as many transitions to sample from."""
 
     def make(batch_size: int) -> Setting:
-        samples_per_insert = batch_size * NUM_LEARNER_STEPS / NUM_TRANSITIONS
         fields = {
             "agent.batch_size": batch_size,
-            "agent.replay.samples_per_insert": samples_per_insert,
+            "agent.replay.samples_per_insert": batch_size / INSERTS,
         }
         return Setting("apex_dqn_minatar", fields)
 
@@ -22,9 +20,10 @@ def get_study() -> Study:
         settings={f"batches of {size}": make(size) for size in (32, 128, 512)},
         tasks=("MinAtar/SpaceInvaders-v1",),
         fields={
-            "run.max_learner_steps": NUM_LEARNER_STEPS,
-            "run.num_envs_per_actor": 16,
+            "run.max_learner_steps": 10_000,
+            "run.num_envs_per_actor": 128,
+            "run.evaluation.min_period_seconds": 0.0,
+            "run.evaluation.min_period_learner_steps": 500,
             "agent.learning_rate": 0.00025,
-            "run.evaluation.min_period_seconds": 10.0,
         },
     )

@@ -23,6 +23,7 @@ def get_study():
     return apex_agents.Study("Steps", {{"three": setting, {label!r}: other}}, {tasks!r}, {{}})
 """
 FIELDS = dict(flag.removeprefix("--config.").split("=", 1) for flag in CATCH)
+del FIELDS["environment.task"]
 # The least return that Catch has: runs end with their first evaluation.
 ENDING = {**FIELDS, "run.target_return": -1.0}
 
@@ -76,7 +77,7 @@ MISTAKES = {
     ),
     "misspelt_attribute": (
         ["--figure={tmp}/sub/own.py"],
-        ["setting 'three': agent.n_stpe is set, but is no field; the closest is agent.n_step."],
+        ["setting 'three': agent.n_stpe is set, but is no field; the closest: n_step."],
     ),
     "other_task_beside": (
         ["--figure={tmp}/mine.py", "--draw={tmp}/pong.csv"],
@@ -204,7 +205,7 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     run = start(*argv, *flags).finish()
     assert run.exit_code == 0
     assert count_rows(folder / "mine.csv") == before
-    unfinished = "Not finished, scored by what they have done: catch, two, seed 0."
+    unfinished = "Not finished (1), scored by what there is: catch, setting=two, seed 0"
     assert unfinished in (folder / "mine.md").read_text()
     assert "[1/1]" not in run.stdout()
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.runs.workdir import open_workdir
+from apex_agents.runs.workdir import close_workdir, open_workdir
 from apex_agents.sweep.plan import plan_runs
 
 CONFIG = ExperimentConfig(
@@ -80,21 +81,39 @@ def test_a_folder_with_another_agent_is_refused(tmp_path):
         plan_runs(config, {}, 2, tmp_path, ())
 
 
-def test_a_folder_of_another_setting_is_refused(tmp_path):
-    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
-    open_workdir(str(workdir), CONFIG)
-    run = dataclasses.replace(CONFIG.run, num_envs_per_actor=3)
-    with pytest.raises(ValueError, match=r"holds a run with run.num_envs_per_actor 8, not 3"):
-        plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
+def finish(folder, config: ExperimentConfig) -> pathlib.Path:
+    """Make the folder of a finished run within that of a sweep."""
+    workdir = folder / "ALE_Pong-v5" / "seed_3"
+    close_workdir(open_workdir(str(workdir), config))
+    (workdir / "summary.json").write_text(json.dumps({"finished": True}))
+    return workdir
 
 
-def test_a_field_that_an_older_version_did_not_have_makes_no_other_setting(tmp_path):
-    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
-    open_workdir(str(workdir), CONFIG)
+@pytest.mark.parametrize(
+    ("section", "changes", "message"),
+    [
+        ("run", {"num_envs_per_actor": 3}, r"run.num_envs_per_actor 8, not 3; name another"),
+        ("environment", {"max_episode_steps": 9}, r"environment.max_episode_steps \w+, not 9"),
+        ("environment", {"kwargs": {"mode": 1}}, r"environment.kwargs.mode None, not 1"),
+        ("agent", {"n_step": 5}, r"agent.n_step 3, not 5"),
+    ],
+)
+def test_a_folder_of_another_setting_is_refused(section, changes, message, tmp_path):
+    finish(tmp_path, CONFIG)
+    part = dataclasses.replace(getattr(CONFIG, section), **changes)
+    config = dataclasses.replace(CONFIG, **{section: part})
+    with pytest.raises(ValueError, match=message):
+        plan_runs(config, {}, 1, tmp_path, ())
+    (run,) = plan_runs(CONFIG, {}, 1, tmp_path, ())
+    assert run.is_finished
+
+
+def test_what_does_not_change_results_makes_no_other_setting(tmp_path):
+    workdir = finish(tmp_path, CONFIG)
     file = workdir / "config.json"
     values = json.loads(file.read_text())
-    del values["run"]["num_envs_per_actor"]
+    del values["run"]["num_envs_per_actor"]  # As if by a version without this field.
     file.write_text(json.dumps(values))
-    (workdir / "summary.json").write_text(json.dumps({"finished": True}))
-    (run,) = plan_runs(CONFIG, {}, 1, tmp_path, ())
+    run = dataclasses.replace(CONFIG.run, checkpoint_period_seconds=7.0)
+    (run,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
     assert run.is_finished

@@ -5,7 +5,8 @@ import pytest
 
 from apex_agents.config import ExperimentConfig
 from apex_agents.metrics import columns
-from apex_agents.runs.folder import RunFolder
+from apex_agents.plotting.run_groups import TASK
+from apex_agents.sweep.plan import Run
 from apex_agents.sweep.study import (
     Point,
     Setting,
@@ -88,6 +89,7 @@ def test_returns_that_are_not_above_0_have_no_ratios(of_first):
 
 def test_a_csv_file_holds_all_points():
     assert from_csv(to_csv(POINTS)) == POINTS
+    assert from_csv(to_csv(POINTS) + "\n") == POINTS
 
 
 def test_a_csv_file_with_other_columns_is_refused():
@@ -102,7 +104,7 @@ def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
     names = ["learner_steps", "actor_steps", "wall_time_seconds", "mean_return"]
     text = "\n".join([",".join(names), *rows, ""])
     (tmp_path / "logs" / "evaluator.csv").write_text(text)
-    points = list(read_points("catch", "first", RunFolder(tmp_path)))
+    points = list(read_points(Run("catch", (("setting", "first"),), 3, tmp_path, ())))
     assert points == [
         Point("catch", "first", 3, 20.0, 10.0, 1.0, 5.0),
         Point("catch", "first", 3, 30.0, 15.0, 3.0, 7.0),
@@ -112,7 +114,9 @@ def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
 
 def test_a_run_without_an_evaluation_has_no_points(tmp_path):
     (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
-    assert list(read_points("catch", "first", RunFolder(tmp_path))) == []
+    run = Run("catch", (("setting", "first"),), 3, tmp_path, ())
+    assert list(read_points(run)) == []
+    assert list(read_points(run._replace(folder=tmp_path / "none"))) == []
 
 
 @pytest.mark.parametrize(
@@ -125,6 +129,12 @@ def test_a_run_without_an_evaluation_has_no_points(tmp_path):
         ({"tasks": ("catch", "catch")}, "tasks is .* different"),
         ({"tasks": "catch"}, "tasks is 'catch'; it has to be a tuple"),
         ({"tasks": ()}, "tasks is "),
+        ({"tasks": (1,)}, "tasks is "),
+        ({"settings": {"a\n": STUDY.settings["first"]}}, "settings is .*; it has to be a dict"),
+        ({"settings": {"a": Setting("apex_dqn_catch", {1: 2})}}, "setting 'a' is .*Setting"),
+        ({"settings": {"a": Setting("apex_dqn_catch", {TASK: "pong"})}}, "name it in tasks"),
+        ({"fields": {TASK: "pong"}}, "environment.task is no field of a study"),
+        ({"num_seeds": 1.5}, "num_seeds is 1.5"),
         ({"fields": None}, "fields is None"),
         ({"x": "steps"}, "x is 'steps'; it has to be one of actor_steps, learner_steps"),
         ({"num_seeds": 0}, "num_seeds is 0"),
