@@ -27,7 +27,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from absl import app, flags
 from rich.console import Console
@@ -42,7 +42,6 @@ from apex_agents.command_line.settings import (
     is_file,
     load_config_file,
 )
-from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
@@ -61,7 +60,7 @@ from apex_agents.sweep.study import (
     to_csv,
     to_markdown,
 )
-from apex_agents.validation import closest, closest_field, field_paths
+from apex_agents.validation import closest
 
 _FIGURE = flags.DEFINE_string(
     "figure", None, "Number of a figure, another name in configs/paper/, or a Python file."
@@ -195,7 +194,7 @@ def _plan(
             settings = Settings(configs[file], file, {}, {})
             is_chosen = task in part.tasks and label in part.settings
             try:
-                config = _change_fields(settings.config, fields)
+                config = change_fields(settings.config, fields)
                 if is_chosen:
                     several_runs.check_config(config)
                 command = several_runs.make_command(settings, fields)
@@ -206,14 +205,6 @@ def _plan(
             chosen += planned[: part.num_seeds] if is_chosen else []
     check_folders(runs)
     return runs, chosen
-
-
-def _change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> ExperimentConfig:
-    known = field_paths(config)
-    for field in fields:
-        if field not in known:
-            raise ValueError(f"{field} is no field; the closest: {closest_field(field, known)}.")
-    return change_fields(config, fields)
 
 
 def _read_csv(flag: str, path: str, study: Study) -> list[Point]:

@@ -88,8 +88,12 @@ def change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> Experi
       fields: new values, or their texts, by dotted path.
 
     Raises:
-      ValueError: a text cannot be read as a value of its field.
+      ValueError: there is no such field, or a text cannot be read as a value of its field.
     """
+    known = field_paths(config)
+    for path in fields:
+        if path not in known:
+            raise ValueError(f"{path} is no field; the closest: {closest_field(path, known)}.")
     argv = ["", *[f"--config.{path}={value}" for path, value in fields.items()]]
     values = flags.FlagValues()
     try:
