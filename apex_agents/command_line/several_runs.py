@@ -30,6 +30,15 @@ _PERIOD_SECONDS = 0.2
 PARALLEL = flags.DEFINE_integer(
     "parallel", 1, "Runs at once, each on its share of the cores.", 1, 1000
 )
+# Launchpad defines a flag of this name with other types.
+_LAUNCH_TYPE = flags.DEFINE_enum(
+    "lp_launch_type",
+    "local_mp",
+    ("local_mp", "local_mt"),
+    "Where the nodes of a run are: processes, or threads of one process, which a short run on one "
+    "core is done with a little earlier.",
+    allow_override=True,
+)
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
@@ -76,7 +85,7 @@ def lock_folder(folder: pathlib.Path) -> IO[str]:
 def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
     """Return the command that trains with some fields changed, but for seed and work directory."""
     command = commands.train_argv(find_agent(settings.config.agent))
-    return [*command, "--lp_launch_type=local_mp", *settings.to_flags(fields)]
+    return [*command, f"--lp_launch_type={_LAUNCH_TYPE.value}", *settings.to_flags(fields)]
 
 
 def check_config(config: ExperimentConfig) -> None:

@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import json
 import pathlib
 import re
 
@@ -111,6 +112,10 @@ MISTAKES = {
         ["--figure={tmp}/mine.py", "--settings=four"],
         ["--settings=four is found in none of: three; two."],
     ),
+    "runs_on_a_cluster": (
+        ["--figure={tmp}/mine.py", "--lp_launch_type=ray"],
+        ["--lp_launch_type=ray", "local_mp|local_mt"],
+    ),
     "no_regular_expression": (
         ["--figure={tmp}/mine.py", "--settings=("],
         ["--settings=( is no regular expression: "],
@@ -208,6 +213,15 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     unfinished = "Not finished (1), scored by what there is: catch, setting=two, seed 0"
     assert unfinished in (folder / "mine.md").read_text()
     assert "[1/1]" not in run.stdout()
+
+    flags = ["--settings=three", "--lp_launch_type=local_mt", f"--workdir={tmp_path}/threads"]
+    run = start(*argv, *flags).finish()
+    assert run.exit_code == 0, run.output()
+    assert "[1/1] catch, setting=three, seed 0 finished" in run.stdout()
+    summary = (
+        tmp_path / "threads" / "catch" / "setting=three" / "seed_0" / "summary.json"
+    ).read_text()
+    assert "--lp_launch_type=local_mt" in json.loads(summary)["command"]
 
     write_study(tmp_path, **{"run.num_envs_per_actor": 3})
     run = start(*argv, f"--workdir={folder}").finish()
