@@ -192,6 +192,10 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     lines = (folder / "mine.csv").read_text().splitlines()
     theirs = [line.replace(",two,", ",theirs,") for line in lines if ",three," not in line]
     (tmp_path / "theirs.csv").write_text("\n".join(theirs))
+    run = start(*argv, f"--draw={tmp_path}/theirs.csv", f"--workdir={folder}")
+    assert run.finish().exit_code == 2
+    assert "holds the study's own figure; name another --workdir" in run.output()
+
     flags = [f"--beside={tmp_path}/theirs.csv", f"--workdir={tmp_path}/both"]
     run = start(*argv, f"--draw={folder}/mine.csv", *flags).finish()
     assert run.exit_code == 0
@@ -224,8 +228,9 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     assert "--lp_launch_type=local_mt" in json.loads(summary)["command"]
 
     write_study(tmp_path, **{"run.num_envs_per_actor": 3})
-    run = start(*argv, f"--workdir={folder}").finish()
+    run = start(*argv, "--settings=two", f"--workdir={folder}").finish()
     assert run.exit_code == 2
+    assert "setting 'three': The folder " in run.output()  # Outside of the part, but in the table.
     assert "holds a run with run.num_envs_per_actor 2, not 3" in run.output()
 
 
