@@ -8,7 +8,6 @@ Example:
 """
 
 import functools
-import json
 import os
 import pathlib
 import subprocess
@@ -20,8 +19,9 @@ from measuring import Row, make_parser, ratios, report, run_and_leave, spread
 from our_runs import ROOT
 
 from apex_agents.metrics import columns
+from apex_agents.plotting.curves import make_curve
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import SUMMARY_FILE
+from apex_agents.sweep.study import score
 
 LEARNER_STEPS = 10_000
 FIELDS = {
@@ -74,10 +74,8 @@ def start(kind: str, seed: int, core: int, workdir: pathlib.Path) -> subprocess.
 
 def final_return(workdir: pathlib.Path) -> float:
     """Return the mean return of a run's evaluations in the last quarter of its learner steps."""
-    steps = json.loads((workdir / SUMMARY_FILE).read_text())["learner_steps"]
     table = RunFolder(workdir).read_columns(columns.EVALUATOR)
-    is_late = table[columns.LEARNER_STEPS] >= 0.75 * steps
-    return float(table[columns.MEAN_RETURN][is_late].mean())
+    return score(make_curve(table[columns.LEARNER_STEPS], table[columns.MEAN_RETURN]))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.presets import CONFIGS
 from apex_agents.sweep.plan import Run, check_folders, plan_runs
-from apex_agents.sweep.runner import FINISHED, NOT_STARTED
+from apex_agents.sweep.runner import FINISHED
 from apex_agents.sweep.screen import Screen
 from apex_agents.sweep.study import (
     X_COLUMNS,
@@ -114,7 +114,8 @@ def _run(argv: Sequence[str]) -> None:
         unfinished = [
             run.name
             for run, is_asked_for in runs.items()
-            if endings.get(run, FINISHED if run.is_finished else NOT_STARTED) != FINISHED
+            if not run.is_finished
+            and endings.get(run) != FINISHED
             and (is_asked_for or run.open_folder())
         ]
         return _write_results(folder, path.stem, study, [*points, *beside], screen, unfinished)
@@ -127,7 +128,8 @@ def _draw(study: Study, part: Study, folder: pathlib.Path, name: str, screen: Sc
     drawn = _DRAW.value or ""
     is_own = pathlib.Path(os.path.expanduser(drawn)).resolve().parent == folder.resolve()
     is_changed = _X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value
-    if is_changed if is_own else any(folder.glob("*/setting=*")):
+    holds_runs = any(folder.glob("*/setting=*"))
+    if (is_own and is_changed) or (holds_runs and not is_own):
         raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
     points = _read_csv("draw", drawn, study)
     points += _read_beside(study, {*study.settings, *(point.setting for point in points)})

@@ -35,8 +35,8 @@ _LAUNCH_TYPE = flags.DEFINE_enum(
     "lp_launch_type",
     "local_mp",
     ("local_mp", "local_mt"),
-    "Where the nodes of a run are: processes, or threads of one process, which a short run on one "
-    "core is done with a little earlier.",
+    "Where the nodes of each run are: in processes, or in threads of one process, with which a "
+    "short run on one core takes less time.",
     allow_override=True,
 )
 _WORKDIR = flags.DEFINE_string(

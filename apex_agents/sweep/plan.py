@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from apex_agents.config import ExperimentConfig
 from apex_agents.plotting.run_groups import LIMITS, flatten
-from apex_agents.runs.config_file import check_same_run, read_values, to_values
+from apex_agents.runs.config_file import check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CONFIG_FILE
 
@@ -84,8 +84,8 @@ def plan_runs(
     Raises:
       ValueError: the runs would never end, or a work directory holds a run of another setting.
     """
-    limits = _limits(dataclasses.asdict(config))
-    if not any(limit is not None for limit in limits):
+    fields = flatten(dataclasses.asdict(config))
+    if all(fields.get(limit) is None for limit in LIMITS):
         raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
     task = config.environment.task
     folder /= _to_file_name(task)
@@ -117,26 +117,21 @@ def _to_file_name(text: str) -> str:
 
 
 def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
-    """Return whether a run has ended where it would end with this config."""
+    """Return whether a run has ended where it would end with this config.
+
+    Raises:
+      ValueError: the folder holds a run whose results are not those of the config.
+    """
     if not (workdir / CONFIG_FILE).exists():
         return False
-    _check_same_setting(workdir, config)
-    run = RunFolder(workdir)
-    has_ended = (run.summary() or {}).get("finished", False)
-    return has_ended and _limits(run.config) == _limits(dataclasses.asdict(config))
-
-
-def _check_same_setting(workdir: pathlib.Path, config: ExperimentConfig) -> None:
-    """Raise a ValueError if the run in a folder has other results than one with a config."""
     check_same_run(workdir, config)
-    before, now = flatten(read_values(workdir)), flatten(to_values(config))
+    run = RunFolder(workdir)
+    before, now = flatten(run.config), flatten(to_values(config))
     for field in _RUN_FIELDS:
         if field in before and before[field] != now[field]:
             raise ValueError(
                 f"The folder {workdir} holds a run with {field} {before[field]!r}, not "
                 f"{now[field]!r}; name another --workdir."
             )
-
-
-def _limits(config: dict) -> list:
-    return [flatten(config).get(limit) for limit in LIMITS]
+    has_ended = (run.summary() or {}).get("finished", False)
+    return has_ended and all(before.get(limit) == now.get(limit) for limit in LIMITS)

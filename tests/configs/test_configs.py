@@ -1,5 +1,7 @@
 """Every file in configs/ describes a run that can start; the paper's values are the paper's."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import reverb
@@ -166,6 +168,15 @@ def test_single_host_differs_from_the_paper_in_scale_only():
     for field in ("priority_exponent", "importance_sampling_exponent", "replicas"):
         assert getattr(small.agent.replay, field) == getattr(paper.agent.replay, field), field
     assert small.run.num_envs == 16
+
+
+def test_single_host_settings_differ_in_head_and_optimizer():
+    paper, better = (
+        load_config("apex_dqn_atari_single_host_paper"),
+        load_config("apex_dqn_atari_single_host"),
+    )
+    changes = {"head": "quantile", "optimizer": "adam", "learning_rate": 0.0001}
+    assert better == dataclasses.replace(paper, agent=dataclasses.replace(paper.agent, **changes))
 
 
 def test_cartpole_ends_at_the_return_that_counts_as_solved():
