@@ -39,6 +39,7 @@ def test_the_table_of_the_documentation_is_that_of_the_data(name):
     rows = [line for line in to_markdown(study, panels).splitlines() if line.startswith("|")]
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "explanation").glob("*.md"))
     assert [row for row in rows if row not in pages] == []
+    assert pages.count("\n".join(rows)) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
