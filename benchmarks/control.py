@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("--configs", nargs="*", default=CONFIGS, help="our settings")
     parser.add_argument("--others", nargs="*", choices=OTHERS, default=OTHERS)
     parser.add_argument("--curves", type=pathlib.Path, default=RESULTS / "control.csv")
+    parser.add_argument("--runs", type=pathlib.Path, help="folder that keeps our runs")
     arguments = parser.parse_args()
     if arguments.others:
         peer_command("control.py")  # Fails now if they are missing.
@@ -84,8 +85,10 @@ def main() -> None:
             for name in (*arguments.configs, *arguments.others):
                 curve = read_curve(arguments.curves, task, name, seed)
                 if not curve:
-                    run = run_other if name in OTHERS else run_ours
-                    curve = run(name, task, seed, arguments.limit)
+                    if name in OTHERS:
+                        curve = run_other(name, task, seed, arguments.limit)
+                    else:
+                        curve = run_ours(name, task, seed, arguments.limit, arguments.runs)
                     append_curve(arguments.curves, task, name, seed, curve)
                 at_level = first_at(TASKS[task].level, curve)
                 steps.setdefault(name, []).append(at_level.environment_steps)
@@ -113,7 +116,9 @@ def make_rows(
     return rows
 
 
-def run_ours(config: str, task: str, seed: int, limit: float) -> list[Evaluation]:
+def run_ours(
+    config: str, task: str, seed: int, limit: float, runs: pathlib.Path | None
+) -> list[Evaluation]:
     """Run our command until the level, the task's steps or a number of seconds."""
     level, max_steps, action_repeat = TASKS[task]
     fields = {
@@ -125,7 +130,7 @@ def run_ours(config: str, task: str, seed: int, limit: float) -> list[Evaluation
     }
     flags = [f"--config.{field}={value}" for field, value in fields.items()]
     with tempfile.TemporaryDirectory() as folder:
-        workdir = pathlib.Path(folder, "run")
+        workdir = pathlib.Path(runs or folder, f"{task.replace(':', '_')}-{seed}")
         training = our_run(workdir, f"--config={config}", *flags, agent="apex_dpg")
         with training as run, contextlib.suppress(subprocess.TimeoutExpired):
             run.wait(limit)

@@ -1,4 +1,4 @@
-"""Draws evaluations of Pong against wall time: of our runs, and of runs of `peers/pong.py`.
+"""Draws evaluations of Pong against wall time: of our runs, and of runs of `peers/atari.py`.
 
 Example:
   python benchmarks/pong_curves.py --out runs/bench/pong.png \

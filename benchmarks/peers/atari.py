@@ -1,17 +1,20 @@
-"""Trains DQN or A2C of Stable-Baselines3 on Pong with the hyperparameters of RL Baselines3 Zoo.
+"""Trains DQN, A2C or PPO of Stable-Baselines3 on a game with the settings of RL Baselines3 Zoo.
 
-There are no sticky actions, as with ours. Evaluations are whole games with their real score and
-greedy actions, or sampled ones in the case of A2C. Every evaluation is a row of a CSV file; its
-time is part of the time of the run, which starts with the process.
+There are no sticky actions, as with ours. As in the Zoo, a life is an episode and begins with a
+shot, where the game has lives and shots; returns are those of whole games with their real score. In
+evaluations DQN acts greedily, A2C and PPO sample; `training_return` is the mean of the last 100
+games. Every evaluation is a row of a CSV file; its time is part of the time of the run, which
+starts with the process.
 
-The Zoo's schedules of DQN are made for 10 million agent steps, of which an hour on a small machine
-sees few: it learns nothing for 100,000 steps, and explores less and less for a million. Two options
-give it schedules that fit the time.
+The Zoo's schedules are made for 10 million agent steps, of which an hour on a small machine sees
+few. PPO's, which end at 0, end with this run instead. DQN learns nothing for 100,000 steps, and
+explores less and less for a million: two options give it schedules that fit the time.
 
 Examples:
-  .venv-peers/bin/python benchmarks/peers/pong.py --out runs/bench/pong_sb3.csv
-  .venv-peers/bin/python benchmarks/peers/pong.py --algorithm a2c --out runs/bench/pong_a2c.csv
-  .venv-peers/bin/python benchmarks/peers/pong.py --out runs/bench/pong_sb3_short.csv \
+  .venv-peers/bin/python benchmarks/peers/atari.py pong --out runs/bench/pong_dqn.csv
+  .venv-peers/bin/python benchmarks/peers/atari.py breakout --algorithm ppo --minutes 30 \
+      --out runs/bench/breakout_ppo.csv
+  .venv-peers/bin/python benchmarks/peers/atari.py pong --out runs/bench/pong_dqn_short.csv \
       --learning_starts 10000 --exploration_steps 100000
 """
 
@@ -24,23 +27,25 @@ from typing import Any
 
 import ale_py
 import gymnasium
+import numpy as np
 import psutil
-from stable_baselines3 import A2C, DQN
+from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecFrameStack
 
-COLUMNS = ("wall_time_seconds", "actor_steps", "learner_steps", "mean_return")
+COLUMNS = ("wall_time_seconds", "actor_steps", "learner_steps", "mean_return", "training_return")
 AGENT_STEPS = 10_000_000
 NUM_EPISODES = 8
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("game", help="name of gymnasium's, without version, in either form")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="CSV file to write")
-    parser.add_argument("--algorithm", choices=("dqn", "a2c"), default="dqn")
+    parser.add_argument("--algorithm", choices=("dqn", "a2c", "ppo"), default="dqn")
     parser.add_argument("--minutes", type=float, default=60.0, help="of the whole run")
     parser.add_argument("--evaluation_minutes", type=float, default=5.0, help="between evaluations")
     parser.add_argument("--learning_starts", type=int, default=100_000, help="agent steps")
@@ -53,14 +58,14 @@ def main() -> None:
         write_row = csv.writer(file, lineterminator="\n").writerow
         write_row(COLUMNS)
         evaluations = Evaluations(arguments, write_row)
-        make_model = {"dqn": make_dqn, "a2c": make_a2c}[arguments.algorithm]
+        make_model = {"dqn": make_dqn, "a2c": make_a2c, "ppo": make_ppo}[arguments.algorithm]
         make_model(arguments).learn(AGENT_STEPS, callback=evaluations)
 
 
 def make_a2c(arguments: argparse.Namespace) -> A2C:
     return A2C(
         "CnnPolicy",
-        make_environments(16, arguments.seed),
+        make_environments(arguments.game, 16, arguments.seed),
         ent_coef=0.01,
         vf_coef=0.25,
         policy_kwargs={"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}},
@@ -69,10 +74,31 @@ def make_a2c(arguments: argparse.Namespace) -> A2C:
     )
 
 
+def make_ppo(arguments: argparse.Namespace) -> PPO:
+    started_at, seconds = psutil.Process().create_time(), 60 * arguments.minutes
+
+    def remaining(_: float) -> float:
+        return max(0.0, 1 - (time.time() - started_at) / seconds)
+
+    return PPO(
+        "CnnPolicy",
+        make_environments(arguments.game, 8, arguments.seed),
+        n_steps=128,
+        n_epochs=4,
+        batch_size=256,
+        learning_rate=lambda progress: 2.5e-4 * remaining(progress),
+        clip_range=lambda progress: 0.1 * remaining(progress),
+        vf_coef=0.5,
+        ent_coef=0.01,
+        seed=arguments.seed,
+        device="cpu",
+    )
+
+
 def make_dqn(arguments: argparse.Namespace) -> DQN:
     return DQN(
         "CnnPolicy",
-        make_environments(1, arguments.seed),
+        make_environments(arguments.game, 1, arguments.seed),
         buffer_size=100_000,
         learning_rate=1e-4,
         batch_size=32,
@@ -87,16 +113,17 @@ def make_dqn(arguments: argparse.Namespace) -> DQN:
     )
 
 
-def make_environments(count: int, seed: int, **options: bool) -> VecFrameStack:
+def make_environments(game: str, count: int, seed: int, **options: bool) -> VecFrameStack:
     """Make environments that repeat actions and preprocess frames as DQN's do.
 
     Args:
+      game: name of the game, such as 'space_invaders' or 'SpaceInvaders'.
       count: number of environments.
       seed: seed of the first one.
       **options: options of the preprocessing.
     """
     environments = make_atari_env(
-        "ALE/Pong-v5",
+        f"ALE/{''.join(word[0].upper() + word[1:] for word in game.split('_'))}-v5",
         count,
         seed,
         wrapper_kwargs=options,
@@ -112,7 +139,7 @@ class Evaluations(BaseCallback):
         """Make the environments, which are not those of training."""
         super().__init__()
         self._environments = make_environments(
-            NUM_EPISODES, arguments.seed + 1_000, terminal_on_life_loss=False, clip_reward=False
+            arguments.game, NUM_EPISODES, arguments.seed + 1_000, clip_reward=False
         )
         self._write_row = write_row
         self._started_at = psutil.Process().create_time()
@@ -128,7 +155,9 @@ class Evaluations(BaseCallback):
             self.model, self._environments, NUM_EPISODES, deterministic=is_greedy
         )
         steps = (self.model.num_timesteps, self.model._n_updates)
-        self._write_row([round(self._elapsed(), 1), *steps, mean_return])
+        training = [episode["r"] for episode in self.model.ep_info_buffer or ()]
+        training_return = round(float(np.mean(training)), 3) if training else ""
+        self._write_row([round(self._elapsed(), 1), *steps, mean_return, training_return])
         is_last = self._due >= self._end
         self._due = min(self._due + self._period, self._end)
         return not is_last

@@ -1,0 +1,234 @@
+"""The table of Atari games: plays with what runs have learned, and draws the results.
+
+`--runs` names the folder of a sweep. Each run in it that has reached its end is evaluated, with its
+best and with its last parameters: whole games from no-op starts, epsilon 0.001. Results are
+appended to `scores.csv` and `curves.csv` of `--results`, in which a run that is there already stays
+as it is. Without `--runs` nothing is evaluated.
+
+Then the table is printed, beside the scores of `published.csv`, and the figures are drawn.
+
+Example:
+  apex-sweep --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/atari_games \
+      --config.environment.task=pong,breakout --config.run.max_actor_steps=1e6
+  python benchmarks/atari.py --runs runs/atari_games
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from our_runs import ROOT
+
+from apex_agents.evaluation.atari_scores import human_normalized_score
+from apex_agents.metrics import columns
+from apex_agents.plotting import style
+from apex_agents.plotting.curves import Curve, make_curve
+from apex_agents.plotting.run_groups import group_runs
+from apex_agents.plotting.study_figure import draw_study
+from apex_agents.plotting.training_episodes import read_env_rows
+from apex_agents.runs.folder import RunFolder, find_runs
+from apex_agents.sweep.results import format_table
+
+GAMES = ("pong", "breakout", "space_invaders", "seaquest", "freeway", "boxing")
+EPISODES, EPSILON = 30, 0.001
+# Agent steps at the end of a run whose training episodes count, as an iteration of Dopamine.
+LAST_STEPS = 250_000
+OURS = "Ape-X DQN"
+
+Row = dict[str, Any]
+KEY = ("game", "sticky", "seed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=pathlib.Path, help="folder of a sweep")
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "results" / "atari")
+    parser.add_argument("--images", type=pathlib.Path, default=ROOT / "docs" / "images")
+    arguments = parser.parse_args()
+    scores, curves = (arguments.results / name for name in ("scores.csv", "curves.csv"))
+    if arguments.runs:
+        known = {tuple(row[name] for name in KEY) for row in read_rows(scores)}
+        for run in find_runs(arguments.runs):
+            key = describe(run)
+            if run.summary() is None or tuple(key.values()) in known:
+                continue
+            append_rows(curves, [key | row for row in read_curve(run)])
+            append_rows(scores, [key | score(run)])
+            print(f"{' '.join(key.values())}: evaluated", flush=True)
+    published = read_rows(arguments.results / "published.csv")
+    print(make_table(read_rows(scores), published))
+    draw_curves(read_rows(curves)).savefig(arguments.images / "atari_curves.png")
+    draw_bars(read_rows(scores), published).savefig(arguments.images / "atari_normalized.png")
+
+
+def describe(run: RunFolder) -> dict[str, str]:
+    """Return what tells a run from others, as the texts of a CSV file."""
+    atari = run.settings("environment", "atari")
+    return {
+        "game": str(run.settings("environment")["task"]),
+        "sticky": f"{atari['sticky_action_probability']:g}",
+        "seed": str(run.settings("run")["seed"]),
+    }
+
+
+def read_curve(run: RunFolder) -> list[Row]:
+    """Return the evaluations of a run."""
+    table = run.read_columns(columns.EVALUATOR)
+    names = (columns.ACTOR_STEPS, columns.WALL_TIME_SECONDS, columns.MEAN_RETURN)
+    rows = zip(*(table[name] for name in names), strict=True)
+    return [
+        {names[0]: int(steps), names[1]: f"{seconds:.0f}", names[2]: f"{mean_return:.2f}"}
+        for steps, seconds, mean_return in rows
+        if np.isfinite(mean_return)
+    ]
+
+
+def score(run: RunFolder) -> Row:
+    """Return the scores of a run: of its last training episodes, and of saved parameters."""
+    steps, seconds = (
+        run.read_columns(columns.REPLAY)[name]
+        for name in (columns.ACTOR_STEPS, columns.WALL_TIME_SECONDS)
+    )
+    steps, seconds = (values[np.isfinite(steps)] for values in (steps, seconds))
+    (rows,) = read_env_rows(group_runs([run])[0], columns.EPSILON)
+    rows = rows.where(np.interp(rows.time, seconds, steps) >= steps[-1] - LAST_STEPS)
+    training = np.average(rows.mean_return, weights=rows.episodes)
+    scores = {
+        columns.ACTOR_STEPS: int(steps[-1]),
+        "minutes": f"{seconds[-1] / 60:.1f}",
+        "training": f"{training:.2f}",
+        "training_episodes": int(rows.episodes.sum()),
+    }
+    for checkpoint in ("best", "last"):
+        summary = evaluate(run, checkpoint)
+        scores[checkpoint] = f"{summary['mean_return']:.2f}"
+        scores[f"{checkpoint}_standard_error"] = f"{summary['standard_error']:.2f}"
+    return scores
+
+
+def evaluate(run: RunFolder, checkpoint: str) -> dict[str, Any]:
+    """Play with saved parameters, and return the summary."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = str(ROOT / "launch" / "evaluate.py")
+        flags = [f"--episodes={EPISODES}", f"--epsilon={EPSILON}", f"--checkpoint={checkpoint}"]
+        command = [sys.executable, script, str(run.path), *flags, f"--output={folder}"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        return json.loads(pathlib.Path(folder, "summary.json").read_text())
+
+
+def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file, none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
+    """Add rows to a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
+    """Return a row for each game, beside published scores, and human-normalized means below."""
+    columns_of_games = ours(scores) | others(published)
+    games = [game for game in GAMES if game in columns_of_games[f"{OURS}, last"]]
+    cells = [["game", *columns_of_games]]
+    for game in games:
+        cells.append([game, *(show(column.get(game, [])) for column in columns_of_games.values())])
+    for name, function in (("median", np.median), ("mean", np.mean)):
+        row = [f"{name}, human-normalized"]
+        for column in columns_of_games.values():
+            has_all = all(game in column for game in games)
+            row.append(f"{function(normalize(column, games)):.2f}" if games and has_all else "")
+        cells.append(row)
+    return format_table(cells)
+
+
+def ours(scores: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]]]:
+    """Return the scores of our runs without sticky actions: by kind and game, one per seed."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for kind in ("training", "last", "best"):
+        games = found.setdefault(f"{OURS}, {kind}", {})
+        for row in scores:
+            if row["sticky"] == "0":
+                games.setdefault(row["game"], []).append(float(row[kind]))
+    return found
+
+
+def others(published: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]]]:
+    """Return published scores by algorithm and game."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in published:
+        found.setdefault(row["algorithm"], {})[row["game"]] = [float(row["mean_return"])]
+    return found
+
+
+def normalize(column: Mapping[str, Sequence[float]], games: Iterable[str]) -> list[float]:
+    """Return the human-normalized mean score of each game."""
+    return [human_normalized_score(game, float(np.mean(column[game]))) for game in games]
+
+
+def show(values: Sequence[float]) -> str:
+    """Format the mean of some seeds, with the smallest and the largest one."""
+    if not values:
+        return ""
+    texts = [f"{value:.1f}" for value in (np.mean(values), min(values), max(values))]
+    return texts[0] if len(values) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def draw_curves(rows: Sequence[Mapping[str, str]]) -> Figure:
+    """Draw the evaluations of all games, a line for each seed and their mean."""
+    panels: dict[str, dict[str, list[Curve]]] = {}
+    for game in GAMES:
+        seeds: dict[str, list[tuple[float, float]]] = {}
+        for row in rows:
+            if row["game"] == game and row["sticky"] == "0":
+                point = float(row[columns.ACTOR_STEPS]), float(row[columns.MEAN_RETURN])
+                seeds.setdefault(row["seed"], []).append(point)
+        if seeds:
+            curves = [make_curve(*np.array(points).T) for points in seeds.values()]
+            panels[game] = {OURS: curves}
+    figure = draw_study("A million agent steps of Atari", panels, columns.ACTOR_STEPS)
+    if figure is None:
+        raise SystemExit("There are no evaluations to draw.")
+    return figure
+
+
+@style.styled
+def draw_bars(
+    scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]
+) -> Figure:
+    """Draw human-normalized scores, a group of bars for each game."""
+    names = {f"{OURS}, last": ours(scores)[f"{OURS}, last"]} | others(published)
+    games = [game for game in GAMES if game in names[f"{OURS}, last"]]
+    figure, (axes,) = style.new_figure("A million agent steps of Atari", 1, 1, 3.2)
+    width = 0.8 / len(names)
+    for index, (name, column) in enumerate(names.items()):
+        known = [game for game in games if game in column]
+        x = [games.index(game) + (index - (len(names) - 1) / 2) * width for game in known]
+        color = style.line_style(index)["color"]
+        axes.bar(x, normalize(column, known), width, color=color, label=name)
+    axes.set_xticks(range(len(games)), [game.replace("_", " ") for game in games])
+    axes.set_ylabel("human-normalized return")
+    style.draw_reference(axes, 1.0, "human")
+    style.add_legend(figure)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
