@@ -7,7 +7,7 @@ import tensorflow as tf
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import is_image
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
-from apex_agents.networks.torsos import AtariTorso, ConvTorso, VectorTorso
+from apex_agents.networks.torsos import DQN_CONVOLUTIONS, ConvTorso, VectorTorso
 from apex_agents.validation import TORSOS
 
 
@@ -33,11 +33,13 @@ def make_torso(
     own_torso = find_own_torso(config.torso, "agent.torso", TORSOS, torso_fn)
     if own_torso is not None:
         return own_torso.make(spec, config, observations)
-    if config.torso == "atari":
-        return AtariTorso(dtype, name="torso")
+    if config.torso == "mlp":
+        return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
+    convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
     if config.torso == "conv":
-        return ConvTorso(config, spec, dtype, name="torso")
-    return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
+        sizes = (config.conv_channels, config.conv_kernel_sizes, config.conv_strides)
+        convolutions, hidden_sizes = tuple(zip(*sizes, strict=True)), config.mlp_hidden_sizes
+    return ConvTorso(convolutions, hidden_sizes, spec, config.frame_stack, dtype, name="torso")
 
 
 def is_own_torso(config: Any, torso_fn: TorsoFn | None) -> bool:

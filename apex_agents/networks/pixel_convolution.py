@@ -1,7 +1,10 @@
 """The first convolution over stacked frames, in a form that is fast on CPUs."""
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
+
+from apex_agents.environments import EnvironmentSpec
 
 
 class PixelConv2D(snt.Conv2D):
@@ -15,7 +18,7 @@ class PixelConv2D(snt.Conv2D):
     CPUs convolve only what has its channels last, and moving single bytes there is slow. Here, the
     four pixels in a row of a 4x4 cell move as one 32-bit number, and all pixels of a cell become
     the channels of a smaller convolution, with filters `[2, 2, stack * 16, channels]`. The filters
-    are divided by 255 instead of the many more pixels.
+    are divided by 255 instead of the many more pixels. For what `reads_pixels` accepts.
 
     Attributes:
       split_into_cells: function that moves the pixels of frames into the channels of their cells.
@@ -29,13 +32,7 @@ class PixelConv2D(snt.Conv2D):
         dtype: tf.DType = tf.float32,
         name: str | None = None,
     ):
-        """Make the layer, without padding; its first call makes variables of a dtype.
-
-        Raises:
-          ValueError: `kernel_shape` or `stride` is no multiple of 4.
-        """
-        if kernel_shape % 4 or stride % 4:
-            raise ValueError(f"{kernel_shape=} and {stride=} have to be multiples of 4.")
+        """Make the layer, without padding; its first call makes variables of a dtype."""
         super().__init__(
             output_channels, kernel_shape // 4, stride // 4, padding="VALID", name=name
         )
@@ -43,11 +40,7 @@ class PixelConv2D(snt.Conv2D):
         self.split_into_cells = _split_into_cells
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
-        """Map frames `[B, stack, H, W]` uint8 to features `[B, H', W', output_channels]`.
-
-        Raises:
-          ValueError: the frames are not uint8, or a side of theirs is no multiple of 4.
-        """
+        """Map frames `[B, stack, H, W]` uint8 to features `[B, H', W', output_channels]`."""
         pixels = tf.cast(self.split_into_cells(frames), self._variable_dtype)
         self._initialize(pixels)
         filters = self.w / 255.0
@@ -57,14 +50,18 @@ class PixelConv2D(snt.Conv2D):
         return tf.nn.bias_add(features, self.b)
 
 
+def reads_pixels(spec: EnvironmentSpec, frame_stack: int, kernel_shape: int, stride: int) -> bool:
+    """Return whether `PixelConv2D` can convolve observations: stacks of frames, in whole cells."""
+    shape, dtype = spec.observations.shape, spec.observations.dtype
+    if not frame_stack or len(shape) != 3 or dtype != np.uint8:
+        return False
+    is_scaled_by_255 = np.max(getattr(spec.observations, "maximum", 255)) == 255
+    return is_scaled_by_255 and not any(size % 4 for size in (*shape[1:], kernel_shape, stride))
+
+
 def _split_into_cells(frames: tf.Tensor) -> tf.Tensor:
     """Return cells `[B, H / 4, W / 4, stack * 16]` uint8: pixels in order of stack, row, column."""
     _, stack, height, width = frames.shape
-    if frames.dtype != tf.uint8 or height % 4 or width % 4:
-        raise ValueError(
-            f"frames are {frames.dtype.name} {frames.shape}; they have to be uint8, with sides "
-            "that are multiples of 4."
-        )
     # The four pixels in a row of a cell move as one number.
     rows = tf.bitcast(tf.reshape(frames, [-1, stack, height, width // 4, 4]), tf.int32)
     rows = tf.reshape(rows, [-1, stack, height // 4, 4, width // 4])

@@ -5,65 +5,60 @@ variables in float32.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import to_image, to_vector
-from apex_agents.networks.pixel_convolution import PixelConv2D
+from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
 
 mixed_precision = snt.mixed_precision.modes([tf.float32, tf.bfloat16])
 
 
-class AtariTorso(snt.Module):
-    """Three convolutions over stacked frames (Mnih et al. 2015), with variables of a dtype."""
-
-    def __init__(self, dtype: tf.DType = tf.float32, name: str | None = None):
-        super().__init__(name=name)
-        self._convolutions = [
-            PixelConv2D(32, 8, 4, dtype, name="conv_1"),
-            snt.Conv2D(64, 4, 2, padding="VALID", name="conv_2"),
-            snt.Conv2D(64, 3, 1, padding="VALID", name="conv_3"),
-        ]
-
-    @mixed_precision
-    def __call__(self, frames: tf.Tensor) -> tf.Tensor:
-        """Map frames `[B, stack, 84, 84]` uint8 to features `[B, 3136]`."""
-        features = frames
-        for convolution in self._convolutions:
-            features = tf.nn.relu(convolution(features))
-        return snt.flatten(features)
+# Channels, kernel sizes and strides of the network of DQN (Mnih et al. 2015).
+DQN_CONVOLUTIONS: Sequence[tuple[int, int, int]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
 class ConvTorso(snt.Module):
-    """Convolutions over images of any size, then fully connected layers, each with a ReLU."""
+    """Convolutions over images of any size, then fully connected layers, each with a ReLU.
+
+    The first convolution over stacks of frames is one that is fast on CPUs, `PixelConv2D`, if its
+    kernel size and stride allow it.
+    """
 
     def __init__(
         self,
-        config: Any,
+        convolutions: Sequence[tuple[int, int, int]],
+        hidden_sizes: Sequence[int],
         spec: EnvironmentSpec,
+        frame_stack: int = 0,
         dtype: tf.DType = tf.float32,
         name: str | None = None,
     ):
         """Make the layers, whose variables have a dtype.
 
         Args:
-          config: settings of which `frame_stack`, `conv_*` and `mlp_hidden_sizes` are read.
+          convolutions: channels, kernel size and stride of each convolution.
+          hidden_sizes: units of each fully connected layer.
           spec: specification of one environment.
+          frame_stack: frames per observation, along its first axis; 0 if it is no stack.
           dtype: dtype of the variables.
           name: name of the module.
         """
         super().__init__(name=name)
-        self._spec, self._frame_stack, self._dtype = spec, config.frame_stack, dtype
-        sizes = zip(
-            config.conv_channels, config.conv_kernel_sizes, config.conv_strides, strict=True
+        self._spec, self._frame_stack, self._dtype = spec, frame_stack, dtype
+        self._reads_pixels = bool(convolutions) and reads_pixels(
+            spec, frame_stack, *convolutions[0][1:]
         )
         self._convolutions = [
-            snt.Conv2D(*size, padding="VALID", name=f"conv_{i}") for i, size in enumerate(sizes, 1)
+            PixelConv2D(*sizes, dtype, name=f"conv_{i}")
+            if i == 1 and self._reads_pixels
+            else snt.Conv2D(*sizes, padding="VALID", name=f"conv_{i}")
+            for i, sizes in enumerate(convolutions, 1)
         ]
-        self._linears = _make_linears(config.mlp_hidden_sizes)
+        self._kernel_sizes = [kernel_size for _, kernel_size, _ in convolutions]
+        self._linears = _make_linears(hidden_sizes)
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]`, see `to_image`, to features `[B, F]`.
@@ -71,19 +66,22 @@ class ConvTorso(snt.Module):
         Raises:
           ValueError: the observations are no images, or smaller than a kernel.
         """
+        if self._reads_pixels:
+            return self._convolve(observations)
         image = to_image(observations, self._spec, self._frame_stack)
         return self._convolve(tf.cast(image, self._dtype))
 
     @mixed_precision
     def _convolve(self, features: tf.Tensor) -> tf.Tensor:
-        for convolution in self._convolutions:
-            size, kernel = features.shape[1:3], convolution.kernel_shape
-            if min(size) < kernel:
+        size = features.shape[2:4] if self._reads_pixels else features.shape[1:3]
+        for convolution, kernel_size in zip(self._convolutions, self._kernel_sizes, strict=True):
+            if min(size) < kernel_size:
                 raise ValueError(
-                    f"agent.conv_kernel_sizes has a {kernel}, but {convolution.name} gets an image "
-                    f"of {size[0]} x {size[1]}; kernels and strides have to be smaller."
+                    f"agent.conv_kernel_sizes has a {kernel_size}, but {convolution.name} gets an "
+                    f"image of {size[0]} x {size[1]}; kernels and strides have to be smaller."
                 )
             features = tf.nn.relu(convolution(features))
+            size = features.shape[1:3]
         features = snt.flatten(features)
         for linear in self._linears:
             features = tf.nn.relu(linear(features))

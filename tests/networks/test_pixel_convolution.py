@@ -59,15 +59,3 @@ def test_variables_have_the_given_dtype(dtype):
     output = layer(tf.constant(FRAMES))
     assert (output.dtype, output.shape) == (dtype, (2, 20, 20, 32))
     assert {variable.dtype for variable in layer.variables} == {dtype}
-
-
-@pytest.mark.parametrize(("kernel_shape", "stride"), [(6, 4), (8, 2)])
-def test_filters_and_strides_that_cut_cells_are_refused(kernel_shape, stride):
-    with pytest.raises(ValueError, match="multiples of 4"):
-        PixelConv2D(32, kernel_shape, stride)
-
-
-@pytest.mark.parametrize("frames", [FRAMES.astype(np.float32), FRAMES[:, :, :83], FRAMES[..., :82]])
-def test_frames_that_do_not_fit_are_refused(frames):
-    with pytest.raises(ValueError, match="multiples of 4"):
-        PixelConv2D(32, 8, 4)(tf.constant(frames))

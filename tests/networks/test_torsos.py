@@ -1,6 +1,5 @@
 """Tests of the built-in torsos."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,9 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks.torsos import AtariTorso, ConvTorso, VectorTorso
+from apex_agents.networks.pixel_convolution import PixelConv2D
+from apex_agents.networks.torsos import DQN_CONVOLUTIONS, ConvTorso, VectorTorso
 
 
 def make_spec(shape: tuple[int, ...], dtype: Any, maximum: float = 255) -> EnvironmentSpec:
@@ -18,12 +17,12 @@ def make_spec(shape: tuple[int, ...], dtype: Any, maximum: float = 255) -> Envir
     return EnvironmentSpec(observations, specs.DiscreteArray(2), None, None)
 
 
-def make_corner_torso(signs: tuple[float, float, float]) -> AtariTorso:
+def make_corner_torso(signs: tuple[float, float, float]) -> ConvTorso:
     """Build a torso whose layers hand on, in channel k, the corner of their input's channel k.
 
     Each layer multiplies with its sign. Strides 4 * 2 * 1 leave every eighth pixel.
     """
-    torso = AtariTorso()
+    torso = ConvTorso(DQN_CONVOLUTIONS, (), make_spec((4, 84, 84), np.uint8), frame_stack=4)
     torso(tf.zeros([1, 4, 84, 84], tf.uint8))
     sign_of_kernel = dict(zip([(2, 2, 64, 32), (4, 4, 32, 64), (3, 3, 64, 64)], signs, strict=True))
     for variable in torso.variables:
@@ -66,18 +65,11 @@ def test_vector_torso_scales_bytes_by_their_maximum(dtype, expected):
     assert torso(tf.constant([[3, 1]], dtype)).numpy().tolist() == [expected]
 
 
-CONV = ApexDQNConfig(
-    torso="conv",
-    frame_stack=0,
-    conv_channels=(1, 2),
-    conv_kernel_sizes=(3, 2),
-    conv_strides=(2, 1),
-    mlp_hidden_sizes=(5,),
-)
+CONVOLUTIONS = ((1, 3, 2), (2, 2, 1))
 
 
-def test_layers_of_the_convolutions_are_those_of_the_config():
-    torso = ConvTorso(CONV, make_spec((9, 7, 3), np.uint8))
+def test_layers_have_the_given_sizes():
+    torso = ConvTorso(CONVOLUTIONS, (5,), make_spec((9, 7, 3), np.uint8))
     features = torso(tf.zeros([2, 9, 7, 3], tf.uint8))
     shapes = {variable.name: tuple(variable.shape) for variable in torso.variables}
     # 9 x 7 becomes 4 x 3 with stride 2, then 3 x 2.
@@ -93,14 +85,7 @@ def test_layers_of_the_convolutions_are_those_of_the_config():
 
 
 def test_convolutions_see_scaled_pixels_and_end_in_relus():
-    config = dataclasses.replace(
-        CONV,
-        conv_channels=(2,),
-        conv_kernel_sizes=(1,),
-        conv_strides=(1,),
-        mlp_hidden_sizes=(),
-    )
-    torso = ConvTorso(config, make_spec((1, 2, 1), np.uint8, maximum=10))
+    torso = ConvTorso([(2, 1, 1)], [], make_spec((1, 2, 1), np.uint8, maximum=10))
     image = tf.constant([[[[5], [10]]]], tf.uint8)
     torso(image)
     for variable in torso.variables:
@@ -111,10 +96,7 @@ def test_convolutions_see_scaled_pixels_and_end_in_relus():
 
 
 def test_layers_behind_the_convolutions_end_in_a_relu():
-    config = dataclasses.replace(
-        CONV, conv_channels=(), conv_kernel_sizes=(), conv_strides=(), mlp_hidden_sizes=(2,)
-    )
-    torso = ConvTorso(config, make_spec((1, 2, 1), np.uint8, maximum=10))
+    torso = ConvTorso([], [2], make_spec((1, 2, 1), np.uint8, maximum=10))
     image = tf.constant([[[[5], [10]]]], tf.uint8)
     torso(image)
     for variable in torso.variables:
@@ -123,14 +105,44 @@ def test_layers_behind_the_convolutions_end_in_a_relu():
 
 
 def test_a_stack_becomes_channels():
-    config = dataclasses.replace(CONV, frame_stack=4)
-    torso = ConvTorso(config, make_spec((4, 9, 7), np.uint8))
+    torso = ConvTorso(CONVOLUTIONS, (), make_spec((4, 9, 7), np.uint8), frame_stack=4)
     torso(tf.zeros([2, 4, 9, 7], tf.uint8))
     assert [v.shape[2] for v in torso.variables if v.name.endswith("conv_1/w:0")] == [4]
 
 
-@pytest.mark.parametrize("shape", [(2, 9, 3), (9, 4, 3)])
-def test_an_image_smaller_than_a_kernel_is_refused(shape):
-    config = dataclasses.replace(CONV, conv_kernel_sizes=(3, 2))
-    with pytest.raises(ValueError, match=r"agent\.conv_kernel_sizes"):
-        ConvTorso(config, make_spec(shape, np.uint8))(tf.zeros([2, *shape], tf.uint8))
+# In each, one thing keeps the first convolution from reading cells of 4 x 4 pixels.
+PLAIN = {
+    "no stack": ((4, 12, 8), 0, (8, 4), np.uint8, 255),
+    "stacked images": ((4, 12, 8, 4), 4, (8, 4), np.uint8, 255),
+    "floats": ((4, 12, 8), 4, (8, 4), np.float32, 255),
+    "true and false": ((4, 12, 8), 4, (8, 4), np.uint8, 1),
+    "side": ((4, 12, 10), 4, (8, 4), np.uint8, 255),
+    "kernel size": ((4, 12, 8), 4, (6, 4), np.uint8, 255),
+    "stride": ((4, 12, 8), 4, (8, 2), np.uint8, 255),
+}
+
+
+@pytest.mark.parametrize(("shape", "stack", "sizes", "dtype", "maximum"), PLAIN.values(), ids=PLAIN)
+def test_only_stacks_of_frames_get_the_convolution_over_pixels(shape, stack, sizes, dtype, maximum):
+    def has_pixel_convolution(*observations: Any, sizes: Any, stack: int) -> bool:
+        torso = ConvTorso([(2, *sizes)], [], make_spec(*observations), stack)
+        return any(isinstance(module, PixelConv2D) for module in torso.submodules)
+
+    assert has_pixel_convolution((4, 12, 8), np.uint8, 255, sizes=(8, 4), stack=4)
+    assert not has_pixel_convolution(shape, dtype, maximum, sizes=sizes, stack=stack)
+
+
+@pytest.mark.parametrize(
+    ("convolutions", "shape", "stack", "advice"),
+    [
+        (CONVOLUTIONS, (2, 9, 3), 0, "has a 2, but conv_2 gets an image of 4 x 1"),
+        (CONVOLUTIONS, (9, 2, 1), 0, "has a 3, but conv_1 gets an image of 9 x 2"),
+        (CONVOLUTIONS, (9, 4, 3), 0, "has a 2, but conv_2 gets an image of 4 x 1"),
+        ([(2, 8, 4)], (4, 12, 4), 4, "has a 8, but conv_1 gets an image of 12 x 4"),
+        ([(2, 8, 4), (2, 3, 1)], (4, 12, 8), 4, "has a 3, but conv_2 gets an image of 2 x 1"),
+    ],
+)
+def test_an_image_smaller_than_a_kernel_is_refused(convolutions, shape, stack, advice):
+    torso = ConvTorso(convolutions, [], make_spec(shape, np.uint8), stack)
+    with pytest.raises(ValueError, match=f"agent\\.conv_kernel_sizes {advice};"):
+        torso(tf.zeros([2, *shape], tf.uint8))
