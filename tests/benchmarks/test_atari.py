@@ -1,0 +1,56 @@
+"""Tests of the table of Atari games."""
+
+import atari
+import pytest
+
+# (score - random) / (human - random) of Pong: 1.0 for 14.6, 0 for -20.7; of Boxing: 12.1 and 0.1.
+SCORES = [
+    {"game": game, "sticky": sticky, "seed": seed, "training": training, "last": last, "best": best}
+    for game, sticky, seed, training, last, best in [
+        ("boxing", "0", "0", "6.1", "12.1", "24.1"),
+        ("pong", "0", "0", "-20.7", "14.6", "20"),
+        ("pong", "0", "1", "-20.7", "7.54", "20"),
+        ("pong", "0.25", "0", "99", "99", "99"),
+    ]
+]
+PUBLISHED = [
+    {"game": "pong", "algorithm": "A", "mean_return": "-3.05"},
+    {"game": "boxing", "algorithm": "A", "mean_return": "0.1"},
+    {"game": "pong", "algorithm": "B", "mean_return": "1"},
+]
+
+
+def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
+    lines = atari.make_table(SCORES, PUBLISHED).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    names = [f"{atari.OURS}, {kind}" for kind in ("training", "last", "best")]
+    assert cells[0] == ["game", *names, "A", "B"]
+    assert cells[2:] == [
+        ["pong", "-20.7 [-20.7, -20.7]", "11.1 [7.5, 14.6]", "20.0 [20.0, 20.0]", "-3.0", "1.0"],
+        ["boxing", "6.1", "12.1", "24.1", "0.1", ""],
+        ["median, human-normalized", "0.25", "0.95", "1.58", "0.25", ""],
+        ["mean, human-normalized", "0.25", "0.95", "1.58", "0.25", ""],
+    ]
+
+
+def test_figures_show_the_games_that_there_are(tmp_path):
+    keys = {"game": "pong", "sticky": "0"}
+    rows = [
+        keys | {"seed": seed, "actor_steps": steps, "mean_return": "1"}
+        for seed in "01"
+        for steps in ("10", "20")
+    ]
+    curves = atari.draw_curves(rows)
+    assert [axes.get_title() for axes in curves.axes] == ["pong"]
+    (axes,) = atari.draw_bars(SCORES, PUBLISHED).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["pong", "boxing"]
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx([0.9, 1.0, 0.5, 0.0, 21.7 / 35.3], abs=1e-6)
+
+
+def test_rows_are_appended(tmp_path):
+    path = tmp_path / "new" / "scores.csv"
+    assert atari.read_rows(path) == []
+    for row in SCORES[:2]:
+        atari.append_rows(path, [row])
+    assert atari.read_rows(path) == SCORES[:2]
