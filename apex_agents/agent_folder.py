@@ -23,13 +23,18 @@ from apex_agents.runs.workdir import AGENT_FILE, BEST_CHECKPOINT, EVALUATIONS, S
 
 CARD = "README.md"
 _TRAINING = "training"  # In `AGENT_FILE`: what is known of it.
+_LICENSE = "license"
 # What follows these in a command is a path on somebody's machine.
 _WORKDIR_FLAG = re.compile(r" --workdir(=| )('[^']*'|\S+)")
 _FOLDERS = re.compile(r"(?<=[=' ])(/|~)[^ ']*/")
 
 
 def write_agent_folder(
-    workdir: pathlib.Path, output: pathlib.Path, checkpoint: str, half_precision: bool
+    workdir: pathlib.Path,
+    output: pathlib.Path,
+    checkpoint: str,
+    half_precision: bool,
+    license_name: str | None = None,
 ) -> SavedParameters:
     """Write an agent of a run, and return its parameters as they were written.
 
@@ -38,6 +43,8 @@ def write_agent_folder(
       output: a new or empty folder, or one that this function has written before.
       checkpoint: see `find_parameters`.
       half_precision: whether to round parameters to float16, for files of half the size.
+      license_name: what others may do with it, as 'Apache-2.0'; None for that of the agent that is
+        handed on again, if any.
 
     Raises:
       ValueError: there is no such run or checkpoint, its environment or network cannot be made,
@@ -58,6 +65,8 @@ def write_agent_folder(
     is_own = workdir.resolve() in policy.path.resolve().parents
     described = dict(_describe(policy.config, parameters, half_precision))
     training = dict(_describe_training(workdir, parameters) if is_own else ())
+    if license_name:
+        training[_LICENSE] = license_name
     if half_precision:
         arrays = {name: _to_half(name, array) for name, array in parameters.arrays.items()}
         parameters = parameters._replace(arrays=arrays)

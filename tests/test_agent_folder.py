@@ -84,6 +84,7 @@ def test_the_card_says_what_was_trained_and_what_it_returns(run, tmp_path):
     ):
         assert line in card.splitlines()
     assert "after-5678" not in card
+    assert "license" not in card
 
 
 def test_no_path_of_this_machine_is_handed_on(run, tmp_path):
@@ -145,6 +146,18 @@ def test_an_agent_can_be_made_of_an_agent(run, tmp_path):
     lines = [set(card.splitlines()) for card in cards]
     assert [line.partition(",")[2] for line in lines[1] - lines[0]] != []
     assert all("| parameters |" in line for line in lines[1] ^ lines[0])
+
+
+def test_the_license_stays_with_the_agent_until_another_one_is_named(run, tmp_path):
+    for source, folder, name in [
+        (run, "agent", "MIT"),
+        (tmp_path / "agent", "copy", None),
+        (tmp_path / "agent", "another", "Apache-2.0"),
+    ]:
+        write_agent_folder(source, tmp_path / folder, "best", False, name)
+        lines = (tmp_path / folder / "README.md").read_text().splitlines()
+        licenses = [line for line in lines if line.startswith("| license |")]
+        assert licenses == [f"| license | {name or 'MIT'} |"]
 
 
 def test_what_is_in_the_way_is_left_alone(run, tmp_path):

@@ -18,7 +18,7 @@ that of a run.
 Examples:
   python launch/export.py runs/apex_dqn_cartpole-20260101-120000
   python launch/export.py runs/pong --checkpoint=last --output=pong_policy
-  python launch/export.py runs/pong --agent=agents/pong --float16
+  python launch/export.py runs/pong --agent=agents/pong --float16 --license=Apache-2.0
 """
 
 import json
@@ -53,6 +53,9 @@ _AGENT = flags.DEFINE_string("agent", None, "Folder for the agent, in place of a
 _FLOAT16 = flags.DEFINE_bool(
     "float16", False, "Whether --agent rounds parameters to float16, for half the size."
 )
+_LICENSE = flags.DEFINE_string(
+    "license", None, "License of the --agent, for its card, such as Apache-2.0."
+)
 
 
 def _main(argv: Sequence[str]) -> None:
@@ -60,8 +63,9 @@ def _main(argv: Sequence[str]) -> None:
     try:
         if _AGENT.value is not None:
             return _write_agent(pathlib.Path(os.path.expanduser(run)))
-        if _FLOAT16.value:
-            raise ValueError("--float16 is for --agent.")
+        if _FLOAT16.value or _LICENSE.value is not None:
+            name = "float16" if _FLOAT16.value else "license"
+            raise ValueError(f"--{name} is for --agent.")
         policy = load(run, _CHECKPOINT.value)
         default = os.path.join(run, "exports", policy.path.stem)
         output = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
@@ -80,7 +84,7 @@ def _write_agent(run: pathlib.Path) -> None:
         raise ValueError("--agent is empty; it has to be a folder.")
     folder = pathlib.Path(os.path.expanduser(_AGENT.value))
     checkpoint = os.path.expanduser(_CHECKPOINT.value)
-    parameters = write_agent_folder(run, folder, checkpoint, _FLOAT16.value)
+    parameters = write_agent_folder(run, folder, checkpoint, _FLOAT16.value, _LICENSE.value)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _show("parameters", f"{parameters.path.stem}, learner step {parameters.learner_steps:,}")
     _show("agent", f"{folder}, {filesize.decimal(size)}")

@@ -62,6 +62,7 @@ MISTAKES = {
     "unknown_flag": (["{runs}/catch", "--opset=9"], ["opset"]),
     "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
     "float16_of_an_export": (["{runs}/catch", "--float16"], ["--float16 is for --agent"]),
+    "license_of_an_export": (["{runs}/catch", "--license=MIT"], ["--license is for --agent"]),
     "two_outputs": (["{runs}/catch", "--agent=a", "--output=b"], ["--output and --agent"]),
     "agent_over_a_run": (["{runs}/catch", "--agent={runs}/new"], ["holds something else"]),
     "agent_without_a_name": (["{runs}/catch", "--agent="], ["--agent is empty"]),
