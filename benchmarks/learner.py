@@ -51,6 +51,7 @@ from configs import (
     apex_dpg_pendulum,
     apex_dqn_atari,
     apex_dqn_atari_single_host,
+    apex_dqn_atari_single_host_paper,
     apex_dqn_cartpole,
 )
 
@@ -58,7 +59,8 @@ from configs import (
 CONFIGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "atari": (apex_dqn_atari, {}),
     "atari_bfloat16": (apex_dqn_atari, {"bfloat16": True}),
-    "atari_quantile": (apex_dqn_atari_single_host, {}),
+    "atari_quantile": (apex_dqn_atari_single_host_paper, {"head": "quantile", "optimizer": "adam"}),
+    "atari_single_host": (apex_dqn_atari_single_host, {}),
     "cartpole": (apex_dqn_cartpole, {}),
     "pendulum": (apex_dpg_pendulum, {}),
 }

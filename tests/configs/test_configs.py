@@ -1,6 +1,8 @@
 """Every file in configs/ describes a run that can start; the paper's values are the paper's."""
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ import tensorflow as tf
 from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import make_vector_environment
+from apex_agents.networks.torsos import DQN_CONVOLUTIONS
 from apex_agents.presets import load_config, preset_names
 from apex_agents.registry import make_builder
 from apex_agents.replay.parameters import ParameterSource
@@ -170,13 +174,37 @@ def test_single_host_differs_from_the_paper_in_scale_only():
     assert small.run.num_envs == 16
 
 
-def test_single_host_settings_differ_in_head_and_optimizer():
+def test_single_host_settings_change_only_what_they_say():
     paper, better = (
         load_config("apex_dqn_atari_single_host_paper"),
         load_config("apex_dqn_atari_single_host"),
     )
-    changes = {"head": "quantile", "optimizer": "adam", "learning_rate": 0.0001}
-    assert better == dataclasses.replace(paper, agent=dataclasses.replace(paper.agent, **changes))
+    changes = {
+        *("agent.head", "agent.optimizer", "agent.learning_rate", "agent.torso"),
+        *("agent.conv_channels", "agent.conv_kernel_sizes", "agent.conv_strides"),
+        *("agent.mlp_hidden_sizes", "agent.stream_hidden_size"),
+        *("agent.replay.samples_per_insert", "environment.atari.life_loss_ends_episode"),
+    }
+    before = dict(leaves(paper))
+    assert {name for name, value in leaves(better) if value != before[name]} == changes
+
+
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted names of all fields of a config, and their values."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from leaves(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
+def test_single_host_network_is_that_of_dqn_at_half_its_width():
+    agent = load_config("apex_dqn_atari_single_host").agent
+    channels = [2 * number for number in agent.conv_channels]
+    layers = zip(channels, agent.conv_kernel_sizes, agent.conv_strides, strict=True)
+    assert tuple(layers) == DQN_CONVOLUTIONS
+    assert 2 * agent.stream_hidden_size == ApexDQNConfig().stream_hidden_size
 
 
 def test_cartpole_ends_at_the_return_that_counts_as_solved():
