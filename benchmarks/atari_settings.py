@@ -13,20 +13,23 @@ from apex_agents.metrics import columns
 from apex_agents.sweep.study import Setting, Study
 
 _FOUR_SAMPLES = {"agent.replay.samples_per_insert": 4.0}
-_SLOWER = _FOUR_SAMPLES | {"agent.learning_rate": 0.0001}
+_SLOW, _SLOWER = {"agent.learning_rate": 0.0003}, {"agent.learning_rate": 0.0001}
 _CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "learning rate 0.0006": {"agent.learning_rate": 0.0006},
-    "learning rate 0.0001": {"agent.learning_rate": 0.0001},
-    "16 samples per insert": {"agent.replay.samples_per_insert": 16.0},
-    "4 samples per insert": _FOUR_SAMPLES,
+    "learning rate 0.0003": _SLOW,
+    "learning rate 0.0001": _SLOWER,
+    "0.0003, 16 samples per insert": _SLOW | {"agent.replay.samples_per_insert": 16.0},
+    "0.0003, 4 samples": _SLOW | _FOUR_SAMPLES,
+    "0.0001, 4 samples": _SLOWER | _FOUR_SAMPLES,
     "4 samples, 0.0001": _SLOWER,
-    "4 samples, 0.0001, episodes are games": {
+    "0.0001, 4 samples, episodes are games": {
         **_SLOWER,
+        **_FOUR_SAMPLES,
         "environment.atari.life_loss_ends_episode": False,
     },
-    "4 samples, 0.0001, DQN's width": {
+    "0.0001, 4 samples, DQN's width": {
         **_SLOWER,
+        **_FOUR_SAMPLES,
         "agent.torso": "atari",
         "agent.stream_hidden_size": 512,
     },

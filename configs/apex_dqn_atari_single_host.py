@@ -19,7 +19,7 @@ def get_config() -> ExperimentConfig:
     config = load_config("apex_dqn_atari_single_host_paper")
     agent = config.agent
     agent.head = "quantile"
-    agent.optimizer, agent.learning_rate = "adam", 0.0003
+    agent.optimizer, agent.learning_rate = "adam", 0.0006
     agent.torso, agent.mlp_hidden_sizes = "conv", ()
     agent.conv_channels = (16, 32, 32)
     agent.conv_kernel_sizes = (8, 4, 3)
