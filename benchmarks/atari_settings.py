@@ -21,7 +21,6 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "0.0003, 16 samples per insert": _SLOW | {"agent.replay.samples_per_insert": 16.0},
     "0.0003, 4 samples": _SLOW | _FOUR_SAMPLES,
     "0.0001, 4 samples": _SLOWER | _FOUR_SAMPLES,
-    "4 samples, 0.0001": _SLOWER,
     "0.0001, 4 samples, episodes are games": {
         **_SLOWER,
         **_FOUR_SAMPLES,
