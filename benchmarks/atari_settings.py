@@ -4,7 +4,7 @@ Each run has one core for 12 minutes. The first setting is the config as it is. 
 eight games, and its training episodes are few: a seed tells large differences only.
 
 Example:
-  apex-paper --figure=benchmarks/atari_settings.py --parallel=2 --seeds=1 --workdir=runs/atari
+  apex-paper --figure=benchmarks/atari_settings.py --parallel=2 --workdir=runs/atari
 """
 
 from typing import Any
@@ -44,4 +44,5 @@ def get_study() -> Study:
         tasks=("breakout",),
         fields={"run.max_seconds": 720.0, "run.evaluation.min_period_seconds": 120.0},
         x=columns.WALL_TIME_SECONDS,
+        num_seeds=1,
     )

@@ -1,4 +1,4 @@
-"""The evaluations in results/paper/ give the tables of the documentation, and figures."""
+"""The evaluations in results/ give the tables of the documentation, and figures."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from apex_agents.plotting import draw_study
 from apex_agents.sweep.study import Study, from_csv, make_panels, to_markdown
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NAMES = sorted(
-    path.stem
-    for path in (ROOT / "results" / "paper").glob("*.csv")
-    if (ROOT / "configs" / "paper" / f"{path.stem}.py").exists()
+PAPER = ROOT / "results" / "paper"
+# The file of a study, and its evaluations.
+STUDIES = {
+    path.stem: (path, PAPER / path.name.replace(".py", ".csv"))
+    for path in sorted((ROOT / "configs" / "paper").glob("*.py"))
+    if (PAPER / f"{path.stem}.csv").exists()
+}
+STUDIES["atari_settings"] = (
+    ROOT / "benchmarks" / "atari_settings.py",
+    ROOT / "results" / "atari" / "settings.csv",
 )
 
 
 def test_every_file_belongs_to_a_study():
-    assert NAMES
-    for path in (ROOT / "results" / "paper").glob("*.csv"):
-        assert any(path.stem == name or path.stem.startswith(f"{name}_") for name in NAMES)
+    assert len(STUDIES) > 1
+    for path in PAPER.glob("*.csv"):
+        assert any(path.stem == name or path.stem.startswith(f"{name}_") for name in STUDIES)
 
 
 def read(name: str) -> tuple[Study, dict]:
     """Return a study and its curves, with those of other programs, `<name>_*.csv`, if any."""
-    study = execute_file("figure", ROOT / "configs" / "paper" / f"{name}.py", Study, "get_study")
-    folder = ROOT / "results" / "paper"
-    paths = [folder / f"{name}.csv", *sorted(folder.glob(f"{name}_*.csv"))]
+    path, evaluations = STUDIES[name]
+    study = execute_file("figure", path, Study, "get_study")
+    paths = [evaluations, *sorted(evaluations.parent.glob(f"{evaluations.stem}_*.csv"))]
     points = [point for path in paths for point in from_csv(path.read_text())]
     return study, make_panels(study, points)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_the_documentation_is_that_of_the_data(name):
     study, panels = read(name)
     rows = [line for line in to_markdown(study, panels).splitlines() if line.startswith("|")]
@@ -42,7 +48,7 @@ def test_the_table_of_the_documentation_is_that_of_the_data(name):
     assert pages.count("\n".join(rows)) == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_figure_can_be_drawn(name, tmp_path):
     study, panels = read(name)
     assert [*panels] == list(study.tasks)
