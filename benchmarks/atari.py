@@ -30,12 +30,20 @@ from our_runs import ROOT
 from apex_agents.evaluation.atari_scores import human_normalized_score
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
-from apex_agents.plotting.curves import Curve, make_curve
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.study_figure import draw_study
 from apex_agents.plotting.training_episodes import read_env_rows
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.sweep.results import format_table
+from apex_agents.sweep.study import (
+    Point,
+    Setting,
+    Study,
+    from_csv,
+    make_panels,
+    read_evaluations,
+    to_csv,
+)
 
 GAMES = ("pong", "breakout", "space_invaders", "seaquest", "freeway", "boxing")
 EPISODES, EPSILON = 30, 0.001
@@ -54,18 +62,21 @@ def main() -> None:
     parser.add_argument("--images", type=pathlib.Path, default=ROOT / "docs" / "images")
     arguments = parser.parse_args()
     scores, curves = (arguments.results / name for name in ("scores.csv", "curves.csv"))
+    points = from_csv(curves.read_text()) if curves.exists() else []
     if arguments.runs:
         known = {tuple(row[name] for name in KEY) for row in read_rows(scores)}
         for run in find_runs(arguments.runs):
             key = describe(run)
             if run.summary() is None or tuple(key.values()) in known:
                 continue
-            append_rows(curves, [key | row for row in read_curve(run)])
-            append_rows(scores, [key | score(run)])
+            label = OURS if key["sticky"] == "0" else f"{OURS}, sticky actions {key['sticky']}"
+            points += read_evaluations(run, key["game"], label, int(key["seed"]))
+            append_row(scores, key | score(run))
+            curves.write_text(to_csv(points))
             print(f"{' '.join(key.values())}: evaluated", flush=True)
     published = read_rows(arguments.results / "published.csv")
     print(make_table(read_rows(scores), published))
-    draw_curves(read_rows(curves)).savefig(arguments.images / "atari_curves.png")
+    draw_curves(points).savefig(arguments.images / "atari_curves.png")
     draw_bars(read_rows(scores), published).savefig(arguments.images / "atari_normalized.png")
 
 
@@ -77,18 +88,6 @@ def describe(run: RunFolder) -> dict[str, str]:
         "sticky": f"{atari['sticky_action_probability']:g}",
         "seed": str(run.settings("run")["seed"]),
     }
-
-
-def read_curve(run: RunFolder) -> list[Row]:
-    """Return the evaluations of a run."""
-    table = run.read_columns(columns.EVALUATOR)
-    names = (columns.ACTOR_STEPS, columns.WALL_TIME_SECONDS, columns.MEAN_RETURN)
-    rows = zip(*(table[name] for name in names), strict=True)
-    return [
-        {names[0]: int(steps), names[1]: f"{seconds:.0f}", names[2]: f"{mean_return:.2f}"}
-        for steps, seconds, mean_return in rows
-        if np.isfinite(mean_return)
-    ]
 
 
 def score(run: RunFolder) -> Row:
@@ -132,15 +131,15 @@ def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def append_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
-    """Add rows to a CSV file."""
+def append_row(path: pathlib.Path, row: Row) -> None:
+    """Add a row to a CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
         if is_new:
             writer.writeheader()
-        writer.writerows(rows)
+        writer.writerow(row)
 
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
@@ -191,19 +190,13 @@ def show(values: Sequence[float]) -> str:
     return texts[0] if len(values) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
-def draw_curves(rows: Sequence[Mapping[str, str]]) -> Figure:
-    """Draw the evaluations of all games, a line for each seed and their mean."""
-    panels: dict[str, dict[str, list[Curve]]] = {}
-    for game in GAMES:
-        seeds: dict[str, list[tuple[float, float]]] = {}
-        for row in rows:
-            if row["game"] == game and row["sticky"] == "0":
-                point = float(row[columns.ACTOR_STEPS]), float(row[columns.MEAN_RETURN])
-                seeds.setdefault(row["seed"], []).append(point)
-        if seeds:
-            curves = [make_curve(*np.array(points).T) for points in seeds.values()]
-            panels[game] = {OURS: curves}
-    figure = draw_study("A million agent steps of Atari", panels, columns.ACTOR_STEPS)
+def draw_curves(points: Sequence[Point]) -> Figure:
+    """Draw the games without sticky actions, a line for each seed and their mean."""
+    points = [point for point in points if point.setting == OURS]
+    games = [game for game in GAMES if any(point.task == game for point in points)]
+    title, x = "A million agent steps of Atari", columns.ACTOR_STEPS
+    study = Study(title, {OURS: Setting("apex_dqn_atari_single_host", {})}, games, {}, x)
+    figure = draw_study(title, make_panels(study, points), x)
     if figure is None:
         raise SystemExit("There are no evaluations to draw.")
     return figure

@@ -15,6 +15,7 @@ import numpy as np
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import Curve, is_kept, make_curve
 from apex_agents.plotting.run_groups import TASK
+from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
 from apex_agents.validation import require
@@ -99,15 +100,21 @@ class Point(NamedTuple):
 
 
 def read_points(run: Run) -> Iterator[Point]:
-    """Yield the evaluations of a run of a study, but for those that were repeated after a stop."""
+    """Yield the evaluations of a run of a study; see `read_evaluations`."""
     folder = run.open_folder()
-    table = folder.read_columns(columns.EVALUATOR) if folder else {}
+    if folder:
+        yield from read_evaluations(folder, run.task, dict(run.setting)["setting"], run.seed)
+
+
+def read_evaluations(folder: RunFolder, task: str, setting: str, seed: int) -> Iterator[Point]:
+    """Yield the evaluations of a run, but for those that were repeated after a stop."""
+    table = folder.read_columns(columns.EVALUATOR)
     if not table:
         return
     values = np.stack([table[name] for name in (*X_COLUMNS, columns.MEAN_RETURN)])
     values = values[:, np.isfinite(values).all(axis=0)]
     for row in values[:, is_kept(values[0])].T:
-        yield Point(run.task, dict(run.setting)["setting"], run.seed, *map(float, row))
+        yield Point(task, setting, seed, *map(float, row))
 
 
 def to_csv(points: Iterable[Point]) -> str:

@@ -3,6 +3,8 @@
 import atari
 import pytest
 
+from apex_agents.sweep.study import Point
+
 # (score - random) / (human - random) of Pong: 1.0 for 14.6, 0 for -20.7; of Boxing: 12.1 and 0.1.
 SCORES = [
     {"game": game, "sticky": sticky, "seed": seed, "training": training, "last": last, "best": best}
@@ -33,14 +35,15 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     ]
 
 
-def test_figures_show_the_games_that_there_are(tmp_path):
-    keys = {"game": "pong", "sticky": "0"}
-    rows = [
-        keys | {"seed": seed, "actor_steps": steps, "mean_return": "1"}
-        for seed in "01"
-        for steps in ("10", "20")
+def test_figures_show_the_games_that_there_are():
+    labels = {"pong": atari.OURS, "boxing": f"{atari.OURS}, sticky actions 0.25"}
+    points = [
+        Point(game, label, seed, steps, steps, steps, 1.0)
+        for game, label in labels.items()
+        for seed in (0, 1)
+        for steps in (10, 20)
     ]
-    curves = atari.draw_curves(rows)
+    curves = atari.draw_curves(points)
     assert [axes.get_title() for axes in curves.axes] == ["pong"]
     (axes,) = atari.draw_bars(SCORES, PUBLISHED).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["pong", "boxing"]
@@ -52,5 +55,5 @@ def test_rows_are_appended(tmp_path):
     path = tmp_path / "new" / "scores.csv"
     assert atari.read_rows(path) == []
     for row in SCORES[:2]:
-        atari.append_rows(path, [row])
+        atari.append_row(path, row)
     assert atari.read_rows(path) == SCORES[:2]
