@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
 
-_MAX_UINT8 = 255
-
 
 def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 0) -> tf.Tensor:
     """Bring images of any usual layout into the one that convolutions on CPUs need.
@@ -57,6 +55,11 @@ def is_image(spec: EnvironmentSpec) -> bool:
     return spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
 
 
+def largest_byte(spec: EnvironmentSpec) -> float:
+    """Return what observations of uint8 are divided by."""
+    return np.max(getattr(spec.observations, "maximum", 255))
+
+
 def require_no_normalized_images(normalize_observations: bool, spec: EnvironmentSpec) -> None:
     """Raise a ValueError if observations are images and are to be normalized."""
     if normalize_observations and is_image(spec):
@@ -75,4 +78,4 @@ def _scale(observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:
     numbers = tf.cast(observations, tf.float32)
     if observations.dtype != tf.uint8:  # They may have been normalized, and be floats.
         return numbers
-    return numbers / np.max(getattr(spec.observations, "maximum", _MAX_UINT8))
+    return numbers / largest_byte(spec)

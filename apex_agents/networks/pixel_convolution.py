@@ -1,10 +1,10 @@
 """The first convolution over stacked frames, in a form that is fast on CPUs."""
 
-import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.observations import is_image, largest_byte
 
 
 class PixelConv2D(snt.Conv2D):
@@ -52,11 +52,11 @@ class PixelConv2D(snt.Conv2D):
 
 def reads_pixels(spec: EnvironmentSpec, frame_stack: int, kernel_shape: int, stride: int) -> bool:
     """Return whether `PixelConv2D` can convolve observations: stacks of frames, in whole cells."""
-    shape, dtype = spec.observations.shape, spec.observations.dtype
-    if not frame_stack or len(shape) != 3 or dtype != np.uint8:
+    shape = spec.observations.shape
+    if not frame_stack or len(shape) != 3 or not is_image(spec):
         return False
-    is_scaled_by_255 = np.max(getattr(spec.observations, "maximum", 255)) == 255
-    return is_scaled_by_255 and not any(size % 4 for size in (*shape[1:], kernel_shape, stride))
+    sizes = (*shape[1:], kernel_shape, stride)
+    return largest_byte(spec) == 255 and not any(size % 4 for size in sizes)
 
 
 def _split_into_cells(frames: tf.Tensor) -> tf.Tensor:
