@@ -33,11 +33,10 @@ from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecFrameStack
+from zoo import A2C_POLICY, A2C_SETTINGS, AGENT_STEPS, NUM_A2C_ENVIRONMENTS, dqn_settings
 
 COLUMNS = ("wall_time_seconds", "actor_steps", "learner_steps", "mean_return", "training_return")
-AGENT_STEPS = 10_000_000
 NUM_EPISODES = 8
 
 
@@ -65,10 +64,9 @@ def main() -> None:
 def make_a2c(arguments: argparse.Namespace) -> A2C:
     return A2C(
         "CnnPolicy",
-        make_environments(arguments.game, 16, arguments.seed),
-        ent_coef=0.01,
-        vf_coef=0.25,
-        policy_kwargs={"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}},
+        make_environments(arguments.game, NUM_A2C_ENVIRONMENTS, arguments.seed),
+        **A2C_SETTINGS,
+        policy_kwargs=A2C_POLICY,
         seed=arguments.seed,
         device="cpu",
     )
@@ -99,15 +97,7 @@ def make_dqn(arguments: argparse.Namespace) -> DQN:
     return DQN(
         "CnnPolicy",
         make_environments(arguments.game, 1, arguments.seed),
-        buffer_size=100_000,
-        learning_rate=1e-4,
-        batch_size=32,
-        learning_starts=arguments.learning_starts,
-        target_update_interval=1_000,
-        train_freq=4,
-        gradient_steps=1,
-        exploration_fraction=arguments.exploration_steps / AGENT_STEPS,
-        exploration_final_eps=0.01,
+        **dqn_settings(arguments.learning_starts, arguments.exploration_steps),
         seed=arguments.seed,
         device="cpu",
     )

@@ -26,12 +26,12 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
+from zoo import A2C_POLICY, A2C_SETTINGS, AGENT_STEPS, NUM_A2C_ENVIRONMENTS, dqn_settings
 
 MAX_EPISODE_STEPS = 5_000
-AGENT_STEPS = 10_000_000  # More than there is time for.
+LEARNING_STARTS = 2_000
 EXPLORATION_STEPS = 25_000
 EVALUATION_EPSILON = 0.01
 
@@ -68,6 +68,9 @@ class Convolution(BaseFeaturesExtractor):
         return self._layers(observations.permute(0, 3, 1, 2))
 
 
+POLICY = {"features_extractor_class": Convolution, "net_arch": []}
+
+
 def make_environments(task: str, count: int, seed: int) -> VecEnv:
     return make_vec_env(
         task,
@@ -87,15 +90,8 @@ def make_dqn(arguments: argparse.Namespace) -> DQN:
     return DQN(
         "MlpPolicy",
         make_environments(arguments.task, 1, arguments.seed),
-        buffer_size=100_000,
-        learning_rate=1e-4,
-        batch_size=32,
-        learning_starts=2_000,
-        target_update_interval=1_000,
-        train_freq=4,
-        exploration_fraction=EXPLORATION_STEPS / AGENT_STEPS,
-        exploration_final_eps=0.01,
-        policy_kwargs={"features_extractor_class": Convolution, "net_arch": []},
+        **dqn_settings(LEARNING_STARTS, EXPLORATION_STEPS),
+        policy_kwargs=POLICY,
         seed=arguments.seed,
         device="cpu",
     )
@@ -104,15 +100,9 @@ def make_dqn(arguments: argparse.Namespace) -> DQN:
 def make_a2c(arguments: argparse.Namespace) -> A2C:
     return A2C(
         "MlpPolicy",
-        make_environments(arguments.task, 16, arguments.seed),
-        ent_coef=0.01,
-        vf_coef=0.25,
-        policy_kwargs={
-            "features_extractor_class": Convolution,
-            "net_arch": [],
-            "optimizer_class": RMSpropTFLike,
-            "optimizer_kwargs": {"eps": 1e-5},
-        },
+        make_environments(arguments.task, NUM_A2C_ENVIRONMENTS, arguments.seed),
+        **A2C_SETTINGS,
+        policy_kwargs=POLICY | A2C_POLICY,
         seed=arguments.seed,
         device="cpu",
     )
