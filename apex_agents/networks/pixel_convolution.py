@@ -18,7 +18,7 @@ class PixelConv2D(snt.Conv2D):
     CPUs convolve only what has its channels last, and moving single bytes there is slow. Here, the
     four pixels in a row of a 4x4 cell move as one 32-bit number, and all pixels of a cell become
     the channels of a smaller convolution, with filters `[2, 2, stack * 16, channels]`. The filters
-    are divided by 255 instead of the many more pixels. For what `reads_pixels` accepts.
+    are divided by 255 instead of the many more pixels. `reads_pixels` says which frames it takes.
 
     Attributes:
       split_into_cells: function that moves the pixels of frames into the channels of their cells.
