@@ -5,7 +5,8 @@ best and with its last parameters: whole games from no-op starts, epsilon 0.001.
 appended to `scores.csv` and `curves.csv` of `--results`, in which a run that is there already stays
 as it is. Without `--runs` nothing is evaluated.
 
-Then the table is printed, beside the scores of `published.csv`, and the figures are drawn.
+Then the table is printed, beside the scores of `published.csv`, and the figures are drawn; with
+`--frames` also one that shows a game of each agent in `agents/`, half-way to its end.
 
 Example:
   apex-sweep --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/atari_games \
@@ -14,20 +15,23 @@ Example:
 """
 
 import argparse
+import contextlib
 import csv
+import itertools
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import imageio_ffmpeg  # type: ignore[import-untyped]
 import numpy as np
 from matplotlib.figure import Figure
 from our_runs import ROOT
 
-from apex_agents.evaluation.atari_scores import human_normalized_score
+from apex_agents.evaluation.atari_scores import atari_scores, human_normalized_score
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
 from apex_agents.plotting.run_groups import group_runs
@@ -60,6 +64,7 @@ def main() -> None:
     parser.add_argument("--runs", type=pathlib.Path, help="folder of a sweep")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "results" / "atari")
     parser.add_argument("--images", type=pathlib.Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--frames", action="store_true", help="play a game with each agent")
     arguments = parser.parse_args()
     scores, curves = (arguments.results / name for name in ("scores.csv", "curves.csv"))
     points = from_csv(curves.read_text()) if curves.exists() else []
@@ -78,6 +83,10 @@ def main() -> None:
     print(make_table(read_rows(scores), published))
     draw_curves(points).savefig(arguments.images / "atari_curves.png")
     draw_bars(read_rows(scores), published).savefig(arguments.images / "atari_normalized.png")
+    if arguments.frames:
+        agents = [ROOT / "agents" / game for game in GAMES]
+        frames = {agent.name: film(agent) for agent in agents if agent.exists()}
+        draw_frames(frames).savefig(arguments.images / "atari_frames.png")
 
 
 def describe(run: RunFolder) -> dict[str, str]:
@@ -115,12 +124,31 @@ def score(run: RunFolder) -> Row:
 
 def evaluate(run: RunFolder, checkpoint: str) -> dict[str, Any]:
     """Play with saved parameters, and return the summary."""
-    with tempfile.TemporaryDirectory() as folder:
+    with play(run.path, f"--episodes={EPISODES}", f"--checkpoint={checkpoint}") as folder:
+        return json.loads((folder / "summary.json").read_text())
+
+
+def film(agent: pathlib.Path) -> np.ndarray:
+    """Play a game with an agent, and return the frame in the middle of it, `[H, W, 3]`."""
+    with play(agent, "--episodes=1", "--video=1") as folder:
+        (video,) = folder.glob("**/*.mp4")
+        middle = imageio_ffmpeg.count_frames_and_secs(video)[0] // 2
+        frames = imageio_ffmpeg.read_frames(video)
+        width, height = next(frames)["size"]
+        frame = next(itertools.islice(frames, middle, None))
+        frames.close()
+    return np.frombuffer(frame, np.uint8).reshape(height, width, 3)
+
+
+@contextlib.contextmanager
+def play(folder: pathlib.Path, *flags: str) -> Iterator[pathlib.Path]:
+    """Play with a run or an agent; yields the folder of the results, which exists in the block."""
+    with tempfile.TemporaryDirectory() as output:
         script = str(ROOT / "launch" / "evaluate.py")
-        flags = [f"--episodes={EPISODES}", f"--epsilon={EPSILON}", f"--checkpoint={checkpoint}"]
-        command = [sys.executable, script, str(run.path), *flags, f"--output={folder}"]
+        flags = (*flags, f"--epsilon={EPSILON}", f"--output={output}")
+        command = [sys.executable, script, str(folder), *flags]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        return json.loads(pathlib.Path(folder, "summary.json").read_text())
+        yield pathlib.Path(output)
 
 
 def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
@@ -146,11 +174,13 @@ def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[
     """Return a row for each game, beside published scores, and human-normalized means below."""
     columns_of_games = ours(scores) | others(published)
     games = [game for game in GAMES if game in columns_of_games[f"{OURS}, last"]]
-    cells = [["game", *columns_of_games]]
+    cells = [["game", "random, human", *columns_of_games]]
     for game in games:
-        cells.append([game, *(show(column.get(game, [])) for column in columns_of_games.values())])
+        extremes = f"{atari_scores()[game].random:g}, {atari_scores()[game].human:g}"
+        scores_of_game = [show(column.get(game, [])) for column in columns_of_games.values()]
+        cells.append([game, extremes, *scores_of_game])
     for name, function in (("median", np.median), ("mean", np.mean)):
-        row = [f"{name}, human-normalized"]
+        row = [f"{name}, human-normalized", ""]
         for column in columns_of_games.values():
             has_all = all(game in column for game in games)
             row.append(f"{function(normalize(column, games)):.2f}" if games and has_all else "")
@@ -220,6 +250,18 @@ def draw_bars(
     axes.set_ylabel("human-normalized return")
     style.draw_reference(axes, 1.0, "human")
     style.add_legend(figure)
+    return figure
+
+
+@style.styled
+def draw_frames(frames: Mapping[str, np.ndarray]) -> Figure:
+    """Draw a frame of each game, `[H, W, 3]`."""
+    figure, panels = style.new_figure("Half-way through a game", 1, len(GAMES), 2.4)
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, (game, frame) in zip(panels, frames.items(), strict=False):
+        axes.imshow(frame)
+        axes.set_title(game.replace("_", " "))
     return figure
 
 

@@ -4,30 +4,24 @@ The network is like that of our settings: 16 convolutions of 3 x 3 and a hidden 
 its DQN is not dueling.
 Hyperparameters are those of RL Baselines3 Zoo for Atari. The Zoo's schedules of DQN are made for 10
 million agent steps; here it learns after 2,000 and explores less and less for 25,000. Evaluations
-are whole games, in which A2C samples its actions and DQN takes a random one with probability 0.01.
-Prints a line of JSON for each: seconds from the start of this process to the evaluation's end, mean
-return, agent steps, learner steps.
+are whole games, in which A2C samples its actions and DQN takes a random one with probability 0.01;
+each is printed as a line of JSON.
 
 Example:
   .venv-peers/bin/python benchmarks/peers/minatar_games.py dqn MinAtar/Breakout-v1 --limit 180
 """
 
 import argparse
-import json
-import time
 
 import gymnasium
 import minatar.gym
 import numpy as np
-import psutil
 import torch
 from stable_baselines3 import A2C, DQN
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
+from timed_evaluations import TimedEvaluations
 from zoo import A2C_POLICY, A2C_SETTINGS, AGENT_STEPS, NUM_A2C_ENVIRONMENTS, dqn_settings
 
 MAX_EPISODE_STEPS = 5_000
@@ -46,8 +40,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     minatar.gym.register_envs()
+    environments = make_environments(arguments.task, arguments.episodes, arguments.seed + 1_000)
+    evaluations = TimedEvaluations(
+        environments, arguments.episodes, arguments.limit, arguments.period, EVALUATION_EPSILON
+    )
     make_model = {"dqn": make_dqn, "a2c": make_a2c}[arguments.algorithm]
-    make_model(arguments).learn(AGENT_STEPS, callback=Evaluations(arguments))
+    make_model(arguments).learn(AGENT_STEPS, callback=evaluations)
 
 
 class Convolution(BaseFeaturesExtractor):
@@ -106,46 +104,6 @@ def make_a2c(arguments: argparse.Namespace) -> A2C:
         seed=arguments.seed,
         device="cpu",
     )
-
-
-class Evaluations(BaseCallback):
-    """Evaluates periodically, and ends the run after the last evaluation."""
-
-    def __init__(self, arguments: argparse.Namespace):
-        """Make the environments, which are not those of training."""
-        super().__init__()
-        self._arguments = arguments
-        self._environments = make_environments(
-            arguments.task, arguments.episodes, arguments.seed + 1_000
-        )
-        self._started_at = psutil.Process().create_time()
-        self._due = arguments.period
-
-    def _on_step(self) -> bool:
-        end = self._arguments.limit
-        if self._elapsed() < min(self._due, end):
-            return True
-        is_last = self._elapsed() >= end
-        result = {"mean_return": self._play(self.model), "seconds": self._elapsed()}
-        steps = {"agent_steps": self.num_timesteps, "learner_steps": self.model._n_updates}
-        print(json.dumps({**result, **steps}), flush=True)
-        self._due = self._elapsed() + self._arguments.period
-        return not is_last
-
-    def _play(self, model: BaseAlgorithm) -> float:
-        """Return the mean return of whole games, with the epsilon of evaluations."""
-        epsilon = getattr(model, "exploration_rate", None)
-        if epsilon is not None:
-            model.exploration_rate = EVALUATION_EPSILON
-        mean_return, _ = evaluate_policy(
-            model, self._environments, self._arguments.episodes, deterministic=False
-        )
-        if epsilon is not None:
-            model.exploration_rate = epsilon
-        return float(mean_return)
-
-    def _elapsed(self) -> float:
-        return time.time() - self._started_at
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Figures 2, 9 and 10: Ape-X DQN, what it was made from, A3C and A2C, in equal wall time.
 
-On equal cores, too, if --parallel is their number: each run has one. `benchmarks/paper_peers.py`
+On equal cores, too, if --parallel is their number: each run has one. `benchmarks/study_peers.py`
 trains another library's agents for as long on one core, and --beside shows them. --x=actor_steps
 draws returns against the data, as figure 10 does. All DQNs are double and dueling.
 """

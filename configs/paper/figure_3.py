@@ -1,6 +1,6 @@
 """Figure 3: Ape-X DPG with more environments at equal learner steps, and DDPG.
 
-`benchmarks/paper_peers.py` trains another library's DDPG for as many updates, one per agent step,
+`benchmarks/study_peers.py` trains another library's DDPG for as many updates, one per agent step,
 and --beside shows it.
 """
 

@@ -1,8 +1,12 @@
 """Tests of the table of Atari games."""
 
+import contextlib
+
 import atari
+import numpy as np
 import pytest
 
+from apex_agents.evaluation.video import VideoWriter
 from apex_agents.sweep.study import Point
 
 # (score - random) / (human - random) of Pong: 1.0 for 14.6, 0 for -20.7; of Boxing: 12.1 and 0.1.
@@ -26,12 +30,13 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     lines = atari.make_table(SCORES, PUBLISHED).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     names = [f"{atari.OURS}, {kind}" for kind in ("training", "last", "best")]
-    assert cells[0] == ["game", *names, "A", "B"]
+    assert cells[0] == ["game", "random, human", *names, "A", "B"]
+    pong = ["-20.7 [-20.7, -20.7]", "11.1 [7.5, 14.6]", "20.0 [20.0, 20.0]", "-3.0", "1.0"]
     assert cells[2:] == [
-        ["pong", "-20.7 [-20.7, -20.7]", "11.1 [7.5, 14.6]", "20.0 [20.0, 20.0]", "-3.0", "1.0"],
-        ["boxing", "6.1", "12.1", "24.1", "0.1", ""],
-        ["median, human-normalized", "0.25", "0.95", "1.58", "0.25", ""],
-        ["mean, human-normalized", "0.25", "0.95", "1.58", "0.25", ""],
+        ["pong", "-20.7, 14.6", *pong],
+        ["boxing", "0.1, 12.1", "6.1", "12.1", "24.1", "0.1", ""],
+        ["median, human-normalized", "", "0.25", "0.95", "1.58", "0.25", ""],
+        ["mean, human-normalized", "", "0.25", "0.95", "1.58", "0.25", ""],
     ]
 
 
@@ -49,6 +54,20 @@ def test_figures_show_the_games_that_there_are():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["pong", "boxing"]
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([0.9, 1.0, 0.5, 0.0, 21.7 / 35.3], abs=1e-6)
+
+
+def test_a_frame_is_from_the_middle_of_a_game(tmp_path, monkeypatch):
+    shades = np.array([0, 50, 200, 250], np.uint8)
+    writer = VideoWriter(tmp_path / "game.mp4", 30)
+    for shade in shades:
+        writer.write(np.full((42, 32, 3), shade))
+    writer.close()
+    monkeypatch.setattr(atari, "play", lambda *_: contextlib.nullcontext(tmp_path))
+    frame = atari.film(tmp_path)
+    assert frame.shape == (42, 32, 3)
+    assert frame.mean() == pytest.approx(200, abs=5)
+    panels = atari.draw_frames({"pong": frame}).axes
+    assert [axes.get_title() for axes in panels if axes.images] == ["pong"]
 
 
 def test_rows_are_appended(tmp_path):

@@ -1,0 +1,25 @@
+"""Two games of Atari in half an hour on one core: ours, and another library's beside.
+
+`benchmarks/study_peers.py` trains DQN, A2C and PPO of Stable-Baselines3 for as long on one core.
+
+Example:
+  apex-paper --figure=benchmarks/atari_half_hour.py --parallel=2 --workdir=runs/half_hour
+"""
+
+from apex_agents.metrics import columns
+from apex_agents.sweep.study import Setting, Study
+
+
+def get_study() -> Study:
+    """Return the agents; the settings of Ape-X DQN were chosen on the first game."""
+    return Study(
+        title="Half an hour of Atari on one core",
+        settings={
+            "Ape-X DQN": Setting("apex_dqn_atari_single_host", {}),
+            "A2C": Setting("a2c_atari_single_host", {}),
+        },
+        tasks=("breakout", "space_invaders"),
+        fields={"run.max_seconds": 1800.0, "run.evaluation.min_period_seconds": 120.0},
+        x=columns.WALL_TIME_SECONDS,
+        num_seeds=1,
+    )

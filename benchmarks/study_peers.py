@@ -1,0 +1,111 @@
+"""Trains another library's agents on the tasks of a study, for as long as its runs.
+
+Where these have equal wall time, DQN, A2C and PPO of Stable-Baselines3 have it, too
+(`peers/minatar_games.py`, `peers/atari.py`); in figure 3 its DDPG has as many updates
+(`peers/control.py`). The CSV file has the columns of a study's, so that `--beside=FILE` of
+`apex-paper` draws it; runs that are in it are not run again. The other library needs
+`make .venv-peers/.installed`.
+
+Example:
+  python benchmarks/study_peers.py --study configs/paper/figure_2.py --seeds 1 --out runs/peers.csv
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import queue
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from peer_processes import peer_command, run_peer
+
+from apex_agents.command_line.settings import execute_file
+from apex_agents.sweep.study import Point, Study, from_csv, to_csv
+
+
+class Peers(NamedTuple):
+    """What is trained beside a study.
+
+    Attributes:
+      script: name of the script in `peers/`.
+      algorithms: what the script calls an algorithm, by the label of its curve.
+    """
+
+    script: str
+    algorithms: Mapping[str, str]
+
+
+_DQN, _A2C = {"Stable-Baselines3's DQN": "dqn"}, {"Stable-Baselines3's A2C": "a2c"}
+PEERS = {
+    "figure_2": Peers("minatar_games.py", {**_DQN, **_A2C}),
+    "figure_3": Peers("control.py", {"Stable-Baselines3's DDPG": "ddpg"}),
+    "atari_half_hour": Peers("atari.py", {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo"}),
+    "pong_hour": Peers("atari.py", _A2C),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--study", type=pathlib.Path, required=True, help="file of the study")
+    parser.add_argument("--seeds", type=int, help="runs of each; by default the study's")
+    parser.add_argument("--parallel", type=int, default=1, help="runs at once")
+    parser.add_argument("--cores", type=int, default=1, help="that each run has for itself")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="CSV file")
+    arguments = parser.parse_args()
+    if (name := arguments.study.stem) not in PEERS:
+        raise SystemExit(f"--study is {name}; there are peers for {', '.join(PEERS)}.")
+    study = execute_file("study", arguments.study, Study, "get_study")
+    points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
+    done = {point[:3] for point in points}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    free: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+    cores = sorted(os.sched_getaffinity(0))
+    for first in range(0, arguments.parallel * arguments.cores, arguments.cores):
+        free.put(cores[first : first + arguments.cores])
+
+    def run(task: str, label: str, seed: int) -> list[Point]:
+        cores_of_run = free.get()
+        try:
+            return list(train(study, PEERS[name], task, label, seed, cores_of_run))
+        finally:
+            free.put(cores_of_run)
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
+        runs = [
+            pool.submit(run, task, label, seed)
+            for seed in range(arguments.seeds or study.num_seeds)
+            for task in study.tasks
+            for label in PEERS[name].algorithms
+            if (task, label, seed) not in done
+        ]
+        try:
+            for ended in concurrent.futures.as_completed(runs):
+                points += ended.result()
+                arguments.out.write_text(to_csv(sorted(points)))
+                print(*points[-1], flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def train(
+    study: Study, peers: Peers, task: str, label: str, seed: int, cores: list[int]
+) -> Iterator[Point]:
+    """Train for as long as a run of the study is, on some cores, and yield the evaluations."""
+    seconds = study.fields.get("run.max_seconds")
+    if seconds is not None:
+        options = {"limit": seconds, "period": study.fields["run.evaluation.min_period_seconds"]}
+    else:
+        repeats = study.fields["environment.action_repeat"]
+        max_steps = study.fields["run.max_learner_steps"] * repeats  # It learns once per step.
+        options = {"max_steps": max_steps, "action_repeat": repeats, "target": 1_001, "limit": 1e6}
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    command = peer_command(peers.script, peers.algorithms[label], task, f"--seed={seed}", *flags)
+    for row in run_peer(["taskset", "-c", ",".join(map(str, cores)), *command]):
+        steps = row["agent_steps"], row["learner_steps"]
+        yield Point(task, label, seed, *steps, row["seconds"], row["mean_return"])
+
+
+if __name__ == "__main__":
+    main()
