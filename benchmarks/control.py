@@ -7,7 +7,9 @@ included; all run on the same two cores, one after the other, seed by seed. The 
 Stable-Baselines3 with its defaults (`peers/control.py`), our settings are those of `--configs`.
 
 Every evaluation becomes a line of `--curves`. Runs that are in this file are not run again, so that
-what takes hours can be done in parts. The other library needs `make .venv-peers/.installed`.
+what takes hours can be done in parts; the table in the end is of all runs in it. Where other work
+ran beside, seconds can be set to nan there: the table leaves them out. The other library needs
+`make .venv-peers/.installed`.
 
 Example:
   python benchmarks/control.py --tasks cartpole:swingup --seeds 1 --others
@@ -15,10 +17,13 @@ Example:
 
 import contextlib
 import csv
+import math
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from measuring import RESULTS, Row, at_most, make_parser, ratios, report, spread
@@ -26,6 +31,7 @@ from our_runs import our_run
 from peer_processes import peer_command, run_peer
 
 from apex_agents.runs.folder import RowReader
+from apex_agents.sweep.results import format_table
 
 
 class Task(NamedTuple):
@@ -50,6 +56,7 @@ TASKS = {
     "walker:stand": Task(900.0, 500_000, 2),
     "walker:walk": Task(850.0, 1_000_000, 2),
     "cheetah:run": Task(600.0, 1_000_000, 4),
+    "humanoid:stand": Task(353.0, 1_000_000, 2),
 }
 CONFIGS = ("apex_dpg_control_single_host",)
 OTHERS = ("sac", "td3")
@@ -97,6 +104,7 @@ def main() -> None:
         rows += make_rows(task, steps, seconds)
         series[task] = {"steps": steps, "seconds": seconds}
     report("control", arguments.out, rows, series)
+    print(make_table(arguments.curves))
 
 
 def make_rows(
@@ -114,6 +122,52 @@ def make_rows(
                 ratio = ratios(seconds[name], seconds[other])
                 rows.append(at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5))
     return rows
+
+
+def make_table(path: pathlib.Path) -> str:
+    """Return what each name needed for each task, of all runs in the file."""
+    cells = [["task, level", "", "runs", "environment steps", "seconds"]]
+    for task in TASKS:
+        for name in (*CONFIGS, *OTHERS):
+            if curves := list(read_curves(path, task, name)):
+                label = "Ape-X DPG" if name in CONFIGS else name.upper()
+                needed = show_needed(TASKS[task].level, curves)
+                cells.append([f"{task}, {TASKS[task].level:g}", label, str(len(curves)), *needed])
+    return format_table(cells)
+
+
+def read_curves(path: pathlib.Path, task: str, name: str) -> Iterator[list[Evaluation]]:
+    """Yield the curves of seeds 0, 1, ..., up to the first that is not in the file."""
+    seed = 0
+    while curve := read_curve(path, task, name, seed):
+        yield curve
+        seed += 1
+
+
+def show_needed(level: float, curves: Sequence[list[Evaluation]]) -> tuple[str, str]:
+    """Format the steps and the seconds to a level: of runs that reached it, and of the others."""
+    ends = [first_at(level, curve) for curve in curves]
+    reached = [end for end in ends if end.environment_steps < math.inf]
+    steps = [show([end.environment_steps for end in reached])] if reached else []
+    seconds = [show([end.seconds for end in reached])] if reached else []
+    for curve, end in zip(curves, ends, strict=True):
+        if end not in reached:
+            last = curve[-1]
+            steps.append(f"not within {last.environment_steps:,} ({last.mean_return:.0f} then)")
+            unknown = math.isnan(last.seconds)
+            seconds.append("-" if unknown else f"not within {last.seconds:,.0f}")
+    return "; ".join(steps), "; ".join(seconds)
+
+
+def show(values: Sequence[float]) -> str:
+    """Format the median, the smallest and the largest of those that are known, which nan is not."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return "-"
+    text = f"{statistics.median(known):,.0f}"
+    if len(known) > 1:
+        text += f" ({min(known):,.0f} to {max(known):,.0f})"
+    return text if len(known) == len(values) else f"{text}, {len(known)} of {len(values)}"
 
 
 def run_ours(

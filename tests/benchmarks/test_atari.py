@@ -40,6 +40,12 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     ]
 
 
+def test_the_table_of_the_documentation_is_that_of_the_files():
+    results = atari.ROOT / "results" / "atari"
+    tables = [atari.read_rows(results / name) for name in ("scores.csv", "published.csv")]
+    assert atari.make_table(*tables) in (atari.ROOT / "docs" / "results.md").read_text()
+
+
 def test_figures_show_the_games_that_there_are():
     labels = {"pong": atari.OURS, "boxing": f"{atari.OURS}, sticky actions 0.25"}
     points = [
