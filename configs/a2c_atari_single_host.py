@@ -1,4 +1,7 @@
-"""One Atari game by A2C on a laptop or a 2-core machine."""
+"""One Atari game by A2C on a laptop or a 2-core machine, with the network of the A3C paper.
+
+It is smaller than DQN's, which the defaults have (Mnih et al. 2016, section 8; 2013, section 4.1).
+"""
 
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
@@ -16,4 +19,12 @@ def get_config() -> ExperimentConfig:
     # Five minutes of a game: an untrained player may never end one. apex-evaluate plays up to 30.
     atari = AtariConfig(evaluation_max_frames=18_000)
     environment = EnvironmentConfig(task="pong", atari=atari)
-    return ExperimentConfig(agent=A2CConfig(), environment=environment, run=run)
+    agent = A2CConfig(
+        torso="conv",
+        conv_channels=(16, 32),
+        conv_kernel_sizes=(8, 4),
+        conv_strides=(4, 2),
+        mlp_hidden_sizes=(),
+        hidden_size=256,
+    )
+    return ExperimentConfig(agent=agent, environment=environment, run=run)
