@@ -6,7 +6,8 @@ appended to `scores.csv` and `curves.csv` of `--results`, in which a run that is
 as it is. Without `--runs` nothing is evaluated.
 
 Then the table is printed, beside the scores of `published.csv`, and the figures are drawn; with
-`--frames` also one that shows a game of each agent in `agents/`, half-way to its end.
+`--frames` also one that shows a game of each of `GAMES` by its agent in `agents/`, half-way to its
+end.
 
 Example:
   apex-sweep --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/atari_games \
@@ -54,6 +55,7 @@ EPISODES, EPSILON = 30, 0.001
 # Agent steps at the end of a run whose training episodes count, as an iteration of Dopamine.
 LAST_STEPS = 250_000
 OURS = "Ape-X DQN"
+PUBLISHED = ROOT / "results" / "atari" / "published.csv"
 
 Row = dict[str, Any]
 KEY = ("game", "sticky", "seed")
@@ -66,20 +68,25 @@ def main() -> None:
     parser.add_argument("--images", type=pathlib.Path, default=ROOT / "docs" / "images")
     parser.add_argument("--frames", action="store_true", help="play a game with each agent")
     arguments = parser.parse_args()
+    arguments.results.mkdir(parents=True, exist_ok=True)
     scores, curves = (arguments.results / name for name in ("scores.csv", "curves.csv"))
     points = from_csv(curves.read_text()) if curves.exists() else []
     if arguments.runs:
         known = {tuple(row[name] for name in KEY) for row in read_rows(scores)}
         for run in find_runs(arguments.runs):
             key = describe(run)
-            if run.summary() is None or tuple(key.values()) in known:
+            if not (run.summary() or {}).get("finished") or tuple(key.values()) in known:
                 continue
             label = OURS if key["sticky"] == "0" else f"{OURS}, sticky actions {key['sticky']}"
-            points += read_evaluations(run, key["game"], label, int(key["seed"]))
-            append_row(scores, key | score(run))
+            curve = list(read_evaluations(run, key["game"], label, int(key["seed"])))
+            points = [point for point in points if point[:3] != curve[0][:3]] + curve
+            row = key | score(run)
             curves.write_text(to_csv(points))
+            append_row(scores, row)
             print(f"{' '.join(key.values())}: evaluated", flush=True)
-    published = read_rows(arguments.results / "published.csv")
+    if not points:
+        raise SystemExit(f"{arguments.results} has no scores, and no run that has reached its end.")
+    published = read_rows(PUBLISHED)
     print(make_table(read_rows(scores), published))
     draw_curves(points).savefig(arguments.images / "atari_curves.png")
     draw_bars(read_rows(scores), published).savefig(arguments.images / "atari_normalized.png")
@@ -129,7 +136,7 @@ def evaluate(run: RunFolder, checkpoint: str) -> dict[str, Any]:
 
 
 def film(agent: pathlib.Path) -> np.ndarray:
-    """Play a game with an agent, and return the frame in the middle of it, `[H, W, 3]`."""
+    """Play a game with an agent, and return the frame in the middle of it, uint8 `[H, W, 3]`."""
     with play(agent, "--episodes=1", "--video=1") as folder:
         (video,) = folder.glob("**/*.mp4")
         middle = imageio_ffmpeg.count_frames_and_secs(video)[0] // 2
@@ -161,7 +168,6 @@ def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
 
 def append_row(path: pathlib.Path, row: Row) -> None:
     """Add a row to a CSV file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, list(row), lineterminator="\n")
@@ -172,8 +178,9 @@ def append_row(path: pathlib.Path, row: Row) -> None:
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
     """Return a row for each game, beside published scores, and human-normalized means below."""
-    columns_of_games = ours(scores) | others(published)
-    games = [game for game in GAMES if game in columns_of_games[f"{OURS}, last"]]
+    known = ours(scores)
+    games = [game for game in GAMES if game in known[f"{OURS}, last"]]
+    columns_of_games = known | others(published, games)
     cells = [["game", "random, human", *columns_of_games]]
     for game in games:
         extremes = f"{atari_scores()[game].random:g}, {atari_scores()[game].human:g}"
@@ -199,11 +206,14 @@ def ours(scores: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]
     return found
 
 
-def others(published: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]]]:
-    """Return published scores by algorithm and game."""
+def others(
+    published: Sequence[Mapping[str, str]], games: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """Return published scores of some games by algorithm and game."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in published:
-        found.setdefault(row["algorithm"], {})[row["game"]] = [float(row["mean_return"])]
+        if row["game"] in games:
+            found.setdefault(row["algorithm"], {})[row["game"]] = [float(row["mean_return"])]
     return found
 
 
@@ -227,8 +237,7 @@ def draw_curves(points: Sequence[Point]) -> Figure:
     title, x = "A million agent steps of Atari", columns.ACTOR_STEPS
     study = Study(title, {OURS: Setting("apex_dqn_atari_single_host", {})}, games, {}, x)
     figure = draw_study(title, make_panels(study, points), x)
-    if figure is None:
-        raise SystemExit("There are no evaluations to draw.")
+    assert figure is not None  # There are points.
     return figure
 
 
@@ -237,8 +246,10 @@ def draw_bars(
     scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]
 ) -> Figure:
     """Draw human-normalized scores, a group of bars for each game."""
-    names = {f"{OURS}, last": ours(scores)[f"{OURS}, last"]} | others(published)
-    games = [game for game in GAMES if game in names[f"{OURS}, last"]]
+    name = f"{OURS}, training"
+    known = ours(scores)[name]
+    games = [game for game in GAMES if game in known]
+    names = {name: known} | others(published, games)
     figure, (axes,) = style.new_figure("A million agent steps of Atari", 1, 1, 3.2)
     width = 0.8 / len(names)
     for index, (name, column) in enumerate(names.items()):
@@ -255,11 +266,10 @@ def draw_bars(
 
 @style.styled
 def draw_frames(frames: Mapping[str, np.ndarray]) -> Figure:
-    """Draw a frame of each game, `[H, W, 3]`."""
-    figure, panels = style.new_figure("Half-way through a game", 1, len(GAMES), 2.4)
-    for axes in panels:
+    """Draw a frame of each game, uint8 `[H, W, 3]`."""
+    figure, panels = style.new_figure("Half-way through a game", 1, len(frames), 2.4)
+    for axes, (game, frame) in zip(panels, frames.items(), strict=True):
         axes.set_axis_off()
-    for axes, (game, frame) in zip(panels, frames.items(), strict=False):
         axes.imshow(frame)
         axes.set_title(game.replace("_", " "))
     return figure

@@ -17,17 +17,18 @@ Example:
 
 import contextlib
 import csv
+import itertools
 import math
 import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from measuring import RESULTS, Row, at_most, make_parser, ratios, report, spread
-from our_runs import our_run
+from measuring import Row, at_most, make_parser, ratios, report, spread
+from our_runs import ROOT, our_run
 from peer_processes import peer_command, run_peer
 
 from apex_agents.runs.folder import RowReader
@@ -56,10 +57,11 @@ TASKS = {
     "walker:stand": Task(900.0, 500_000, 2),
     "walker:walk": Task(850.0, 1_000_000, 2),
     "cheetah:run": Task(600.0, 1_000_000, 4),
-    "humanoid:stand": Task(353.0, 1_000_000, 2),
+    "humanoid:stand": Task(353.0, 1_000_000, 2),  # The better one of SAC's published returns.
 }
 CONFIGS = ("apex_dpg_control_single_host",)
 OTHERS = ("sac", "td3")
+LABELS = {"apex_dpg_control_single_host": "Ape-X DPG", "sac": "SAC", "td3": "TD3"}
 COLUMNS = ("task", "name", "seed", "environment_steps", "seconds", "mean_return")
 
 
@@ -78,7 +80,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each run")
     parser.add_argument("--configs", nargs="*", default=CONFIGS, help="our settings")
     parser.add_argument("--others", nargs="*", choices=OTHERS, default=OTHERS)
-    parser.add_argument("--curves", type=pathlib.Path, default=RESULTS / "control.csv")
+    parser.add_argument("--curves", type=pathlib.Path, default=ROOT / "results" / "control.csv")
     parser.add_argument("--runs", type=pathlib.Path, help="folder that keeps our runs")
     arguments = parser.parse_args()
     if arguments.others:
@@ -90,7 +92,7 @@ def main() -> None:
         seconds: dict[str, list[float]] = {}
         for seed in range(arguments.seeds):
             for name in (*arguments.configs, *arguments.others):
-                curve = read_curve(arguments.curves, task, name, seed)
+                curve = read_curves(arguments.curves).get((task, name, str(seed)), [])
                 if not curve:
                     if name in OTHERS:
                         curve = run_other(name, task, seed, arguments.limit)
@@ -115,33 +117,32 @@ def make_rows(
     for name in steps:
         max_steps = TASKS[task].max_steps
         rows.append(at_most(f"{what}, {name}", spread(steps[name]), max_steps, "steps"))
-        rows.append(Row(f"{what}, {name}", spread(seconds[name]), "s"))
+        if known := [value for value in seconds[name] if not math.isnan(value)]:
+            rows.append(Row(f"{what}, {name}", spread(known), "s"))
     for name in (name for name in seconds if name not in OTHERS):
         for other in (other for other in seconds if other in OTHERS):
-            if all(value < float("inf") for value in (*seconds[name], *seconds[other])):
-                ratio = ratios(seconds[name], seconds[other])
+            pairs = list(zip(seconds[name], seconds[other], strict=True))
+            known_pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
+            if known_pairs and math.inf not in itertools.chain(*pairs):
+                ratio = ratios(*zip(*known_pairs, strict=True))
                 rows.append(at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5))
     return rows
 
 
 def make_table(path: pathlib.Path) -> str:
-    """Return what each name needed for each task, of all runs in the file."""
-    cells = [["task, level", "", "runs", "environment steps", "seconds"]]
+    """Return what each agent needed for each task, of all runs in the file."""
+    runs: dict[tuple[str, str], dict[str, list[Evaluation]]] = {}
+    for (task, name, seed), curve in read_curves(path).items():
+        runs.setdefault((task, name), {})[seed] = curve
+    cells = [["task, level", "agent", "runs", "environment steps", "seconds"]]
     for task in TASKS:
-        for name in (*CONFIGS, *OTHERS):
-            if curves := list(read_curves(path, task, name)):
-                label = "Ape-X DPG" if name in CONFIGS else name.upper()
-                needed = show_needed(TASKS[task].level, curves)
-                cells.append([f"{task}, {TASKS[task].level:g}", label, str(len(curves)), *needed])
+        names = {name for of_task, name in runs if of_task == task}
+        for name in sorted(names, key=lambda name: (name in OTHERS, name)):
+            curves = list(runs[task, name].values())
+            needed = show_needed(TASKS[task].level, curves)
+            what = f"{task}, {TASKS[task].level:g}"
+            cells.append([what, LABELS.get(name, name), str(len(curves)), *needed])
     return format_table(cells)
-
-
-def read_curves(path: pathlib.Path, task: str, name: str) -> Iterator[list[Evaluation]]:
-    """Yield the curves of seeds 0, 1, ..., up to the first that is not in the file."""
-    seed = 0
-    while curve := read_curve(path, task, name, seed):
-        yield curve
-        seed += 1
 
 
 def show_needed(level: float, curves: Sequence[list[Evaluation]]) -> tuple[str, str]:
@@ -153,9 +154,8 @@ def show_needed(level: float, curves: Sequence[list[Evaluation]]) -> tuple[str, 
     for curve, end in zip(curves, ends, strict=True):
         if end not in reached:
             last = curve[-1]
-            steps.append(f"not within {last.environment_steps:,} ({last.mean_return:.0f} then)")
-            unknown = math.isnan(last.seconds)
-            seconds.append("-" if unknown else f"not within {last.seconds:,.0f}")
+            steps.append(f"not reached: {last.mean_return:.0f} at {last.environment_steps:,.0f}")
+            seconds.append(f"not within {last.seconds:,.0f}".replace("not within nan", "-"))
     return "; ".join(steps), "; ".join(seconds)
 
 
@@ -228,16 +228,15 @@ def first_at(level: float, curve: list[Evaluation]) -> Evaluation:
     return Evaluation(float("inf"), float("inf"), last)
 
 
-def read_curve(path: pathlib.Path, task: str, name: str, seed: int) -> list[Evaluation]:
-    """Return the evaluations of one run, none if it is not in the file."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [
-            Evaluation(int(row[3]), float(row[4]), float(row[5]))
-            for row in csv.reader(file)
-            if row[:3] == [task, name, str(seed)]
-        ]
+def read_curves(path: pathlib.Path) -> dict[tuple[str, str, str], list[Evaluation]]:
+    """Return the evaluations of each run in the file, if there is one, by task, name and seed."""
+    curves: dict[tuple[str, str, str], list[Evaluation]] = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            for task, name, seed, *numbers in itertools.islice(csv.reader(file), 1, None):
+                evaluation = Evaluation(*map(float, numbers))
+                curves.setdefault((task, name, seed), []).append(evaluation)
+    return curves
 
 
 def append_curve(

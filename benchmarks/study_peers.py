@@ -41,26 +41,31 @@ PEERS = {
     "figure_2": Peers("minatar_games.py", {**_DQN, **_A2C}),
     "figure_3": Peers("control.py", {"Stable-Baselines3's DDPG": "ddpg"}),
     "atari_half_hour": Peers("atari.py", {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo"}),
-    "pong_hour": Peers("atari.py", _A2C),
+    "pong_hour": Peers("atari.py", {**_DQN, **_A2C}),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--study", type=pathlib.Path, required=True, help="file of the study")
-    parser.add_argument("--seeds", type=int, help="runs of each; by default the study's")
+    parser.add_argument(
+        "--seeds", type=int, help="of each algorithm on each task; by default the study's"
+    )
     parser.add_argument("--parallel", type=int, default=1, help="runs at once")
-    parser.add_argument("--cores", type=int, default=1, help="that each run has for itself")
+    parser.add_argument("--cores", type=int, default=1, help="cores of each run")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="CSV file")
     arguments = parser.parse_args()
     if (name := arguments.study.stem) not in PEERS:
         raise SystemExit(f"--study is {name}; there are peers for {', '.join(PEERS)}.")
+    cores = sorted(os.sched_getaffinity(0))
+    if arguments.parallel * arguments.cores > len(cores):
+        needed = f"{arguments.parallel} runs at once with {arguments.cores} cores each"
+        raise SystemExit(f"{needed} need more than the {len(cores)} cores that there are.")
     study = execute_file("study", arguments.study, Study, "get_study")
     points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
     done = {point[:3] for point in points}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     free: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
-    cores = sorted(os.sched_getaffinity(0))
     for first in range(0, arguments.parallel * arguments.cores, arguments.cores):
         free.put(cores[first : first + arguments.cores])
 

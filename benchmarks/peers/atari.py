@@ -2,7 +2,7 @@
 
 Hyperparameters are those of RL Baselines3 Zoo. Its schedules are made for 10 million agent steps,
 of which an hour on a small machine sees few: PPO's, which end at 0, end with this run instead; DQN
-learns after 10,000 steps and explores less and less for 100,000, in place of 100,000 and a million.
+learns after 10,000 steps and anneals epsilon over 100,000, in place of 100,000 and a million.
 
 There are no sticky actions, as with ours. As in the Zoo, a life is an episode and begins with a
 shot, where the game has lives and shots. Evaluations are whole games with their real score, in
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("game", help="name of gymnasium's, without version, in either form")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds")
     parser.add_argument("--period", type=float, default=300.0, help="seconds between evaluations")
-    parser.add_argument("--episodes", type=int, default=8, help="of an evaluation")
+    parser.add_argument("--episodes", type=int, default=8, help="games per evaluation")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     gymnasium.register_envs(ale_py)
@@ -60,7 +60,7 @@ def make_a2c(arguments: argparse.Namespace) -> A2C:
 
 
 def make_ppo(arguments: argparse.Namespace) -> PPO:
-    def remaining(_: float) -> float:
+    def remaining() -> float:
         return max(0.0, 1 - seconds_of_process() / arguments.limit)
 
     return PPO(
@@ -69,8 +69,8 @@ def make_ppo(arguments: argparse.Namespace) -> PPO:
         n_steps=128,
         n_epochs=4,
         batch_size=256,
-        learning_rate=lambda progress: 2.5e-4 * remaining(progress),
-        clip_range=lambda progress: 0.1 * remaining(progress),
+        learning_rate=lambda _: 2.5e-4 * remaining(),
+        clip_range=lambda _: 0.1 * remaining(),
         vf_coef=0.5,
         ent_coef=0.01,
         seed=arguments.seed,

@@ -1,11 +1,10 @@
 """Trains DQN or A2C of Stable-Baselines3 on a game of MinAtar for a stated time.
 
-The network is like that of our settings: 16 convolutions of 3 x 3 and a hidden layer of 128 units;
-its DQN is not dueling.
-Hyperparameters are those of RL Baselines3 Zoo for Atari. The Zoo's schedules of DQN are made for 10
-million agent steps; here it learns after 2,000 and explores less and less for 25,000. Evaluations
-are whole games, in which A2C samples its actions and DQN takes a random one with probability 0.01;
-each is printed as a line of JSON.
+The network is like that of our settings: 16 convolutions of 3 x 3, a hidden layer of 128 units; its
+DQN is not dueling. Hyperparameters are those of RL Baselines3 Zoo for Atari. The Zoo's schedules of
+DQN are made for 10 million agent steps; here it learns after 2,000 and anneals epsilon over 25,000.
+Evaluations are whole games, in which A2C samples its actions and DQN takes a random one with
+probability 0.01; each is printed as a line of JSON.
 
 Example:
   .venv-peers/bin/python benchmarks/peers/minatar_games.py dqn MinAtar/Breakout-v1 --limit 180
@@ -36,7 +35,7 @@ def main() -> None:
     parser.add_argument("task", help="as MinAtar/Breakout-v1")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds")
     parser.add_argument("--period", type=float, default=20.0, help="seconds between evaluations")
-    parser.add_argument("--episodes", type=int, default=10, help="of an evaluation")
+    parser.add_argument("--episodes", type=int, default=10, help="games per evaluation")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     minatar.gym.register_envs()

@@ -9,25 +9,27 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv
 
+_STARTED_AT = psutil.Process().create_time()
+
 
 class TimedEvaluations(BaseCallback):
     """Evaluates periodically, and ends the run after the evaluation that is due at its end.
 
     Prints a line of JSON for each: seconds from the start of this process to the evaluation's end,
-    mean return of whole games, agent steps, learner steps. DQN acts epsilon-greedily, what has
-    learned a policy samples from it.
+    mean return of whole games, agent steps, learner steps. DQN acts epsilon-greedily, A2C and PPO
+    sample from their policy.
     """
 
     def __init__(
         self, environments: VecEnv, num_episodes: int, limit: float, period: float, epsilon: float
     ):
-        """Start with the time at which this process started.
+        """Store what is evaluated, and when.
 
         Args:
           environments: environments that are not those of training.
-          num_episodes: number of games of an evaluation.
-          limit: seconds of the run.
-          period: seconds between evaluations.
+          num_episodes: games per evaluation.
+          limit: wall time of the run, in seconds.
+          period: seconds from the end of one evaluation to the next.
           epsilon: probability of DQN's random actions.
         """
         super().__init__()
@@ -61,4 +63,4 @@ class TimedEvaluations(BaseCallback):
 
 def seconds_of_process() -> float:
     """Return the seconds since this process started."""
-    return time.time() - psutil.Process().create_time()
+    return time.time() - _STARTED_AT

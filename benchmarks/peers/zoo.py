@@ -1,4 +1,4 @@
-"""Hyperparameters of RL Baselines3 Zoo for Atari, with which games of MinAtar are learned, too."""
+"""Hyperparameters of RL Baselines3 Zoo for Atari; the games of MinAtar have them, too."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ A2C_POLICY: dict[str, Any] = {
 
 
 def dqn_settings(learning_starts: int, exploration_steps: int) -> dict[str, Any]:
-    """Return those of DQN, but for two schedules that a short run cannot have.
+    """Return the Zoo's hyperparameters of DQN, with the two schedules of a shorter run.
 
     Args:
       learning_starts: agent steps before the first update.
