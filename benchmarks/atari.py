@@ -247,9 +247,9 @@ def draw_bars(
 ) -> Figure:
     """Draw human-normalized scores, a group of bars for each game."""
     name = f"{OURS}, training"
-    known = ours(scores)[name]
-    games = [game for game in GAMES if game in known]
-    names = {name: known} | others(published, games)
+    scores_of_games = ours(scores)[name]
+    games = [game for game in GAMES if game in scores_of_games]
+    names = {name: scores_of_games} | others(published, games)
     figure, (axes,) = style.new_figure("A million agent steps of Atari", 1, 1, 3.2)
     width = 0.8 / len(names)
     for index, (name, column) in enumerate(names.items()):
