@@ -83,8 +83,8 @@ class AtariVectorEnvironment:
           task: name of the game; see `rom_name`.
           config: preprocessing.
           seeds: E seeds, one per environment, each in [0, 2 ** 31).
-          evaluation: whether games last up to `evaluation_max_frames` and episodes never end with
-            the loss of a life.
+          evaluation: whether games last up to `evaluation_max_frames` and are whole episodes. A
+            lost life changes what follows as in training, but no step type and no discount.
           num_rendered: number of environments, the first ones, that can be rendered; each of them
             has a second emulator.
           make_emulators: makes the native vector environments.
@@ -109,7 +109,7 @@ class AtariVectorEnvironment:
         self.spec = _make_spec(self._native)
         self._seeds: np.ndarray | None = np.array(seeds, np.int64)
         self._clip_rewards = config.clip_rewards
-        self._lives_end_episodes = config.life_loss_ends_episode and not evaluation
+        self._counts_lives, self._evaluation = config.life_loss_ends_episode, np.bool_(evaluation)
         self._num_older_frames = config.frame_stack - 1
         self._finished: list[Episode] = []
 
@@ -119,7 +119,8 @@ class AtariVectorEnvironment:
             self._renderer.reset(self._seeds)
         self._seeds = None  # Later games continue the emulators' random numbers.
         self._lives = info["lives"]
-        self._ended = self._over = self._over_at_first = np.zeros(self.num_envs, bool)
+        nowhere = np.zeros(self.num_envs, bool)
+        self._ended = self._starts = self._over = self._over_at_first = nowhere
         self._ages, self._lengths = np.zeros([2, self.num_envs], np.int64)
         self._returns, self._clipped_returns = np.zeros([2, self.num_envs])
         return dm_env.TimeStep(
@@ -134,15 +135,15 @@ class AtariVectorEnvironment:
 
         The step after the end of a game starts a new game. The step after the loss of a life that
         ended an episode plays action 0 in the same game (a no-op in every game that has one); its
-        reward counts in `Episode.episode_return` only.
+        reward counts in `Episode.episode_return` only. Evaluations play it, too.
 
         Raises:
           ValueError: an action is outside of the action spec.
         """
         if self._seeds is not None:
             return self.reset()
-        first = self._ended
-        actions = np.where(first, 0, actions)
+        first, starts = self._ended, self._starts  # Of an episode; of a game or a life.
+        actions = np.where(starts, 0, actions)
         num_actions = self.spec.actions.num_values
         if actions.min() < 0 or actions.max() >= num_actions:  # The native step would never return.
             raise ValueError(f"actions must be in [0, {num_actions}), got {actions.tolist()}")
@@ -151,19 +152,20 @@ class AtariVectorEnvironment:
         observation, native_reward, terminated, truncated, info = self._native.step(actions)
         lives, reward = info["lives"], native_reward.astype(np.float32)
         # Qbert stays at 0 lives for some frames before it is over, which is no loss of a life.
-        life_lost = (lives < self._lives) & (lives > 0) & self._lives_end_episodes
+        life_lost = (lives < self._lives) & (lives > 0) & self._counts_lives & ~starts
         over = terminated | truncated
-        died = (terminated | life_lost | self._over_at_first) & ~first
+        died = (terminated | life_lost & ~self._evaluation | self._over_at_first) & ~first
         self._lives = lives
         self._ended = (truncated & ~first) | died
+        self._starts = self._ended | life_lost
         # A game may end in the very step that follows a lost life, which is a FIRST step. The
         # native environment then starts a new game, and the next step is returned as a LAST one.
         self._over_at_first = over & first
 
         agent_reward = np.clip(reward, -1.0, 1.0) if self._clip_rewards else reward
         agent_reward = np.where(first, np.float32(0.0), agent_reward)
-        self._count(reward, agent_reward, first, over)
-        self._blacken_older_frames(observation, first)
+        self._count(reward, agent_reward, starts, over)
+        self._blacken_older_frames(observation, starts)
         return dm_env.TimeStep(
             step_type=np.where(first, _FIRST, np.where(self._ended, _LAST, _MID)),
             reward=agent_reward,
@@ -194,7 +196,7 @@ class AtariVectorEnvironment:
             self._renderer.close()
 
     def _count(
-        self, reward: np.ndarray, agent_reward: np.ndarray, first: np.ndarray, over: np.ndarray
+        self, reward: np.ndarray, agent_reward: np.ndarray, starts: np.ndarray, over: np.ndarray
     ) -> None:
         """Add a step to the games, and report those that are over."""
         for counts in (self._returns, self._clipped_returns, self._lengths):
@@ -202,15 +204,15 @@ class AtariVectorEnvironment:
         self._over = over
         self._returns += reward
         self._clipped_returns += agent_reward
-        self._lengths += ~first
+        self._lengths += ~starts
         self._finished += [self.current_episode(int(i)) for i in np.flatnonzero(over)]
 
-    def _blacken_older_frames(self, observation: np.ndarray, first: np.ndarray) -> None:
-        """Set the frames from before an episode's FIRST step to 0, in place.
+    def _blacken_older_frames(self, observation: np.ndarray, starts: np.ndarray) -> None:
+        """Set the frames from before the start of a game or a life to 0, in place.
 
         The native environment does so when a game starts, but not after the loss of a life.
         """
-        self._ages = np.where(first, 0, self._ages + 1)
+        self._ages = np.where(starts, 0, self._ages + 1)
         for i in np.flatnonzero(self._ages < self._num_older_frames):
             observation[i, : self._num_older_frames - self._ages[i]] = 0
 

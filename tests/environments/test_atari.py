@@ -196,12 +196,17 @@ def test_life_loss_ends_the_episode_of_the_agent_but_not_the_game():
     assert episode.length == len(steps) - 1 - 4
 
 
-def test_evaluation_plays_on_after_a_life_loss():
+def test_evaluation_plays_on_after_a_life_loss_and_shows_what_training_does():
     config = AtariConfig(life_loss_ends_episode=True)
-    steps, _ = play_game(
-        AtariVectorEnvironment("breakout", config, seeds=[1], evaluation=True), FIRE
+    (training, expected), (steps, episode) = (
+        play_game(AtariVectorEnvironment("breakout", config, seeds=[1], evaluation=is_last), FIRE)
+        for is_last in (False, True)
     )
-    assert [int(step.step_type[0]) for step in steps].count(LAST) == 1
+    assert episode == expected
+    assert [int(step.step_type[0]) for step in steps] == [FIRST, *[MID] * (len(steps) - 2), LAST]
+    assert [float(step.discount[0]) for step in steps] == [1.0] * (len(steps) - 1) + [0.0]
+    for step, of_training in zip(steps, training, strict=True):
+        np.testing.assert_array_equal(step.observation, of_training.observation)
 
 
 def test_rewards_are_clipped_for_the_agent_only():
@@ -323,12 +328,17 @@ class ScriptedEmulator:
         return np.full((1, 2, 1, 1), 9, np.uint8)
 
 
-def run_script(lives: int, rows: list[tuple[int, bool, bool, int]], **fields: bool) -> tuple:
+def run_script(
+    lives: int,
+    rows: list[tuple[int, bool, bool, int]],
+    evaluation: bool = False,
+    **fields: bool,
+) -> tuple:
     """Play a script; return (step type, reward, discount) of each step, reports and actions."""
     emulator = ScriptedEmulator(lives, rows)
     config = AtariConfig(frame_stack=2, **fields)
     environment = AtariVectorEnvironment(
-        "pong", config, seeds=[1], make_emulators=lambda *_: emulator
+        "pong", config, seeds=[1], evaluation=evaluation, make_emulators=lambda *_: emulator
     )
     environment.reset()
     steps = [environment.step(np.array([2])) for _ in rows]
@@ -361,6 +371,30 @@ def test_script_of_a_lost_life_and_a_game_over():
     ]
     assert episodes == [Episode(0, 5.0 + 7.0 - 3.0, 1.0 - 1.0, 4)]
     assert actions == [2, 2, 0, 2, 2, 0]
+
+
+def test_script_of_a_lost_life_in_an_evaluation():
+    seen, episodes, actions = run_script(
+        3,
+        [
+            (5, False, False, 2),  # A life is lost.
+            (7, False, False, 2),  # The no-op.
+            (-3, False, False, 1),  # Another one is lost,
+            (4, True, False, 0),  # and the last one in the no-op that follows.
+            (0, False, False, 3),  # A new game.
+        ],
+        evaluation=True,
+        life_loss_ends_episode=True,
+    )
+    assert seen == [
+        (MID, 1.0, 1.0),
+        (MID, 1.0, 1.0),
+        (MID, -1.0, 1.0),
+        (LAST, 1.0, 0.0),
+        (FIRST, 0.0, 1.0),
+    ]
+    assert episodes == [Episode(0, 5.0 + 7.0 - 3.0 + 4.0, 1.0 + 1.0 - 1.0 + 1.0, 2)]
+    assert actions == [2, 0, 2, 0, 0]
 
 
 def test_script_of_a_life_lost_at_the_frame_limit():
