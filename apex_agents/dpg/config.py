@@ -44,7 +44,7 @@ class ApexDPGConfig:
         'categorical' (D4PG, Barth-Maron et al. 2018).
       num_atoms: quantiles, or returns of 'categorical' (D4PG: 51).
       min_return: lowest atom of 'categorical' (Acme's D4PG: -150); values, which are discounted
-        sums of rewards, that lie below it cannot be learned.
+        sums of rewards, that lie below it or above the highest one cannot be learned.
       max_return: its highest atom (Acme's D4PG: 150).
       normalize_observations: whether observations are normalized; see `ApexDQNConfig`.
       n_step: steps per transition (as per DQN: 3).

@@ -13,8 +13,8 @@ def get_study() -> Study:
     return Study(
         title="Values and quantiles of the return, 200,000 agent steps",
         settings={
-            "dueling": Setting("apex_dqn_minatar", {}),
-            "quantile": Setting("apex_dqn_minatar", quantile),
+            "dueling with RMSProp": Setting("apex_dqn_minatar", {}),
+            "quantile with Adam": Setting("apex_dqn_minatar", quantile),
         },
         tasks=("MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1", "MinAtar/Asterix-v1"),
         fields={
