@@ -87,12 +87,13 @@ def main() -> None:
         peer_command("control.py")  # Fails now if they are missing.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     rows, series = [], {}
+    known = read_curves(arguments.curves)
     for task in arguments.tasks:
         steps: dict[str, list[float]] = {}
         seconds: dict[str, list[float]] = {}
         for seed in range(arguments.seeds):
             for name in (*arguments.configs, *arguments.others):
-                curve = read_curves(arguments.curves).get((task, name, str(seed)), [])
+                curve = known.get((task, name, str(seed)), [])
                 if not curve:
                     if name in OTHERS:
                         curve = run_other(name, task, seed, arguments.limit)

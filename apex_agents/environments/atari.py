@@ -84,7 +84,7 @@ class AtariVectorEnvironment:
           config: preprocessing.
           seeds: E seeds, one per environment, each in [0, 2 ** 31).
           evaluation: whether games last up to `evaluation_max_frames` and are whole episodes. A
-            lost life changes what follows as in training, but no step type and no discount.
+            no-op and black frames follow a lost life as in training, but no FIRST step.
           num_rendered: number of environments, the first ones, that can be rendered; each of them
             has a second emulator.
           make_emulators: makes the native vector environments.

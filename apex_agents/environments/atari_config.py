@@ -20,8 +20,8 @@ class AtariConfig:
       full_action_set: whether all 18 actions are offered rather than those that the game uses, as
         in DQN.
       life_loss_ends_episode: whether the loss of a life ends the agent's episode; the paper does
-        not say. The game continues, and its `Episode` ends when it is over. In evaluations the
-        agent's episodes are games, in which a lost life changes no more than what it sees next.
+        not say. The game continues, and its `Episode` ends when it is over. In evaluations
+        episodes are games; after a lost life come a no-op and black frames, as in training.
       clip_rewards: whether the agent's rewards are clipped to [-1, 1]; appendix C.
       max_noops: largest number of no-op frames at the start of a game, drawn uniformly from 0 on;
         section 4.1 names these starts for evaluation, their number is DQN's.

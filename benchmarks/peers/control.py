@@ -11,18 +11,17 @@ Example:
 
 import argparse
 import json
-import time
 from typing import Any
 
 import gymnasium
 import numpy as np
-import psutil
 import shimmy  # noqa: F401 - registers its environments.
 from stable_baselines3 import DDPG, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from timed_evaluations import seconds_of_process
 
 EVALUATION_STEPS = 10_000  # Of the environment.
 
@@ -84,14 +83,13 @@ class Judge(BaseCallback):
         super().__init__()
         self._arguments = arguments
         self._environment = make_environment(arguments)
-        self._started_at = psutil.Process().create_time()
 
     def _on_step(self) -> bool:
         if self.num_timesteps % (EVALUATION_STEPS // self._arguments.action_repeat) != 0:
             return True
         episodes = self._arguments.episodes
         mean_return, _ = evaluate_policy(self.model, self._environment, episodes, warn=False)
-        seconds = time.time() - self._started_at
+        seconds = seconds_of_process()
         steps = {"agent_steps": self.num_timesteps, "learner_steps": self.model._n_updates}
         print(json.dumps({"seconds": seconds, "mean_return": mean_return, **steps}), flush=True)
         return mean_return < self._arguments.target and seconds < self._arguments.limit
