@@ -1,4 +1,4 @@
-"""What README, CONTRIBUTING and `docs/` say: programs run, names exist, tables are the code's."""
+"""What the pages say: programs run, names exist, tables are the code's."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ from apex_agents import exit_codes
 from apex_agents.command_line import commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+FILES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "results" / "README.md"]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES}
 TEXT = "\n".join(PAGES.values())
 

@@ -1,0 +1,85 @@
+"""Tests of what trains other libraries' agents beside a study."""
+
+import json
+import os
+import sys
+
+import pytest
+import study_peers
+from our_runs import ROOT
+
+from apex_agents.sweep.study import from_csv
+
+STUDY = ROOT / "benchmarks" / "atari_half_hour.py"
+# Prints what it was asked to train and where, as a run does that was evaluated twice.
+PEER = """
+import json, os, sys
+print("Not a row.")
+for steps in (10, 20):
+    row = {"agent_steps": steps, "learner_steps": 2, "seconds": 1.5, "mean_return": 3.0}
+    print(json.dumps(row | {"arguments": sys.argv[1:], "cores": sorted(os.sched_getaffinity(0))}))
+"""
+
+
+@pytest.fixture(name="rows")
+def fixture_rows(monkeypatch) -> list[dict]:
+    """Rows of the peers that are trained in the test, which are short programs."""
+    rows = []
+
+    def run_peer(command: list[str]) -> list[dict]:
+        found = original(command)
+        rows.extend(found)
+        return found
+
+    original = study_peers.run_peer
+    command = [sys.executable, "-c", PEER]
+    monkeypatch.setattr(study_peers, "run_peer", run_peer)
+    monkeypatch.setattr(study_peers, "peer_command", lambda *arguments: [*command, *arguments])
+    return rows
+
+
+def train(monkeypatch, path, *flags):
+    arguments = ["--study", str(STUDY), "--out", str(path), *flags]
+    monkeypatch.setattr(sys, "argv", ["study_peers.py", *arguments])
+    study_peers.main()
+
+
+def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows, tmp_path):
+    path = tmp_path / "new" / "peers.csv"
+    train(monkeypatch, path, "--seeds=2")
+    asked = {tuple(row["arguments"]) for row in rows}
+    assert asked == {
+        ("atari.py", algorithm, task, f"--seed={seed}", "--limit=1800.0", "--period=120.0")
+        for algorithm in ("dqn", "a2c", "ppo")
+        for task in ("breakout", "space_invaders")
+        for seed in (0, 1)
+    }
+    points = from_csv(path.read_text())
+    assert len(points) == len(rows) == 2 * len(asked)
+    assert points[0] == ("breakout", "Stable-Baselines3's A2C", 0, 10, 2, 1.5, 3.0)
+
+
+def test_runs_that_are_in_the_file_are_not_run_again(monkeypatch, rows, tmp_path):
+    path = tmp_path / "peers.csv"
+    train(monkeypatch, path)
+    before = path.read_text()
+    path.write_text("".join(line for line in before.splitlines(True) if "PPO" not in line))
+    rows.clear()
+    train(monkeypatch, path)
+    assert {row["arguments"][1] for row in rows} == {"ppo"}
+    assert path.read_text() == before
+
+
+def test_runs_at_once_have_cores_of_their_own(monkeypatch, rows, tmp_path):
+    cores = sorted(os.sched_getaffinity(0))
+    train(monkeypatch, tmp_path / "peers.csv", f"--parallel={len(cores)}")
+    used = {json.dumps(row["cores"]) for row in rows}
+    assert used <= {json.dumps([core]) for core in cores}
+    with pytest.raises(SystemExit, match=f"more than the {len(cores)} cores"):
+        train(monkeypatch, tmp_path / "peers.csv", f"--parallel={len(cores)}", "--cores=2")
+
+
+def test_studies_without_peers_are_refused(monkeypatch, tmp_path):
+    with pytest.raises(SystemExit, match="--study is eviction; there are peers for figure_2"):
+        study = ROOT / "configs" / "paper" / "eviction.py"
+        train(monkeypatch, tmp_path / "peers.csv", "--study", str(study))
