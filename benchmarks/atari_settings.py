@@ -1,7 +1,8 @@
-"""What to change in the settings for one Atari game on a small machine: a study in equal wall time.
+"""Learning rate, samples per insert and width on one Atari game: a study in equal wall time.
 
-Each run has one core for 12 minutes. The first setting is the config as it is. Its evaluations, of
-eight games, and its training episodes are few: a seed tells large differences only.
+Each run has one core for 12 minutes, three steps per transition, and a target network that is
+copied every 500 learner steps. Evaluations, of eight games, and training episodes are few: a seed
+tells large differences only.
 
 Example:
   apex-paper --figure=benchmarks/atari_settings.py --parallel=2 --workdir=runs/atari
@@ -12,35 +13,35 @@ from typing import Any
 from apex_agents.metrics import columns
 from apex_agents.sweep.study import Setting, Study
 
-_FOUR_SAMPLES = {"agent.replay.samples_per_insert": 4.0}
-_SLOW, _SLOWER = {"agent.learning_rate": 0.0003}, {"agent.learning_rate": 0.0001}
-_CHANGES: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "learning rate 0.0003": _SLOW,
-    "learning rate 0.0001": _SLOWER,
-    "0.0003, 16 samples per insert": _SLOW | {"agent.replay.samples_per_insert": 16.0},
-    "0.0003, 4 samples": _SLOW | _FOUR_SAMPLES,
-    "0.0001, 4 samples": _SLOWER | _FOUR_SAMPLES,
-    "0.0001, 4 samples, episodes are games": {
-        **_SLOWER,
-        **_FOUR_SAMPLES,
-        "environment.atari.life_loss_ends_episode": False,
-    },
-    "0.0001, 4 samples, DQN's width": {
-        **_SLOWER,
-        **_FOUR_SAMPLES,
-        "agent.torso": "atari",
-        "agent.stream_hidden_size": 512,
-    },
-}
+
+def _settings(learning_rate: float, samples: float, **changes: Any) -> Setting:
+    fields = {
+        "agent.learning_rate": learning_rate,
+        "agent.replay.samples_per_insert": samples,
+        "agent.n_step": 3,
+        "agent.target_update_period": 500,
+    }
+    return Setting("apex_dqn_atari_single_host", fields | changes)
 
 
 def get_study() -> Study:
     """Return the settings, compared on one of the two games that settings may be chosen on."""
-    name = "apex_dqn_atari_single_host"
     return Study(
         title="Breakout in 12 minutes on one core",
-        settings={label: Setting(name, change) for label, change in _CHANGES.items()},
+        settings={
+            "0.0006, 8 samples per insert": _settings(0.0006, 8.0),
+            "0.0003, 8 samples": _settings(0.0003, 8.0),
+            "0.0001, 8 samples": _settings(0.0001, 8.0),
+            "0.0003, 16 samples": _settings(0.0003, 16.0),
+            "0.0003, 4 samples": _settings(0.0003, 4.0),
+            "0.0001, 4 samples": _settings(0.0001, 4.0),
+            "0.0001, 4 samples, episodes are games": _settings(
+                0.0001, 4.0, **{"environment.atari.life_loss_ends_episode": False}
+            ),
+            "0.0001, 4 samples, DQN's width": _settings(
+                0.0001, 4.0, **{"agent.torso": "atari", "agent.stream_hidden_size": 512}
+            ),
+        },
         tasks=("breakout",),
         fields={"run.max_seconds": 720.0, "run.evaluation.min_period_seconds": 120.0},
         x=columns.WALL_TIME_SECONDS,

@@ -1,5 +1,6 @@
 """Pong in an hour on two cores: Ape-X DQN, A2C, A3C, and another library's A2C beside.
 
+Ape-X DQN ends with a million agent steps, before the hour is over.
 `benchmarks/study_peers.py` trains the A2C of Stable-Baselines3 for as long with `--cores 2`.
 
 Example:
@@ -15,7 +16,7 @@ def get_study() -> Study:
     return Study(
         title="Pong in an hour on two cores",
         settings={
-            "Ape-X DQN": Setting("apex_dqn_atari_single_host", {}),
+            "Ape-X DQN": Setting("apex_dqn_atari_single_host", {"run.max_actor_steps": 1_000_000}),
             "A2C": Setting("a2c_atari_single_host", {}),
             "A3C": Setting("a3c_atari_single_host", {}),
         },

@@ -5,8 +5,7 @@
 - quantiles of the return, by Adam with a larger learning rate than is usual;
 - convolutions and streams of half the width, which learn in a third of the time: without a GPU the
   learner is the bottleneck;
-- with the time that this saves, as many samples per agent step as DQN takes (Mnih et al. 2015: 32
-  for every 4);
+- transitions of five steps, and a target network that is copied half as often;
 - a lost life ends an episode in training, so that its cost is seen at once.
 """
 
@@ -25,6 +24,7 @@ def get_config() -> ExperimentConfig:
     agent.conv_kernel_sizes = (8, 4, 3)
     agent.conv_strides = (4, 2, 1)
     agent.stream_hidden_size = 256
-    agent.replay.samples_per_insert = 8.0
+    agent.n_step = 5
+    agent.target_update_period = 1_000
     config.environment.atari.life_loss_ends_episode = True
     return config
