@@ -1,4 +1,4 @@
-"""One Atari game on a laptop or a 2-core machine: what learned most per minute there.
+"""One Atari game on a laptop or a 2-core machine: chosen by what is learned per minute.
 
 `apex_dqn_atari_single_host_paper`, with four changes, chosen on Pong and Breakout:
 
