@@ -17,6 +17,7 @@ def make_torso(
     observations: tf.Tensor,
     dtype: tf.DType = tf.float32,
     torso_fn: TorsoFn | None = None,
+    layer_norm: bool = False,
 ) -> tf.Module:
     """Build a torso, from observations `[B, ...]` to features `[B, F]`.
 
@@ -26,6 +27,7 @@ def make_torso(
       observations: two observations, `[2, ...]`, with which a torso of the user's is tried.
       dtype: dtype of the variables, but for a torso of the user's.
       torso_fn: maker of the torso in place of the config's.
+      layer_norm: whether layers are normalized, but for those of a torso of the user's.
 
     Raises:
       ValueError: the torso does not fit the environment.
@@ -34,12 +36,14 @@ def make_torso(
     if own_torso is not None:
         return own_torso.make(spec, config, observations)
     if config.torso == "mlp":
-        return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
+        sizes = config.mlp_hidden_sizes
+        return VectorTorso(sizes, spec, dtype, layer_norm=layer_norm, name="torso")
     convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
     if config.torso == "conv":
         sizes = (config.conv_channels, config.conv_kernel_sizes, config.conv_strides)
         convolutions, hidden_sizes = tuple(zip(*sizes, strict=True)), config.mlp_hidden_sizes
-    return ConvTorso(convolutions, hidden_sizes, spec, config.frame_stack, dtype, name="torso")
+    stack = config.frame_stack
+    return ConvTorso(convolutions, hidden_sizes, spec, stack, dtype, layer_norm)
 
 
 def is_own_torso(config: Any, torso_fn: TorsoFn | None) -> bool:

@@ -10,6 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.normalization import normalize_layer
 from apex_agents.networks.observations import to_image, to_vector
 from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
 
@@ -34,7 +35,7 @@ class ConvTorso(snt.Module):
         spec: EnvironmentSpec,
         frame_stack: int = 0,
         dtype: tf.DType = tf.float32,
-        name: str | None = None,
+        layer_norm: bool = False,
     ):
         """Make the layers, whose variables have a dtype.
 
@@ -44,10 +45,11 @@ class ConvTorso(snt.Module):
           spec: specification of one environment.
           frame_stack: frames per observation, along its first axis; 0 if it is no stack.
           dtype: dtype of the variables.
-          name: name of the module.
+          layer_norm: whether what each layer gives is normalized before its ReLU.
         """
-        super().__init__(name=name)
+        super().__init__(name="torso")
         self._spec, self._frame_stack, self._dtype = spec, frame_stack, dtype
+        self._normalize = normalize_layer if layer_norm else tf.identity
         self._reads_pixels = bool(convolutions) and reads_pixels(
             spec, frame_stack, *convolutions[0][1:]
         )
@@ -80,11 +82,11 @@ class ConvTorso(snt.Module):
                     f"agent.conv_kernel_sizes has a {kernel_size}, but {convolution.name} gets an "
                     f"image of {size[0]} x {size[1]}; kernels and strides have to be smaller."
                 )
-            features = tf.nn.relu(convolution(features))
+            features = tf.nn.relu(self._normalize(convolution(features)))
             size = features.shape[1:3]
         features = snt.flatten(features)
         for linear in self._linears:
-            features = tf.nn.relu(linear(features))
+            features = tf.nn.relu(self._normalize(linear(features)))
         return features
 
 
@@ -107,7 +109,8 @@ class VectorTorso(snt.Module):
           spec: specification of one environment.
           dtype: dtype of the variables.
           activation: function of what each layer gives.
-          layer_norm: whether what each layer gives is normalized before that (Ba et al. 2016).
+          layer_norm: whether what each layer gives is normalized before that (Ba et al. 2016), with
+            a scale and an offset that are learned.
           name: name of the module.
         """
         super().__init__(name=name)
