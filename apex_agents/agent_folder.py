@@ -7,15 +7,17 @@ the run is in it.
 import json
 import pathlib
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from apex_agents.config import ExperimentConfig
 from apex_agents.evaluation.parameters import SavedParameters, read_parameters
-from apex_agents.loading import load
+from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
-from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_values
+from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_config, read_values
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.parameter_file import encode_parameters
@@ -24,9 +26,8 @@ from apex_agents.runs.workdir import AGENT_FILE, BEST_CHECKPOINT, EVALUATIONS, S
 CARD = "README.md"
 _TRAINING = "training"  # In `AGENT_FILE`: what is known of it.
 _LICENSE = "license"
-# What follows these in a command is a path on somebody's machine.
-_WORKDIR_FLAG = re.compile(r" --workdir(=| )('[^']*'|\S+)")
-_FOLDERS = re.compile(r"(?<=[=' ])(/|~)[^ ']*/")
+# Folders in a word of a command: at its beginning, or behind a character that ends a name.
+_FOLDERS = re.compile(r"(?<![\w.~/-])(~|\.{1,2})?(/[^/\"']*)*/(?=[^/])")
 
 
 def write_agent_folder(
@@ -60,7 +61,7 @@ def write_agent_folder(
             f"{workdir} was trained with a function of a script or notebook, which others do not "
             "have; an agent to hand on needs it in a module."
         )
-    policy = load(workdir, checkpoint)
+    policy = _load_from_settings_alone(workdir, checkpoint)
     parameters = read_parameters(policy.path)
     is_own = workdir.resolve() in policy.path.resolve().parents
     described = dict(_describe(policy.config, parameters, half_precision))
@@ -80,6 +81,19 @@ def write_agent_folder(
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         replace_file(output / name, content)
     return parameters
+
+
+def _load_from_settings_alone(workdir: pathlib.Path, checkpoint: str) -> TrainedPolicy:
+    """Load a policy; raise a ValueError if others, who have only its settings, could not."""
+    try:
+        read_config(workdir, CONFIG_CLASSES.values(), with_file=False)
+    except ValueError as error:
+        load(workdir, checkpoint)  # It says so itself if something else is wrong.
+        raise ValueError(
+            f"{error}. The config file of the run registers it, which others do not have; an agent "
+            "to hand on needs it in a module, such as 'my_envs:Name-v0'."
+        ) from error
+    return load(workdir, checkpoint)
 
 
 def make_card(config: ExperimentConfig, rows: Mapping[str, object]) -> str:
@@ -137,14 +151,24 @@ def _describe_training(
             what = f"{found['episodes']:,} episodes, seed {found['seed']}{epsilon}"
             yield f"return of `{path.parent.name}`", f"{returns}, {what}"
     if summary.get("command"):
-        command = _FOLDERS.sub("", _WORKDIR_FLAG.sub("", summary["command"]))
-        yield "command", f"`{command}`"
+        yield "command", f"`{_without_folders(summary['command'])}`"
     for name in ("git_commit", "date"):
         if summary.get(name):
             yield name.replace("_", " "), f"`{summary[name]}`"
     versions = summary.get("versions") or {}
     if versions:
         yield "versions", ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _without_folders(command: str) -> str:
+    """Leave out of a command what it says of the machine it was given on."""
+    words, kept = iter(shlex.split(command)), []
+    for word in words:
+        if word == "--workdir":
+            next(words, None)
+        elif not word.startswith("--workdir="):
+            kept.append(_FOLDERS.sub("", word))
+    return shlex.join(kept)
 
 
 def _read_evaluation(path: pathlib.Path) -> dict:

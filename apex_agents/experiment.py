@@ -130,18 +130,23 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
         warnings.simplefilter("ignore")
         environment = experiment.make_vector_environment(1, 0, evaluation=False)
-    experiment.builder.check_environment(environment.spec)
     level = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # The error of the last attempt says it all.
     try:
-        environment.reset()
-    except Exception as error:  # The code of an environment may raise anything.
-        name = type(error).__name__
-        raise ValueError(f"{experiment.task} fails when it is reset: {name}: {error}") from error
+        experiment.builder.check_environment(environment.spec)
+        logging.disable(logging.WARNING)  # The error of the last attempt says it all.
+        _reset(environment, experiment.task)
     finally:
         logging.disable(level)
         environment.close()
     return environment.spec
+
+
+def _reset(environment: VectorEnvironment, task: str) -> None:
+    try:
+        environment.reset()
+    except Exception as error:  # The code of an environment may raise anything.
+        name = type(error).__name__
+        raise ValueError(f"{task} fails when it is reset: {name}: {error}") from error
 
 
 def check_limits(experiment: Experiment) -> None:

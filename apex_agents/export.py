@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -76,16 +77,24 @@ def export_saved_model(
     module = tf.Module()
     module.network = policy.network
     module.evaluate = _make_function(policy)
+    partial = path.with_name(f"{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # Of an export that was killed.
     try:
-        tf.saved_model.save(module, str(path), signatures=module.evaluate)
+        tf.saved_model.save(module, str(partial), signatures=module.evaluate)
     except tf.errors.OpError as error:
         raise OSError(f"{path} cannot be written: {error.message}") from error
-    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
     def evaluate(batch: np.ndarray) -> np.ndarray:
         return signature(observation=tf.constant(batch))[policy.output_name].numpy()
 
-    return _greatest_difference(policy, evaluate, observations)
+    try:
+        difference = _greatest_difference(policy, evaluate, observations)
+        shutil.rmtree(path, ignore_errors=True)
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return difference
 
 
 def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndarray) -> float:
@@ -224,10 +233,15 @@ def _meaning_of_observations(config: EnvironmentConfig) -> str:
             "Tuple or a discrete space is flattened as gymnasium.spaces.flatten does"
         )
     atari = config.atari
+    lives = (
+        "; after the loss of a life action 0 is taken once, and frames from before that are black"
+        if atari.life_loss_ends_episode
+        else ""
+    )
     return (
         f"the last {atari.frame_stack} grey images, oldest first, black before an episode's first; "
         f"each is the maximum of the last two of {atari.action_repeat} frames, scaled to "
-        f"{atari.frame_size} x {atari.frame_size} pixels"
+        f"{atari.frame_size} x {atari.frame_size} pixels{lives}"
     )
 
 

@@ -1,5 +1,6 @@
 """Runs an experiment in one process: for debugging, for tests, and to see it learn step by step."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Learner
+from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment, check_limits, end_reason
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
@@ -44,9 +46,18 @@ def run_local(
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False
     )
-    spec = environment.spec
-    builder.check_environment(spec)
+    with contextlib.closing(environment):
+        builder.check_environment(environment.spec)
+        return _run(experiment, environment, started_at, on_episode)
 
+
+def _run(
+    experiment: Experiment,
+    environment: VectorEnvironment,
+    started_at: float,
+    on_episode: Callable[[Any], None],
+) -> Learner:
+    builder, run, spec = experiment.builder, experiment.run, environment.spec
     flow = builder.data_flow(run.num_envs)
     limiter = reverb.rate_limiters.MinSize(flow.count_items(flow.min_size))
     server = reverb.Server(builder.make_replay_tables(spec, limiter))
@@ -75,7 +86,6 @@ def run_local(
             learner.step()
     actor.close()
     learner.close()
-    environment.close()
     server.stop()
     return learner
 

@@ -73,8 +73,11 @@ def main() -> None:
     points = from_csv(curves.read_text()) if curves.exists() else []
     if arguments.runs:
         known = {tuple(row[name] for name in KEY) for row in read_rows(scores)}
+        paths: dict[tuple, pathlib.Path] = {}
         for run in find_runs(arguments.runs):
             key = describe(run)
+            if (other := paths.setdefault(tuple(key.values()), run.path)) != run.path:
+                raise SystemExit(f"{other} and {run.path} have other settings; --runs takes one.")
             if not (run.summary() or {}).get("finished") or tuple(key.values()) in known:
                 continue
             label = OURS if key["sticky"] == "0" else f"{OURS}, sticky actions {key['sticky']}"

@@ -185,7 +185,8 @@ def run_ours(
     }
     flags = [f"--config.{field}={value}" for field, value in fields.items()]
     with tempfile.TemporaryDirectory() as folder:
-        workdir = pathlib.Path(runs or folder, f"{task.replace(':', '_')}-{seed}")
+        name = f"{pathlib.Path(config).stem}-{task.replace(':', '_')}-{seed}"
+        workdir = pathlib.Path(runs or folder, name)
         training = our_run(workdir, f"--config={config}", *flags, agent="apex_dpg")
         with training as run, contextlib.suppress(subprocess.TimeoutExpired):
             run.wait(limit)

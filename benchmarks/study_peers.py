@@ -21,6 +21,7 @@ from typing import NamedTuple
 from peer_processes import peer_command, run_peer
 
 from apex_agents.command_line.settings import execute_file
+from apex_agents.runs.files import replace_file
 from apex_agents.sweep.study import Point, Study, from_csv, to_csv
 
 
@@ -69,10 +70,17 @@ def main() -> None:
     for first in range(0, arguments.parallel * arguments.cores, arguments.cores):
         free.put(cores[first : first + arguments.cores])
 
+    errors: list[Exception] = []
+
     def run(task: str, label: str, seed: int) -> list[Point]:
+        if errors:  # Nothing else is begun, and what runs already is kept.
+            return []
         cores_of_run = free.get()
         try:
             return list(train(study, PEERS[name], task, label, seed, cores_of_run))
+        except Exception as error:
+            errors.append(error)
+            return []
         finally:
             free.put(cores_of_run)
 
@@ -84,14 +92,13 @@ def main() -> None:
             for label in PEERS[name].algorithms
             if (task, label, seed) not in done
         ]
-        try:
-            for ended in concurrent.futures.as_completed(runs):
-                points += ended.result()
-                arguments.out.write_text(to_csv(sorted(points)))
+        for ended in concurrent.futures.as_completed(runs):
+            if found := ended.result():
+                points += found
+                replace_file(arguments.out, to_csv(sorted(points)).encode())
                 print(*points[-1], flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    if errors:
+        raise SystemExit(f"{errors[0]}")
 
 
 def train(

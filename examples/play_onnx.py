@@ -23,7 +23,14 @@ if not isinstance(environment.single_observation_space, gymnasium.spaces.Box):
     environment = gymnasium.wrappers.vector.FlattenObservation(environment)
 space: Any = environment.single_action_space
 
-observation, _ = environment.reset(seed=0)
+# Where episodes end with lives, an agent knows each life from its beginning only: after the loss of
+# one, action 0 is taken once, and frames from before that are black.
+lives_are_episodes = (
+    policy["environment"]["suite"] == "atari"
+    and (policy["environment"]["atari"]["life_loss_ends_episode"])
+)
+observation, info = environment.reset(seed=0)
+lives, life_begins, age = info.get("lives", 0), False, np.inf
 returns = [0.0]
 while len(returns) <= 5:
     batch = observation.astype(policy["observation"]["dtype"])
@@ -32,7 +39,14 @@ while len(returns) <= 5:
         actions = output.argmax(axis=-1) + space.start
     else:
         actions = space.low + (np.clip(output, -1, 1) + 1) / 2 * (space.high - space.low)
-    observation, rewards, terminated, truncated, _ = environment.step(actions)
+    if life_begins:
+        actions = np.zeros_like(actions)
+    observation, rewards, terminated, truncated, info = environment.step(actions)
+    if lives_are_episodes:
+        age = 0 if life_begins else age + 1
+        observation[:, : int(max(observation.shape[1] - 1 - age, 0))] = 0
+        life_begins = not life_begins and 0 < info["lives"][0] < lives[0]
+        lives = info["lives"].copy()
     returns[-1] += float(rewards[0])
     if terminated[0] or truncated[0]:
         print(f"episode {len(returns)}: {returns[-1]:.1f}", flush=True)

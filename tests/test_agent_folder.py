@@ -11,7 +11,7 @@ import pytest
 from tiny_runs import make_run
 
 import apex_agents
-from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig, ExperimentConfig
+from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig, ExperimentConfig, user_code
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.evaluation.parameters import read_parameters
 from apex_agents.runs.parameter_file import save_parameters
@@ -23,9 +23,24 @@ learner_steps,actor_steps,wall_time_seconds,mean_return,standard_error,num_episo
 1000,16000,60.0,-0.5,0.1,20
 1234,20000,90.0,0.75,0.05,20
 """
+REGISTERING = """
+import apex_agents
+import gymnasium
+from gymnasium import spaces
+
+class HandedOn(gymnasium.Env):
+    observation_space, action_space = spaces.Box(0, 1, (10, 5)), spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+def get_config():
+    gymnasium.register("HandedOn-v0", entry_point=HandedOn)
+"""
 SUMMARY = {
     "versions": {"python": "3.10.1", "tensorflow": "2.15.1"},
-    "command": "apex-dqn --config=/home/me/my.py --workdir='/home/me/a run' --config.run.seed=3",
+    "command": "/home/me/.venv/bin/apex-dqn --config=../me/my.py '--workdir=/home/my name/a run' "
+    """--config.environment.kwargs='{"map": "/home/me/map.txt"}' --config.run.seed=3""",
     "git_commit": "7f3a",
 }
 EVALUATION = {
@@ -79,7 +94,8 @@ def test_the_card_says_what_was_trained_and_what_it_returns(run, tmp_path):
         "| wall time | 1.5 min |",
         "| return when it was saved | 0.75 ± 0.05, 20 episodes |",
         "| return of `after-1234` | 0.50 ± 0.25, 30 episodes, seed 2, epsilon 0.001 |",
-        "| command | `apex-dqn --config=my.py --config.run.seed=3` |",
+        "| command | `apex-dqn --config=my.py "
+        """'--config.environment.kwargs={"map": "map.txt"}' --config.run.seed=3` |""",
         "| versions | python 3.10.1, tensorflow 2.15.1 |",
     ):
         assert line in card.splitlines()
@@ -188,6 +204,20 @@ def test_the_returns_of_other_parameters_are_not_theirs(run, tmp_path):
     card = (tmp_path / "agent" / "README.md").read_text()
     assert "return" not in card.partition("```")[0]
     assert "| command |" not in card
+
+
+def test_an_id_that_only_the_runs_config_file_registers_cannot_be_handed_on(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(user_code, "_config_file", None)
+    (tmp_path / "settings.py").write_text(REGISTERING)
+    values = json.loads((run / "config.json").read_text())
+    values["environment"] |= {"suite": "gymnasium", "task": "HandedOn-v0"}
+    values["user_code"]["config_file"] = str(tmp_path / "settings.py")
+    (run / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=r"'HandedOn-v0'.* needs it in a module"):
+        write_agent_folder(run, tmp_path / "agent", "best", False)
+    assert not (tmp_path / "agent").exists()
 
 
 def test_functions_of_a_script_cannot_be_handed_on(run, tmp_path):

@@ -143,6 +143,22 @@ def make_config(agent: Any = ApexDQNConfig) -> ExperimentConfig:
     return ExperimentConfig(agent(), EnvironmentConfig(), RunConfig())
 
 
+@pytest.mark.parametrize(
+    ("agent", "field"),
+    [
+        (ApexDQNConfig, "mlp_hidden_sizes"),
+        (ApexDPGConfig, "policy_hidden_sizes"),
+        (ApexDPGConfig, "critic_hidden_sizes"),
+    ],
+)
+def test_a_layer_of_one_unit_cannot_be_normalized(agent, field):
+    config = ExperimentConfig(agent(**{field: (8, 1)}))
+    config.validate()
+    config.agent.layer_norm = True
+    with pytest.raises(ValueError, match=rf"agent\.{field} is \(8, 1\); it has to be at least 2"):
+        config.validate()
+
+
 def set_field(config: Any, path: str, value: Any) -> None:
     *groups, name = path.split(".")
     setattr(functools.reduce(getattr, groups, config), name, value)

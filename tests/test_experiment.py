@@ -29,7 +29,13 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import EnvironmentSpec, Episode, make_vector_environment
-from apex_agents.experiment import Experiment, check_limits, end_reason, make_experiment
+from apex_agents.experiment import (
+    Experiment,
+    check_environment,
+    check_limits,
+    end_reason,
+    make_experiment,
+)
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.local import run_local
 from apex_agents.presets import load_config
@@ -353,15 +359,23 @@ def test_a_run_without_a_limit_is_refused():
 
 
 def test_an_agent_that_does_not_fit_the_environment_is_refused():
-    config = load_config("apex_dqn_catch")
+    config, made = load_config("apex_dqn_catch"), []
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made.append(make_vector_environment(config.environment, *args, **kwargs))
+        made[-1].close = lambda: made.append("closed")
+        return made[-1]
+
     experiment = Experiment(
         builder=ApexDQNBuilder(dataclasses.replace(config.agent, frame_stack=4)),
-        make_vector_environment=functools.partial(make_vector_environment, config.environment),
+        make_vector_environment=make,
         run=config.run,
         workdir="",
     )
-    with pytest.raises(ValueError, match=r"agent\.frame_stack"):
-        run_local(experiment)
+    for check in (run_local, check_environment):
+        with pytest.raises(ValueError, match=r"agent\.frame_stack"):
+            check(experiment)
+        assert made.pop() == "closed"
 
 
 def test_every_node_has_a_seed_of_its_own():

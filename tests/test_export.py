@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import json
+import pathlib
+import runpy
 import sys
 import types
 
@@ -30,6 +32,7 @@ from apex_agents.export import (
 from apex_agents.loading import load
 from apex_agents.networks.pixel_convolution import PixelConv2D
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 RULES = AtariConfig(sticky_action_probability=0.25, max_noops=5, frame_stack=4)
 RUNS = {
     "cartpole": (
@@ -129,7 +132,7 @@ def test_a_difference_that_is_too_great_is_refused(tmp_path, export, value, erro
         return
     with pytest.raises(ExportError, match="differ"):
         export(policy, path, observations)
-    assert export is export_saved_model or not path.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
@@ -158,6 +161,37 @@ def test_libraries_that_cannot_be_imported(tmp_path, monkeypatch, error):
     monkeypatch.delitem(sys.modules, "tf2onnx", raising=False)
     with pytest.raises(ImportError, match="broken"):
         export_onnx(make_policy(Network(0.0)), tmp_path / "policy.onnx", np.zeros([4, 3]))
+
+
+def test_the_example_sees_what_evaluations_see(tmp_path, monkeypatch):
+    """Its stacks of frames of Breakout, over lost lives and the ends of games."""
+    policy = load(ROOT / "agents" / "breakout")
+    description = describe(policy)
+    assert "black" in description["observation"]["meaning"].partition("loss of a life")[2]
+    (tmp_path / "policy.json").write_text(json.dumps(description))
+    seen, played = [], np.random.default_rng(0).integers(4, size=10_000)
+
+    class Session:
+        def __init__(self, path):
+            pass
+
+        def run(self, names, batch):
+            seen.append(batch["observation"].copy())
+            return [np.eye(4)[played[[len(seen)]]]]
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    monkeypatch.setattr(sys, "argv", ["play_onnx.py", str(tmp_path)])
+    runpy.run_path(str(ROOT / "examples" / "play_onnx.py"))
+    config = policy.config.environment.atari
+    assert config.life_loss_ends_episode
+    environment = AtariVectorEnvironment("breakout", config, [0], evaluation=True)
+    timestep, num_black = environment.reset(), 0
+    for frames, action in zip(seen, played[1 : len(seen) + 1], strict=True):
+        np.testing.assert_array_equal(frames, timestep.observation)
+        num_black += not frames[0, 0].any()
+        timestep = environment.step(action[np.newaxis])
+    environment.close()
+    assert num_black >= 5 * 5 * 3  # Three stacks of each of five lives in five games.
 
 
 def test_half_of_the_recorded_actions_are_random():

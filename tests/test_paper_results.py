@@ -18,10 +18,11 @@ STUDIES = {
     for path in sorted((ROOT / "configs" / "paper").glob("*.py"))
     if (PAPER / f"{path.stem}.csv").exists()
 }
-STUDIES["atari_settings"] = (
-    ROOT / "benchmarks" / "atari_settings.py",
-    ROOT / "results" / "atari" / "settings.csv",
-)
+# Studies of benchmarks/, and what their files in results/atari/ are called.
+STUDIES |= {
+    name: (ROOT / "benchmarks" / f"{name}.py", ROOT / "results" / "atari" / f"{stem}.csv")
+    for name, stem in {"atari_settings": "settings"}.items()
+}
 
 
 def test_every_file_belongs_to_a_study():
@@ -43,7 +44,7 @@ def read(name: str) -> tuple[Study, dict]:
 def test_the_table_of_the_documentation_is_that_of_the_data(name):
     study, panels = read(name)
     rows = [line for line in to_markdown(study, panels).splitlines() if line.startswith("|")]
-    pages = "".join(path.read_text() for path in (ROOT / "docs" / "explanation").glob("*.md"))
+    pages = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
     assert [row for row in rows if row not in pages] == []
     assert pages.count("\n".join(rows)) == 1
 

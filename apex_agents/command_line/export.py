@@ -43,6 +43,7 @@ from apex_agents.export import (
 )
 from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
+from apex_agents.runs.files import replace_file
 
 _WORKDIR = define_workdir()
 _CHECKPOINT = define_checkpoint()
@@ -91,10 +92,10 @@ def _write_agent(run: pathlib.Path) -> None:
 
 
 def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
-    description, model = output / "policy.json", output / "policy.onnx"
-    description.write_text(json.dumps(describe(policy), indent=2, default=str))
-    model.unlink(missing_ok=True)  # Of an export before, which may have been another policy's.
     observations = record_observations(policy)
+    description, model = output / "policy.json", output / "policy.onnx"
+    for path in (description, model):  # Of an export before, which may have been another policy's.
+        path.unlink(missing_ok=True)
     _show("parameters", f"{policy.path.stem}, learner step {policy.learner_steps:,}")
     _show("compared for", f"{len(observations)} observations")
     for name, export, path in (
@@ -106,6 +107,7 @@ def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
             _show(name, f"{path}, greatest difference {difference:.1e}")
         except ImportError as error:
             warn(f"there is no ONNX file ({error}): {missing_extra('export', 'ONNX')}")
+    replace_file(description, json.dumps(describe(policy), indent=2, default=str).encode())
     _show("description", description)
 
 

@@ -169,11 +169,14 @@ def write_results(
       screen: where the paths are shown.
     """
     try:
-        files = [*draw(), *(folder / name for name in texts)]
         for name, text in texts.items():
             replace_file(folder / name, text.encode())
+        files = [*draw(), *(folder / name for name in texts)]
     except OSError as error:
         screen.print(f"error: {folder} cannot be written: {error.strerror}")
+        return False
+    except Exception as error:  # Of Matplotlib, which may raise anything; the tables are written.
+        screen.print(f"error: no figure was drawn: {type(error).__name__}: {error}")
         return False
     for file in files:
         screen.print(str(file))

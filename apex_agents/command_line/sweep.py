@@ -32,7 +32,7 @@ from apex_agents.command_line.settings import Settings, change_fields, run_with_
 from apex_agents.command_line.variants import RANGE
 from apex_agents.plotting import draw_runs
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
-from apex_agents.sweep.plan import Run, plan_runs
+from apex_agents.sweep.plan import Run, check_folders, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
 from apex_agents.sweep.screen import Screen
 from apex_agents.validation import get_field
@@ -74,6 +74,7 @@ def _plan(settings: Settings, folder: pathlib.Path) -> list[Run]:
         command = several_runs.make_command(settings, fields)
         setting = {names[path]: fields[path] for path in fields if path != TASK}
         runs += plan_runs(config, setting, _SEEDS.value, folder, command)
+    check_folders(runs)
     return runs
 
 

@@ -35,7 +35,6 @@ from apex_agents.command_line.variants import RANGE
 from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
-from apex_agents.runs.config_file import to_values
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.results import format_table, to_csv
 from apex_agents.sweep.runner import Runner
@@ -65,7 +64,8 @@ def main() -> None:
 
 def _tune(settings: Settings) -> None:
     config = settings.config
-    ends_at = time.monotonic() + 60 * (_MINUTES.value or math.inf)
+    minutes = math.inf if _MINUTES.value is None else _MINUTES.value
+    ends_at = time.monotonic() + 60 * minutes
     with several_runs.preparing_folder(several_runs.new_name(settings)) as folder:
         space = _read_space(settings)
         max_steps = config.run.max_actor_steps or 0
@@ -73,7 +73,7 @@ def _tune(settings: Settings) -> None:
         require(max_steps > 0, "run.max_actor_steps", max_steps or None, allowed)
         several_runs.check_config(config)
         lock = several_runs.lock_folder(folder)
-        study = open_study(folder, space, to_values(config))
+        study = open_study(folder, space, config)
     screen = Screen(Console())
     screen.print(f"Folder of the search: {folder}")
     names = dict(zip(space, shorten(list(space)), strict=True))

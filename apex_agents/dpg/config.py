@@ -13,6 +13,7 @@ from apex_agents.validation import (
     positive,
     require,
     require_fields,
+    require_layers_to_normalize,
 )
 
 TORSOS = ("mlp", "none")
@@ -96,5 +97,7 @@ class ApexDPGConfig:
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
+        if self.layer_norm:
+            require_layers_to_normalize(self, prefix, "policy_hidden_sizes", "critic_hidden_sizes")
         allowed = f"greater than {prefix}min_return, {self.min_return}"
         require(self.max_return > self.min_return, f"{prefix}max_return", self.max_return, allowed)

@@ -13,6 +13,7 @@ from apex_agents.validation import (
     positive,
     require_equal_lengths,
     require_fields,
+    require_layers_to_normalize,
 )
 
 
@@ -93,4 +94,6 @@ class ApexDQNConfig:
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
+        if self.layer_norm:
+            require_layers_to_normalize(self, prefix, "mlp_hidden_sizes")
         require_equal_lengths(self, prefix, "conv_channels", "conv_kernel_sizes", "conv_strides")

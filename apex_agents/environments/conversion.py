@@ -78,7 +78,7 @@ def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConv
     if not np.issubdtype(dtype, np.floating):
         spec = specs.BoundedArray(space.shape, dtype, low, high, name="action")
         return spec, lambda action: np.asarray(action, dtype)
-    if not space.is_bounded() or np.any(low == high):
+    if not space.is_bounded():
         return _make_spec(low, high, np.float32, "action"), lambda action: np.asarray(action, dtype)
     spec = specs.BoundedArray(space.shape, np.float32, -1.0, 1.0, name="action")
     middle, radius = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0

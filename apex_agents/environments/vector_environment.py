@@ -193,7 +193,7 @@ class SyncVectorEnvironment:
         step_type, reward, discount, observation = timestep
         rows.step_type[i] = step_type
         rows.observation[i] = observation
-        if step_type is dm_env.StepType.FIRST:
+        if step_type == dm_env.StepType.FIRST:  # Environments of dm_env may have numbers.
             rows.reward[i] = 0.0
             rows.discount[i] = 1.0
             self._returns[i] = 0.0
@@ -203,7 +203,7 @@ class SyncVectorEnvironment:
         rows.discount[i] = discount
         self._returns[i] += float(rows.reward[i])
         self._lengths[i] += 1
-        if step_type is dm_env.StepType.LAST:
+        if step_type == dm_env.StepType.LAST:
             self._finished.append(self.current_episode(i))
             self._failures_in_a_row[i] = 0
 

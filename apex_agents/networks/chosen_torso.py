@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.normalization import normalize_layer
 from apex_agents.networks.observations import is_image
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
 from apex_agents.networks.torsos import DQN_CONVOLUTIONS, ConvTorso, VectorTorso
@@ -36,8 +37,11 @@ def make_torso(
     if own_torso is not None:
         return own_torso.make(spec, config, observations)
     if config.torso == "mlp":
+        normalize = normalize_layer if layer_norm else tf.identity
         sizes = config.mlp_hidden_sizes
-        return VectorTorso(sizes, spec, dtype, layer_norm=layer_norm, name="torso")
+        return VectorTorso(
+            sizes, spec, dtype, normalization_fn=lambda layer: normalize, name="torso"
+        )
     convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
     if config.torso == "conv":
         sizes = (config.conv_channels, config.conv_kernel_sizes, config.conv_strides)

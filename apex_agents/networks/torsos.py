@@ -14,6 +14,8 @@ from apex_agents.networks.normalization import normalize_layer
 from apex_agents.networks.observations import to_image, to_vector
 from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
 
+Layer = Callable[[tf.Tensor], tf.Tensor]
+
 mixed_precision = snt.mixed_precision.modes([tf.float32, tf.bfloat16])
 
 
@@ -98,8 +100,8 @@ class VectorTorso(snt.Module):
         hidden_sizes: Sequence[int],
         spec: EnvironmentSpec,
         dtype: tf.DType = tf.float32,
-        activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
-        layer_norm: bool = False,
+        activation: Layer = tf.nn.relu,
+        normalization_fn: Callable[[int], Layer] = lambda layer: tf.identity,
         name: str | None = None,
     ):
         """Make the layers.
@@ -109,17 +111,15 @@ class VectorTorso(snt.Module):
           spec: specification of one environment.
           dtype: dtype of the variables.
           activation: function of what each layer gives.
-          layer_norm: whether what each layer gives is normalized before that (Ba et al. 2016), with
-            a scale and an offset that are learned.
+          normalization_fn: maker of what comes between a layer, which it gets the number of from
+            1, and its activation.
           name: name of the module.
         """
         super().__init__(name=name)
         self._spec, self._dtype, self._activation = spec, dtype, activation
         self._linears = _make_linears(hidden_sizes)
-        self._normalizations: list[Callable[[tf.Tensor], tf.Tensor]] = [
-            snt.LayerNorm(-1, True, True, name=f"layer_norm_{i}") if layer_norm else tf.identity
-            for i in range(1, len(self._linears) + 1)
-        ]
+        numbers = range(1, len(self._linears) + 1)
+        self._normalizations = [normalization_fn(number) for number in numbers]
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]`, see `to_vector`, to features `[B, F]`."""

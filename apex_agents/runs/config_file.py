@@ -36,10 +36,16 @@ def to_values(config: Any) -> dict[str, Any]:
     """Return what the file holds of a config, as JSON reads it."""
     values = {
         FORMAT_VERSION: _FORMAT,
-        AGENT_TYPE: type(getattr(config, "agent", None)).__name__,
+        AGENT_TYPE: _name_type(type(getattr(config, "agent", None))),
         **dataclasses.asdict(config),
     }
     return json.loads(json.dumps(values))
+
+
+def _name_type(kind: type) -> str:
+    """Return the name of one of our classes, 'module:name' for a subclass of the user's."""
+    is_ours = kind.__module__.partition(".")[0] in (__name__.partition(".")[0], "builtins")
+    return kind.__name__ if is_ours else user_code.name_function(kind)
 
 
 def read_values(workdir: pathlib.Path) -> dict[str, Any]:
@@ -54,16 +60,21 @@ def read_values(workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def agent_name(config_type: str | None) -> str:
-    """Return 'Ape-X DQN' for 'ApexDQNConfig', 'A2C' for 'A2CConfig', '?' for None."""
-    return re.sub(r"^Apex(?=\w+$)", "Ape-X ", str(config_type or "?").removesuffix("Config"))
+    """Return 'Ape-X DQN' for 'ApexDQNConfig', 'Mine' for 'module:MineConfig', '?' for None."""
+    name = str(config_type or "?").rpartition(":")[2].removesuffix("Config")
+    return re.sub(r"^Apex(?=\w+$)", "Ape-X ", name)
 
 
-def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> ExperimentConfig:
+def read_config(
+    workdir: pathlib.Path, agent_types: Collection[type], with_file: bool = True
+) -> ExperimentConfig:
     """Rebuild the config of a run, and make the code of the user that it names importable.
 
     Args:
       workdir: folder of the run.
-      agent_types: config classes that its agent may have.
+      agent_types: config classes that its agent may have, or a subclass of which.
+      with_file: whether to execute the config file of the run if the config is not valid without
+        what it registers.
 
     Raises:
       ValueError: there is no such run, or its file holds unknown fields or wrong values.
@@ -76,21 +87,24 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
     values.pop(FORMAT_VERSION, None)
     hooks = {tuple[int, ...]: lambda value: tuple(value) if isinstance(value, list) else value}
     try:
-        if name not in types:
+        kind: Any = types.get(name)
+        if ":" in name:
+            kind = user_code.find_function(name, AGENT_TYPE)
+        if not (isinstance(kind, type) and issubclass(kind, tuple(agent_types))):
             raise ValueError(f"{AGENT_TYPE} is {name!r}; it has to be one of {', '.join(types)}.")
         # As `ExperimentConfig`, but without defaults, and with the type of this agent's settings.
         fields: Any = [
-            ("agent", types[name]),
+            ("agent", kind),
             ("environment", EnvironmentConfig),
             ("run", RunConfig),
         ]
-        kind: Any = dataclasses.make_dataclass("Config", fields)
-        read: Any = dacite.from_dict(kind, values, dacite.Config(strict=True, type_hooks=hooks))
+        section: Any = dataclasses.make_dataclass("Config", fields)
+        read: Any = dacite.from_dict(section, values, dacite.Config(strict=True, type_hooks=hooks))
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
             config.validate()
         except ValueError:  # What it names may be registered by the file of the user's settings.
-            if not user_code.execute_recorded_file(recorded):
+            if not (with_file and user_code.execute_recorded_file(recorded)):
                 raise
             config.validate()
     except (dacite.DaciteError, ValueError) as error:
@@ -100,15 +114,52 @@ def read_config(workdir: pathlib.Path, agent_types: Collection[type]) -> Experim
 
 def check_same_run(workdir: pathlib.Path, config: Any) -> None:
     """Raise a ValueError unless the run in a folder can be resumed with a config."""
-    before, now = read_values(workdir), to_values(config)
+    difference = find_difference(read_values(workdir), config)
+    if difference is not None:
+        field, old, new = difference
+        raise ValueError(
+            f"The folder {workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
+            f"of run and {_FREE_FIELD} can change when it is resumed."
+        )
+
+
+def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any] | None:
+    """Find what keeps a run from being resumed with a config.
+
+    A field that the version which wrote the values did not have is taken as its default.
+
+    Args:
+      before: `to_values` of the config that the run has had.
+      config: the new one.
+
+    Returns:
+      The path of the first field that differs, and its two values; None if none does.
+    """
+    now, defaults = to_values(config), _default_values(config)
     for section in _FIXED_SECTIONS:
-        difference = _first_difference(before.get(section), now[section], section)
+        old = before.get(section)
+        if isinstance(old, dict):
+            old = _complete(old, defaults[section])
+        difference = _first_difference(old, now[section], section)
         if difference is not None:
-            field, old, new = difference
-            raise ValueError(
-                f"The folder {workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
-                f"of run and {_FREE_FIELD} can change when it is resumed."
-            )
+            return difference
+    return None
+
+
+def _default_values(config: Any) -> dict[str, Any]:
+    """Return `to_values` of a config of the same agent whose fields have their defaults."""
+    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    defaults = {name: type(section)() for name, section in sections.items()}
+    return to_values(dataclasses.replace(config, **defaults))
+
+
+def _complete(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return nested dicts with the defaults of what they lack."""
+    completed = {**defaults, **values}
+    for name, default in defaults.items():
+        if isinstance(default, dict) and isinstance(completed[name], dict):
+            completed[name] = _complete(completed[name], default)
+    return completed
 
 
 def _read_file(workdir: pathlib.Path) -> dict[str, Any]:

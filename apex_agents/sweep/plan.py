@@ -13,7 +13,7 @@ from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CONFIG_FILE
 
 # Fields that may change when a run is resumed, but make another setting of a sweep.
-_RUN_FIELDS = (
+RUN_FIELDS = (
     "run.num_actors",
     "run.num_envs_per_actor",
     "run.evaluation.num_episodes",
@@ -127,7 +127,7 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
     check_same_run(workdir, config)
     run = RunFolder(workdir)
     before, now = flatten(run.config), flatten(to_values(config))
-    for field in _RUN_FIELDS:
+    for field in RUN_FIELDS:
         if field in before and before[field] != now[field]:
             raise ValueError(
                 f"The folder {workdir} holds a run with {field} {before[field]!r}, not "

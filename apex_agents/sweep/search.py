@@ -1,6 +1,5 @@
 """A search for good settings: an Optuna study, kept in a file, whose trials are runs."""
 
-import json
 import math
 import pathlib
 import time
@@ -13,9 +12,12 @@ import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import Trial, TrialState
 
+from apex_agents.config import ExperimentConfig
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import has_numbers
-from apex_agents.sweep.plan import Run
+from apex_agents.plotting.run_groups import flatten
+from apex_agents.runs.config_file import find_difference, to_values
+from apex_agents.sweep.plan import RUN_FIELDS, Run
 from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
 
 # The values that are tried, by the dotted path of their field.
@@ -33,27 +35,45 @@ _NEWEST = 0.25
 _ENDINGS = {"COMPLETE": FINISHED, "PRUNED": PRUNED, "FAIL": FAILED}
 
 
-def open_study(folder: pathlib.Path, space: Space, config: Mapping[str, Any]) -> optuna.Study:
+def open_study(folder: pathlib.Path, space: Space, config: ExperimentConfig) -> optuna.Study:
     """Open the study in the folder of a search, or make it.
 
     Raises:
-      ValueError: the study has another space or config.
+      ValueError: the study has another space, or runs whose scores would have another meaning.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    max_steps, seed = config["run"]["max_actor_steps"], config["run"]["seed"]
-    pruner = optuna.pruners.MedianPruner(_FINISHED_BEFORE_PRUNING, int(_WARM_UP * max_steps))
+    warm_up = int(_WARM_UP * (config.run.max_actor_steps or 0))
+    pruner = optuna.pruners.MedianPruner(_FINISHED_BEFORE_PRUNING, warm_up)
     storage = f"sqlite:///{folder / _STORAGE}"
     study = optuna.create_study(
         storage=storage, study_name="tune", direction="maximize", load_if_exists=True, pruner=pruner
     )
     # A command that continues the search would draw the same numbers again from the same seed.
-    study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
+    study.sampler = optuna.samplers.TPESampler(seed=config.run.seed + len(study.trials))
     ranges = {path: distribution_to_json(values) for path, values in space.items()}
-    settings = json.dumps([ranges, config["agent"], config["environment"], max_steps])
-    if study.user_attrs.get("settings", settings) != settings:
-        raise ValueError(f"{folder} holds a search in other settings; name another folder.")
-    study.set_user_attr("settings", settings)
+    values = to_values(config)
+    before = study.user_attrs.get("ranges", ranges), study.user_attrs.get("config", values)
+    difference = _find_difference(before, (ranges, values), config)
+    if difference is not None:
+        field, old, new = difference
+        raise ValueError(
+            f"{folder} holds a search with {field} {old!r}, not {new!r}; name another folder."
+        )
+    study.set_user_attr("ranges", ranges)
+    study.set_user_attr("config", values)
     return study
+
+
+def _find_difference(before: Any, now: Any, config: ExperimentConfig) -> Any:
+    """Return the name of what makes scores of two searches differ, and its values, or None."""
+    (old_ranges, old), (ranges, new) = before, now
+    if old_ranges != ranges:
+        return "the ranges", old_ranges, ranges
+    old_fields, fields = flatten(old), flatten(new)
+    for field in ("run.max_actor_steps", "run.seed", *RUN_FIELDS):
+        if field in old_fields and old_fields[field] != fields[field]:
+            return field, old_fields[field], fields[field]
+    return find_difference(old, config)
 
 
 class Search:
@@ -106,7 +126,7 @@ class Search:
                 steps, returns = _read_evaluations(run)
                 self._report(trial, steps, returns)
                 # A run that has all of its steps is about to end, and gets a score.
-                if trial.should_prune() and steps[-1] < self._comparisons[-1]:
+                if len(steps) and steps[-1] < self._comparisons[-1] and trial.should_prune():
                     self._runner.interrupt(run, PRUNED)
         while self._runner.has_room() and not self._runner.signals and not is_over:
             if not self._unfinished and len(self._study.trials) >= num_runs:

@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+import threading
+import time
 
 import pytest
 import study_peers
 from our_runs import ROOT
 
-from apex_agents.sweep.study import from_csv
+from apex_agents.sweep.study import Point, from_csv
 
 STUDY = ROOT / "benchmarks" / "atari_half_hour.py"
 # Prints what it was asked to train and where, as a run does that was evaluated twice.
@@ -42,6 +44,23 @@ def train(monkeypatch, path, *flags):
     arguments = ["--study", str(STUDY), "--out", str(path), *flags]
     monkeypatch.setattr(sys, "argv", ["study_peers.py", *arguments])
     study_peers.main()
+
+
+def test_an_error_loses_no_run_beside_it(monkeypatch, tmp_path):
+    both_run = threading.Barrier(2)
+
+    def train_one(study, peers, task, label, seed, cores):
+        both_run.wait(60.0)
+        if label == "Stable-Baselines3's DQN":
+            raise ValueError("it died")
+        time.sleep(0.2)
+        yield Point(task, label, seed, 10, 2, 1.5, 3.0)
+
+    monkeypatch.setattr(study_peers, "train", train_one)
+    with pytest.raises(SystemExit, match="it died"):
+        train(monkeypatch, tmp_path / "peers.csv", "--parallel=2")
+    (point,) = from_csv((tmp_path / "peers.csv").read_text())
+    assert point.setting == "Stable-Baselines3's A2C"
 
 
 def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows, tmp_path):

@@ -49,6 +49,13 @@ MISTAKES = {
         ["--config.agent.batch_size=8,x"],
         ["--config.agent.batch_size=x cannot be read"],
     ),
+    "one_folder_for_two_settings": (
+        [
+            "--config.environment.kwargs="
+            "{{'sutton_barto_reward':True}},{{'sutton_barto_reward':[True]}}"
+        ],
+        ["{'sutton_barto_reward': [True]}, seed", "would share the folder"],
+    ),
     "several_limits": (
         ["--config.run.max_actor_steps=100,200"],
         ["run.max_actor_steps=100,200", "--seeds"],

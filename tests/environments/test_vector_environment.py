@@ -112,6 +112,29 @@ def test_finished_episodes_are_reported_once():
     ]
 
 
+class CountdownInNumbers(Countdown):
+    """Its step types are numbers, as `TimeStep.last` allows."""
+
+    def reset(self) -> dm_env.TimeStep:
+        return super().reset()._replace(step_type=0)
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        timestep = super().step(action)
+        return timestep._replace(step_type=int(timestep.step_type))
+
+
+def test_step_types_may_be_numbers():
+    environments = [
+        SyncVectorEnvironment([kind(2, 0.5, 0.0)]) for kind in (Countdown, CountdownInNumbers)
+    ]
+    timesteps = [environment.reset() for environment in environments]
+    for _ in range(5):
+        assert as_lists(timesteps[0]) == as_lists(timesteps[1])
+        timesteps = [environment.step(np.zeros(1, np.int32)) for environment in environments]
+    finished = [environment.finished_episodes() for environment in environments]
+    assert len(finished[1]) == 2 and finished[0] == finished[1]
+
+
 def test_a_reset_forgets_the_unfinished_episode():
     environment = SyncVectorEnvironment([Countdown(2, 1.0, 0.0)])
     environment.reset()

@@ -1,5 +1,8 @@
 """Tests of config.json: read back as a config, and compared with another one."""
 
+import copy
+import dataclasses
+import functools
 import json
 import pathlib
 import sys
@@ -13,7 +16,13 @@ from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.runs.config_file import check_same_run, read_config, read_values, to_values
+from apex_agents.runs.config_file import (
+    agent_name,
+    check_same_run,
+    read_config,
+    read_values,
+    to_values,
+)
 
 AGENTS = (ApexDQNConfig, ApexDPGConfig)
 
@@ -44,6 +53,24 @@ def test_a_config_is_read_back_as_it_was(tmp_path, config):
     assert found == config
     assert type(found) is ExperimentConfig
     check_same_run(tmp_path, config)
+
+
+@dataclasses.dataclass
+class OwnConfig(ApexDQNConfig):
+    own_rate: float = 0.5
+
+
+def test_a_config_class_of_the_users_is_found_again(tmp_path):
+    config = ExperimentConfig(OwnConfig(own_rate=0.25), run=RunConfig(max_actor_steps=9))
+    values = to_values(config)
+    write(tmp_path, values)
+    found = read_config(tmp_path, AGENTS)
+    assert (found, type(found.agent)) == (config, OwnConfig)
+    check_same_run(tmp_path, config)
+    assert agent_name(values["agent_type"]) == "Own"
+    write(tmp_path, {**values, "agent_type": f"{__name__}:ExperimentConfig"})
+    with pytest.raises(ValueError, match="ExperimentConfig'; it has to be one of"):
+        read_config(tmp_path, AGENTS)
 
 
 REGISTERING = """
@@ -149,7 +176,7 @@ def test_a_folder_without_a_config(tmp_path, content):
         ("environment.task", "MountainCar-v0", "environment.task 'MountainCar-v0', not 'Cart"),
         ("agent.replay.max_size", 4, "agent.replay.max_size 4, not 2000000"),
         ("agent.mlp_hidden_sizes", [1], "agent.mlp_hidden_sizes [1], not [64, 32]"),
-        ("agent.replay", None, "agent.replay None, not {"),
+        ("agent.replay", 4, "agent.replay 4, not {"),
         ("agent.new", 1, "agent.new 1, not None"),
         ("agent_type", "ApexDPGConfig", "agent_type 'ApexDPGConfig', not 'ApexDQNConfig'"),
         ("format_version", None, "format_version None, not 2"),
@@ -160,6 +187,22 @@ def test_a_run_is_not_resumed_as_another(tmp_path, path, value, message):
     with pytest.raises(ValueError) as caught:
         check_same_run(tmp_path, DQN)
     assert f"The folder {tmp_path} holds a run with {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("agent.layer_norm", True), ("agent.replay.replicas", 2), ("environment.action_repeat", 2)],
+)
+def test_a_field_that_an_older_version_did_not_have_had_its_default(tmp_path, path, value):
+    values = to_values(DQN)
+    *sections, name = path.split(".")
+    del functools.reduce(dict.__getitem__, sections, values)[name]
+    write(tmp_path, values)
+    check_same_run(tmp_path, DQN)
+    changed = copy.deepcopy(DQN)
+    setattr(functools.reduce(getattr, sections, changed), name, value)
+    with pytest.raises(ValueError, match=path):
+        check_same_run(tmp_path, changed)
 
 
 def test_a_run_is_resumed_with_other_limits(tmp_path):

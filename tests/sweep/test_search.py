@@ -1,8 +1,10 @@
 """Tests of a search: real studies, with runs whose rows are written by hand."""
 
+import copy
 import csv
-import json
+import functools
 import math
+import shutil
 
 import pytest
 from optuna.distributions import (
@@ -11,12 +13,14 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, STOPPED
 from apex_agents.sweep.search import Search, find_importances, open_study, read_rows
 
 MAX_STEPS = 2000
-CONFIG = {"agent": {}, "environment": {}, "run": {"seed": 0, "max_actor_steps": MAX_STEPS}}
+CONFIG = ExperimentConfig(ApexDQNConfig(), run=RunConfig(max_actor_steps=MAX_STEPS))
 SPACE = {
     "agent.learning_rate": FloatDistribution(1e-5, 1e-2, log=True),
     "agent.n_step": IntDistribution(1, 10),
@@ -186,18 +190,45 @@ def test_active_runs_are_stopped_when_the_time_is_over(make_search):
 
 
 @pytest.mark.parametrize(
-    ("space", "config"),
+    ("field", "value", "message"),
     [
-        ({"agent.n_step": IntDistribution(1, 5)}, CONFIG),
-        (SPACE, {**CONFIG, "agent": {"batch_size": 8}}),
-        (SPACE, {**CONFIG, "run": {"seed": 0, "max_actor_steps": 1}}),
+        ("agent.batch_size", 8, "512, not 8"),
+        ("environment.task", "breakout", "'pong', not 'breakout'"),
+        ("run.max_actor_steps", 1, "2000, not 1"),
+        ("run.seed", 1, "0, not 1"),
+        ("run.num_envs_per_actor", 64, "8, not 64"),
+        ("run.evaluation.num_episodes", 1, "20, not 1"),
     ],
 )
-def test_a_search_of_something_else_is_refused(space, config, tmp_path):
+def test_a_search_of_something_else_is_refused(field, value, message, tmp_path):
     open_study(tmp_path, SPACE, CONFIG)
-    with pytest.raises(ValueError, match=str(tmp_path)):
-        open_study(tmp_path, space, config)
-    open_study(tmp_path, SPACE, json.loads(json.dumps(CONFIG)))
+    config = copy.deepcopy(CONFIG)
+    *sections, name = field.split(".")
+    setattr(functools.reduce(getattr, sections, config), name, value)
+    with pytest.raises(ValueError, match=f"{tmp_path} holds a search with {field} {message}; name"):
+        open_study(tmp_path, SPACE, config)
+    open_study(tmp_path, SPACE, CONFIG)
+
+
+def test_a_search_in_other_ranges_is_refused(tmp_path):
+    open_study(tmp_path, SPACE, CONFIG)
+    with pytest.raises(ValueError, match=f"{tmp_path} holds a search with the ranges"):
+        open_study(tmp_path, {"agent.n_step": IntDistribution(1, 5)}, CONFIG)
+
+
+def test_a_stopped_run_whose_folder_is_gone_begins_anew(make_search):
+    runner = FakeRunner()
+    _, search = make_search(runner)
+    for value in range(5):
+        finish_one(search, runner, [float(value)] * 20)
+    search.step(6, False)
+    (run,) = runner.active()
+    write_evaluations(run, [-9.0] * 10)
+    _, search = make_search(runner := FakeRunner())
+    search.step(6, False)  # It is compared, and found to be worse than the others.
+    shutil.rmtree(run.folder)
+    search.step(6, False)
+    assert runner.interrupted == []
 
 
 def test_rows_and_importances(make_search):
