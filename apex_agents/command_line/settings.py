@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from absl import app, flags
 from ml_collections import config_flags
 
-from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments
+from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments, warn
 from apex_agents.command_line.field_help import describe_fields
 from apex_agents.command_line.field_parsers import register_field_parsers
+from apex_agents.command_line.idle_fields import find_idle_fields
 from apex_agents.command_line.variants import take_variants
 from apex_agents.config import ExperimentConfig
 from apex_agents.presets import CONFIGS, preset_names
@@ -75,7 +76,12 @@ def run_with_settings(
 
     def run(argv: Sequence[str]) -> None:
         refuse_arguments(argv)
-        command(parsed[0])
+        settings, variants = parsed[0], parsed[0].variants
+        for message in find_idle_fields(
+            settings.config, [*settings.overrides, *variants], variants
+        ):
+            warn(message)
+        command(settings)
 
     app.run(run, flags_parser=parse)
 
