@@ -6,12 +6,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from apex_agents.config import ExperimentConfig
+from apex_agents.metrics import columns
 from apex_agents.plotting.run_groups import LIMITS, flatten
 from apex_agents.runs.config_file import check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import CONFIG_FILE
 
+# Limits that a run may be beyond, and the columns that count.
+_COUNTED_LIMITS = {
+    "run.max_actor_steps": columns.ACTOR_STEPS,
+    "run.max_learner_steps": columns.LEARNER_STEPS,
+}
 # Fields that may change when a run is resumed, but make another setting of a sweep.
 RUN_FIELDS = (
     "run.num_actors",
@@ -133,5 +141,13 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
                 f"The folder {workdir} holds a run with {field} {before[field]!r}, not "
                 f"{now[field]!r}; name another --workdir."
             )
+    for limit, column in _COUNTED_LIMITS.items():
+        if before.get(limit) != now[limit] is not None:
+            counts = run.read_columns(columns.LEARNER).get(column, np.zeros(1))
+            if (count := np.nanmax(counts)) > now[limit]:
+                raise ValueError(
+                    f"The folder {workdir} holds a run of {count:,.0f} {column}, more than {limit} "
+                    f"{now[limit]:,}; name another --workdir."
+                )
     has_ended = (run.summary() or {}).get("finished", False)
     return has_ended and all(before.get(limit) == now.get(limit) for limit in LIMITS)

@@ -108,6 +108,31 @@ def test_a_folder_of_another_setting_is_refused(section, changes, message, tmp_p
     assert run.is_finished
 
 
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {"max_actor_steps": 80},
+            "100 actor_steps, more than run.max_actor_steps 80; name another",
+        ),
+        ({"max_actor_steps": 110}, None),
+        ({"max_actor_steps": None, "max_learner_steps": 6}, "7 learner_steps, more than run.max_l"),
+        ({"max_learner_steps": 7}, None),
+        ({"max_seconds": 1.0}, None),
+    ],
+)
+def test_a_run_beyond_the_limit_is_refused(limits, message, tmp_path):
+    log = finish(tmp_path, CONFIG) / "logs" / "learner.csv"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("actor_steps,learner_steps\n50,3\n100,7\n\n")
+    config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
+    if message:
+        with pytest.raises(ValueError, match=message):
+            plan_runs(config, {}, 1, tmp_path, ())
+    else:
+        assert len(plan_runs(config, {}, 1, tmp_path, ())) == 1
+
+
 def test_what_does_not_change_results_makes_no_other_setting(tmp_path):
     workdir = finish(tmp_path, CONFIG)
     file = workdir / "config.json"
