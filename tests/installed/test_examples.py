@@ -73,7 +73,7 @@ def read_summary(folder: pathlib.Path) -> dict[str, Any]:
 def test_examples_are_short_and_have_a_test():
     examples = sorted((ROOT / "examples").glob("*.py"))
     assert [example.stem for example in examples] == [*EXAMPLES]
-    assert all(len(example.read_text().splitlines()) < 40 for example in examples)
+    assert all(len(example.read_text().splitlines()) < 55 for example in examples)
 
 
 def test_own_environment_is_learned_and_played_from_other_folders(installation, copy, tmp_path):
