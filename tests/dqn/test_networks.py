@@ -81,10 +81,17 @@ def test_with_layer_norm_no_layers_scale_matters(torso, layer, layer_norm):
     spec = spec.get(torso, make_spec((8,), np.float32))
     network = make_network(config, spec)
     shape, random = (2, *spec.observations.shape), np.random.default_rng(0)
-    observations = tf.cast(random.integers(0, 256, shape), spec.observations.dtype)
+    largest = 2 if torso == "mlp" else 255  # Bytes are divided by 255.
+    observations = tf.cast(random.integers(0, largest + 1, shape), spec.observations.dtype)
+    # Without biases ReLUs hand a scale on, up to the next layer that is normalized.
+    for variable in network.trainable_variables:
+        if variable.shape.rank == 1:
+            variable.assign(random.normal(size=variable.shape))
     before = network(observations)
-    (weights,) = [v for v in network.trainable_variables if v.name.endswith(f"{layer}/w:0")]
-    weights.assign(100 * weights)
+    scaled = [v for v in network.trainable_variables if f"{layer}/" in v.name]
+    assert len(scaled) == 2
+    for variable in scaled:
+        variable.assign(100 * variable)
     is_same = np.allclose(network(observations), before, rtol=0.01, atol=0.01)
     assert is_same == layer_norm
 
