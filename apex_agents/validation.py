@@ -108,14 +108,6 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
         raise ValueError(f"{field} is {value!r}; it has to be {allowed}.")
 
 
-def require_layers_to_normalize(config: Any, prefix: str, *names: str) -> None:
-    """Raise a ValueError if a layer has one unit: minus its own mean it would always be 0."""
-    for name in names:
-        sizes = getattr(config, name)
-        allowed = f"at least 2 each with {prefix}layer_norm"
-        require(all(size > 1 for size in sizes), prefix + name, sizes, allowed)
-
-
 def require_equal_lengths(config: Any, prefix: str, first: str, *others: str) -> None:
     """Raise a ValueError unless some fields of `config` hold as many numbers as the first one."""
     length = len(getattr(config, first))

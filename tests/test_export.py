@@ -180,6 +180,7 @@ def test_the_example_sees_what_evaluations_see(tmp_path, monkeypatch):
             return [np.eye(4)[played[[len(seen)]]]]
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setattr(sys, "argv", ["play_onnx.py", str(tmp_path)])
     runpy.run_path(str(ROOT / "examples" / "play_onnx.py"))
     config = policy.config.environment.atari

@@ -13,7 +13,6 @@ from apex_agents.validation import (
     positive,
     require,
     require_fields,
-    require_layers_to_normalize,
 )
 
 TORSOS = ("mlp", "none")
@@ -97,7 +96,9 @@ class ApexDPGConfig:
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
-        if self.layer_norm:
-            require_layers_to_normalize(self, prefix, "policy_hidden_sizes", "critic_hidden_sizes")
+        for name in ("policy_hidden_sizes", "critic_hidden_sizes") if self.layer_norm else ():
+            # A single unit minus its own mean would always be 0.
+            sizes, allowed = getattr(self, name), f"at least 2 each with {prefix}layer_norm"
+            require(all(size > 1 for size in sizes), prefix + name, sizes, allowed)
         allowed = f"greater than {prefix}min_return, {self.min_return}"
         require(self.max_return > self.min_return, f"{prefix}max_return", self.max_return, allowed)

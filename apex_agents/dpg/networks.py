@@ -140,21 +140,16 @@ def _make_torso(
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
             observations = layers[0](observations)
         if own_torso is None:
-            normalization_fn = _make_layer_norm if config.layer_norm else lambda layer: tf.identity
             torso = VectorTorso(
                 sizes[:num_in_torso],
                 spec,
                 activation=tf.tanh,
-                normalization_fn=normalization_fn,
+                layer_norm=config.layer_norm,
                 name="torso",
             )
         else:
             torso = own_torso.make(spec, config, observations)
         return snt.Sequential([*layers, torso]), sizes[num_in_torso:]
-
-
-def _make_layer_norm(layer: int) -> snt.LayerNorm:
-    return snt.LayerNorm(-1, True, True, name=f"layer_norm_{layer}")
 
 
 def _make_hidden_layers(sizes: Sequence[int], layer_norm: bool) -> snt.Sequential:

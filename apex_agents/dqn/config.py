@@ -13,7 +13,6 @@ from apex_agents.validation import (
     positive,
     require_equal_lengths,
     require_fields,
-    require_layers_to_normalize,
 )
 
 
@@ -35,9 +34,6 @@ class ApexDQNConfig:
         'quantile', quantiles of its return (Dabney et al. 2018), whose mean is the value.
       num_quantiles: quantiles of 'quantile' (Dabney et al. 2018: 200).
       stream_hidden_size: units of each stream's hidden layer (Wang et al. 2016: 512).
-      layer_norm: whether what convolutions and hidden layers give, but for those of a torso of
-        yours, is normalized before their activations (Ba et al. 2016), which keeps units from
-        falling silent at larger learning rates.
       frame_stack: frames per observation, along its first axis and sliding by one per step (Mnih
         et al. 2015: 4); 0 if observations are not stacked.
       normalize_observations: whether vectors are normalized by the mean and the variance of what
@@ -71,7 +67,6 @@ class ApexDQNConfig:
     head: str = one_of("dueling", "quantile")
     num_quantiles: int = bounded(32, 1, 1_000)
     stream_hidden_size: int = bounded(512, 1, 10_000)
-    layer_norm: bool = False
     frame_stack: int = bounded(4, 0)
     normalize_observations: bool = False
     n_step: int = bounded(3, 1, 10_000)
@@ -94,6 +89,4 @@ class ApexDQNConfig:
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
         require_fields(self, prefix)
-        if self.layer_norm:
-            require_layers_to_normalize(self, prefix, "mlp_hidden_sizes")
         require_equal_lengths(self, prefix, "conv_channels", "conv_kernel_sizes", "conv_strides")

@@ -10,7 +10,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.networks.chosen_torso import make_torso
-from apex_agents.networks.normalization import RunningNormalization, normalize_layer
+from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torsos import mixed_precision
@@ -43,10 +43,10 @@ def make_network(
         if config.normalize_observations:
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
             observations = layers[0](observations)
-        torso = make_torso(config, spec, observations, dtype, torso_fn, config.layer_norm)
+        torso = make_torso(config, spec, observations, dtype, torso_fn)
         distribution = make_distribution(config)
-        sizes = (config.stream_hidden_size, spec.actions.num_values, distribution.shape)
-        head = DuelingHead(*sizes, config.layer_norm, name="head")
+        num_actions = spec.actions.num_values
+        head = DuelingHead(config.stream_hidden_size, num_actions, distribution.shape, name="head")
         head(torso(observations))
     return ActionValueNetwork(snt.Sequential([*layers, torso, head]), distribution)
 
@@ -88,12 +88,9 @@ class DuelingHead(snt.Module):
         hidden_size: int,
         num_actions: int,
         value_shape: tuple[int, ...] = (),
-        layer_norm: bool = False,
         name: str | None = None,
     ):
-        """Make the layers; with `layer_norm` the hidden ones are normalized before their ReLU."""
         super().__init__(name=name)
-        self._normalize = normalize_layer if layer_norm else tf.identity
         self._num_actions, self._value_shape = num_actions, value_shape
         value_size = math.prod(value_shape)
         # Side by side: one product for both.
@@ -114,7 +111,7 @@ class DuelingHead(snt.Module):
     def _hidden(self, features: tf.Tensor) -> tf.Tensor:
         # Both streams send gradients into the features: scaled down so that their sum has the size
         # of one (Wang et al. 2016, section 4.2).
-        return tf.nn.relu(self._normalize(self._hidden_layers(scale_gradient(features, 2**-0.5))))
+        return tf.nn.relu(self._hidden_layers(scale_gradient(features, 2**-0.5)))
 
 
 def scale_gradient(tensor: tf.Tensor, scale: float) -> tf.Tensor:

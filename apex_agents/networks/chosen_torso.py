@@ -5,7 +5,6 @@ from typing import Any
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks.normalization import normalize_layer
 from apex_agents.networks.observations import is_image
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
 from apex_agents.networks.torsos import DQN_CONVOLUTIONS, ConvTorso, VectorTorso
@@ -18,7 +17,6 @@ def make_torso(
     observations: tf.Tensor,
     dtype: tf.DType = tf.float32,
     torso_fn: TorsoFn | None = None,
-    layer_norm: bool = False,
 ) -> tf.Module:
     """Build a torso, from observations `[B, ...]` to features `[B, F]`.
 
@@ -28,7 +26,6 @@ def make_torso(
       observations: two observations, `[2, ...]`, with which a torso of the user's is tried.
       dtype: dtype of the variables, but for a torso of the user's.
       torso_fn: maker of the torso in place of the config's.
-      layer_norm: whether layers are normalized, but for those of a torso of the user's.
 
     Raises:
       ValueError: the torso does not fit the environment.
@@ -37,17 +34,12 @@ def make_torso(
     if own_torso is not None:
         return own_torso.make(spec, config, observations)
     if config.torso == "mlp":
-        normalize = normalize_layer if layer_norm else tf.identity
-        sizes = config.mlp_hidden_sizes
-        return VectorTorso(
-            sizes, spec, dtype, normalization_fn=lambda layer: normalize, name="torso"
-        )
+        return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
     convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
     if config.torso == "conv":
         sizes = (config.conv_channels, config.conv_kernel_sizes, config.conv_strides)
         convolutions, hidden_sizes = tuple(zip(*sizes, strict=True)), config.mlp_hidden_sizes
-    stack = config.frame_stack
-    return ConvTorso(convolutions, hidden_sizes, spec, stack, dtype, layer_norm)
+    return ConvTorso(convolutions, hidden_sizes, spec, config.frame_stack, dtype, name="torso")
 
 
 def is_own_torso(config: Any, torso_fn: TorsoFn | None) -> bool:

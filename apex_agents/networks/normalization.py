@@ -1,4 +1,4 @@
-"""Normalization of layers, and of vectors of observations."""
+"""Running normalization of vectors of observations."""
 
 from collections.abc import Sequence
 
@@ -7,20 +7,6 @@ import tensorflow as tf
 
 _EPSILON = 1e-8
 _MAX_VALUE = 10.0
-_LAYER_EPSILON = 1e-5
-
-
-def normalize_layer(features: tf.Tensor) -> tf.Tensor:
-    """Bring the features `[B, ...]` of each example to a mean of 0 and a variance of 1.
-
-    In float32, whatever they are computed in, and without a scale and an offset to be learned,
-    which layers on CPUs would spend much of their time on. Source: Ba et al. 2016; Xu et al. 2019.
-    """
-    axes = list(range(1, features.shape.rank))
-    exact = tf.cast(features, tf.float32)
-    mean, variance = tf.nn.moments(exact, axes, keepdims=True)
-    normalized = tf.nn.batch_normalization(exact, mean, variance, None, None, _LAYER_EPSILON)
-    return tf.cast(normalized, features.dtype)
 
 
 class RunningNormalization(snt.Module):

@@ -10,11 +10,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks.normalization import normalize_layer
 from apex_agents.networks.observations import to_image, to_vector
 from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
-
-Layer = Callable[[tf.Tensor], tf.Tensor]
 
 mixed_precision = snt.mixed_precision.modes([tf.float32, tf.bfloat16])
 
@@ -37,7 +34,7 @@ class ConvTorso(snt.Module):
         spec: EnvironmentSpec,
         frame_stack: int = 0,
         dtype: tf.DType = tf.float32,
-        layer_norm: bool = False,
+        name: str | None = None,
     ):
         """Make the layers, whose variables have a dtype.
 
@@ -47,11 +44,10 @@ class ConvTorso(snt.Module):
           spec: specification of one environment.
           frame_stack: frames per observation, along its first axis; 0 if it is no stack.
           dtype: dtype of the variables.
-          layer_norm: whether what each layer gives is normalized before its ReLU.
+          name: name of the module.
         """
-        super().__init__(name="torso")
+        super().__init__(name=name)
         self._spec, self._frame_stack, self._dtype = spec, frame_stack, dtype
-        self._normalize = normalize_layer if layer_norm else tf.identity
         self._reads_pixels = bool(convolutions) and reads_pixels(
             spec, frame_stack, *convolutions[0][1:]
         )
@@ -84,11 +80,11 @@ class ConvTorso(snt.Module):
                     f"agent.conv_kernel_sizes has a {kernel_size}, but {convolution.name} gets an "
                     f"image of {size[0]} x {size[1]}; kernels and strides have to be smaller."
                 )
-            features = tf.nn.relu(self._normalize(convolution(features)))
+            features = tf.nn.relu(convolution(features))
             size = features.shape[1:3]
         features = snt.flatten(features)
         for linear in self._linears:
-            features = tf.nn.relu(self._normalize(linear(features)))
+            features = tf.nn.relu(linear(features))
         return features
 
 
@@ -100,8 +96,8 @@ class VectorTorso(snt.Module):
         hidden_sizes: Sequence[int],
         spec: EnvironmentSpec,
         dtype: tf.DType = tf.float32,
-        activation: Layer = tf.nn.relu,
-        normalization_fn: Callable[[int], Layer] = lambda layer: tf.identity,
+        activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
+        layer_norm: bool = False,
         name: str | None = None,
     ):
         """Make the layers.
@@ -111,15 +107,16 @@ class VectorTorso(snt.Module):
           spec: specification of one environment.
           dtype: dtype of the variables.
           activation: function of what each layer gives.
-          normalization_fn: maker of what comes between a layer, which it gets the number of from
-            1, and its activation.
+          layer_norm: whether what each layer gives is normalized before that (Ba et al. 2016).
           name: name of the module.
         """
         super().__init__(name=name)
         self._spec, self._dtype, self._activation = spec, dtype, activation
         self._linears = _make_linears(hidden_sizes)
-        numbers = range(1, len(self._linears) + 1)
-        self._normalizations = [normalization_fn(number) for number in numbers]
+        self._normalizations: list[Callable[[tf.Tensor], tf.Tensor]] = [
+            snt.LayerNorm(-1, True, True, name=f"layer_norm_{i}") if layer_norm else tf.identity
+            for i in range(1, len(self._linears) + 1)
+        ]
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]`, see `to_vector`, to features `[B, F]`."""

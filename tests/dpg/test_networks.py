@@ -89,9 +89,7 @@ def test_critic_by_hand(dtype):
 
 
 def test_first_layer_with_layer_norm_by_hand():
-    config = ApexDPGConfig(policy_hidden_sizes=(2, 2), layer_norm=True)
-    network = make_networks(config, make_spec((1,), 1)).policy
-    (torso,) = (module for module in network.submodules if isinstance(module, VectorTorso))
+    torso = VectorTorso([2], make_spec((1,), 1), activation=tf.tanh, layer_norm=True)
     torso(tf.zeros([1, 1]))
     values = {"linear_1/w:0": [[1.0, 4.0]], "linear_1/b:0": [0.0, 1.0]}
     values |= {"layer_norm_1/scale:0": [2.0, 3.0], "layer_norm_1/offset:0": [0.0, 0.5]}

@@ -25,12 +25,12 @@ def make_spec(shape: tuple[int, ...], dtype: Any, maximum: float = 255) -> Envir
 FRAMES = make_spec((4, 84, 84), np.uint8)
 
 
-def make_head(layer_norm: bool = False) -> DuelingHead:
+def make_head() -> DuelingHead:
     """Build a head over two features whose hidden layers pass positive features on.
 
     v = h_0 + 2 h_1 + 0.5; adv = (h_0, 2 h_0 + h_1, 3 h_0 - h_1); h = relu(features)
     """
-    head = DuelingHead(hidden_size=2, num_actions=3, layer_norm=layer_norm)
+    head = DuelingHead(hidden_size=2, num_actions=3)
     head(tf.zeros([1, 2]))
     # The hidden layers of both streams lie side by side, the value's first.
     values = {
@@ -55,45 +55,6 @@ def test_action_values_are_value_plus_advantage_minus_mean_advantage():
         [6.5 + 0, 6.5 + 3, 6.5 - 3],
     ]
     np.testing.assert_allclose(q_values, expected, rtol=1e-6)
-
-
-def test_hidden_layers_of_both_streams_are_normalized_together_by_hand():
-    head, features = make_head(layer_norm=True), tf.constant([[1.0, 3.0]])
-    # Before their ReLU, the hidden units of both streams are (1, 3, 1, 3), with a mean of 2 and a
-    # variance of 1: h = (0, 1), v = 0 + 2 + 0.5, adv = (0, 1, -1) with a mean of 0.
-    np.testing.assert_allclose(head(features), [[2.5, 3.5, 1.5]], rtol=1e-4)
-
-
-LAYERS = {
-    "atari": ("conv_1", "conv_2", "conv_3", "head/hidden"),
-    "conv": ("conv_1", "linear_1", "head/hidden"),
-    "mlp": ("linear_1", "head/hidden"),
-}
-
-
-@pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize(
-    ("torso", "layer"), [(torso, layer) for torso, layers in LAYERS.items() for layer in layers]
-)
-def test_with_layer_norm_no_layers_scale_matters(torso, layer, layer_norm):
-    config = ApexDQNConfig(torso=torso, frame_stack=4 * (torso == "atari"), layer_norm=layer_norm)
-    spec = {"atari": FRAMES, "conv": make_spec((6, 5, 3), np.uint8)}
-    spec = spec.get(torso, make_spec((8,), np.float32))
-    network = make_network(config, spec)
-    shape, random = (2, *spec.observations.shape), np.random.default_rng(0)
-    largest = 2 if torso == "mlp" else 255  # Bytes are divided by 255.
-    observations = tf.cast(random.integers(0, largest + 1, shape), spec.observations.dtype)
-    # Without biases ReLUs hand a scale on, up to the next layer that is normalized.
-    for variable in network.trainable_variables:
-        if variable.shape.rank == 1:
-            variable.assign(random.normal(size=variable.shape))
-    before = network(observations)
-    scaled = [v for v in network.trainable_variables if f"{layer}/" in v.name]
-    assert len(scaled) == 2
-    for variable in scaled:
-        variable.assign(100 * variable)
-    is_same = np.allclose(network(observations), before, rtol=0.01, atol=0.01)
-    assert is_same == layer_norm
 
 
 def test_a_dueling_head_of_quantiles_is_one_head_for_each_quantile():

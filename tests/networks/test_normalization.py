@@ -1,15 +1,11 @@
-"""Tests of both normalizations against numpy, and of the running one's place in an update."""
+"""Tests of the running normalization against numpy, and of its place in an update."""
 
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.networks.normalization import (
-    RunningNormalization,
-    normalize_layer,
-    update_statistics,
-)
+from apex_agents.networks.normalization import RunningNormalization, update_statistics
 
 RANDOM = np.random.default_rng(0)
 # Batches of different sizes, means and spreads.
@@ -79,20 +75,3 @@ def test_only_networks_with_a_normalization_have_statistics():
     update_statistics(network, tf.constant([[2.0], [4.0]]))
     assert (int(normalization.count), normalization.mean.numpy().tolist()) == (2, [3.0])
     update_statistics(snt.Linear(2), tf.constant([[2.0]]))
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (3, 20, 20, 16)])
-@pytest.mark.parametrize(("dtype", "accuracy"), [(tf.float32, 1e-5), (tf.bfloat16, 2**-8)])
-def test_each_example_of_a_layer_has_a_mean_of_0_and_a_variance_of_1(shape, dtype, accuracy):
-    # In bfloat16, sums over 6,400 features would be far off.
-    features = tf.cast(RANDOM.normal([2.0] * shape[-1], 3.0, shape), dtype)
-    normalized = normalize_layer(features)
-    assert normalized.dtype == dtype
-    exact = tf.cast(features, tf.float64).numpy().reshape(3, -1)
-    expected = (exact - exact.mean(1, keepdims=True)) / exact.std(1, keepdims=True)
-    actual = tf.cast(normalized, tf.float64).numpy().reshape(3, -1)
-    np.testing.assert_allclose(actual, expected, rtol=accuracy, atol=accuracy)
-
-
-def test_a_layer_whose_features_are_all_alike_becomes_0():
-    assert normalize_layer(tf.fill([2, 3], 7.0)).numpy().tolist() == [[0.0] * 3] * 2

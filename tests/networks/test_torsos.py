@@ -74,12 +74,12 @@ def test_layers_have_the_given_sizes():
     shapes = {variable.name: tuple(variable.shape) for variable in torso.variables}
     # 9 x 7 becomes 4 x 3 with stride 2, then 3 x 2.
     assert shapes == {
-        "torso/conv_1/w:0": (3, 3, 3, 1),
-        "torso/conv_1/b:0": (1,),
-        "torso/conv_2/w:0": (2, 2, 1, 2),
-        "torso/conv_2/b:0": (2,),
-        "torso/linear_1/w:0": (3 * 2 * 2, 5),
-        "torso/linear_1/b:0": (5,),
+        "conv_torso/conv_1/w:0": (3, 3, 3, 1),
+        "conv_torso/conv_1/b:0": (1,),
+        "conv_torso/conv_2/w:0": (2, 2, 1, 2),
+        "conv_torso/conv_2/b:0": (2,),
+        "conv_torso/linear_1/w:0": (3 * 2 * 2, 5),
+        "conv_torso/linear_1/b:0": (5,),
     }
     assert (features.shape, features.dtype) == ((2, 5), tf.float32)
 

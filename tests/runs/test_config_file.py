@@ -191,7 +191,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path, path, value, message):
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("agent.layer_norm", True), ("agent.replay.replicas", 2), ("environment.action_repeat", 2)],
+    [("agent.bfloat16", True), ("agent.replay.replicas", 2), ("environment.action_repeat", 2)],
 )
 def test_a_field_that_an_older_version_did_not_have_had_its_default(tmp_path, path, value):
     values = to_values(DQN)
