@@ -38,7 +38,13 @@ _STOPPING = "Stopping; press Ctrl-C again to kill all processes."
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
 
 
-def launch(experiment: Experiment, backend: Backend, is_live: bool, wandb: str | None) -> Run:
+def launch(
+    experiment: Experiment,
+    backend: Backend,
+    is_live: bool,
+    wandb: str | None,
+    exports: Sequence[Export] = (),
+) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
     builder = experiment.builder
     check_limits(experiment)
@@ -54,7 +60,7 @@ def launch(experiment: Experiment, backend: Backend, is_live: bool, wandb: str |
     try:
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
-        exports = _open_exports(experiment, wandb)
+        exports = [*_open_exports(experiment, wandb), *exports]
         return launch_program(make_program(experiment), experiment, backend, is_live, exports)
     finally:
         close_workdir(experiment.workdir)

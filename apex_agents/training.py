@@ -11,7 +11,7 @@ import dataclasses
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from apex_agents.nodes.fork_server import close_server, has_server, open_server
@@ -19,6 +19,7 @@ from apex_agents.nodes.fork_server import close_server, has_server, open_server
 if TYPE_CHECKING:
     from apex_agents.config import ExperimentConfig
     from apex_agents.ending import Run
+    from apex_agents.metrics.exports import Export
 
 # Imported by the process from which nodes are forked.
 NODE_MODULES = ("apex_agents.program", "apex_agents.registry")
@@ -35,6 +36,7 @@ def train(  # noqa: PLR0913
     is_live: bool = True,
     ray_address: str = "auto",
     wandb: str | None = None,
+    exports: Sequence[Export] = (),
     name: str = "run",
     started_at: float | None = None,
 ) -> Run:
@@ -50,13 +52,15 @@ def train(  # noqa: PLR0913
       torso_fn: maker of the networks' torsos in place of those that the config names; called with
         the environment's spec and the agent's config.
       builder_fn: maker of the agent's builder, such as a subclass of `ApexDQNBuilder`, in place of
-        the one that belongs to `config.agent`; called with that config and `torso_fn`.
+        the one that `config.agent` names; called with that config and `torso_fn`.
       workdir: folder for logs and checkpoints, whose run is resumed; None: a new one in `runs/`.
       launch_type: where nodes run: 'local_mp', as processes of this machine; 'local_mt', as threads
         of this process; 'ray', as processes on the hosts of a Ray cluster.
       is_live: whether to show a live view if the output is a terminal; plain lines otherwise.
       ray_address: 'HOST:PORT' of the cluster's head, or 'auto' for this machine's cluster.
       wandb: Weights & Biases project that the metrics are sent to; None for none.
+      exports: further receivers of the metrics, such as another tracker: objects with the methods
+        of `metrics.exports.Export`, which are called in a thread of this process.
       name: beginning of the name of a new folder.
       started_at: time from which the run's wall time counts, in seconds since the epoch; None: now.
 
@@ -86,7 +90,7 @@ def train(  # noqa: PLR0913
             workdir=str(workdir or new_workdir(name)),
         )
         experiment = dataclasses.replace(experiment, started_at=started_at)
-        return launch(experiment, backend, is_live, wandb)
+        return launch(experiment, backend, is_live, wandb, exports)
 
 
 @contextlib.contextmanager

@@ -70,7 +70,28 @@ class Builder(ApexDQNBuilder):
         networks = [self.make_networks(spec, seed) for _ in range(2)]
         return Update(*networks, self.config)
 
-train(config, builder_fn=Builder, workdir="run", launch_type="local_mp", is_live=False)
+class Tracker:
+    def __init__(self):
+        self.names, self.is_closed = set(), False
+
+    def write(self, items):
+        for item in items:
+            self.names |= {{*getattr(item, "values", {{}})}}
+
+    def close(self):
+        self.is_closed = True
+
+def is_tracked(name):
+    return tracker.is_closed and name in tracker.names
+
+tracker = Tracker()
+options = {{"workdir": "run", "launch_type": "local_mp", "is_live": False}}
+train(config, builder_fn=Builder, exports=[tracker], **options)
+print("tracked", is_tracked("learner/batch_size"), is_tracked("evaluator/mean_return"))
+try:
+    train(config, **options)
+except ValueError as error:
+    print(error)
 """
 
 LOAD = """
@@ -135,7 +156,9 @@ def test_a_script_trains_with_a_builder_of_its_own(tmp_path):
     assert result.returncode == 0, result.stderr
     with (tmp_path / "run" / "logs" / "learner.csv").open() as file:
         assert {float(row["batch_size"]) for row in csv.DictReader(file)} == {8.0}
-    # What it has learned is in networks that every program can make.
+    assert "tracked True True\n" in result.stdout
+    # The run is not resumed with another one.
+    assert "holds a run with agent.builder '__main__:Builder', not 'standard'" in result.stdout
     loaded = execute(tmp_path, LOAD)
     assert loaded.stdout.endswith("acts (1,)\n"), loaded.stderr
 

@@ -12,6 +12,7 @@ from absl import flags
 
 from apex_agents.command_line import commands
 from apex_agents.command_line.errors import fail, leave, warn
+from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
@@ -44,6 +45,7 @@ _WORKDIR = flags.DEFINE_string(
     None,
     "Folder of all runs, a new one or one to resume; by default one in sweeps/.",
 )
+_WANDB = define_wandb()
 
 
 @contextlib.contextmanager
@@ -85,7 +87,8 @@ def lock_folder(folder: pathlib.Path) -> IO[str]:
 def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
     """Return the command that trains with some fields changed, but for seed and work directory."""
     command = commands.train_argv(find_agent(settings.config.agent))
-    return [*command, f"--lp_launch_type={_LAUNCH_TYPE.value}", *settings.to_flags(fields)]
+    wandb = [] if _WANDB.value is None else [f"--wandb={_WANDB.value}"]
+    return [*command, f"--lp_launch_type={_LAUNCH_TYPE.value}", *wandb, *settings.to_flags(fields)]
 
 
 def check_config(config: ExperimentConfig) -> None:

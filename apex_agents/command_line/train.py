@@ -17,6 +17,7 @@ from absl import flags
 
 from apex_agents.command_line.errors import fail, leave, print_failure
 from apex_agents.command_line.next_steps import describe_next_steps
+from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.ending import Run, RunFailure
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS, EXIT_TERMINATED
@@ -58,12 +59,7 @@ _MONITOR = flags.DEFINE_bool(
     "Show a live view in the terminal; --nomonitor prints a line every ten seconds instead, which "
     "is also done if the output is not a terminal.",
 )
-_WANDB = flags.DEFINE_string(
-    "wandb",
-    None,
-    "Weights & Biases project that the metrics are sent to; with WANDB_MODE=offline in the "
-    "environment they stay in the run's folder. Needs the package wandb.",
-)
+_WANDB = define_wandb()
 
 
 def main(agent: str) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from rich.console import Console
@@ -94,6 +94,7 @@ class Monitor:
         self._state = state
         self._view = view
         self._exports = exports
+        self._working = list(exports)  # Those that have not failed.
         self._period_seconds = period_seconds
         self._stop = threading.Event()
         state.refresh()
@@ -118,10 +119,22 @@ class Monitor:
         with contextlib.suppress(Exception):
             self._view.close()
         for export in self._exports:
-            export.close()
+            with contextlib.suppress(Exception):
+                export.close()
 
     def _update(self) -> None:
         rows = self._state.refresh()
         self._view.show(self._state, self.note)
-        for export in self._exports:
-            export.write(read_items(rows, self._state))
+        for export in [*self._working]:
+            with self._giving_up(export):
+                export.write(read_items(rows, self._state))
+
+    @contextlib.contextmanager
+    def _giving_up(self, export: Export) -> Iterator[None]:
+        """Send an export nothing more once it has failed."""
+        try:
+            yield
+        except Exception as error:  # It may be of the user's code.
+            name = type(export).__name__
+            logging.warning("%s gets no more metrics: %s: %s", name, type(error).__name__, error)
+            self._working.remove(export)

@@ -12,6 +12,12 @@ from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.folder import RunFolder
 
 
+def _name(folder: pathlib.Path) -> str:
+    """Return the name of a run's folder, with task and setting if it is a seed of a sweep."""
+    is_seed = folder.name.startswith("seed_")
+    return "/".join(folder.parts[-3:]) if is_seed else folder.name
+
+
 class WandbExport:
     """A run at Weights & Biases; wandb's own settings decide where it is stored.
 
@@ -33,7 +39,7 @@ class WandbExport:
         try:
             self._run = wandb.init(
                 project=project,
-                name=run.path.name,
+                name=_name(run.path),
                 id=run_id,
                 resume="allow" if is_online else None,
                 dir=str(run.path),

@@ -1,12 +1,29 @@
 """Tests of what the commands share that train several runs."""
 
 import io
+import pathlib
+import types
 
 import pytest
 from rich.console import Console
 
-from apex_agents.command_line.several_runs import write_results
+from apex_agents.command_line import several_runs
+from apex_agents.command_line.settings import Settings
+from apex_agents.command_line.several_runs import make_command, write_results
+from apex_agents.presets import load_config
 from apex_agents.sweep.screen import Screen
+
+
+@pytest.mark.parametrize(("project", "expected"), [("pong", ["--wandb=pong"]), (None, [])])
+def test_runs_get_the_flags_that_are_theirs(monkeypatch, project, expected):
+    monkeypatch.setattr(several_runs, "_WANDB", types.SimpleNamespace(value=project))
+    monkeypatch.setattr(several_runs, "_LAUNCH_TYPE", types.SimpleNamespace(value="local_mt"))
+    settings = Settings(load_config("a2c_cartpole"), pathlib.Path("a.py"), {"run.seed": 1}, {})
+    *_, agent = command = make_command(settings, {"agent.n_step": 7})[:4]
+    assert agent == "a2c"
+    flags = make_command(settings, {"agent.n_step": 7})[len(command) :]
+    fields = ["--config=a.py", "--config.run.seed=1", "--config.agent.n_step=7"]
+    assert flags == ["--lp_launch_type=local_mt", *expected, *fields]
 
 
 @pytest.mark.parametrize("error", [ValueError("no font"), PermissionError(13, "denied")])

@@ -79,6 +79,32 @@ def test_a_view_that_fails_is_closed_and_that_is_all(state, caplog):
     assert (record.levelname, *map(str, record.args)) == ("WARNING", "RuntimeError", "cannot draw")
 
 
+class Broken(Recorder):
+    """An export of the user's that fails at its first row, and again when it is closed."""
+
+    def write(self, items) -> None:
+        super().write(items)
+        if self.names:
+            raise KeyError("no network")
+
+    def close(self) -> None:
+        super().close()
+        raise KeyError("no network")
+
+
+def test_an_export_that_fails_gets_nothing_more_and_the_others_do(written_run, state, caplog):
+    view, broken, export = Recorder(), Broken(), Recorder()
+    watcher = follow(state, view, [broken, export])
+    for step in (1, 2):
+        written_run.append("learner", learner_steps=step)
+        wait_for(lambda: len(export.names) == step)  # noqa: B023  # It is called here.
+    watcher.close()
+    assert broken.names == ["learner/learner_steps"]
+    assert (broken.num_closes, export.num_closes, view.num_closes) == (1, 1, 1)
+    (record,) = caplog.records
+    assert record.getMessage() == "Broken gets no more metrics: KeyError: 'no network'"
+
+
 def test_lines_appear_every_ten_seconds_once_the_replay_has_a_row(written_run, state):
     now = 1000.0
     lines: list[str] = []
