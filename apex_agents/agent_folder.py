@@ -16,7 +16,7 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.evaluation.parameters import SavedParameters, read_parameters
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
-from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.registry import CONFIG_CLASSES, has_standard_policy, make_builder
 from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_config, read_values
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.folder import RunFolder
@@ -56,12 +56,12 @@ def write_agent_folder(
     if not is_ours and output.is_dir() and any(output.iterdir()):
         raise ValueError(f"{output} holds something else than an agent; name a new folder.")
     values = read_values(workdir)
-    if "__main__:" in json.dumps(values):
-        raise ValueError(
-            f"{workdir} was trained with a function of a script or notebook, which others do not "
-            "have; an agent to hand on needs it in a module."
-        )
+    with_standard_builder = {**values, "agent": {**values["agent"], "builder": "standard"}}
+    _require_modules(workdir, with_standard_builder)
     policy = _load_from_settings_alone(workdir, checkpoint)
+    if has_standard_policy(make_builder(policy.config.agent)):
+        values = with_standard_builder  # What else its own one makes is not handed on.
+    _require_modules(workdir, values)
     parameters = read_parameters(policy.path)
     is_own = workdir.resolve() in policy.path.resolve().parents
     described = dict(_describe(policy.config, parameters, half_precision))
@@ -81,6 +81,14 @@ def write_agent_folder(
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         replace_file(output / name, content)
     return parameters
+
+
+def _require_modules(workdir: pathlib.Path, values: Mapping[str, object]) -> None:
+    if "__main__:" in json.dumps(values):
+        raise ValueError(
+            f"{workdir} was trained with a function of a script or notebook, which others do not "
+            "have; an agent to hand on needs it in a module."
+        )
 
 
 def _load_from_settings_alone(workdir: pathlib.Path, checkpoint: str) -> TrainedPolicy:

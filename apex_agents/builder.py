@@ -28,11 +28,9 @@ class Adder(Protocol):
 
     def flush(self) -> None:
         """Send all that is complete, as soon as the server accepts it."""
-        ...
 
     def close(self) -> None:
         """Send all that is complete, unless the program stops, and end."""
-        ...
 
 
 class Learner(Protocol):
@@ -56,23 +54,18 @@ class Learner(Protocol):
 
     def resume(self) -> None:
         """Continue from the number of steps in `state`, which has been restored."""
-        ...
 
     def step(self) -> None:
         """Wait for data and learn from it; return without it if told to stop."""
-        ...
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
         """Go on with a replay server that has moved, the one with this index of `client`."""
-        ...
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
-        ...
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         """Return copies of variables by name, one list per name."""
-        ...
 
     def get_all_variables(self) -> dict[str, list[np.ndarray]]:
         """Return copies of all variables that actors need, by name.
@@ -80,11 +73,9 @@ class Learner(Protocol):
         Raises:
           FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
         """
-        ...
 
     def close(self) -> None:
         """Publish what was learned, unless the program stops, and end."""
-        ...
 
 
 class Builder(Protocol):
@@ -103,14 +94,12 @@ class Builder(Protocol):
         Raises:
           ValueError: it cannot; the message says why.
         """
-        ...
 
     def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> Any:
         """Build what the agent learns: a module, or a named tuple of modules, in float32.
 
         The variables exist, and all of them have different names.
         """
-        ...
 
     def share(self, num_replays: int) -> "Builder":
         """Return the builder of the tables and the dataset of each of so many replay servers.
@@ -118,11 +107,9 @@ class Builder(Protocol):
         Raises:
           ValueError: the agent's data cannot be shared out to them.
         """
-        ...
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         """Return how transitions reach the learner of a run with so many environments per actor."""
-        ...
 
     def make_replay_tables(
         self,
@@ -135,15 +122,12 @@ class Builder(Protocol):
           spec: specification of one environment.
           rate_limiter: limiter of the table of transitions; None for the config's.
         """
-        ...
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
         """Estimate the memory that a full replay takes."""
-        ...
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
         """Build the learner's source of data; the tables have to exist."""
-        ...
 
     def make_adders(
         self,
@@ -163,7 +147,6 @@ class Builder(Protocol):
           learner_steps_fn: returns the learner steps of the parameters that act; they become part
             of what is sent.
         """
-        ...
 
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
@@ -176,11 +159,9 @@ class Builder(Protocol):
           num_envs: number of environments of all actors together.
           seed: seed of initial parameters and exploration.
         """
-        ...
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated, for `num_envs` environments."""
-        ...
 
     def make_actor(
         self,
@@ -192,7 +173,6 @@ class Builder(Protocol):
 
         Given a source of variables, it waits for the first ones.
         """
-        ...
 
     def make_learner(
         self,
@@ -214,4 +194,3 @@ class Builder(Protocol):
           logger: receives learner steps, speeds and metrics.
           should_stop: asked while waiting for data.
         """
-        ...

@@ -17,7 +17,7 @@ from apex_agents.environments import (
     make_vector_environment,
     with_environment_fn,
 )
-from apex_agents.registry import make_builder, with_torso_fn
+from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics
 
@@ -95,7 +95,7 @@ def make_experiment(
       torso_fn: maker of the networks' torsos in place of those that the config names; called with
         the environment's spec and the agent's config.
       builder_fn: maker of the agent's builder, such as a subclass of `ApexDQNBuilder`, in place of
-        the one that belongs to `config.agent`; called with that config and `torso_fn`.
+        the one that `config.agent` names; called with that config and `torso_fn`.
       workdir: folder for logs and checkpoints, which `make_program` needs.
 
     Raises:
@@ -109,8 +109,9 @@ def make_experiment(
     else:
         environment = with_environment_fn(environment, environment_fn)
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
+    agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
-    builder = (builder_fn or make_builder)(agent, torso_fn)
+    builder = make_builder(agent, torso_fn)
     if config.run.num_replays > 1:
         builder.share(config.run.num_replays)
     return Experiment(
@@ -126,7 +127,11 @@ def make_experiment(
 
 
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
-    """Return the environment's spec; raise a ValueError if the agent cannot learn in it."""
+    """Return the environment's spec.
+
+    Raises:
+      ValueError: the agent cannot learn in it, or evaluations have another one.
+    """
     with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
         warnings.simplefilter("ignore")
         environment = experiment.make_vector_environment(1, 0, evaluation=False)
@@ -138,7 +143,26 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     finally:
         logging.disable(level)
         environment.close()
+    if experiment.config is not None and experiment.config.environment.evaluation_kwargs:
+        _check_evaluation(experiment, environment.spec)
     return environment.spec
+
+
+def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:
+    environment = experiment.make_vector_environment(1, 0, evaluation=True)
+    environment.close()
+    for name in ("observations", "actions"):
+        trained, evaluated = (_describe(getattr(each, name)) for each in (spec, environment.spec))
+        if trained != evaluated:
+            raise ValueError(
+                f"With environment.evaluation_kwargs {name} are {evaluated}, in training they are "
+                f"{trained}; the agent needs the same in both."
+            )
+
+
+def _describe(spec: Any) -> str:
+    number = getattr(spec, "num_values", None)
+    return f"{spec.dtype} {list(spec.shape)}" if number is None else f"discrete, {number} of them"
 
 
 def _reset(environment: VectorEnvironment, task: str) -> None:

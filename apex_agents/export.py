@@ -218,7 +218,7 @@ def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
         return None
     limit = config.max_episode_steps
     limits = {} if limit is None else {"max_episode_steps": limit}
-    return {"id": config.task, **config.kwargs, **limits}
+    return {"id": config.task, **config.kwargs, **config.evaluation_kwargs, **limits}
 
 
 def _held(config: EnvironmentConfig) -> str:

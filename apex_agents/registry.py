@@ -12,7 +12,7 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.user_code import name_function
+from apex_agents.user_code import find_function, name_function
 from apex_agents.validation import require
 
 
@@ -61,6 +61,8 @@ AGENTS = {
 }
 CONFIG_CLASSES = {name: agent.config_class for name, agent in AGENTS.items()}
 
+_BUILDER = "agent.builder"
+
 
 def find_agent(config: Any) -> str:
     """Return the name of the agent that a config belongs to.
@@ -77,17 +79,53 @@ def find_agent(config: Any) -> str:
 def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
     """Return the config of an agent whose torsos, all of them, a function makes."""
     names = [field.name for field in dataclasses.fields(config) if field.name.endswith("torso")]
-    return dataclasses.replace(config, **dict.fromkeys(names, name_function(torso_fn)))
+    return dataclasses.replace(config, **dict.fromkeys(names, name_function(torso_fn, "torso_")))
+
+
+def with_builder_fn(config: Any, builder_fn: Callable[..., Any]) -> Any:
+    """Return the config of an agent whose builder a function makes.
+
+    Raises:
+      ValueError: it is the config of no agent in `AGENTS`.
+    """
+    find_agent(config)
+    return dataclasses.replace(config, builder=name_function(builder_fn, "builder_"))
 
 
 def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:
-    """Make the builder of the agent that a config belongs to.
+    """Make the builder that a config names, by default that of the agent it belongs to.
 
     Args:
       config: settings of the agent.
       torso_fn: maker of torsos in place of those that the config names.
 
     Raises:
-      ValueError: it is the config of no agent in `AGENTS`, or a field has an invalid value.
+      ValueError: it is the config of no agent in `AGENTS`, a field has an invalid value, or the
+        user's code that it names cannot be imported, fails, or returns no builder.
     """
-    return AGENTS[find_agent(config)].make_builder(config, torso_fn)
+    standard = AGENTS[find_agent(config)].make_builder
+    name = config.builder
+    if name == "standard":
+        return standard(config, torso_fn)
+    try:
+        builder = find_function(name, _BUILDER)(config, torso_fn)
+    except ValueError:
+        raise
+    except Exception as error:  # The user's code may raise anything.
+        raise ValueError(
+            f"{_BUILDER} {name!r}, called with the agent's config and torso_fn, raises "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not callable(getattr(builder, "make_learner", None)):
+        raise ValueError(
+            f"{_BUILDER} {name!r} returns {builder!r}, which is no builder; it has to be such as a "
+            f"subclass of {standard.__name__}."
+        )
+    return builder
+
+
+def has_standard_policy(builder: Builder) -> bool:
+    """Return whether a builder makes the same networks and evaluation policy as its agent's own."""
+    standard: Any = AGENTS[find_agent(builder.config)].make_builder
+    names = ("make_networks", "make_evaluation_policy")
+    return all(getattr(type(builder), n, None) is getattr(standard, n) for n in names)

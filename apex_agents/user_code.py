@@ -16,6 +16,7 @@ import pathlib
 import pickle
 import re
 import sys
+import sysconfig
 import types
 import zipfile
 from collections.abc import Callable, Iterable
@@ -27,8 +28,10 @@ from apex_agents.validation import closest, require
 
 _PYTHON_PATH, _CONFIG_FILE, _FUNCTIONS = "python_path", "config_file", "functions"  # In a record.
 _MAIN = "__main__"
+_PATH_VARIABLE = "APEX_AGENTS_USER_PATH"
 _MAX_FUNCTION_BYTES = 1_000_000  # Of a pickle: a function may refer to any amount of data.
 _PACKAGE = __name__.partition(".")[0]
+CONFIG_MODULE = f"{_PACKAGE}_config_"  # A config file is a module of this name and its own.
 
 _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
 
@@ -78,18 +81,19 @@ def import_module(name: str, reference: str, field: str) -> types.ModuleType:
         ) from error
 
 
-def name_function(function: Callable[..., Any]) -> str:
+def name_function(function: Callable[..., Any], role: str = "") -> str:
     """Return the reference by which `find_function` finds a function.
 
     The reference of a function that no module has by its name begins with '__main__:'. Such a one
-    is kept for `record`.
+    is kept for `record`. What has no name of its own, such as a lambda, is told from others by its
+    role in a run.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module_name = getattr(function, "__module__", None) or "__main__"
     is_found = getattr(sys.modules.get(module_name), name, None) is function
     if is_found and module_name != _MAIN:
         return f"{module_name}:{name}"
-    reference = f"{_MAIN}:{name if is_found else re.sub(_NO_NAME, '_', name)}"
+    reference = f"{_MAIN}:{name if is_found else role + re.sub(_NO_NAME, '_', name)}"
     _functions[reference] = function
     return reference
 
@@ -97,6 +101,16 @@ def name_function(function: Callable[..., Any]) -> str:
 def extend_path(folders: Iterable[str]) -> None:
     """Append folders to Python's path, behind all others, unless they are there."""
     sys.path += [folder for folder in dict.fromkeys(folders) if folder not in _absolute_path()]
+
+
+def path_to_inherit() -> dict[str, str]:
+    """Return the environment variable that tells a command this path, for `inherited_path`."""
+    return {_PATH_VARIABLE: os.pathsep.join(user_path())}
+
+
+def inherited_path() -> list[str]:
+    """Return the folders of the path of the command that has started this one, if it told them."""
+    return list(filter(None, os.environ.get(_PATH_VARIABLE, "").split(os.pathsep)))
 
 
 def execute_config_file(
@@ -113,7 +127,7 @@ def execute_config_file(
       function: name of the function.
     """
     global _config_file
-    name = f"{_PACKAGE}_config_{path.stem}"  # It hides no other module.
+    name = f"{CONFIG_MODULE}{path.stem}"  # It hides no other module.
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")
@@ -172,12 +186,13 @@ def execute_recorded_file(recorded: Any) -> bool:
 
 def user_path() -> list[str]:
     """Return the folders of Python's path that do not belong to the installation of Python."""
-    installed = tuple(os.path.join(prefix, "") for prefix in {sys.prefix, sys.base_prefix})
+    names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+    installed = tuple(os.path.join(sysconfig.get_path(name), "") for name in names)
     return [
         folder
         for folder in _absolute_path()
         if os.path.isdir(folder)
-        and not folder.startswith(installed)
+        and not os.path.join(folder, "").startswith(installed)
         and not folder.endswith(("site-packages", "dist-packages"))
     ]
 
@@ -208,7 +223,7 @@ def _unpickle(folders: list[str], archive: bytes, value: bytes) -> Any:
 def _zip_modules() -> bytes:
     """Return an archive with the source of all modules imported from the user's folders."""
     content, files = io.BytesIO(), _imported_files()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path, file in sorted(files.items()):
             archive.write(file, path)
         # Packages without an __init__.py are found by the entries of their folders only.

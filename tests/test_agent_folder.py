@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -111,6 +112,26 @@ def test_no_path_of_this_machine_is_handed_on(run, tmp_path):
         assert "user_code" not in path.read_text()
         assert str(tmp_path) not in path.read_text()
         assert "/home" not in path.read_text()
+
+
+class OtherUpdate(apex_agents.ApexDQNBuilder):
+    pass
+
+
+class OtherNetworks(apex_agents.ApexDQNBuilder):
+    def make_networks(self, *args):
+        return super().make_networks(*args)
+
+
+@pytest.mark.parametrize(("kind", "is_needed"), [(OtherUpdate, False), (OtherNetworks, True)])
+def test_a_builder_of_the_users_is_handed_on_if_it_makes_the_networks(tmp_path, kind, is_needed):
+    name = f"{__name__}:{kind.__name__}"
+    agent = dataclasses.replace(DQN, builder=name)
+    make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))
+    write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", False)
+    values = json.loads((tmp_path / "agent" / "config.json").read_text())
+    assert values["agent"]["builder"] == (name if is_needed else "standard")
+    assert apex_agents.load(tmp_path / "agent").learner_steps == 1234
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
         [{"size": (5, 5)}, {1: 2}, {"make": len}, {"x": float("nan")}],
         [{"size": [5, 5], "map": {"a": None}, "is_slippery": False}],
     ),
+    "environment.evaluation_kwargs": ([{1: 2}], [{"levels": [3, 4]}]),
+    "agent.builder": (["", "builder", "a b:c"], ["my_update:MyBuilder"]),
     "environment.max_episode_steps": ([0, -1], [1]),
     "environment.action_repeat": ([0, -1, 1_001], []),
     "environment.atari.sticky_action_probability": ([1.0, -0.1], [0.99]),
@@ -197,7 +199,7 @@ def test_values_that_cannot_work_are_errors(agent, field, value, is_valid):
 def test_types_of_all_fields_are_checked(agent):
     for field in field_paths(make_config(agent)):
         config = make_config(agent)
-        value = b"" if field == "environment.kwargs" else {}
+        value = b"" if field.endswith("kwargs") else {}
         set_field(config, field, value)
         with pytest.raises(ValueError) as error:
             config.validate()

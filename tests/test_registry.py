@@ -7,11 +7,12 @@ import gymnasium
 import pytest
 
 import apex_agents
+from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Progress, check_environment, make_experiment
 from apex_agents.presets import load_config
-from apex_agents.registry import AGENTS, find_agent, make_builder
+from apex_agents.registry import AGENTS, find_agent, has_standard_policy, make_builder
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -33,6 +34,54 @@ def test_a_torso_given_in_python_reaches_the_builder(name):
     builder = make_builder(experiment.builder.config, make_torso)
     with pytest.raises(ValueError, match="made"):
         builder.make_networks(experiment.environment_spec())
+
+
+class OtherUpdate(ApexDQNBuilder):
+    def make_update(self, spec, seed=0):
+        raise NotImplementedError
+
+
+class OtherPolicy(ApexDQNBuilder):
+    def make_evaluation_policy(self, spec, num_envs, seed):
+        raise NotImplementedError
+
+
+def make_nothing(config, torso_fn):
+    return config
+
+
+def fail(config, torso_fn):
+    raise KeyError("colour")
+
+
+@pytest.mark.parametrize(("kind", "is_standard"), [(OtherUpdate, True), (OtherPolicy, False)])
+def test_the_settings_name_the_builder(kind, is_standard):
+    config = load_config("apex_dqn_catch")
+    given = make_experiment(config, builder_fn=kind)
+    assert given.config.agent.builder == f"{__name__}:{kind.__name__}"
+    assert type(given.builder) is kind
+    named = make_experiment(given.config)
+    assert type(named.builder) is kind
+    assert named.builder.config is named.config.agent
+    assert config.agent.builder == "standard"
+    assert has_standard_policy(named.builder) is is_standard
+    assert has_standard_policy(make_builder(config.agent))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("builder", "agent.builder is 'builder'; it has to be one of"),
+        (f"{__name__}:OtherUpdat", "the closest: OtherUpdate"),
+        (f"{__name__}:make_nothing", "which is no builder; .* a subclass of ApexDQNBuilder"),
+        (f"{__name__}:fail", "fail', called with .* raises KeyError: 'colour'"),
+    ],
+)
+def test_a_name_of_no_builder_is_refused(name, message):
+    config = load_config("apex_dqn_catch")
+    config.agent.builder = name
+    with pytest.raises(ValueError, match=message):
+        make_experiment(config)
 
 
 @pytest.mark.parametrize("config", [None, "apex_dqn", ApexDQNConfig])
@@ -95,6 +144,28 @@ def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts()
     config = load_config("apex_dqn_catch")
     config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
     with pytest.raises(ValueError, match=r"Halls fails when it is reset: IndexError"):
+        check_environment(make_experiment(config, environment_fn=Halls))
+
+
+def test_evaluations_have_environments_of_their_own_kwargs():
+    config = load_config("apex_dqn_catch")
+    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"place": 3}}
+    config.environment = EnvironmentConfig(**settings)
+    experiment = make_experiment(config, environment_fn=Halls)
+    assert check_environment(experiment).observations.shape == (7,)
+    places = [
+        experiment.make_vector_environment(1, 0, evaluation=evaluation).reset().observation
+        for evaluation in (False, True)
+    ]
+    assert [place.argmax() for place in places] == [0, 3]
+
+
+def test_evaluations_in_other_spaces_are_refused_before_anything_starts():
+    config = load_config("apex_dqn_catch")
+    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"length": 9}}
+    config.environment = EnvironmentConfig(**settings)
+    expected = r"evaluation_kwargs observations are float32 \[9\], in training they are .* \[7\]"
+    with pytest.raises(ValueError, match=expected):
         check_environment(make_experiment(config, environment_fn=Halls))
 
 

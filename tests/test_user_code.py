@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import pathlib
 import pickle
 import subprocess
@@ -50,6 +52,13 @@ def test_functions_that_no_module_has_are_found_by_the_same_program(folder, func
     name = name_function(function)
     assert name.startswith("__main__:")
     assert find_function(name, "environment.task") is function
+
+
+def test_functions_without_a_name_are_told_apart_by_their_roles(folder):
+    functions = [functools.partial(int, base) for base in ("7", "8")]
+    names = [name_function(*pair) for pair in zip(functions, ("", "torso_"), strict=True)]
+    assert names == ["__main__:partial", "__main__:torso_partial"]
+    assert [find_function(name, "environment.task") for name in names] == functions
 
 
 def test_a_later_command_finds_the_functions_of_a_script(folder, monkeypatch):
@@ -110,6 +119,13 @@ def test_the_installation_is_no_folder_of_the_user(folder):
     assert not [path for path in user_path if path.startswith(sys.base_prefix)]
 
 
+def test_a_folder_below_that_of_python_may_be_the_users(folder, monkeypatch):
+    """As /usr/src/app is, where Python is in /usr."""
+    for name in ("prefix", "base_prefix"):
+        monkeypatch.setattr(sys, name, str(folder.parent))
+    assert str(folder) in user_code.user_path()
+
+
 CONFIG = """
     from __future__ import annotations
     import dataclasses
@@ -143,6 +159,7 @@ def test_other_processes_import_what_was_imported_here(folder, tmp_path_factory,
     write(folder / "lengths" / "metre.py", "LONG = 9\n")
     write(folder / "rooms" / "__init__.py", "from rooms.one import make\n")
     write(folder / "rooms" / "one.py", "import sizes\ndef make(): return sizes.LARGE\n")
+    os.utime(folder / "sizes.py", (0, 0))  # As in images that are built anew to the same bytes.
     make = find_function("rooms:make", "x")
     pickled = cloudpickle.dumps(WithUserCode([make]))
     if not has_folder:

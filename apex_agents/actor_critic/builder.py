@@ -23,6 +23,7 @@ from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.chosen_torso import check_observations
+from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.parameters import ParameterPublisher
@@ -31,11 +32,7 @@ from apex_agents.validation import require
 
 
 class ActorCriticBuilder:
-    """Builder of A2C and A3C; its methods are documented in `apex_agents.builder.Builder`.
-
-    Attributes:
-      config: settings of the agent.
-    """
+    """Builder of A2C and A3C; `apex_agents.builder.Builder` documents its methods."""
 
     def __init__(self, config: ActorCriticConfig, torso_fn: TorsoFn | None = None):
         """Check the config; nothing is built yet.
@@ -66,7 +63,12 @@ class ActorCriticBuilder:
                 "command apex-dpg, is for continuous ones."
             )
         check_observations(self.config, spec, self._torso_fn)
-        self.make_networks(spec)
+        modules = self.make_networks(spec).submodules
+        if any(isinstance(module, RunningNormalization) for module in modules):
+            raise ValueError(
+                "The torso has a RunningNormalization. A2C and A3C cannot normalize observations: "
+                "their learner sees none; let a wrapper of the environment scale them."
+            )
 
     def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> ActorCriticNetwork:
         """Build the network, from observations `[B, ...]` to a `networks.PolicyAndValue`."""

@@ -47,6 +47,7 @@ class ActorCriticConfig:
       max_wait_seconds: seconds that an update of A2C waits for further gradients after its first
         one, and that a worker waits for new parameters.
       queue_size: maximum number of gradients in the queue; workers wait while it is full.
+      builder: maker of the agent's parts, as in `ApexDQNConfig`.
     """
 
     is_synchronous: ClassVar[bool]
@@ -69,6 +70,7 @@ class ActorCriticConfig:
     greedy_evaluation: bool = False
     max_wait_seconds: float = positive(10.0)
     queue_size: int = bounded(64, 1, 10_000)
+    builder: str = name_or_function("standard", ("standard",))
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""

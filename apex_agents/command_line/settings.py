@@ -19,7 +19,7 @@ from apex_agents.command_line.idle_fields import find_idle_fields
 from apex_agents.command_line.variants import take_variants
 from apex_agents.config import ExperimentConfig
 from apex_agents.presets import CONFIGS, preset_names
-from apex_agents.user_code import execute_config_file, extend_path
+from apex_agents.user_code import execute_config_file, extend_path, inherited_path
 from apex_agents.validation import closest, closest_field, field_paths, is_short_for
 
 _T = TypeVar("_T")
@@ -204,7 +204,8 @@ def execute_file(
       is_recorded: whether the nodes of a run need the file's classes and functions.
     """
     is_ours = path.resolve().is_relative_to(CONFIGS)
-    extend_path([os.getcwd(), *([] if is_ours else [str(path.absolute().parent)])])
+    own = [] if is_ours else [str(path.absolute().parent)]
+    extend_path([os.getcwd(), *own, *inherited_path()])
     try:
         value = execute_config_file(path, is_recorded, function)
     except (Exception, SystemExit) as error:  # The file is code and may raise anything.

@@ -33,11 +33,7 @@ from apex_agents.validation import require
 
 
 class ApexDPGBuilder:
-    """Builder of Ape-X DPG; its methods are documented in `apex_agents.builder.Builder`.
-
-    Attributes:
-      config: settings of the agent.
-    """
+    """Builder of Ape-X DPG; `apex_agents.builder.Builder` documents its methods."""
 
     def __init__(self, config: ApexDPGConfig, torso_fn: TorsoFn | None = None):
         """Check the config; nothing is built yet.

@@ -64,6 +64,7 @@ class ApexDPGConfig:
         steps/s, 20 steps are 0.2 s).
       num_sgd_steps_per_step: learner steps per call of the compiled function; see `ApexDQNConfig`.
       replay: the replay memory (appendix D: 1 million transitions, evicted by priority).
+      builder: maker of the agent's parts; see `ApexDQNConfig`.
     """
 
     policy_torso: str = name_or_function("mlp", TORSOS)
@@ -92,6 +93,7 @@ class ApexDPGConfig:
     num_sgd_steps_per_step: int = bounded(1, 1, 1_000)
     exploration: NoiseConfig = dataclasses.field(default_factory=NoiseConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
+    builder: str = name_or_function("standard", ("standard",))
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""

@@ -36,11 +36,7 @@ from apex_agents.validation import require
 
 
 class ApexDQNBuilder:
-    """Builder of Ape-X DQN; its methods are documented in `apex_agents.builder.Builder`.
-
-    Attributes:
-      config: settings of the agent.
-    """
+    """Builder of Ape-X DQN; `apex_agents.builder.Builder` documents its methods."""
 
     def __init__(self, config: ApexDQNConfig, torso_fn: TorsoFn | None = None):
         """Check the config; nothing is built yet.

@@ -49,14 +49,15 @@ class ApexDQNConfig:
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
       target_update_period: learner steps between copies to the target network (appendix C: 2500).
       variable_update_period: steps per environment between two pulls (section 4.1: 400 frames).
-      publish_period: learner steps between two publications of parameters (the paper's learner
-        answers requests; at 19 steps/s, 20 steps are well below the 2.8 s between two requests).
+      publish_period: learner steps between two publications of parameters, 1 s of the paper's.
       num_sgd_steps_per_step: learner steps per call of the compiled function, whose batches are
         sampled and prioritized together. More than 1 saves time with small networks.
       bfloat16: whether CPUs that can do so compute convolutions and hidden layers in bfloat16; the
         learner's variables and optimiser stay in float32.
       exploration: epsilons of the actors and of the evaluator.
       replay: settings of the replay memory.
+      builder: maker of the agent's parts: 'standard', or 'module:function', such as a subclass of
+        `ApexDQNBuilder` of yours; see docs/tutorials/own_program.md.
     """
 
     torso: str = name_or_function("atari", TORSOS)
@@ -85,6 +86,7 @@ class ApexDQNConfig:
     bfloat16: bool = False
     exploration: ExplorationConfig = dataclasses.field(default_factory=ExplorationConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+    builder: str = name_or_function("standard", ("standard",))
 
     def validate(self, prefix: str = "agent.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""

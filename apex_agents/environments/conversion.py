@@ -25,8 +25,8 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     Images, boxes of uint8 or bool with two axes or more, are uint8 with the maximum of their space,
     1 for bool; vectors of uint8 are uint8, too. Every other box is float32 in its own shape, a
     number has the shape [1]. A discrete space becomes a one-hot float32 vector. Dicts and tuples of
-    all these but images become one float32 vector, flattened in gymnasium's order: dicts by name
-    as `spaces.Dict` sorts them.
+    all these but images become one float32 vector, flattened in the order of `spaces.Dict.spaces`,
+    which sorts by name what it gets as a dict.
 
     Raises:
       ValueError: the space holds something else, or an image among other parts.
@@ -50,6 +50,7 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     spec = _make_spec(box.low, box.high, np.float32)
 
     def convert(observation: Any) -> np.ndarray:
+        _check_boxes(space, observation, "observation")
         return np.asarray(spaces.flatten(space, observation), np.float32)
 
     return spec, convert
@@ -118,7 +119,9 @@ def space_of(spec: Any, name: str) -> spaces.Space:
         bounds = (0, 1) if spec.dtype.kind == "b" else _range_of(spec.dtype)
     low = np.broadcast_to(getattr(spec, "minimum", bounds[0]), spec.shape)
     high = np.broadcast_to(getattr(spec, "maximum", bounds[1]), spec.shape)
-    if spec.shape == () and spec.dtype.kind in "iu" and isinstance(spec, specs.BoundedArray):
+    # A bounded number that is observed may have any range, and is a place on a line.
+    kinds = specs.BoundedArray if name == "action" else specs.DiscreteArray
+    if spec.shape == () and spec.dtype.kind in "iu" and isinstance(spec, kinds):
         return spaces.Discrete(int(high) - int(low) + 1, start=int(low))
     return spaces.Box(low, high, spec.shape, spec.dtype)
 
@@ -137,6 +140,23 @@ def _convert_box(space: spaces.Box) -> tuple[specs.BoundedArray, ObservationConv
         return array.astype(dtype, copy=False).reshape(spec.shape)
 
     return spec, convert
+
+
+def _check_boxes(space: spaces.Space, observation: Any, path: str) -> None:
+    """Raise a ValueError if a box in an observation has another shape, or loses its fractions."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            _check_boxes(part, observation[key], f"{path}[{key!r}]")
+    elif isinstance(space, spaces.Tuple):
+        for index, (part, value) in enumerate(zip(space.spaces, observation, strict=True)):
+            _check_boxes(part, value, f"{path}[{index}]")
+    elif isinstance(space, spaces.Box):
+        array = np.asarray(observation)
+        if array.shape != space.shape:
+            raise ValueError(f"{path} has the shape {array.shape}, its space {space.shape}")
+        is_rounded = space.dtype.kind in "uib" and array.dtype.kind == "f"
+        if is_rounded and np.any(array != np.trunc(array)):
+            raise ValueError(f"{path} is {array.dtype} with fractions, its space {space.dtype}")
 
 
 def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> specs.BoundedArray:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import dm_env
@@ -42,6 +42,8 @@ class EnvironmentConfig:
       action_repeat: number of environment steps for which an action is held, whose rewards are
         added up: an agent step. For 'atari' it is `atari.action_repeat`.
       atari: preprocessing of the 'atari' suite; the others do not read it.
+      evaluation_kwargs: keyword arguments that evaluations have beside those of `kwargs`, or in
+        their place, such as held-out levels.
     """
 
     suite: str = "atari"
@@ -50,6 +52,7 @@ class EnvironmentConfig:
     max_episode_steps: int | None = positive(None)
     action_repeat: int = bounded(1, 1, 1_000)
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
+    evaluation_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def validate(self, prefix: str = "environment.") -> None:
         """Raise a ValueError that names the first field whose value is not allowed.
@@ -86,7 +89,9 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
     if config.suite == "function":
         return find_function(config.task, _FIELD)
     allowed, limit = f"left out for the suite {config.suite!r}", config.max_episode_steps
-    require(not config.kwargs, "environment.kwargs", config.kwargs, allowed)
+    for name in ("kwargs", "evaluation_kwargs"):
+        kwargs = getattr(config, name)
+        require(not kwargs, f"environment.{name}", kwargs, allowed)
     require(limit is None, "environment.max_episode_steps", limit, allowed)
     return None
 
@@ -106,10 +111,12 @@ def make_vector_environment(
       config: the environment.
       num_envs: number of environments, E.
       seed: seed from which the seed of each environment is derived.
-      evaluation: whether the rules of evaluation apply, where a suite has some (see `AtariConfig`).
+      evaluation: whether the rules of evaluation apply (see `AtariConfig`), and
+        `config.evaluation_kwargs`.
       num_rendered: number of environments, the first ones, that can `render` what they show.
       environment_fn: makes one environment, called with `config.kwargs`, instead of what `suite`
-        and `task` name. An argument `seed` that it has gets the seed of the environment.
+        and `task` name. Arguments `seed` and `evaluation` that it has get the seed of the
+        environment, and whether it is one for evaluations.
 
     Raises:
       ValueError: `num_envs` is less than 1, the config is invalid, or an environment cannot be made
@@ -132,7 +139,8 @@ def make_vector_environment(
         if environment_fn is None:
             environment = _make_own(config, env_seed)
         else:
-            environment = _make(environment_fn, config, env_seed, index < num_rendered)
+            offered = {"seed": env_seed, "evaluation": evaluation}
+            environment = _make(environment_fn, config, offered, index < num_rendered)
         if config.action_repeat > 1:
             environment = ActionRepeat(environment, config.action_repeat)
         environments.append(environment)
@@ -165,12 +173,23 @@ def _make_own(config: EnvironmentConfig, seed: int) -> dm_env.Environment:
 
 
 def _make(
-    environment_fn: Callable[..., Any], config: EnvironmentConfig, seed: int, render: bool
+    environment_fn: Callable[..., Any],
+    config: EnvironmentConfig,
+    offered: Mapping[str, Any],
+    render: bool,
 ) -> dm_env.Environment:
-    """Make an environment of code that is not ours, and adapt it."""
+    """Make an environment of code that is not ours, and adapt it.
+
+    Args:
+      environment_fn: the code.
+      config: settings of the environment.
+      offered: `seed` and `evaluation`, arguments for a function that has parameters of these names.
+      render: whether the environment is drawn.
+    """
     try:
         parameters = _parameters(environment_fn)
-        kwargs = {"seed": seed, **config.kwargs} if "seed" in parameters else config.kwargs
+        kwargs = {name: value for name, value in offered.items() if name in parameters}
+        kwargs |= config.kwargs | (config.evaluation_kwargs if offered["evaluation"] else {})
         takes_render_mode = "render_mode" in parameters or _ANY in parameters
         if render and takes_render_mode:
             environment = make_to_render(environment_fn, kwargs)
@@ -183,7 +202,8 @@ def _make(
             raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
         if render and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
-        return GymnasiumEnvironment(_limit_steps(environment, config.max_episode_steps), seed)
+        limited = _limit_steps(environment, config.max_episode_steps)
+        return GymnasiumEnvironment(limited, offered["seed"])
     # The code may raise anything. Often its library is missing, or an argument is wrong.
     except Exception as error:
         how = "made to be drawn" if render else "made"

@@ -27,6 +27,14 @@ _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELD = "environment.max_episode_steps"
 
 
+def _to_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# A class of the user's may have tuples of other kinds than ours.
+_HOOKS: Any = dict.fromkeys((tuple[int, ...], tuple[float, ...], tuple[str, ...]), _to_tuple)
+
+
 def to_file(config: Any) -> dict[str, Any]:
     """Return what the file of a run holds: the config, and where the code that it names is."""
     return {**to_values(config), _USER_CODE: user_code.record()}
@@ -85,8 +93,9 @@ def read_config(
     types = {kind.__name__: kind for kind in agent_types}
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
-    hooks = {tuple[int, ...]: lambda value: tuple(value) if isinstance(value, list) else value}
     try:
+        if with_file and user_code.CONFIG_MODULE in json.dumps([name, values]):
+            user_code.execute_recorded_file(recorded)  # It defines what they name.
         kind: Any = types.get(name)
         if ":" in name:
             kind = user_code.find_function(name, AGENT_TYPE)
@@ -99,7 +108,7 @@ def read_config(
             ("run", RunConfig),
         ]
         section: Any = dataclasses.make_dataclass("Config", fields)
-        read: Any = dacite.from_dict(section, values, dacite.Config(strict=True, type_hooks=hooks))
+        read: Any = dacite.from_dict(section, values, dacite.Config(strict=True, type_hooks=_HOOKS))
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
             config.validate()
@@ -139,7 +148,10 @@ def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any]
     for section in _FIXED_SECTIONS:
         old = before.get(section)
         if isinstance(old, dict):
-            old = _complete(old, defaults[section])
+            missing = defaults[section]
+            if section == "agent":  # Older versions did not record it.
+                missing = {**missing, "builder": now[section].get("builder")}
+            old = _complete(old, missing)
         difference = _first_difference(old, now[section], section)
         if difference is not None:
             return difference
@@ -149,8 +161,15 @@ def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any]
 def _default_values(config: Any) -> dict[str, Any]:
     """Return `to_values` of a config of the same agent whose fields have their defaults."""
     sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    defaults = {name: type(section)() for name, section in sections.items()}
+    defaults = {name: _make_default(section) for name, section in sections.items()}
     return to_values(dataclasses.replace(config, **defaults))
+
+
+def _make_default(section: Any) -> Any:
+    try:
+        return type(section)()
+    except TypeError:  # A class of the user's has a field without a default.
+        return section
 
 
 def _complete(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:

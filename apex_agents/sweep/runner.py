@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from apex_agents.exit_codes import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.sweep.plan import Run
+from apex_agents.user_code import path_to_inherit
 
 FINISHED, FAILED, STOPPED, NOT_STARTED = "finished", "failed", "stopped", "not started"
 PRUNED = "pruned"
@@ -111,6 +112,7 @@ class Runner:
             with run.log.open("ab") as log:
                 popen = subprocess.Popen(
                     run.argv,
+                    env={**os.environ, **path_to_inherit()},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -6,6 +6,7 @@ import dm_env
 import numpy as np
 import pytest
 import reverb
+import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 from small_actor_critic import SPEC, T, make_config, make_network
@@ -18,6 +19,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.local import run_local
+from apex_agents.networks import RunningNormalization
 
 NUM_UPDATES = 100
 NUM_ENVS = 4
@@ -108,6 +110,16 @@ def test_continuous_actions_are_refused():
 def test_a_torso_that_does_not_fit_is_refused():
     builder = ActorCriticBuilder(make_config(torso="atari"))
     with pytest.raises(ValueError, match=r"set agent\.torso='mlp', agent\.frame_stack=0"):
+        builder.check_environment(SPEC)
+
+
+def test_observations_that_the_learner_would_have_to_see_are_refused():
+    def make_torso(spec, config):
+        shape = spec.observations.shape
+        return snt.Sequential([RunningNormalization(shape), snt.Linear(8)])
+
+    builder = ActorCriticBuilder(make_config(), make_torso)
+    with pytest.raises(ValueError, match="A2C and A3C cannot normalize observations"):
         builder.check_environment(SPEC)
 
 

@@ -116,6 +116,35 @@ def test_an_array_of_the_right_dtype_is_not_copied():
     assert np.shares_memory(convert(image), image)
 
 
+BYTES = spaces.Box(0, 255, (2,), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "message"),
+    [
+        (
+            spaces.Dict({"a": VECTOR, "b": BYTES}),
+            {"a": np.zeros(2), "b": np.array([0.5, 1.0])},
+            r"observation\['b'\] is float64 with fractions, its space uint8",
+        ),
+        (
+            spaces.Tuple([BYTES, spaces.Dict({"a": VECTOR})]),
+            (np.zeros(2), {"a": np.zeros((2, 1))}),
+            r"observation\[1\]\['a'\] has the shape \(2, 1\), its space \(2,\)",
+        ),
+    ],
+)
+def test_a_part_that_does_not_fit_its_space_is_refused(space, observation, message):
+    _, convert = convert_observations(space)
+    with pytest.raises(ValueError, match=message):
+        convert(observation)
+
+
+def test_whole_numbers_of_any_dtype_fit_a_part_of_bytes():
+    _, convert = convert_observations(spaces.Dict({"a": BYTES}))
+    assert convert({"a": np.array([3.0, 255.0])}).tolist() == [3.0, 255.0]
+
+
 @pytest.mark.parametrize(
     ("space", "named"),
     [
@@ -218,7 +247,7 @@ def test_refused_action_spaces(space):
     ("spec", "space"),
     [
         (specs.DiscreteArray(4), spaces.Discrete(4)),
-        (specs.BoundedArray((), np.int64, 2, 4), spaces.Discrete(3, start=2)),
+        (specs.BoundedArray((), np.int64, 2, 10**9), spaces.Box(2, 10**9, (), np.int64)),
         (specs.Array((2,), np.float64), spaces.Box(-np.inf, np.inf, (2,), np.float64)),
         (specs.Array((2, 3), np.uint8), IMAGE),
         (specs.Array((2, 3), bool), spaces.Box(0, 1, (2, 3), np.bool_)),
@@ -232,6 +261,10 @@ def test_refused_action_spaces(space):
 )
 def test_spaces_of_specs(spec, space):
     assert space_of(spec, "observation") == space
+
+
+def test_an_action_that_is_a_bounded_number_is_discrete():
+    assert space_of(specs.BoundedArray((), np.int64, 2, 4), "action") == spaces.Discrete(3, start=2)
 
 
 @pytest.mark.parametrize("spec", [specs.StringArray(()), 3, None])

@@ -18,6 +18,7 @@ from apex_agents.environments import AtariConfig, EnvironmentConfig
 
 EXAMPLES = (
     "atari_lives",
+    "fine_tuning",
     "load_and_play",
     "own_environment",
     "own_network",
@@ -118,6 +119,27 @@ def test_own_update_learns(installation, copy, tmp_path):
     assert match and float(match[1]) >= 0.9
     with (folder / "runs" / "shuffled" / "logs" / "learner.csv").open() as file:
         assert all(float(row["max_priority"]) > 0 for row in csv.DictReader(file))
+
+
+def test_fine_tuning_begins_with_the_parameters_of_an_agent(installation, copy, tmp_path):
+    folder, workdir = copy("fine_tuning.py"), tmp_path / "run"
+    shutil.copytree(ROOT / "agents" / "pong", folder / "agents" / "pong")
+    short = ("evaluation.num_episodes=1", "max_learner_steps=1", "num_envs_per_actor=2")
+    flags = [f"--config.run.{field}" for field in short]
+    flags += ["--config.agent.replay.min_size=200", "--config.agent.bfloat16=False"]
+    flags += ["--config.environment.atari.evaluation_max_frames=400"]
+    installation.run(
+        "apex-dqn", "--config=fine_tuning.py", f"--workdir={workdir}", *flags, cwd=folder
+    )
+    paths = [workdir / "checkpoints" / "last.npz", ROOT / "agents/pong/checkpoints/best.npz"]
+    learned, before = [dict(np.load(path)) for path in paths]
+    assert learned.pop("learner_steps") == 1
+    for name, array in learned.items():
+        # Adam's first step changes each parameter by at most the learning rate.
+        np.testing.assert_allclose(array, before[name].astype(np.float32), atol=7e-4)
+    # The class is one of the config file, which is found from other folders, too; but there is no
+    # agent there, of which only the learner needs to know.
+    installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=1", cwd=tmp_path)
 
 
 def test_own_program_learns_and_leaves_nothing(installation, copy, tmp_path):

@@ -16,11 +16,13 @@ from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.registry import make_builder
 from apex_agents.runs.config_file import (
     agent_name,
     check_same_run,
     read_config,
     read_values,
+    to_file,
     to_values,
 )
 
@@ -71,6 +73,40 @@ def test_a_config_class_of_the_users_is_found_again(tmp_path):
     write(tmp_path, {**values, "agent_type": f"{__name__}:ExperimentConfig"})
     with pytest.raises(ValueError, match="ExperimentConfig'; it has to be one of"):
         read_config(tmp_path, AGENTS)
+
+
+IN_A_CONFIG_FILE = """
+import dataclasses
+import apex_agents
+
+@dataclasses.dataclass
+class Mine(apex_agents.ApexDQNConfig):
+    own_rate: float = 0.5
+
+class MyBuilder(apex_agents.ApexDQNBuilder):
+    pass
+
+def get_config():
+    return apex_agents.ExperimentConfig(Mine(builder=f"{__name__}:MyBuilder"))
+"""
+
+
+def test_classes_of_the_config_file_are_found_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_code, "_config_file", None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path = tmp_path / "my_settings.py"
+    path.write_text(IN_A_CONFIG_FILE)
+    config = user_code.execute_config_file(path)
+    write(tmp_path, to_file(config))
+    # As in another process, which has not executed the file.
+    monkeypatch.setattr(user_code, "_config_file", None)
+    del sys.modules["apex_agents_config_my_settings"]
+    found = read_config(tmp_path, AGENTS).agent
+    assert (type(found).__name__, found.own_rate) == ("Mine", 0.5)
+    assert type(make_builder(found)).__name__ == "MyBuilder"
+    del sys.modules["apex_agents_config_my_settings"]
+    with pytest.raises(ValueError, match="cannot be imported"):
+        read_config(tmp_path, AGENTS, with_file=False)
 
 
 REGISTERING = """
@@ -203,6 +239,15 @@ def test_a_field_that_an_older_version_did_not_have_had_its_default(tmp_path, pa
     setattr(functools.reduce(getattr, sections, changed), name, value)
     with pytest.raises(ValueError, match=path):
         check_same_run(tmp_path, changed)
+
+
+def test_an_older_version_did_not_say_which_builder_it_had(tmp_path):
+    values = to_values(DQN)
+    del values["agent"]["builder"]
+    write(tmp_path, values)
+    for name in ("standard", "mine:Builder"):
+        agent = dataclasses.replace(DQN.agent, builder=name)
+        check_same_run(tmp_path, dataclasses.replace(DQN, agent=agent))
 
 
 def test_a_run_is_resumed_with_other_limits(tmp_path):

@@ -43,7 +43,7 @@ def test_a_setting_is_part_of_the_folder_and_of_the_name(tmp_path):
     assert run.folder == tmp_path / "ALE_Pong-v5" / name / "seed_3"
     assert dict(run.setting)["mlp_hidden_sizes"] == "(64, 32)"
     assert run.name.startswith("ALE/Pong-v5, learning_rate=0.001, mlp_hidden_sizes=(64, 32), ")
-    assert hash(run) is not None
+    assert {run} == {run._replace()}
 
 
 def test_runs_without_an_end_are_refused(tmp_path):

@@ -114,6 +114,13 @@ def test_a_run_keeps_to_the_cores_of_a_free_slot(make_run):
     assert finish(runner) == [STOPPED, FINISHED, FINISHED]
 
 
+def test_a_run_finds_the_modules_that_this_process_finds(make_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    run = make_run(0, "from apex_agents.user_code import inherited_path as p; print(p())")
+    assert finish(Runner([run], 1)) == [FINISHED]
+    assert repr(str(tmp_path)) in last_words(run.log)
+
+
 def test_a_failure_stops_no_other_run(make_run, tmp_path):
     runs = [make_run(seed, "") for seed in range(5)]
     runs[1] = make_run(1, "raise SystemExit(1)")

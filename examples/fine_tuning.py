@@ -1,0 +1,30 @@
+"""A run that starts with what another one has learned, such as Pong's agent in this repository.
+
+Example, in the checkout:
+  apex-dqn --config=examples/fine_tuning.py
+"""
+
+import apex_agents as apex
+from apex_agents.dqn.learning import DQNUpdate
+
+TRAINED = "agents/pong"  # Folder of an agent or a run, from where the command is given.
+
+
+class FineTuningBuilder(apex.ApexDQNBuilder):
+    """Makes the parts of Ape-X DQN, but with a learner that starts with these parameters."""
+
+    def make_update(self, spec, seed=0):
+        trained = apex.load(TRAINED).network.variables
+        networks = [self.make_networks(spec, seed) for _ in range(2)]
+        for network in networks:
+            for variable, value in zip(network.variables, trained, strict=True):
+                variable.assign(value)
+        return DQNUpdate(*networks, self.config)
+
+
+def get_config():
+    """Return the settings of the first run, but with sticky actions."""
+    config = apex.load_config("apex_dqn_atari_single_host")
+    config.environment.atari.sticky_action_probability = 0.25
+    config.agent.builder = f"{__name__}:FineTuningBuilder"
+    return config
