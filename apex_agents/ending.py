@@ -12,6 +12,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics.run_state import RunState
 from apex_agents.metrics.summary import complete_summary, git_commit
 from apex_agents.nodes.backend import Outcome
+from apex_agents.runs.workdir import SUMMARY_FILE
 
 # Of the summary's values, those that are not printed.
 _NOT_PRINTED = ("date", "versions", "git_commit", "command", "exit_code")
@@ -40,6 +41,9 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
       The run; its exit code is 1 if it failed, 143 if it was stopped by SIGTERM.
     """
     written = state.run.summary() or {}
+    if not written and state.learner and outcome.stopped_by is None and not outcome.failure:
+        failure = f"The run has ended, but {SUMMARY_FILE} could not be written."
+        outcome = outcome._replace(failure=failure)
     is_over = written.get("finished", False)
     command = shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])
     changes: dict[str, Any] = {"git_commit": git_commit(), "command": command}

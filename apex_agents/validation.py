@@ -129,8 +129,11 @@ def require_types(config: Any, prefix: str) -> None:
         is_union = isinstance(declared, types.UnionType)  # Such as `int | None`.
         kinds = typing.get_args(declared) if is_union else (declared,)
         value = getattr(config, name)
-        allowed = " or ".join(_KINDS.get(kind) or f"of type {kind.__name__}" for kind in kinds)
+        allowed = " or ".join(_KINDS.get(kind) or f"of type {_name(kind)}" for kind in kinds)
         require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
+        can_be_kept = dataclasses.is_dataclass(value) or _can_be_json(value)
+        allowed = "of numbers, strings, lists and dicts, which config.json can hold"
+        require(can_be_kept, f"{prefix}{name}", value, allowed)
 
 
 def closest(name: str, *allowed: Iterable[str]) -> str:
@@ -213,7 +216,25 @@ def _is_a(value: Any, kind: Any) -> bool:
         return isinstance(value, (tuple, list)) and all(_is_a(element, int) for element in value)
     if kind == dict[str, Any]:
         return isinstance(value, dict) and _is_json(value)
-    return isinstance(value, kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return value in arguments
+    if origin in (tuple, list):
+        is_sequence = isinstance(value, (tuple, list))
+        return is_sequence and all(_is_a(element, arguments[0]) for element in value)
+    return isinstance(value, origin or kind)
+
+
+def _name(kind: Any) -> str:
+    return getattr(kind, "__name__", str(kind)) if typing.get_origin(kind) is None else str(kind)
+
+
+def _can_be_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_json(value: Any) -> bool:

@@ -109,6 +109,21 @@ def test_a_summary_holds_returns_and_counts(state, tmp_path):
     assert summary["date"].startswith("20")
 
 
+def test_a_run_whose_summary_could_not_be_written_has_failed(state, tmp_path):
+    append(tmp_path, "learner", "learner_steps,wall_time_seconds\n10,1.0\n")
+    state.refresh()
+    run = conclude(state, Outcome())
+    assert run.exit_code == 1
+    assert run.summary["reason"] == "The run has ended, but summary.json could not be written."
+
+
+def test_a_learner_that_was_stopped_early_leaves_the_count_of_the_run(state, tmp_path):
+    append(tmp_path, "replay", "actor_steps,wall_time_seconds\n70,2.0\n")
+    write(state, {**STOPPED, "actor_steps": 0})
+    state.refresh()
+    assert complete_summary(state, {})["actor_steps"] == 70
+
+
 def test_a_run_without_an_evaluation_has_no_returns(state):
     summary = complete_summary(state, {})
     assert (summary["last_return"], summary["best_return"]) == (None, None)

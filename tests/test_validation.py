@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import pathlib
 import pickle
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -118,6 +119,12 @@ WRONG_TYPES: dict[Any, list[Any]] = {
         *("", "64", b"64", {}, 64),
         *((1.0,), ("64",), (True,), (None,), (2**63,), ((1,),)),
     ],
+    # Of classes of a user's.
+    tuple[float, ...]: [0.9, ("a",), (math.nan,)],
+    list[str]: ["a", [1]],
+    Literal["a", "b"]: ["c", 1, None],
+    dict[str, float]: [0.5, {"a": object()}],
+    Any: [object(), pathlib.Path("a"), {1, 2}],
 }
 RIGHT_TYPES: dict[Any, list[Any]] = {
     int: [0, -1, 2**63 - 1],
@@ -125,6 +132,11 @@ RIGHT_TYPES: dict[Any, list[Any]] = {
     bool: [True, False],
     str: ["", "a"],
     tuple[int, ...]: [(), (1,), [64, 64]],
+    tuple[float, ...]: [(), (0.9, 1)],
+    list[str]: [[], ["a"]],
+    Literal["a", "b"]: ["a"],
+    dict[str, float]: [{}, {"a": 0.5}],
+    Any: [None, [1], "a"],
 }
 
 

@@ -79,7 +79,7 @@ def await_evaluation(
         evaluation = poller.latest.evaluation
         if _has_reached_target(run, evaluation):
             return True
-        if evaluation is not None and evaluation.learner_steps >= learner_steps:
+        if evaluation is not None and evaluation.learner_steps == learner_steps:
             return True
         stop.wait(_CHECK_PERIOD_SECONDS)
     return False
@@ -170,8 +170,9 @@ class Evaluator:
         if self._latest is None:
             return learner_steps > 0
         age = learner_steps - int(self._latest.learner_steps)
-        period = self._run.evaluation.min_period_learner_steps
-        return age > 0 and (age >= period or self.has_last_step())
+        if self.has_last_step():  # They may be older, after the learner was restarted.
+            return age != 0
+        return age > 0 and age >= self._run.evaluation.min_period_learner_steps
 
     def _count_actor_steps(self) -> int:
         """Return the steps of all actors, while a server is away those at the last look."""

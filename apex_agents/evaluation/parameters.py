@@ -45,7 +45,7 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     paths = {path.stem: path for path in [*files, *checkpoints] if path.exists()}
     others = [path for name, path in paths.items() if name != BEST]
     if checkpoint == LAST and others:
-        return max(others, key=lambda path: path.stat().st_mtime)
+        return max(others, key=_time_of)
     number = re.fullmatch(r"learner-(\d{1,12})", checkpoint)
     name = f"learner-{int(number[1]):012d}" if number else checkpoint
     if name in paths:
@@ -61,6 +61,13 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
             f"evaluation, {CHECKPOINTS}/learner-* after run.checkpoint_period_seconds."
         )
     raise ValueError(f"checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
+
+
+def _time_of(path: pathlib.Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # The learner has removed it meanwhile.
+        return 0.0
 
 
 def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:

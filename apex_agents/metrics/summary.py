@@ -58,14 +58,18 @@ def complete_summary(state: RunState, changes: Mapping[str, Any]) -> dict[str, A
       The summary.
     """
     returns = [number(row, columns.MEAN_RETURN) for row in state.evaluations]
+    written = state.run.summary() or {}
     summary = {
         "finished": False,
         "reason": "",
         # In case that the learner has written nothing.
         columns.LEARNER_STEPS: _count(state.learner, columns.LEARNER_STEPS),
-        columns.ACTOR_STEPS: _count(state.replay, columns.ACTOR_STEPS),
         columns.WALL_TIME_SECONDS: state.elapsed_seconds(),
-        **(state.run.summary() or {}),
+        **written,
+        # The learner may have been stopped before a replay told it.
+        columns.ACTOR_STEPS: max(
+            _count(state.replay, columns.ACTOR_STEPS), written.get(columns.ACTOR_STEPS, 0)
+        ),
         "num_episodes": state.num_episodes,
         "last_return": returns[-1] if returns else None,
         "best_return": max(returns, default=None),

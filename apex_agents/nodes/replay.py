@@ -72,8 +72,7 @@ class ReplayNode(lp.ReverbNode):
         clients = replays.connect()
         client = clients[self._index]
         # A restored server holds old messages, which their writers replace once they are missing.
-        for table in (PARAMETERS, EVALUATION, LAST_STEP):
-            client.reset(table_name(client, table))
+        self._reset_messages(client)
         flow, workdir = self._experiment.data_flow(), pathlib.Path(self._experiment.workdir)
         counter = ActorStepCounter(client, workdir / actor_steps_file(self._index), flow)
         logger = None
@@ -100,12 +99,18 @@ class ReplayNode(lp.ReverbNode):
             with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
                 poller.refresh(0)
             logger.write()
-        if period is not None:
-            save_replay(client, self._folder)
         if logger is not None:
             poller.close()
+        if period is not None:
+            # A restored server would offer them, until they are reset, to readers that wait.
+            self._reset_messages(client)
+            save_replay(client, self._folder)
         server.stop()
         return server  # Never destroyed: that takes ten seconds for a million transitions.
+
+    def _reset_messages(self, client: reverb.Client) -> None:
+        for table in (PARAMETERS, EVALUATION, LAST_STEP):
+            client.reset(table_name(client, table))
 
     def _start_server(self, address: str) -> reverb.Server:
         """Start a server with the saved replay, or an empty one if that is corrupted."""

@@ -1,5 +1,6 @@
 """Groups runs that differ only in their seeds, and labels the groups."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ LIMITS = tuple(
 )
 FREE_FIELDS = ("run.seed", *LIMITS)
 TASK = "environment.task"
+# What an environment has that others need not have; all other fields are of a version.
+_KWARGS = ("environment.kwargs.", "environment.evaluation_kwargs.")
 
 _MAX_FIELDS_OF_LABEL = 3
 # Read per CSV file: half a day of the learner's rows. Longer files are read in pieces.
@@ -64,15 +67,30 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     A label is the task. Several settings of one task have the agent, if it differs, and the fields
     in which those of the agent differ, or the folder of the first run if these are many.
     """
-    members: dict[tuple, list[RunFolder]] = {}
-    for run in runs:
-        fields = {k: v for k, v in flatten(run.config).items() if k not in FREE_FIELDS}
-        members.setdefault(tuple(sorted(fields.items(), key=str)), []).append(run)
-    settings = [dict(setting) for setting in members]
+    members: dict[str, list[RunFolder]] = {}
+    settings: dict[str, dict[str, Any]] = {}
+    for run, fields in zip(runs, _complete([_fixed_fields(run) for run in runs]), strict=True):
+        key = json.dumps(fields, sort_keys=True)
+        settings.setdefault(key, fields)
+        members.setdefault(key, []).append(run)
     return [
-        RunGroup(group, _label(setting, settings, group[0]))
-        for setting, group in zip(settings, members.values(), strict=True)
+        RunGroup(group, _label(settings[key], [*settings.values()], group[0]))
+        for key, group in members.items()
     ]
+
+
+def _fixed_fields(run: RunFolder) -> dict[str, Any]:
+    return {k: v for k, v in sorted(flatten(run.config).items()) if k not in FREE_FIELDS}
+
+
+def _complete(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the fields that the version of a run did not have, if a single setting fits it."""
+    completed = []
+    for fields in runs:
+        fitting = [other for other in runs if _is_completed_by(fields, other)]
+        is_clear = bool(fitting) and all(other == fitting[0] for other in fitting)
+        completed.append(fitting[0] if is_clear else fields)
+    return completed
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -84,6 +102,12 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             fields[prefix + name] = tuple(value) if isinstance(value, list) else value
     return fields
+
+
+def _is_completed_by(fields: dict[str, Any], other: dict[str, Any]) -> bool:
+    added = other.keys() - fields.keys()
+    is_same = all(name in other and other[name] == value for name, value in fields.items())
+    return is_same and bool(added) and not any(name.startswith(_KWARGS) for name in added)
 
 
 def _label(

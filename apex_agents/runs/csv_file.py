@@ -1,12 +1,13 @@
 """A CSV logger whose rows are written as a whole, or wait in memory while the disk is full."""
 
 import collections
+import contextlib
 import csv
 import io
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from acme.utils import loggers
@@ -17,8 +18,10 @@ _END_OF_LINE = b"\r\n"
 
 
 class CSVLogger(loggers.Logger):
-    """Appends rows to a CSV file; the columns are those of the first row, sorted.
+    """Appends rows to a CSV file; the columns are those of the file or of the first row, sorted.
 
+    Values for which a file has no column, such as those of an update that was changed before the
+    run was resumed, are left out with a warning; those that a row lacks are NaN.
     An empty line separates the rows of two processes, between which the run was stopped. Rows that
     cannot be written are kept and tried again with the next one. A truncated row, which a process
     that was killed left at the end of the file, is removed.
@@ -45,6 +48,9 @@ class CSVLogger(loggers.Logger):
         self._num_lost = 0
         self._separator = _END_OF_LINE
         self._flush()
+        self._left_out: set[str] = set()
+        with contextlib.suppress(OSError), path.open(newline="") as file:
+            self._columns = next(csv.reader(file), [])
 
     def write(self, data: Mapping[str, Any]) -> None:
         self.write_rows([data])
@@ -55,9 +61,15 @@ class CSVLogger(loggers.Logger):
         for row in rows:
             values = {**row, **more}
             self._columns = self._columns or sorted(values)
+            self._warn_of_new(values.keys() - {*self._columns})
             self._num_lost += len(self._rows) == self._rows.maxlen
-            self._rows.append(_encode(values.get(column, "") for column in self._columns))
+            self._rows.append(_encode(values.get(column, "nan") for column in self._columns))
         self._flush()
+
+    def _warn_of_new(self, names: Set[str]) -> None:
+        if new := names - self._left_out:
+            self._left_out |= new
+            logging.warning("%s has no column for %s.", self._path, ", ".join(sorted(new)))
 
     def close(self) -> None:
         self._flush()  # Writes the rows that wait, if there is room for them.

@@ -8,6 +8,7 @@ import shutil
 
 from apex_agents.experiment import Experiment
 from apex_agents.runs.checkpoints import find_progress
+from apex_agents.runs.config_file import check_same_run
 from apex_agents.runs.files import write_json
 from apex_agents.runs.workdir import (
     CHECKPOINTS,
@@ -40,7 +41,11 @@ def open_run(experiment: Experiment) -> Experiment:
         )
     if experiment.config is None or experiment.run_id:
         return experiment
-    workdir = find_open(experiment.workdir) or open_workdir(experiment.workdir, experiment.config)
+    workdir = find_open(experiment.workdir)
+    if workdir is None:
+        workdir = open_workdir(experiment.workdir, experiment.config)
+    else:
+        check_same_run(pathlib.Path(workdir), experiment.config)
     share_actor_steps(pathlib.Path(workdir), experiment.run.num_replays)
     remove_other_replays(pathlib.Path(workdir), experiment.run.num_replays)
     return dataclasses.replace(

@@ -294,6 +294,24 @@ def test_the_last_parameters_are_evaluated_instead_of_older_ones(
     assert read_best(tmp_path) == (3.0, 8)
 
 
+def test_the_last_parameters_are_evaluated_though_later_ones_were(
+    serve, make_evaluator, tmp_path, wait_for
+):
+    """The learner died, and went back to a checkpoint before the last evaluation."""
+    client = serve()
+    publish(client, 9, 3.0)
+    assert make_evaluator(client).evaluate()
+    evaluator = make_evaluator(client)
+    publish(client, 8, 5.0)
+    assert not evaluator.evaluate()
+    report_last_step(client, 8)
+    wait_for(evaluator.has_last_step)
+    assert evaluator.evaluate()
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [9, 8]
+    assert read_statistics(client).evaluation.learner_steps == 8
+    assert not evaluator.evaluate()
+
+
 def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
     serve, make_evaluator, tmp_path, wait_for
 ):
@@ -355,6 +373,7 @@ EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
     [
         (None, EVALUATED, False),
         (None, EVALUATED._replace(learner_steps=7), True),
+        (None, EVALUATED._replace(learner_steps=9), True),  # Before a restart of the learner.
         (7.0, EVALUATED._replace(learner_steps=7), False),
         (7.5, EVALUATED._replace(learner_steps=7), True),
         (None, None, True),

@@ -31,6 +31,7 @@ def make_run(tmp_path) -> Callable[..., RunFolder]:
         task: str = "catch",
         agent_type: str = "ApexDQNConfig",
         finished: bool = False,
+        kwargs: Mapping[str, Any] | None = None,
         **run: Any,
     ) -> RunFolder:
         workdir = tmp_path / folder
@@ -38,7 +39,7 @@ def make_run(tmp_path) -> Callable[..., RunFolder]:
         config = {
             "agent_type": agent_type,
             "agent": agent,
-            "environment": {"suite": "toy", "task": task},
+            "environment": {"suite": "toy", "task": task, "kwargs": kwargs or {}},
             "run": {"seed": 0, "num_actors": 1, "target_return": None, **run},
         }
         (workdir / "config.json").write_text(json.dumps(config))

@@ -33,6 +33,22 @@ def test_groups_come_in_the_order_of_their_first_runs(make_run):
     assert [group.label for group in groups] == ["pong", "catch"]
 
 
+def test_fields_that_a_version_did_not_have_tell_no_runs_apart(make_run):
+    new, other = ({**AGENT, "builder": name} for name in ("standard", "mine:Builder"))
+    runs = [make_run("a", agent=AGENT), make_run("b", agent=new, seed=1)]
+    (group,) = group_runs(runs)
+    assert group.runs == runs
+    # It cannot be told to which of two it belongs.
+    assert len(group_runs([*runs, make_run("c", agent=other)])) == 3
+
+
+def test_environments_with_and_without_an_argument_are_two_settings(make_run):
+    maps = [[[0, 1], [1, 0]], [[0, 0], [1, 1]]]
+    settings = [{}, *({"map": lists} for lists in maps)]
+    runs = [make_run(f"run{i}", kwargs=kwargs) for i, kwargs in enumerate(settings)]
+    assert [group.runs for group in group_runs(runs)] == [[run] for run in runs]
+
+
 def test_settings_of_one_task_are_labelled_by_what_differs(make_run):
     runs = [
         make_run("a", agent=AGENT),

@@ -55,7 +55,17 @@ def test_columns_are_those_of_the_first_row(path):
     logger = CSVLogger(path)
     logger.write_rows([{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25, "entropy": 1.5}])
     logger.write({"step": 3})
-    assert path.read_bytes() == HEADER + b"0.5,1\r\n0.25,2\r\n,3\r\n"
+    assert path.read_bytes() == HEADER + b"0.5,1\r\n0.25,2\r\nnan,3\r\n"
+
+
+def test_columns_stay_those_of_the_file(path, caplog):
+    path.write_bytes(HEADER + b"0.5,1\r\n")
+    logger = CSVLogger(path)
+    for step in (2, 3):
+        logger.write({"step": step, "entropy": 1.5})
+    assert path.read_bytes() == HEADER + b"0.5,1\r\n\r\nnan,2\r\nnan,3\r\n"
+    (record,) = caplog.records
+    assert record.getMessage() == f"{path} has no column for entropy."
 
 
 def test_text_is_quoted_where_it_has_to_be(path):

@@ -47,6 +47,13 @@ def test_an_experiment_is_opened_once(workdir, monkeypatch):
     assert (again.workdir, again.run_id) == (opened.workdir, opened.run_id)
 
 
+def test_another_run_is_not_opened_in_a_folder_of_this_process(workdir):
+    make_program(make_experiment(CONFIG, workdir=str(workdir)))
+    other = dataclasses.replace(CONFIG, agent=dataclasses.replace(CONFIG.agent, n_step=5))
+    with pytest.raises(ValueError, match=r"agent\.n_step 3, not 5"):
+        make_program(make_experiment(other, workdir=str(workdir)))
+
+
 def test_an_experiment_without_a_folder_is_refused():
     with pytest.raises(ValueError, match=r"make_experiment\(.*workdir="):
         make_program(make_experiment(CONFIG))
