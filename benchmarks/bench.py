@@ -26,6 +26,8 @@ from measuring import (
     read_reports,
 )
 
+from apex_agents.sweep.results import format_table
+
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = (
     "acting",
@@ -50,7 +52,8 @@ def main() -> None:
     arguments = parser.parse_args()
     failed = [part for part in arguments.parts if not run(part, arguments.out)]
     reports = read_reports(arguments.out)
-    table = to_markdown([line for report in reports for line in to_cells(report.part, report.rows)])
+    rows = [line for report in reports for line in to_cells(report.part, report.rows)]
+    table = format_table([HEAD, *rows])
     print(table)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,18 +94,6 @@ def to_cells(part: str, rows: Sequence[Row]) -> list[tuple[str, ...]]:
         (part, row.what, f"{row.value} {row.unit}".strip(), row.aim, verdict[row.holds])
         for row in rows
     ]
-
-
-def to_markdown(cells: Sequence[tuple[str, ...]]) -> str:
-    """Return the table as Markdown with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(HEAD, *cells, strict=True)]
-    lines = [HEAD, tuple("-" * width for width in widths), *cells]
-    return "".join(
-        "| "
-        + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
-        + " |\n"
-        for line in lines
-    )
 
 
 def estimate_larger_machines(reports: Sequence[Report], num_hosts: int) -> str | None:

@@ -24,11 +24,11 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
 from our_runs import ROOT, our_run
 from peer_processes import peer_command, run_peer
-from seeds import reached_at
 
 from apex_agents.runs.folder import RowReader
 
@@ -116,6 +116,11 @@ def run_other(name: str, seed: int, limit: float) -> float:
         return float("inf")
     solved = (one["seconds"] for one in evaluations if one["mean_return"] >= TARGET)
     return next(solved, float("inf"))
+
+
+def reached_at(rows: Sequence[Mapping[str, Any]], target: float) -> float | None:
+    """Return when an evaluation first reached a return, in seconds since the start."""
+    return next((row["wall_time_seconds"] for row in rows if row["mean_return"] >= target), None)
 
 
 if __name__ == "__main__":

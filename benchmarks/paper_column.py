@@ -12,7 +12,11 @@ import pathlib
 
 import numpy as np
 
+from apex_agents.metrics import columns
+from apex_agents.plotting.curves import make_curve
+from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
+from apex_agents.sweep.study import score
 
 
 def main() -> None:
@@ -23,13 +27,12 @@ def main() -> None:
     found: dict[str, dict[str, list[float]]] = {}
     for path in sorted(arguments.folder.glob("*/setting=*/seed_*/logs/learner.csv")):
         task, setting = path.relative_to(arguments.folder).parts[:2]
-        table = np.genfromtxt(path, delimiter=",", names=True)
-        if arguments.column not in (names := table.dtype.names or ()):
-            parser.error(f"--column={arguments.column} is none of {', '.join(names)}.")
-        steps = table["learner_steps"]
-        newest = table[arguments.column][steps >= 0.75 * steps[-1]]
+        table = RunFolder(path.parent.parent).read_columns(columns.LEARNER)
+        if arguments.column not in table:
+            parser.error(f"--column={arguments.column} is none of {', '.join(table)}.")
+        curve = make_curve(table[columns.LEARNER_STEPS], table[arguments.column])
         label = setting.removeprefix("setting=")
-        found.setdefault(label, {}).setdefault(task, []).append(newest.mean())
+        found.setdefault(label, {}).setdefault(task, []).append(score(curve))
     if not found:
         parser.error(f"{arguments.folder} holds no runs of a study.")
     tasks = sorted({task for by_task in found.values() for task in by_task})

@@ -42,7 +42,7 @@ def test_example_learns(name, least_return, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(program)
     result = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=180
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=900
     )
     assert result.returncode == 0, result.stderr[-2000:]
     match = re.search(r"mean return: (\S+)", result.stdout)
@@ -54,7 +54,7 @@ def test_example_learns(name, least_return, tmp_path):
     sorted(
         set(
             re.findall(
-                r"\b((?:apex_agents|launch|configs|examples|benchmarks|courier_shim|tests)/\w[\w./]*\w)",
+                r"\b((?:apex_agents|launch|configs|examples|benchmarks|courier_shim|tests|results)/\w[\w./]*\w)",
                 TEXT,
             )
         )
@@ -79,7 +79,9 @@ def test_links_lead_to_files(page):
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"--config=((?:apex|a2c|a3c)_\w+)", TEXT))))
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"--config=((?:apex|a2c|a3c|dqn|prioritized|ddpg)_\w+)", TEXT)))
+)
 def test_settings_that_are_named_exist(name):
     assert (ROOT / "configs" / f"{name}.py").exists()
 

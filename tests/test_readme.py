@@ -1,4 +1,4 @@
-"""The README's program runs, and what it says about the dependencies is complete."""
+"""The README's program runs."""
 
 import pathlib
 import re

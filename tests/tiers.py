@@ -38,7 +38,7 @@ ESSENTIAL = (
     "tests/faults/test_deaths.py::test_killed_learner",
     "tests/faults/test_deaths.py::test_killed_replay",
 )
-# In no target but `make test-faults`: a hundred short trainings, two runs of half an hour, four
+# In no target but `make test-faults`: a hundred short trainings, three runs of half an hour, four
 # stops of half a minute.
 SLOW = (
     "tests/command_line/test_fuzz.py::test_config_is_refused_or_learns",

@@ -9,23 +9,20 @@ import parameters
 import pytest
 import replay_load
 import scale
-import seeds
 from measuring import Spread
 from replay_peers import make_transitions
 from table_sizes import Costs
 from traffic import Traffic
 
-# Evaluations reach 475 after 40 s, lose it, and reach it again.
-EVALUATIONS = [
-    {"wall_time_seconds": seconds, "mean_return": value}
-    for seconds, value in ((16.0, 9.5), (40.0, 475.0), (44.0, 120.0), (48.0, 500.0))
-]
-
 
 def test_the_target_counts_from_the_first_evaluation_that_reaches_it():
-    assert seeds.reached_at(EVALUATIONS, 475.0) == 40.0
-    assert seeds.reached_at(EVALUATIONS, 500.1) is None
-    assert seeds.reached_at([], 475.0) is None
+    rows = [
+        {"wall_time_seconds": seconds, "mean_return": value}
+        for seconds, value in ((16.0, 9.5), (40.0, 475.0), (44.0, 120.0), (48.0, 500.0))
+    ]
+    assert end_to_end.reached_at(rows, 475.0) == 40.0
+    assert end_to_end.reached_at(rows, 500.1) is None
+    assert end_to_end.reached_at([], 475.0) is None
 
 
 def test_end_to_end_compares_with_the_best_other(monkeypatch):

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import threading
-import time
 
 import pytest
 import study_peers
@@ -47,13 +46,14 @@ def train(monkeypatch, path, *flags):
 
 
 def test_an_error_loses_no_run_beside_it(monkeypatch, tmp_path):
-    both_run = threading.Barrier(2)
+    both_run, has_died = threading.Barrier(2), threading.Event()
 
     def train_one(study, peers, task, label, seed, cores):
         both_run.wait(60.0)
         if label == "Stable-Baselines3's DQN":
+            has_died.set()
             raise ValueError("it died")
-        time.sleep(0.2)
+        assert has_died.wait(60.0)
         yield Point(task, label, seed, 10, 2, 1.5, 3.0)
 
     monkeypatch.setattr(study_peers, "train", train_one)

@@ -1,7 +1,8 @@
 """Configs and command lines that nobody thought of are refused in one line, or work.
 
-`FUZZ=10 make test ARGS=tests/launch/test_fuzz.py` tries ten times as many. The examples are the
-same every time: what was found once is a named case of test_command_line.py or test_validation.py.
+`FUZZ=10 make test-all ARGS=tests/command_line/test_fuzz.py` tries ten times as many. The
+examples are the same every time: what was found once is a named case of test_command_line.py or
+test_validation.py.
 """
 
 import itertools

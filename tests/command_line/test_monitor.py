@@ -1,5 +1,6 @@
 """Tests of the live view, of a real run in real terminals."""
 
+import contextlib
 import os
 import pathlib
 import pty
@@ -7,10 +8,11 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 from refusals import assert_refused
-from whole_runs import ENDLESS, ROOT, Command, apex_dqn
+from whole_runs import ENDLESS, ROOT, TIMEOUT_SECONDS, Command, apex_dqn
 
 MONITOR = str(ROOT / "launch" / "monitor.py")
 
@@ -44,6 +46,20 @@ class Terminal:
             pass
 
 
+@pytest.fixture
+def open_terminal() -> Iterator[Callable[..., Terminal]]:
+    """Open terminals with commands, which are killed in the end if they have not ended."""
+    with contextlib.ExitStack() as opened:
+
+        def open_one(*argv: str) -> Terminal:
+            terminal = Terminal(*argv)
+            opened.callback(terminal.process.wait)
+            opened.callback(terminal.process.kill)
+            return terminal
+
+        yield open_one
+
+
 @pytest.fixture(scope="module")
 def run(start) -> Command:
     """A run that learns and does not end by itself."""
@@ -60,8 +76,8 @@ def monitor(*flags: str) -> subprocess.CompletedProcess:
 @pytest.mark.fault(
     breaks="`kill -9` of a live view", holds="no node is affected; the learner continues"
 )
-def test_killing_a_view_does_not_disturb_the_run(run):
-    terminal = Terminal(MONITOR, f"--workdir={run.workdir}")
+def test_killing_a_view_does_not_disturb_the_run(run, open_terminal):
+    terminal = open_terminal(MONITOR, f"--workdir={run.workdir}")
     run.wait_for(lambda: "running for" in terminal.screen())
     for group in ("replay", "learner", "actor", "evaluator"):
         assert group in terminal.screen()
@@ -82,12 +98,12 @@ def test_without_a_terminal_it_shows_a_run_once_if_asked(run):
     assert "\x1b" not in shown.stdout
 
 
-def test_a_view_ends_with_its_run(run):
-    terminal = Terminal(MONITOR, f"--workdir={run.workdir}")
+def test_a_view_ends_with_its_run(run, open_terminal):
+    terminal = open_terminal(MONITOR, f"--workdir={run.workdir}")
     run.wait_for(lambda: "running for" in terminal.screen())
     run.press_ctrl_c()
     run.finish()
-    assert terminal.process.wait(timeout=30) == 0
+    assert terminal.process.wait(timeout=TIMEOUT_SECONDS) == 0
     # The command says later than the learner what stopped the run.
     assert re.search(r"stopped (from outside|by SIGINT)", terminal.screen())
     shown = monitor(f"--workdir={run.workdir}")
@@ -111,12 +127,12 @@ def test_mistakes_get_one_line(flags, message):
     assert_refused((result.returncode, result.stdout, result.stderr), [message])
 
 
-def test_a_run_in_a_terminal_is_shown_in_it(tmp_path):
+def test_a_run_in_a_terminal_is_shown_in_it(tmp_path, open_terminal):
     workdir = tmp_path / "run"
     flags = [arg.replace("{workdir}", str(workdir)) for arg in apex_dqn("local_mp")]
     script, *rest = flags
-    terminal = Terminal(str(ROOT / script), *rest, "--config.run.max_learner_steps=8000")
-    assert terminal.process.wait(timeout=150) == 0
+    terminal = open_terminal(str(ROOT / script), *rest, "--config.run.max_learner_steps=8000")
+    assert terminal.process.wait(timeout=TIMEOUT_SECONDS) == 0
     screen = terminal.screen()
     assert screen.count("running for") > 1
     assert "8000 learner steps done after" in screen

@@ -1,4 +1,4 @@
-"""Tests of what a successful training command says at its end; test_installed.py has the whole."""
+"""Tests of what a successful training command says at its end; tests/installed runs it."""
 
 import pathlib
 import shlex

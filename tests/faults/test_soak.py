@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 import subprocess
 import sys
@@ -10,8 +11,8 @@ import pytest
 from whole_runs import ROOT
 
 
-def soak(*args: str) -> str:
-    command = [sys.executable, "benchmarks/soak.py", *args]
+def soak(workdir: pathlib.Path, *args: str) -> str:
+    command = [sys.executable, "benchmarks/soak.py", f"--workdir={workdir}", *args]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-5000:]
     return result.stdout
@@ -23,8 +24,9 @@ def soak(*args: str) -> str:
     "doubled",
 )
 @pytest.mark.parametrize("num_replays", [1, 2])
-def test_random_kills(record_property, num_replays):
-    printed = soak("--minutes", "30", "--kills", "200", f"--replays={num_replays}")
+def test_random_kills(record_property, num_replays, tmp_path):
+    flags = ("--minutes", "30", "--kills", "200", f"--replays={num_replays}")
+    printed = soak(tmp_path / "run", *flags)
     (kills,) = re.findall(r"minutes, (\d+) kills", printed)
     assert int(kills) >= 200
     (first,) = re.findall(r"target first reached after (\d+) kills", printed)
@@ -35,8 +37,8 @@ def test_random_kills(record_property, num_replays):
     breaks="half an hour without a break",
     holds="no node has more than 3 open files or 5 threads more at the end than after a minute",
 )
-def test_half_an_hour(record_property):
-    printed = soak("--minutes", "30")
+def test_half_an_hour(record_property, tmp_path):
+    printed = soak(tmp_path / "run", "--minutes", "30")
     rows = re.findall(r"^(\w+) +(\d+) -> (\d+) \(max \d+\) +(\d+) -> (\d+)", printed, re.M)
     assert len(rows) == 5
     for name, files, files_at_end, threads, threads_at_end in rows:

@@ -109,7 +109,7 @@ def test_frequencies_are_the_stated_probabilities(start, connect, contents, prob
     returns = np.concatenate([sample.data.n_step_return for sample in samples])
     counts = [np.count_nonzero(returns == value) for value in (1, 2, 3, 4)]
     expected = len(returns) * np.asarray(probabilities)
-    assert stats.chisquare(counts, expected).pvalue > 1e-4, (counts, expected)
+    assert stats.chisquare(counts, expected).pvalue > 1e-7, (counts, expected)
 
     # What is sampled says with which probability it was, in a replay of four transitions.
     told = np.concatenate([sample.info.probability for sample in samples])
@@ -119,8 +119,8 @@ def test_frequencies_are_the_stated_probabilities(start, connect, contents, prob
 
     # Any mean over all transitions is estimated without bias, here that of their squared returns.
     weighted = returns**2 / (sizes * told)
-    error = weighted.std() / np.sqrt(len(weighted))
-    assert abs(weighted.mean() - (1 + 4 + 9 + 16) / 4) < 4 * error
+    error = weighted.std() / np.sqrt(len(weighted))  # Six of them by chance once in 500 million.
+    assert abs(weighted.mean() - (1 + 4 + 9 + 16) / 4) < 6 * error
 
 
 def test_weights_compare_the_transitions_of_all_servers(start, connect):
@@ -140,11 +140,11 @@ def test_each_batch_has_as_many_rows_of_each_server(start, connect, num_batches)
 
 @pytest.mark.parametrize("num_batches", [1, 3])
 def test_priorities_return_to_the_server_they_came_from(start, connect, num_batches):
-    clients = start(*EQUAL_SUMS)
+    clients = start({1.0: 2.0, 2.0: 2.0}, {3.0: 2.0, 4.0: 2.0})
     replays = connect(*clients, num_batches=num_batches)
     sample = replays.sample()
     seen = set(np.asarray(sample.batches.data.n_step_return).tolist())
-    assert seen == {1.0, 2.0, 3.0, 4.0}  # With 20 rows or more each: all but certain.
+    assert seen == {1.0, 2.0, 3.0, 4.0}  # One is missing in 20 rows once in 250,000 runs.
     replays.write_priorities(sample, np.asarray(10 * sample.batches.data.n_step_return))
     replays.flush()
     found = [read_priorities(client) for client in clients]

@@ -41,28 +41,30 @@ from apex_agents.replay.transitions import item_signature
 NUMBER = tf.TensorSpec([], tf.int64)
 
 
-def insert(client: reverb.Client, numbers: range, priority: float = 1.0) -> bool:
-    """Insert items that hold a number; return whether all of them were accepted in a second."""
+def insert(
+    client: reverb.Client, numbers: range, priority: float = 1.0, seconds: float = 60.0
+) -> bool:
+    """Insert items that hold a number; return whether all of them were accepted in time."""
     writer = client.trajectory_writer(num_keep_alive_refs=1)
     for number in numbers:
         writer.append(np.int64(number))
         writer.create_item(TRANSITIONS, priority, writer.history[-1])
     try:
-        writer.flush(timeout_ms=1000)
+        writer.flush(timeout_ms=round(1000 * seconds))
     except reverb.errors.DeadlineExceededError:
         return False
     return True
 
 
-def sample(client: reverb.Client, num_samples: int = -1) -> list[int]:
-    """Sample so many items, or until the limiter lets nothing through for half a second."""
+def sample(client: reverb.Client, num_samples: int = -1, seconds: float = 60.0) -> list[int]:
+    """Sample so many items, or until the limiter lets nothing through for some seconds."""
     dataset = reverb.TrajectoryDataset.from_table_signature(
         server_address=client.server_address,
         table=TRANSITIONS,
         max_in_flight_samples_per_worker=max(min(num_samples, 1000), 1),
         num_workers_per_iterator=1,
         max_samples=num_samples,
-        rate_limiter_timeout_ms=500,
+        rate_limiter_timeout_ms=round(1000 * seconds),
     )
     return [int(number) for batch in dataset.batch(1000) for number in batch.data.numpy()]
 
@@ -160,7 +162,7 @@ def test_removal_frequencies(serve):
 def test_nothing_is_sampled_below_min_size(serve):
     client = serve(make_transition_table(ReplayConfig(max_size=10, min_size=4), NUMBER))
     insert(client, range(3))
-    assert sample(client, 20) == []
+    assert sample(client, 20, seconds=0.5) == []
     insert(client, range(3, 4))
     assert len(sample(client, 20)) == 20
 
@@ -185,19 +187,19 @@ RATIO = ReplayConfig(
 def test_ratio_holds_the_learner_back(serve):
     client = serve(make_transition_table(RATIO, NUMBER))
     assert insert(client, range(9))
-    assert sample(client) == []  # Below min_size.
+    assert sample(client, seconds=0.5) == []  # Below min_size.
     assert insert(client, range(9, 12))
-    sample(client)
+    sample(client, seconds=3.0)
     assert counts(client) == (12, 14)  # 2 * 12 - 14 = 10
     assert insert(client, range(12, 13))
-    sample(client)
+    sample(client, seconds=3.0)
     assert counts(client) == (13, 16)
 
 
 def test_ratio_holds_the_actors_back(serve):
     client = serve(make_transition_table(RATIO, NUMBER))
     assert insert(client, range(15))  # 2 * 15 - 0 = 30
-    assert not insert(client, range(15, 16))
+    assert not insert(client, range(15, 16), seconds=0.5)
     assert counts(client) == (15, 0)
 
 
@@ -206,7 +208,7 @@ def test_ratio_lets_actors_continue_when_the_learner_did(serve):
     assert insert(client, range(15))
     assert len(sample(client, 10)) == 10
     assert insert(client, range(15, 20))  # 2 * 20 - 10 = 30
-    assert not insert(client, range(20, 21))
+    assert not insert(client, range(20, 21), seconds=0.5)
     assert counts(client) == (20, 10)
 
 
@@ -215,7 +217,7 @@ def test_tolerance_leaves_room_for_batches(serve):
     config = ReplayConfig(1000, 10, samples_per_insert=0.1, insert_batch=50, max_in_flight=50)
     client = serve(make_transition_table(config, NUMBER))
     assert insert(client, range(200))
-    assert len(sample(client)) == 39  # 0.1 * 200 - 39 = -19
+    assert len(sample(client, seconds=3.0)) == 39  # 0.1 * 200 - 39 = -19
 
 
 def test_rate_limiter_of_the_caller_replaces_that_of_the_config(serve):
