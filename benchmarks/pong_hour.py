@@ -1,10 +1,10 @@
-"""Pong in an hour on two cores: Ape-X DQN, A2C, A3C, and another library's A2C beside.
+"""Pong in an hour on one core: Ape-X DQN, A2C, A3C, and another library's A2C beside.
 
-Ape-X DQN ends with a million agent steps, before the hour is over.
-`benchmarks/study_peers.py` trains the A2C of Stable-Baselines3 for as long with `--cores 2`.
+`benchmarks/study_peers.py` trains the A2C of Stable-Baselines3 for as long. On a machine with two
+cores two runs at once have one each, so that all of them see the same machine.
 
 Example:
-  apex-paper --figure=benchmarks/pong_hour.py --workdir=runs/pong_hour
+  apex-paper --figure=benchmarks/pong_hour.py --parallel=2 --workdir=runs/pong_hour
 """
 
 from apex_agents.metrics import columns
@@ -12,9 +12,9 @@ from apex_agents.sweep.study import Setting, Study
 
 
 def get_study() -> Study:
-    """Return the agents, each with its settings for a small machine."""
+    """Return the agents, each with its settings for a small machine; Ape-X DQN ends at 1M steps."""
     return Study(
-        title="Pong in an hour on two cores",
+        title="Pong in an hour on one core",
         settings={
             "Ape-X DQN": Setting("apex_dqn_atari_single_host", {"run.max_actor_steps": 1_000_000}),
             "A2C": Setting("a2c_atari_single_host", {}),

@@ -42,7 +42,7 @@ PEERS = {
     "figure_2": Peers("minatar_games.py", {**_DQN, **_A2C}),
     "figure_3": Peers("control.py", {"Stable-Baselines3's DDPG": "ddpg"}),
     "atari_half_hour": Peers("atari.py", {**_DQN, **_A2C, "Stable-Baselines3's PPO": "ppo"}),
-    "pong_hour": Peers("atari.py", {**_DQN, **_A2C}),
+    "pong_hour": Peers("atari.py", _A2C),
 }
 
 
@@ -114,7 +114,8 @@ def train(
         options = {"max_steps": max_steps, "action_repeat": repeats, "target": 1_001, "limit": 1e6}
     flags = [f"--{name}={value}" for name, value in options.items()]
     command = peer_command(peers.script, peers.algorithms[label], task, f"--seed={seed}", *flags)
-    for row in run_peer(["taskset", "-c", ",".join(map(str, cores)), *command]):
+    pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
+    for row in run_peer(["setpriv", "--pdeathsig", "TERM", *pinned]):  # It ends with this program.
         steps = row["agent_steps"], row["learner_steps"]
         yield Point(task, label, seed, *steps, row["seconds"], row["mean_return"])
 

@@ -45,6 +45,7 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
+from apex_agents.runs.files import replace_file
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 
 _WORKDIR = define_workdir()
@@ -164,8 +165,8 @@ def _report(
         for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
             print(f"{name:>18}: {text}")
         table = final_evaluation.to_csv(config.environment, result.episodes)
-        (output / "episodes.csv").write_text(table)
-        (output / SUMMARY_FILE).write_text(json.dumps(summary, indent=2))
+        replace_file(output / "episodes.csv", table.encode())
+        replace_file(output / SUMMARY_FILE, json.dumps(summary, indent=2).encode())
         sys.stdout.flush()
     except OSError as error:
         fail(f"the results cannot be written: {error}", EXIT_FAILURE)
