@@ -43,6 +43,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.head": (["quantiles", ""], ["quantile"]),
     "agent.num_quantiles": ([0, 1001], [1]),
     "agent.optimizer": (["sgd"], ["adam"]),
+    "agent.learning_rate_steps": ([0, -1], [1]),
     "agent.adam_epsilon": ([0.0, -1e-8], [1e-8]),
     "agent.replay.max_size": ([0, -1, 2**31], []),
     "agent.replay.min_size": ([0, -1, 2**31, 2_000_001], [1_000_000]),

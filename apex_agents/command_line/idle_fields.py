@@ -16,6 +16,7 @@ READ_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "agent.mlp_hidden_sizes": ("agent.torso", ("mlp", "conv")),
     "agent.num_quantiles": ("agent.head", ("quantile",)),
     "agent.adam_epsilon": ("agent.optimizer", ("adam",)),
+    "agent.learning_rate_steps": ("agent.optimizer", ("adam",)),
     "agent.rmsprop_decay": ("agent.optimizer", ("rmsprop",)),
     "agent.rmsprop_epsilon": ("agent.optimizer", ("rmsprop",)),
     "agent.num_atoms": ("agent.critic", ("quantile", "categorical")),

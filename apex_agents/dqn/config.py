@@ -43,6 +43,8 @@ class ApexDQNConfig:
       batch_size: transitions per learner step (section 4.1: 512).
       optimizer: 'rmsprop', centered RMSProp (appendix C), or 'adam' (Kingma & Ba 2015).
       learning_rate: step size of the optimizer (appendix C: 0.00025 / 4).
+      learning_rate_steps: learner steps over which the learning rate of Adam falls linearly to a
+        tenth, where it stays; None: it does not fall (appendix C).
       adam_epsilon: epsilon of Adam; None is 0.01 / batch_size (Dabney et al. 2018, section 5.1).
       rmsprop_decay: decay of the running means of RMSProp (appendix C: 0.95).
       rmsprop_epsilon: epsilon of RMSProp, under the root (appendix C: 1.5e-7).
@@ -75,6 +77,7 @@ class ApexDQNConfig:
     batch_size: int = bounded(512, 1, 100_000)
     optimizer: str = one_of("rmsprop", "adam")
     learning_rate: float = positive(0.00025 / 4)
+    learning_rate_steps: int | None = positive(None)
     adam_epsilon: float | None = positive(None)
     rmsprop_decay: float = bounded(0.95, 0.1, 1)
     rmsprop_epsilon: float = positive(1.5e-7)

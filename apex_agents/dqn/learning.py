@@ -86,5 +86,6 @@ class DQNUpdate:
 
 def _make_optimizer(config: ApexDQNConfig) -> snt.Optimizer:
     if config.optimizer == "adam":
-        return Adam(config.learning_rate, config.adam_epsilon or 0.01 / config.batch_size)
+        epsilon = config.adam_epsilon or 0.01 / config.batch_size
+        return Adam(config.learning_rate, epsilon, config.learning_rate_steps)
     return CenteredRMSProp(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon)

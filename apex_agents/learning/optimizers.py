@@ -48,16 +48,26 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
 
 
 class Adam(snt.optimizers.Adam):
-    """Adam (Kingma & Ba 2015, algorithm 1)."""
+    """Adam (Kingma & Ba 2015, algorithm 1).
 
-    def __init__(self, learning_rate: float, epsilon: float = 1e-8):
+    With `annealing_steps` the learning rate of step k is max(0.1, 1 - 0.9 k / annealing_steps)
+    times the one given.
+    """
+
+    def __init__(
+        self, learning_rate: float, epsilon: float = 1e-8, annealing_steps: int | None = None
+    ):
         super().__init__(learning_rate, epsilon=epsilon)
+        self._annealing_steps = annealing_steps
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)
         self.step.assign_add(1)
         step = tf.cast(self.step, tf.float32)
         beta1_power, beta2_power = self.beta1**step, self.beta2**step
+        rate = self.learning_rate
+        if self._annealing_steps is not None:
+            rate *= tf.maximum(0.1, 1.0 - 0.9 * step / self._annealing_steps)
         # The kernel adds epsilon to the root of the biased moment.
         epsilon = self.epsilon * tf.sqrt(1.0 - beta2_power)
         for gradient, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):
@@ -67,7 +77,7 @@ class Adam(snt.optimizers.Adam):
                 v=v.handle,
                 beta1_power=beta1_power,
                 beta2_power=beta2_power,
-                lr=self.learning_rate,
+                lr=rate,
                 beta1=self.beta1,
                 beta2=self.beta2,
                 epsilon=epsilon,

@@ -350,8 +350,10 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
     return after
 
 
-def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of_their_means():
-    config = ApexDQNConfig(head="quantile", num_quantiles=2, learning_rate=0.1, optimizer="adam")
+@pytest.mark.parametrize("rate", [{"learning_rate": 0.1}, {"learning_rate_steps": 1}])
+def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of_their_means(rate):
+    settings = {"learning_rate": 1.0, **rate}  # Or a tenth of it after one step.
+    config = ApexDQNConfig(head="quantile", num_quantiles=2, optimizer="adam", **settings)
     networks = []
     # Quantiles of state s and action a are `[A, N]`, side by side in a row of the matrix.
     for rows in ([[0.0, 2.0, 1.0, 3.0], [3.0, 3.0, 4.0, 6.0]], [[0.0] * 4, [7.0, 7.0, 3.0, 5.0]]):

@@ -116,6 +116,18 @@ def test_fused_kernels_compute_what_sonnet_does(fused, sonnets):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+def test_the_learning_rate_falls_linearly_to_a_tenth():
+    parameter, gradient = tf.Variable(0.0), tf.constant(-7.0)
+    optimizer = Adam(LEARNING_RATE, epsilon=0.0, annealing_steps=4)
+    places = [0.0]
+    for _ in range(6):
+        optimizer.apply([gradient], [parameter])
+        places.append(float(parameter))
+    # With a constant gradient each step of Adam is as long as its learning rate.
+    expected = LEARNING_RATE * np.array([0.775, 0.55, 0.325, 0.1, 0.1, 0.1])
+    np.testing.assert_allclose(np.diff(places), expected, rtol=1e-4)
+
+
 @pytest.mark.parametrize("decay", [0.5, 0.95, 0.99])
 def test_steady_gradients_of_any_size_leave_the_parameters_finite(decay):
     rng = np.random.default_rng(0)
