@@ -16,12 +16,13 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.evaluation.parameters import SavedParameters, read_parameters
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
-from apex_agents.registry import CONFIG_CLASSES, has_standard_policy, make_builder
+from apex_agents.registry import CONFIG_CLASSES, has_standard_policy
 from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_config, read_values
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.parameter_file import encode_parameters
 from apex_agents.runs.workdir import AGENT_FILE, BEST_CHECKPOINT, EVALUATIONS, SUMMARY_FILE
+from apex_agents.user_code import CONFIG_MODULE
 
 CARD = "README.md"
 _TRAINING = "training"  # In `AGENT_FILE`: what is known of it.
@@ -56,10 +57,10 @@ def write_agent_folder(
     if not is_ours and output.is_dir() and any(output.iterdir()):
         raise ValueError(f"{output} holds something else than an agent; name a new folder.")
     values = read_values(workdir)
-    with_standard_builder = {**values, "agent": {**values["agent"], "builder": "standard"}}
+    with_standard_builder = {**values, "agent": {**values.get("agent", {}), "builder": "standard"}}
     _require_modules(workdir, with_standard_builder)
     policy = _load_from_settings_alone(workdir, checkpoint)
-    if has_standard_policy(make_builder(policy.config.agent)):
+    if has_standard_policy(policy.config.agent):
         values = with_standard_builder  # What else its own one makes is not handed on.
     _require_modules(workdir, values)
     parameters = read_parameters(policy.path)
@@ -84,10 +85,11 @@ def write_agent_folder(
 
 
 def _require_modules(workdir: pathlib.Path, values: Mapping[str, object]) -> None:
-    if "__main__:" in json.dumps(values):
+    text = json.dumps(values)
+    if "__main__:" in text or CONFIG_MODULE in text:
         raise ValueError(
-            f"{workdir} was trained with a function of a script or notebook, which others do not "
-            "have; an agent to hand on needs it in a module."
+            f"{workdir} was trained with a function of a script or notebook or of its config file, "
+            "which others do not have; an agent to hand on needs it in a module."
         )
 
 

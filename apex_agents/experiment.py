@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import (
@@ -143,7 +145,8 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     finally:
         logging.disable(level)
         environment.close()
-    if experiment.config is not None and experiment.config.environment.evaluation_kwargs:
+    config = experiment.config and experiment.config.environment
+    if config and (config.evaluation_kwargs or config.suite == "function"):
         _check_evaluation(experiment, environment.spec)
     return environment.spec
 
@@ -155,14 +158,17 @@ def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:
         trained, evaluated = (_describe(getattr(each, name)) for each in (spec, environment.spec))
         if trained != evaluated:
             raise ValueError(
-                f"With environment.evaluation_kwargs {name} are {evaluated}, in training they are "
-                f"{trained}; the agent needs the same in both."
+                f"In evaluations {name} are {evaluated}, in training they are {trained}; the agent "
+                "needs the same in both."
             )
 
 
 def _describe(spec: Any) -> str:
-    number = getattr(spec, "num_values", None)
-    return f"{spec.dtype} {list(spec.shape)}" if number is None else f"discrete, {number} of them"
+    if hasattr(spec, "num_values"):
+        return f"discrete, {spec.num_values} of them"
+    # Networks divide bytes by their maximum.
+    most = f" up to {np.max(spec.maximum)}" if spec.dtype == np.uint8 else ""
+    return f"{spec.dtype} {list(spec.shape)}{most}"
 
 
 def _reset(environment: VectorEnvironment, task: str) -> None:

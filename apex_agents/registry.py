@@ -124,8 +124,15 @@ def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:
     return builder
 
 
-def has_standard_policy(builder: Builder) -> bool:
-    """Return whether a builder makes the same networks and evaluation policy as its agent's own."""
-    standard: Any = AGENTS[find_agent(builder.config)].make_builder
-    names = ("make_networks", "make_evaluation_policy")
-    return all(getattr(type(builder), n, None) is getattr(standard, n) for n in names)
+def has_standard_policy(config: Any) -> bool:
+    """Return whether the builder that a config names is known to make the networks and the policy.
+
+    This is so of a class that has them, and its constructor, from the agent's own builder.
+    """
+    standard: Any = AGENTS[find_agent(config)].make_builder
+    maker: Any = standard
+    if config.builder != "standard":
+        maker = find_function(config.builder, _BUILDER)
+    names = ("__init__", "make_networks", "make_evaluation_policy")
+    is_same = all(getattr(maker, name, None) is getattr(standard, name) for name in names)
+    return isinstance(maker, type) and is_same

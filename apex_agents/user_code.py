@@ -193,7 +193,7 @@ def user_path() -> list[str]:
         for folder in _absolute_path()
         if os.path.isdir(folder)
         and not os.path.join(folder, "").startswith(installed)
-        and not folder.endswith(("site-packages", "dist-packages"))
+        and not {"site-packages", "dist-packages"}.intersection(pathlib.Path(folder).parts)
     ]
 
 

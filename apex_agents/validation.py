@@ -126,7 +126,8 @@ def require_types(config: Any, prefix: str) -> None:
     hints = typing.get_type_hints(type(config))
     for name in (field.name for field in dataclasses.fields(config)):
         declared = hints[name]
-        is_union = isinstance(declared, types.UnionType)  # Such as `int | None`.
+        # Such as `int | None` and `Optional[int]`.
+        is_union = typing.get_origin(declared) in (types.UnionType, typing.Union)
         kinds = typing.get_args(declared) if is_union else (declared,)
         value = getattr(config, name)
         allowed = " or ".join(_KINDS.get(kind) or f"of type {_name(kind)}" for kind in kinds)
@@ -220,8 +221,11 @@ def _is_a(value: Any, kind: Any) -> bool:
     if origin is typing.Literal:
         return value in arguments
     if origin in (tuple, list):
-        is_sequence = isinstance(value, (tuple, list))
-        return is_sequence and all(_is_a(element, arguments[0]) for element in value)
+        if not isinstance(value, (tuple, list)):
+            return False
+        if origin is list or arguments[-1] is Ellipsis:
+            return all(_is_a(element, arguments[0]) for element in value)
+        return len(value) == len(arguments) and all(map(_is_a, value, arguments))
     return isinstance(value, origin or kind)
 
 

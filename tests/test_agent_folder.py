@@ -123,6 +123,29 @@ class OtherNetworks(apex_agents.ApexDQNBuilder):
         return super().make_networks(*args)
 
 
+TORSO_IN_A_CONFIG_FILE = """
+import apex_agents
+import sonnet
+
+def make_torso(spec, config):
+    return sonnet.nets.MLP([8])
+
+def get_config():
+    return apex_agents.load_config("apex_dqn_catch")
+"""
+
+
+def test_functions_of_a_config_file_cannot_be_handed_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_code, "_config_file", None)
+    path = tmp_path / "my_torsos.py"
+    path.write_text(TORSO_IN_A_CONFIG_FILE)
+    user_code.execute_config_file(path)
+    agent = dataclasses.replace(DQN, torso="apex_agents_config_my_torsos:make_torso")
+    make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))
+    with pytest.raises(ValueError, match="or of its config file, which others do not have"):
+        write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", False)
+
+
 @pytest.mark.parametrize(("kind", "is_needed"), [(OtherUpdate, False), (OtherNetworks, True)])
 def test_a_builder_of_the_users_is_handed_on_if_it_makes_the_networks(tmp_path, kind, is_needed):
     name = f"{__name__}:{kind.__name__}"

@@ -54,7 +54,15 @@ def fail(config, torso_fn):
     raise KeyError("colour")
 
 
-@pytest.mark.parametrize(("kind", "is_standard"), [(OtherUpdate, True), (OtherPolicy, False)])
+class OtherConstructor(ApexDQNBuilder):
+    def __init__(self, config, torso_fn=None):
+        super().__init__(config, torso_fn)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_standard"),
+    [(OtherUpdate, True), (OtherPolicy, False), (OtherConstructor, False)],
+)
 def test_the_settings_name_the_builder(kind, is_standard):
     config = load_config("apex_dqn_catch")
     given = make_experiment(config, builder_fn=kind)
@@ -64,8 +72,18 @@ def test_the_settings_name_the_builder(kind, is_standard):
     assert type(named.builder) is kind
     assert named.builder.config is named.config.agent
     assert config.agent.builder == "standard"
-    assert has_standard_policy(named.builder) is is_standard
-    assert has_standard_policy(make_builder(config.agent))
+    assert has_standard_policy(named.config.agent) is is_standard
+    assert has_standard_policy(config.agent)
+
+
+def make_other(config, torso_fn):
+    return ApexDQNBuilder(dataclasses.replace(config, head="quantile"), torso_fn)
+
+
+def test_what_a_function_builds_may_be_anything():
+    experiment = make_experiment(load_config("apex_dqn_catch"), builder_fn=make_other)
+    assert experiment.builder.config.head == "quantile"
+    assert not has_standard_policy(experiment.config.agent)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +182,7 @@ def test_evaluations_in_other_spaces_are_refused_before_anything_starts():
     config = load_config("apex_dqn_catch")
     settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"length": 9}}
     config.environment = EnvironmentConfig(**settings)
-    expected = r"evaluation_kwargs observations are float32 \[9\], in training they are .* \[7\]"
+    expected = r"In evaluations observations are float32 \[9\], in training they are .* \[7\]"
     with pytest.raises(ValueError, match=expected):
         check_environment(make_experiment(config, environment_fn=Halls))
 

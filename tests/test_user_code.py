@@ -9,6 +9,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 
@@ -123,7 +124,10 @@ def test_a_folder_below_that_of_python_may_be_the_users(folder, monkeypatch):
     """As /usr/src/app is, where Python is in /usr."""
     for name in ("prefix", "base_prefix"):
         monkeypatch.setattr(sys, name, str(folder.parent))
+    scripts = sysconfig.get_path("scripts")
+    monkeypatch.setattr(sys, "path", [scripts, *sys.path])  # As of an installed command.
     assert str(folder) in user_code.user_path()
+    assert scripts not in user_code.user_path()
 
 
 CONFIG = """

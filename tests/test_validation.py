@@ -124,6 +124,8 @@ WRONG_TYPES: dict[Any, list[Any]] = {
     list[str]: ["a", [1]],
     Literal["a", "b"]: ["c", 1, None],
     dict[str, float]: [0.5, {"a": object()}],
+    tuple[str, float]: [("a",), (0.5, "a"), ["a", 0.5, 1]],
+    Literal["a"] | None: ["b"],
     Any: [object(), pathlib.Path("a"), {1, 2}],
 }
 RIGHT_TYPES: dict[Any, list[Any]] = {
@@ -136,6 +138,8 @@ RIGHT_TYPES: dict[Any, list[Any]] = {
     list[str]: [[], ["a"]],
     Literal["a", "b"]: ["a"],
     dict[str, float]: [{}, {"a": 0.5}],
+    tuple[str, float]: [("a", 0.5), ["a", 1]],
+    Literal["a"] | None: ["a", None],
     Any: [None, [1], "a"],
 }
 

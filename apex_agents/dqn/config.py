@@ -51,15 +51,15 @@ class ApexDQNConfig:
       max_gradient_norm: global norm to which gradients are clipped (appendix C: 40).
       target_update_period: learner steps between copies to the target network (appendix C: 2500).
       variable_update_period: steps per environment between two pulls (section 4.1: 400 frames).
-      publish_period: learner steps between two publications of parameters, 1 s of the paper's.
+      publish_period: learner steps between two publications of parameters, 1 s at the paper's 19/s.
       num_sgd_steps_per_step: learner steps per call of the compiled function, whose batches are
         sampled and prioritized together. More than 1 saves time with small networks.
       bfloat16: whether CPUs that can do so compute convolutions and hidden layers in bfloat16; the
         learner's variables and optimiser stay in float32.
       exploration: epsilons of the actors and of the evaluator.
       replay: settings of the replay memory.
-      builder: maker of the agent's parts: 'standard', or 'module:function', such as a subclass of
-        `ApexDQNBuilder` of yours; see docs/tutorials/own_program.md.
+      builder: maker of the agent's parts: 'standard', or 'module:function', such as your own
+        subclass of `ApexDQNBuilder`; see docs/tutorials/own_program.md.
     """
 
     torso: str = name_or_function("atari", TORSOS)

@@ -17,7 +17,7 @@ from apex_agents.metrics.run_state import RunState
 # Rows come every 5 s, and drawing takes about 5 ms.
 PERIOD_SECONDS = 2.0
 _LINE_PERIOD_SECONDS = 10.0
-_CLOSE_SECONDS = 5.0
+_CLOSE_SECONDS = 30.0
 
 
 class View(Protocol):
@@ -105,6 +105,8 @@ class Monitor:
         """Show and export the last rows, and stop the thread."""
         self._stop.set()
         self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():
+            logging.warning("Some metrics may be missing: an export took too long to close.")
 
     def _follow(self) -> None:
         try:

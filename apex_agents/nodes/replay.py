@@ -103,7 +103,8 @@ class ReplayNode(lp.ReverbNode):
             poller.close()
         if period is not None:
             # A restored server would offer them, until they are reset, to readers that wait.
-            self._reset_messages(client)
+            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+                self._reset_messages(client)
             save_replay(client, self._folder)
         server.stop()
         return server  # Never destroyed: that takes ten seconds for a million transitions.

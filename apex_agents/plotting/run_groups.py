@@ -16,8 +16,8 @@ LIMITS = tuple(
 )
 FREE_FIELDS = ("run.seed", *LIMITS)
 TASK = "environment.task"
-# What an environment has that others need not have; all other fields are of a version.
-_KWARGS = ("environment.kwargs.", "environment.evaluation_kwargs.")
+# Fields that versions have added, with what the runs of earlier ones had.
+_ADDED_FIELDS = {"agent.builder": "standard", "agent.learning_rate_steps": None}
 
 _MAX_FIELDS_OF_LABEL = 3
 # Read per CSV file: half a day of the learner's rows. Longer files are read in pieces.
@@ -69,28 +69,16 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     """
     members: dict[str, list[RunFolder]] = {}
     settings: dict[str, dict[str, Any]] = {}
-    for run, fields in zip(runs, _complete([_fixed_fields(run) for run in runs]), strict=True):
-        key = json.dumps(fields, sort_keys=True)
+    for run in runs:
+        fields = {**_ADDED_FIELDS, **flatten(run.config)}
+        fields = {name: fields[name] for name in sorted(fields) if name not in FREE_FIELDS}
+        key = json.dumps(fields)
         settings.setdefault(key, fields)
         members.setdefault(key, []).append(run)
     return [
         RunGroup(group, _label(settings[key], [*settings.values()], group[0]))
         for key, group in members.items()
     ]
-
-
-def _fixed_fields(run: RunFolder) -> dict[str, Any]:
-    return {k: v for k, v in sorted(flatten(run.config).items()) if k not in FREE_FIELDS}
-
-
-def _complete(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add the fields that the version of a run did not have, if a single setting fits it."""
-    completed = []
-    for fields in runs:
-        fitting = [other for other in runs if _is_completed_by(fields, other)]
-        is_clear = bool(fitting) and all(other == fitting[0] for other in fitting)
-        completed.append(fitting[0] if is_clear else fields)
-    return completed
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -102,12 +90,6 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             fields[prefix + name] = tuple(value) if isinstance(value, list) else value
     return fields
-
-
-def _is_completed_by(fields: dict[str, Any], other: dict[str, Any]) -> bool:
-    added = other.keys() - fields.keys()
-    is_same = all(name in other and other[name] == value for name, value in fields.items())
-    return is_same and bool(added) and not any(name.startswith(_KWARGS) for name in added)
 
 
 def _label(

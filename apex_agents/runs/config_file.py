@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import typing
 from collections.abc import Collection
 from typing import Any
 
@@ -25,14 +26,6 @@ _FORMAT = 2
 # What has to be the same when a run is resumed, but for one field.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELD = "environment.max_episode_steps"
-
-
-def _to_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-# A class of the user's may have tuples of other kinds than ours.
-_HOOKS: Any = dict.fromkeys((tuple[int, ...], tuple[float, ...], tuple[str, ...]), _to_tuple)
 
 
 def to_file(config: Any) -> dict[str, Any]:
@@ -108,7 +101,9 @@ def read_config(
             ("run", RunConfig),
         ]
         section: Any = dataclasses.make_dataclass("Config", fields)
-        read: Any = dacite.from_dict(section, values, dacite.Config(strict=True, type_hooks=_HOOKS))
+        read: Any = dacite.from_dict(
+            section, values, dacite.Config(strict=True, type_hooks=_find_hooks(section))
+        )
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
             config.validate()
@@ -119,6 +114,22 @@ def read_config(
     except (dacite.DaciteError, ValueError) as error:
         raise ValueError(f"{workdir / CONFIG_FILE}: {error}") from error
     return config
+
+
+def _find_hooks(declared: Any) -> dict[Any, Any]:
+    """Return the hooks of dacite that make tuples of lists, for the tuples in a type."""
+    if dataclasses.is_dataclass(declared):
+        inner = typing.get_type_hints(declared).values()
+    else:
+        inner = typing.get_args(declared)
+    hooks = {declared: _to_tuple} if typing.get_origin(declared) is tuple else {}
+    for kind in inner:
+        hooks |= _find_hooks(kind)
+    return hooks
+
+
+def _to_tuple(value: Any) -> Any:
+    return tuple(map(_to_tuple, value)) if isinstance(value, list) else value
 
 
 def check_same_run(workdir: pathlib.Path, config: Any) -> None:

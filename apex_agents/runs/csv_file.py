@@ -49,7 +49,7 @@ class CSVLogger(loggers.Logger):
         self._separator = _END_OF_LINE
         self._flush()
         self._left_out: set[str] = set()
-        with contextlib.suppress(OSError), path.open(newline="") as file:
+        with contextlib.suppress(OSError, ValueError, csv.Error), path.open(newline="") as file:
             self._columns = next(csv.reader(file), [])
 
     def write(self, data: Mapping[str, Any]) -> None:

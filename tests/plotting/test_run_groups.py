@@ -38,8 +38,9 @@ def test_fields_that_a_version_did_not_have_tell_no_runs_apart(make_run):
     runs = [make_run("a", agent=AGENT), make_run("b", agent=new, seed=1)]
     (group,) = group_runs(runs)
     assert group.runs == runs
-    # It cannot be told to which of two it belongs.
-    assert len(group_runs([*runs, make_run("c", agent=other)])) == 3
+    runs.append(make_run("c", agent=other))
+    assert [len(group.runs) for group in group_runs(runs)] == [2, 1]
+    assert labels([runs[0], runs[2]]) == ["builder=standard", "builder=mine:Builder"]
 
 
 def test_environments_with_and_without_an_argument_are_two_settings(make_run):

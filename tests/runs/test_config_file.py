@@ -60,10 +60,13 @@ def test_a_config_is_read_back_as_it_was(tmp_path, config):
 @dataclasses.dataclass
 class OwnConfig(ApexDQNConfig):
     own_rate: float = 0.5
+    betas: tuple[float, ...] = (0.9, 0.99)
+    layers: tuple[tuple[str, int], ...] | None = None
 
 
 def test_a_config_class_of_the_users_is_found_again(tmp_path):
-    config = ExperimentConfig(OwnConfig(own_rate=0.25), run=RunConfig(max_actor_steps=9))
+    own = OwnConfig(own_rate=0.25, betas=(0.5,), layers=(("a", 1), ("b", 2)))
+    config = ExperimentConfig(own, run=RunConfig(max_actor_steps=9))
     values = to_values(config)
     write(tmp_path, values)
     found = read_config(tmp_path, AGENTS)

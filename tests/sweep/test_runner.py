@@ -116,9 +116,18 @@ def test_a_run_keeps_to_the_cores_of_a_free_slot(make_run):
 
 def test_a_run_finds_the_modules_that_this_process_finds(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    run = make_run(0, "from apex_agents.user_code import inherited_path as p; print(p())")
-    assert finish(Runner([run], 1)) == [FINISHED]
-    assert repr(str(tmp_path)) in last_words(run.log)
+    (tmp_path / "my_update.py").write_text("NUMBER = 7")
+    code = "; ".join(
+        (
+            "from apex_agents.command_line.settings import find_config, load_config_file",
+            "load_config_file(find_config('a2c_cartpole'))",
+            "import my_update",
+            "print(my_update.NUMBER)",
+        )
+    )
+    run = make_run(0, code)
+    assert finish(Runner([run], 1)) == [FINISHED], run.log.read_text()
+    assert last_words(run.log) == "7"
 
 
 def test_a_failure_stops_no_other_run(make_run, tmp_path):
