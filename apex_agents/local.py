@@ -60,33 +60,46 @@ def _run(
     builder, run, spec = experiment.builder, experiment.run, environment.spec
     flow = builder.data_flow(run.num_envs)
     limiter = reverb.rate_limiters.MinSize(flow.count_items(flow.min_size))
-    server = reverb.Server(builder.make_replay_tables(spec, limiter))
-    client = reverb.Client(f"localhost:{server.port}")
-    dataset = builder.make_dataset(client, spec)
-    learner = builder.make_learner(spec, dataset, client, run.node_seed("learner"))
-    env_indices = range(run.num_envs)
-    adders = builder.make_adders(
-        client, env_indices, run.num_envs, learner_steps_fn=lambda: learner.num_steps
-    )
-    policy = builder.make_policy(spec, env_indices, run.num_envs, run.node_seed("policy"))
-    actor = builder.make_actor(policy, adders, variable_source=learner)
+    has_failed = False
+    with contextlib.ExitStack() as stack:
+        server = reverb.Server(builder.make_replay_tables(spec, limiter))
+        stack.callback(server.stop)
+        client = reverb.Client(f"localhost:{server.port}")
+        dataset = builder.make_dataset(client, spec)
+        learner = builder.make_learner(
+            spec, dataset, client, run.node_seed("learner"), should_stop=lambda: has_failed
+        )
+        stack.callback(learner.close)
+        env_indices = range(run.num_envs)
+        adders = builder.make_adders(
+            client,
+            env_indices,
+            run.num_envs,
+            should_stop=lambda: has_failed,
+            learner_steps_fn=lambda: learner.num_steps,
+        )
+        policy = builder.make_policy(spec, env_indices, run.num_envs, run.node_seed("policy"))
+        actor = builder.make_actor(policy, adders, variable_source=learner)
+        stack.callback(actor.close)
 
-    schedule = _Schedule(client, flow)
-    statistics = ReplayStatistics()
+        schedule = _Schedule(client, flow)
+        statistics = ReplayStatistics()
 
-    def is_over() -> bool:
-        seconds = time.monotonic() - started_at
-        return end_reason(run, learner.num_steps, statistics, seconds) is not None
+        def is_over() -> bool:
+            seconds = time.monotonic() - started_at
+            return end_reason(run, learner.num_steps, statistics, seconds) is not None
 
-    for episodes in run_in_lock_step(environment, actor, is_over):
-        for episode in episodes:
-            on_episode(episode)
-        statistics = ReplayStatistics(actor_steps=sum(adder.num_transitions for adder in adders))
-        while not is_over() and schedule.is_due(learner.num_steps, statistics.actor_steps):
-            learner.step()
-    actor.close()
-    learner.close()
-    server.stop()
+        try:
+            for episodes in run_in_lock_step(environment, actor, is_over):
+                for episode in episodes:
+                    on_episode(episode)
+                num_transitions = sum(adder.num_transitions for adder in adders)
+                statistics = ReplayStatistics(actor_steps=num_transitions)
+                while not is_over() and schedule.is_due(learner.num_steps, num_transitions):
+                    learner.step()
+        except BaseException:  # What is open is closed without sending what is left.
+            has_failed = True
+            raise
     return learner
 
 

@@ -6,6 +6,7 @@ and publishes parameters on all, the evaluator reads parameters and reports retu
 decides when the run ends.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -104,14 +105,14 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
             source.refresh()
         return stop.is_set()
 
-    actor = builder.make_actor(policy, adders, source)
-    logger = ActorLogger(experiment, index, environment, policy, adders, source)
-    for episodes in run_in_lock_step(environment, actor, should_stop):
-        if any(adder.num_transitions for adder in adders):
-            report_ready()
-        logger.record(episodes)
-    logger.close()
-    environment.close()
+    with contextlib.closing(environment):
+        actor = builder.make_actor(policy, adders, source)
+        logger = ActorLogger(experiment, index, environment, policy, adders, source)
+        for episodes in run_in_lock_step(environment, actor, should_stop):
+            if any(adder.num_transitions for adder in adders):
+                report_ready()
+            logger.record(episodes)
+        logger.close()
 
 
 def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:

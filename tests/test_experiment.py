@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import pathlib
+import threading
 import time
 import types
 from collections.abc import Callable
@@ -323,6 +324,32 @@ class SourceRecordingBuilder(ApexDQNBuilder):
     def make_actor(self, policy, adders=(), variable_source=None):
         self.source = variable_source
         return super().make_actor(policy, adders, variable_source)
+
+
+class ClientRecordingBuilder(ApexDQNBuilder):
+    """Remembers the client of the replay server, and the learner."""
+
+    def make_dataset(self, client, spec):
+        self.client = client
+        return super().make_dataset(client, spec)
+
+    def make_learner(self, *args, **kwargs):
+        self.learner = super().make_learner(*args, **kwargs)
+        return self.learner
+
+
+def test_nothing_is_left_of_a_run_that_fails():
+    builder = ClientRecordingBuilder(ONE_STEP_CONFIG)
+
+    def fail(episode):
+        raise KeyError("colour")
+
+    before = threading.active_count()
+    with pytest.raises(KeyError, match="colour"):
+        learn(builder, Choice, 1000, fail)
+    with pytest.raises((RuntimeError, reverb.errors.ReverbError)):
+        builder.client.server_info(1)
+    assert threading.active_count() <= before
 
 
 def test_actor_pulls_parameters_from_the_learner_not_from_the_server():

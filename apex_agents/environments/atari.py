@@ -142,7 +142,8 @@ class AtariVectorEnvironment:
         """
         if self._seeds is not None:
             return self.reset()
-        first, starts = self._ended, self._starts  # Of an episode; of a game or a life.
+        # Of an episode; of a game or a life.
+        first, starts = (began | self._over_at_first for began in (self._ended, self._starts))
         actions = np.where(starts, 0, actions)
         num_actions = self.spec.actions.num_values
         if actions.min() < 0 or actions.max() >= num_actions:  # The native step would never return.
@@ -154,12 +155,12 @@ class AtariVectorEnvironment:
         # Qbert stays at 0 lives for some frames before it is over, which is no loss of a life.
         life_lost = (lives < self._lives) & (lives > 0) & self._counts_lives & ~starts
         over = terminated | truncated
-        died = (terminated | life_lost & ~self._evaluation | self._over_at_first) & ~first
+        died = (terminated | life_lost & ~self._evaluation) & ~first
         self._lives = lives
         self._ended = (truncated & ~first) | died
         self._starts = self._ended | life_lost
         # A game may end in the very step that follows a lost life, which is a FIRST step. The
-        # native environment then starts a new game, and the next step is returned as a LAST one.
+        # native environment then starts a new game: the next step is a FIRST one again.
         self._over_at_first = over & first
 
         agent_reward = np.clip(reward, -1.0, 1.0) if self._clip_rewards else reward

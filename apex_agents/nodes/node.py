@@ -76,7 +76,10 @@ class Replays:
         """Return clients of the servers."""
         clients = ReplayClients(self, self._run_id)
         if not self._follows:
-            _not_to_change.append((self, [client.server_address for client in clients]))
+            used = [client.server_address for client in clients]
+            _not_to_change.append((self, used))
+            if clients.follow():  # One has moved before it was watched.
+                used[:] = [client.server_address for client in clients]
         return clients
 
     def find_addresses(self) -> list[str]:

@@ -169,8 +169,8 @@ class Supervisor:
 
     def _stop_nodes(self, nodes: Iterable["_Node"]) -> None:
         """Stop some nodes, and wait until all of them have exited or were killed."""
-        running = [(node.command, node.process) for node in nodes if node.process is not None]
-        started = time.monotonic()
+        processes = [(node.command, node.process) for node in nodes if node.process is not None]
+        running, started = processes, time.monotonic()
         for _, process in running:
             process.terminate()
         while running := [pair for pair in running if pair[1].poll() is None]:
@@ -182,6 +182,9 @@ class Supervisor:
                 if is_late or self._killing:
                     process.kill()
             time.sleep(self._poll_seconds)
+        for _, process in processes:
+            if not process.host:  # On this machine: what it has started may still be there.
+                process.kill()
 
 
 class _Node:

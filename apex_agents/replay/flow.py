@@ -53,7 +53,9 @@ def make_data_flow(config: Any) -> DataFlow:
         replicas=replay.replicas,
         max_size=replay.max_size,
         max_size_field="agent.replay.max_size",
-        min_size=-(-replay.min_size // replay.replicas),
+        min_size=min(
+            -(-replay.min_size // replay.replicas), replay.max_size // replay.replicas or 1
+        ),
         min_size_field="agent.replay.min_size",
         transitions_per_step=config.batch_size / (replay.samples_per_insert or 1.0),
         steps_per_call=config.num_sgd_steps_per_step,

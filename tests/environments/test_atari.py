@@ -420,8 +420,8 @@ def test_script_of_a_game_over_in_a_first_step():
     assert seen == [
         (LAST, 0.0, 0.0),
         (FIRST, 0.0, 1.0),
-        (LAST, 0.0, 0.0),
-        (FIRST, 0.0, 1.0),
+        (FIRST, 0.0, 1.0),  # Of another game, whose frames do not follow those of the one before.
+        (MID, 0.0, 1.0),
         (MID, 1.0, 1.0),
     ]
     assert episodes == [Episode(0, 4.0, 0.0, 1)]

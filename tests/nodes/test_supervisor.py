@@ -240,15 +240,30 @@ time.sleep(1000)
 """
 
 
+# As an environment of a user's that starts a simulator, and then fails.
+FAIL = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+print("child", child.pid, "works", flush=True)
+sys.exit(1)
+"""
+
+
 class RealRun:
     """Runs a supervisor in a thread over nodes that all run the same script."""
 
-    def __init__(self, folder: pathlib.Path, *names: str, stop_seconds: float = 1000.0):
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        *names: str,
+        stop_seconds: float = 1000.0,
+        script: str = WORK,
+    ):
         self.logs = {name: folder / f"{name}.log" for name in names}
         self.reports: list[NodeEvent] = []
         self.records: list[dict[str, NodeStatus]] = []
         commands = [
-            NodeCommand(name, [sys.executable, "-c", WORK], {}, log, (), stop_seconds)
+            NodeCommand(name, [sys.executable, "-c", script], {}, log, (), stop_seconds)
             for name, log in self.logs.items()
         ]
         self._supervisor = Supervisor(commands, POLICY, self.reports.append, self.records.append)
@@ -306,6 +321,15 @@ def test_a_killed_node_is_restarted_and_no_other(tmp_path):
     ]
     (event,) = run.reports
     assert (event.node, event.exit.exit_code) == ("a", -signal.SIGKILL)
+
+
+def test_what_a_node_has_started_ends_with_the_run(tmp_path):
+    run = RealRun(tmp_path, "a", script=FAIL)
+    run.wait_for_log("works", "a")
+    run.stop()
+    assert run.failure.exit.exit_code == 1
+    pid = int(run.logs["a"].read_text().split()[1])
+    assert not (psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie")
 
 
 def test_a_node_that_is_suspended_is_killed(tmp_path):

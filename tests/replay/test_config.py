@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.flow import make_data_flow
 
 
 def test_defaults_and_the_limits_of_what_is_allowed_are_valid():
@@ -13,6 +15,14 @@ def test_defaults_and_the_limits_of_what_is_allowed_are_valid():
         max_size=1, min_size=1, priority_exponent=0, importance_sampling_exponent=0
     ).validate()
     ReplayConfig(insert_batch=1, max_in_flight=1, samples_per_insert=0.1).validate()
+
+
+@pytest.mark.parametrize(("replicas", "expected"), [(1, 100), (3, 33), (8, 12), (101, 1)])
+def test_a_full_replay_is_large_enough_to_learn_from(replicas, expected):
+    agent = ApexDQNConfig(replay=ReplayConfig(max_size=100, min_size=100, replicas=replicas))
+    flow = make_data_flow(agent)
+    assert flow.min_size == expected
+    assert flow.count_items(flow.min_size) <= max(agent.replay.max_size, replicas)
 
 
 @pytest.mark.parametrize(
