@@ -285,6 +285,9 @@ class RealRun:
 
     def stop(self) -> None:
         self._supervisor.stop()
+        self.join()
+
+    def join(self) -> None:
         self._thread.join(TIMEOUT_SECONDS)
         assert not self._thread.is_alive()
 
@@ -325,8 +328,7 @@ def test_a_killed_node_is_restarted_and_no_other(tmp_path):
 
 def test_what_a_node_has_started_ends_with_the_run(tmp_path):
     run = RealRun(tmp_path, "a", script=FAIL)
-    run.wait_for_log("works", "a")
-    run.stop()
+    run.join()
     assert run.failure.exit.exit_code == 1
     pid = int(run.logs["a"].read_text().split()[1])
     assert not (psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie")
