@@ -21,7 +21,7 @@ STUDIES = {
 # Studies of benchmarks/, and what their files in results/atari/ are called.
 STUDIES |= {
     name: (ROOT / "benchmarks" / f"{name}.py", ROOT / "results" / "atari" / f"{stem}.csv")
-    for name, stem in {"atari_settings": "settings"}.items()
+    for name, stem in {"atari_settings": "settings", "pong_hour": "pong_hour"}.items()
 }
 
 
