@@ -118,10 +118,9 @@ def read_config(
 
 def _find_hooks(declared: Any) -> dict[Any, Any]:
     """Return the hooks of dacite that make tuples of lists, for the tuples in a type."""
+    inner = typing.get_args(declared)
     if dataclasses.is_dataclass(declared):
-        inner = typing.get_type_hints(declared).values()
-    else:
-        inner = typing.get_args(declared)
+        inner = tuple(typing.get_type_hints(declared).values())
     hooks = {declared: _to_tuple} if typing.get_origin(declared) is tuple else {}
     for kind in inner:
         hooks |= _find_hooks(kind)
