@@ -345,8 +345,9 @@ def test_nothing_is_left_of_a_run_that_fails():
         raise KeyError("colour")
 
     before = set(threading.enumerate())
-    with pytest.raises(KeyError, match="colour"):
+    with pytest.raises(KeyError, match="colour") as caught:
         learn(builder, Choice, 1000, fail)
+    assert caught.tb  # It refers to all that the run has made, which therefore has to be closed.
     with pytest.raises((RuntimeError, reverb.errors.ReverbError)):
         builder.client.server_info(1)
     left = {thread.name.partition("-")[0] for thread in set(threading.enumerate()) - before}
