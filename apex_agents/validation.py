@@ -220,7 +220,7 @@ def _is_a(value: Any, kind: Any) -> bool:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return value in arguments
-    if origin in (tuple, list):
+    if origin in (tuple, list) and arguments:  # None of `typing.List` alone.
         if not isinstance(value, (tuple, list)):
             return False
         if origin is list or arguments[-1] is Ellipsis:

@@ -7,7 +7,7 @@ import functools
 import math
 import pathlib
 import pickle
-from typing import Any, Literal
+from typing import Any, List, Literal  # noqa: UP035
 
 import pytest
 
@@ -122,6 +122,7 @@ WRONG_TYPES: dict[Any, list[Any]] = {
     # Of classes of a user's.
     tuple[float, ...]: [0.9, ("a",), (math.nan,)],
     list[str]: ["a", [1]],
+    List: ["a", 1],  # noqa: UP006  # As users write it.
     Literal["a", "b"]: ["c", 1, None],
     dict[str, float]: [0.5, {"a": object()}],
     tuple[str, float]: [("a",), (0.5, "a"), ["a", 0.5, 1]],
@@ -136,6 +137,7 @@ RIGHT_TYPES: dict[Any, list[Any]] = {
     tuple[int, ...]: [(), (1,), [64, 64]],
     tuple[float, ...]: [(), (0.9, 1)],
     list[str]: [[], ["a"]],
+    List: [[], ["a", 1]],  # noqa: UP006  # As users write it.
     Literal["a", "b"]: ["a"],
     dict[str, float]: [{}, {"a": 0.5}],
     tuple[str, float]: [("a", 0.5), ["a", 1]],

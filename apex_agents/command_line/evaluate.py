@@ -17,7 +17,6 @@ Examples:
 
 import contextlib
 import itertools
-import json
 import os
 import pathlib
 import signal
@@ -45,7 +44,7 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
-from apex_agents.runs.files import replace_file
+from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 
 _WORKDIR = define_workdir()
@@ -166,7 +165,7 @@ def _report(
             print(f"{name:>18}: {text}")
         table = final_evaluation.to_csv(config.environment, result.episodes)
         replace_file(output / "episodes.csv", table.encode())
-        replace_file(output / SUMMARY_FILE, json.dumps(summary, indent=2).encode())
+        replace_file(output / SUMMARY_FILE, encode_json(summary))
         sys.stdout.flush()
     except OSError as error:
         fail(f"the results cannot be written: {error}", EXIT_FAILURE)
