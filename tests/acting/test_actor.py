@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import tensorflow as tf
 from acme import EnvironmentLoop, core
 from acme.utils import loggers
 from dm_env import specs
+from waiting import wait_for
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
@@ -361,13 +361,6 @@ def make_updating_actor(source: Source, period: int) -> tuple[ApexActor, tf.Vari
     (variable,) = policy.variables["policy"]
     assert (source.num_requests, variable.numpy()) == (1, 1.0)
     return actor, variable
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_variables_are_pulled_every_so_many_updates():

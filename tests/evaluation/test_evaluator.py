@@ -5,7 +5,6 @@ import csv
 import dataclasses
 import pathlib
 import threading
-import time
 import types
 
 import dm_env
@@ -15,6 +14,7 @@ import reverb
 import tensorflow as tf
 from dm_env import specs
 from sent_messages import report_last_step
+from waiting import wait_for
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
@@ -112,19 +112,6 @@ def serve():
 
 
 @pytest.fixture
-def wait_for():
-    """Wait until a condition holds."""
-
-    def wait(condition) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    return wait
-
-
-@pytest.fixture
 def make_evaluator(experiment):
     evaluators = []
 
@@ -162,7 +149,7 @@ EXPECTED = {
 
 
 def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
-    serve, make_evaluator, tmp_path, wait_for
+    serve, make_evaluator, tmp_path
 ):
     client = serve()
     publish(client, 5, 9.0)
@@ -229,7 +216,7 @@ def test_the_best_parameters_are_the_latest_of_equals(serve, make_evaluator, tmp
     assert best == [(4.0, 1), (4.0, 1), (4.0, 3), (8.0, 4)]
 
 
-def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path, wait_for):
+def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
     first = serve()
     publish(first, 5, 9.0)
     assert make_evaluator(first).evaluate()
@@ -250,7 +237,7 @@ def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path, wait_f
 
 
 def test_there_is_no_evaluation_after_one_that_reached_the_target(
-    experiment, serve, make_evaluator, tmp_path, wait_for
+    experiment, serve, make_evaluator, tmp_path
 ):
     experiment.run.target_return = 7.0
     first, second = serve(), serve()
@@ -277,9 +264,7 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(serve, make_evaluator, tmp
     assert not (tmp_path / "checkpoints" / "best.npz").exists()
 
 
-def test_the_last_parameters_are_evaluated_instead_of_older_ones(
-    serve, make_evaluator, tmp_path, wait_for
-):
+def test_the_last_parameters_are_evaluated_instead_of_older_ones(serve, make_evaluator, tmp_path):
     client = serve()
     publish(client, 5, 9.0)
     evaluator = make_evaluator(client)
@@ -294,9 +279,7 @@ def test_the_last_parameters_are_evaluated_instead_of_older_ones(
     assert read_best(tmp_path) == (3.0, 8)
 
 
-def test_the_last_parameters_are_evaluated_though_later_ones_were(
-    serve, make_evaluator, tmp_path, wait_for
-):
+def test_the_last_parameters_are_evaluated_though_later_ones_were(serve, make_evaluator, tmp_path):
     """The learner died, and went back to a checkpoint before the last evaluation."""
     client = serve()
     publish(client, 9, 3.0)
@@ -308,12 +291,12 @@ def test_the_last_parameters_are_evaluated_though_later_ones_were(
     wait_for(evaluator.has_last_step)
     assert evaluator.evaluate()
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [9, 8]
-    assert read_statistics(client).evaluation.learner_steps == 8
+    wait_for(lambda: read_statistics(client).evaluation.learner_steps == 8)
     assert not evaluator.evaluate()
 
 
 def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
-    serve, make_evaluator, tmp_path, wait_for
+    serve, make_evaluator, tmp_path
 ):
     client = serve()
     publish(client, 5, 9.0)
@@ -330,7 +313,7 @@ def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
 
 
 def test_the_last_parameters_do_not_wait_for_the_next_period(
-    experiment, serve, tmp_path, wait_for, monkeypatch
+    experiment, serve, tmp_path, monkeypatch
 ):
     experiment.run.evaluation.min_period_seconds = 1e6
     client, stop = serve(), threading.Event()
@@ -350,7 +333,7 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
 
 
 def test_parameters_are_evaluated_after_so_many_learner_steps(
-    experiment, serve, make_evaluator, tmp_path, wait_for
+    experiment, serve, make_evaluator, tmp_path
 ):
     experiment.run.evaluation.min_period_learner_steps = 100
     client = serve()

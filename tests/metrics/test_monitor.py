@@ -3,10 +3,10 @@
 import io
 import os
 import pty
-import time
 
 import pytest
 from rich.console import Console
+from waiting import wait_for
 
 from apex_agents.metrics.monitor import LiveView, Monitor, PlainLines, make_view
 from apex_agents.metrics.run_state import RunState
@@ -43,13 +43,6 @@ def state(written_run) -> RunState:
 
 def follow(*arguments) -> Monitor:
     return Monitor(*arguments, period_seconds=0.02)
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_new_rows_are_exported_and_old_ones_are_not(written_run, state):

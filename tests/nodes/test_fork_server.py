@@ -4,10 +4,10 @@ import json
 import os
 import signal
 import sys
-import time
 
 import psutil
 import pytest
+from waiting import is_alive, wait_for
 
 from apex_agents.nodes.fork_server import (
     ChildProcess,
@@ -17,7 +17,6 @@ from apex_agents.nodes.fork_server import (
     start_process,
 )
 
-TIMEOUT_SECONDS = 60
 TELL = """
 import json, os, sys
 import numpy as np
@@ -38,10 +37,6 @@ WAIT = "import time; print('here', flush=True); time.sleep(100)"
 def server():
     yield open_server(("xmlrpc.client",))
     close_server()
-
-
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 class Script:
@@ -123,7 +118,4 @@ def test_the_server_ends_with_its_starter():
     )
     with os.popen(f"{sys.executable} -c '{code}'") as output:
         pid = int(output.read())
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not is_alive(pid)
+    wait_for(lambda: not is_alive(pid))

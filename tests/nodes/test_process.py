@@ -7,15 +7,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 
-import psutil
 import pytest
+from waiting import is_alive, wait_for
 
 from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, LocalNodeProcess, NodeCommand
 
-TIMEOUT_SECONDS = 60
 # Says that it works, as `node.report_ready` does, and exits when it is told to.
 WORK = """
 import os, signal, socket, subprocess, sys, time
@@ -25,17 +23,6 @@ channel.send(b"w")
 print("works", os.environ["APEX_AGENTS_NUM_RESTARTS"], flush=True)
 """
 SLEEP = "time.sleep(1000)\n"
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture

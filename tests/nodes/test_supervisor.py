@@ -9,16 +9,15 @@ import pathlib
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
+from waiting import TIMEOUT_SECONDS, is_alive, wait_for
 
 from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, Exit, NodeCommand, NodeStatus
 from apex_agents.nodes.supervisor import NodeEvent, NodeFailure, RestartPolicy, Supervisor
 
-TIMEOUT_SECONDS = 60
 NEVER = float("inf")
 FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
 KILLED = Exit("was killed", from_outside=True, exit_code=-9)
@@ -275,10 +274,8 @@ class RealRun:
         self.failure = self._supervisor.run()
 
     def wait_for_log(self, text: str, name: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not (self.logs[name].exists() and text in self.logs[name].read_text()):
-            assert time.monotonic() < deadline, self.reports
-            time.sleep(0.02)
+        log = self.logs[name]
+        wait_for(lambda: log.exists() and text in log.read_text(), lambda: self.reports)
 
     def process(self, name: str) -> psutil.Process:
         return psutil.Process(self.records[-1][name].pid)
@@ -331,7 +328,7 @@ def test_what_a_node_has_started_ends_with_the_run(tmp_path):
     run.join()
     assert run.failure.exit.exit_code == 1
     pid = int(run.logs["a"].read_text().split()[1])
-    assert not (psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie")
+    wait_for(lambda: not is_alive(pid))
 
 
 def test_a_node_that_is_suspended_is_killed(tmp_path):

@@ -1,8 +1,7 @@
-"""In-process Reverb servers that end with their test, and waiting for conditions."""
+"""In-process Reverb servers that end with their test."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -21,16 +20,3 @@ def serve() -> Iterator[Callable[..., reverb.Client]]:
     yield start
     for server in servers:
         server.stop()
-
-
-@pytest.fixture
-def wait_for() -> Callable[[Callable[[], bool]], None]:
-    """Wait until a condition holds."""
-
-    def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    return wait

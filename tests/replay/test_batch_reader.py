@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import tensorflow as tf
+from waiting import wait_for
 
 from apex_agents.replay.batch_reader import BatchReader
 
@@ -91,7 +92,7 @@ def test_an_error_reaches_the_caller():
             reader.next()
 
 
-def test_its_thread_ends_with_it(wait_for):
+def test_its_thread_ends_with_it():
     threads = set(threading.enumerate())
     reader = BatchReader(make_counting_dataset(9))
     reader.next()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reverb
 from dm_env import specs
+from waiting import wait_for
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
@@ -148,7 +149,7 @@ def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
         assert next(iterator).data.action.shape == (4,)
 
 
-def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve, wait_for):
+def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve):
     # Every transition can be sampled once: 8 make two batches of 3, and 2 are left when the
     # iterator ends.
     limiter = reverb.rate_limiters.Queue(9)
@@ -171,7 +172,7 @@ def num_sampled(client: reverb.Client) -> int:
 
 
 @pytest.mark.parametrize("prefetch_batches", [4, 16])
-def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve, wait_for):
+def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve):
     client = serve(make_table(VECTORS))
     add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
     config = dataclasses.replace(CONFIG, prefetch_batches=prefetch_batches)

@@ -11,6 +11,7 @@ import pytest
 import reverb
 import tensorflow as tf
 from acme.tf import variable_utils
+from waiting import wait_for
 
 from apex_agents.replay.messages import PARAMETERS, make_parameter_table
 from apex_agents.replay.parameters import (
@@ -161,7 +162,7 @@ class CheckCounter:
         return info
 
 
-def test_publisher_publishes_again_on_a_server_that_has_nothing(client, wait_for):
+def test_publisher_publishes_again_on_a_server_that_has_nothing(client):
     counter = CheckCounter(client)
     publisher = ParameterPublisher(counter, check_period_seconds=0.05)
     publisher.publish(expected_arrays(1.0), 7)

@@ -7,6 +7,7 @@ import pytest
 import reverb
 import tensorflow as tf
 from sent_messages import report_evaluation, report_last_step
+from waiting import wait_for
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -115,7 +116,7 @@ def test_server_that_does_not_answer():
         read_statistics(client, timeout_seconds=1)
 
 
-def test_poller(client, wait_for):
+def test_poller(client):
     insert(client, 4)
     poller = StatisticsPoller(client, DataFlow(replicas=2), period_seconds=0.05)
     assert poller.latest == ReplayStatistics()
@@ -140,7 +141,7 @@ def test_several_servers_count_together(serve):
     assert poller.latest == ReplayStatistics(306, 6, 3, 6, newer, 70)
 
 
-def test_a_server_that_is_away_has_the_counts_that_it_had(client, wait_for):
+def test_a_server_that_is_away_has_the_counts_that_it_had(client):
     other = reverb.Server(make_tables())
     clients = [client, reverb.Client(f"localhost:{other.port}")]
     poller = StatisticsPoller(clients, period_seconds=0.05)
@@ -153,7 +154,7 @@ def test_a_server_that_is_away_has_the_counts_that_it_had(client, wait_for):
     poller.close()
 
 
-def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve, wait_for):
+def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve):
     poller = StatisticsPoller(client, period_seconds=0.05)
     insert(client, 3)
     wait_for(lambda: poller.latest.inserted == 3)

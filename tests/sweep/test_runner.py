@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.runner import (
@@ -25,7 +25,6 @@ from apex_agents.sweep.runner import (
 WAIT_QUIETLY = "import time; time.sleep(600)"
 WAIT = f"print('waits', flush=True); {WAIT_QUIETLY}"
 WAIT_FOR_CTRL_C = f"import signal, sys; signal.signal(2, lambda *_: sys.exit(130)); {WAIT}"
-DEADLINE_SECONDS = 120
 
 
 @pytest.fixture
@@ -34,13 +33,6 @@ def make_run(tmp_path):
         return Run("catch", (), seed, tmp_path / str(seed), (sys.executable, "-c", code))
 
     return make
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def finish(runner: Runner) -> list[str]:
@@ -237,7 +229,7 @@ def test_runs_end_with_a_parent_that_is_killed(make_run):
         wait_for(lambda: last_words(run.log) == "waits")
         (child,) = psutil.Process(parent.pid).children()
         parent.kill()
-    child.wait(DEADLINE_SECONDS)
+    child.wait(TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize(
