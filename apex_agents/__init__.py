@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
 # drivers are no news, and its errors arrive as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Reverb's connections would go through the proxy of `http_proxy`, those to localhost too.
+os.environ.setdefault("grpc_proxy", "")
 
 __version__ = "0.2.0"  # The only place: pyproject.toml reads it.
 

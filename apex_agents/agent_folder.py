@@ -155,7 +155,8 @@ def _describe_training(
         yield "return when it was saved", f"{returns}, {values['num_episodes']:.0f} episodes"
     for path in sorted((workdir / EVALUATIONS).glob(f"*/{SUMMARY_FILE}")):
         found = _read_evaluation(path)
-        if found.get("learner_steps") == parameters.learner_steps:
+        is_own = "/" not in str(found.get("checkpoint"))  # No parameters of another run.
+        if is_own and found.get("learner_steps") == parameters.learner_steps:
             returns = f"{found['mean_return']:,.2f} ± {found['standard_error']:,.2f}"
             epsilon = "" if found.get("epsilon") is None else f", epsilon {found['epsilon']:g}"
             what = f"{found['episodes']:,} episodes, seed {found['seed']}{epsilon}"

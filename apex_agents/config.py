@@ -132,8 +132,18 @@ class RunConfig:
         """Number of environments of all actors together, N in the paper's epsilon ladder."""
         return self.num_actors * self.num_envs_per_actor
 
+    def env_indices(self, actor: int) -> range:
+        """Return the indices of an actor's environments among all: their epsilons span the ladder.
+
+        Those of the actors that share a replay do, too.
+        """
+        return range(actor, self.num_envs, self.num_actors)
+
     def node_seed(self, node: str, index: int = 0, num_restarts: int = 0) -> int:
-        """Return the seed of one node, different for every node and after every restart."""
+        """Return the seed of one node, different for every node and after every restart.
+
+        Learner steps of a run that is resumed count as restarts.
+        """
         entropy = [self.seed, *node.encode(), index, num_restarts]
         return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 

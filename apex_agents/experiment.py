@@ -53,6 +53,7 @@ class Experiment:
       run_id: suffix of the names of the replay's tables, '' for none.
       task: display name of the environment.
       config: settings that it was made from, None if there are none to write into `workdir`.
+      spec: spec of one environment, None while it is unknown.
     """
 
     builder: Builder
@@ -64,9 +65,12 @@ class Experiment:
     run_id: str = ""
     task: str = ""
     config: ExperimentConfig | None = None
+    spec: EnvironmentSpec | None = None
 
     def environment_spec(self) -> EnvironmentSpec:
-        """Return the spec of one environment, which is made and closed for that."""
+        """Return the spec of one environment, which is made and closed if it is unknown."""
+        if self.spec is not None:
+            return self.spec
         environment = self.make_vector_environment(1, 0, evaluation=False)
         environment.close()
         return environment.spec
@@ -140,6 +144,7 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     level = logging.root.manager.disable
     try:
         experiment.builder.check_environment(environment.spec)
+        _check_own_code(experiment.builder, environment.spec)
         logging.disable(logging.WARNING)  # The error of the last attempt says it all.
         _reset(environment, experiment.task)
     finally:
@@ -149,6 +154,34 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     if config and (config.evaluation_kwargs or config.suite == "function"):
         _check_evaluation(experiment, environment.spec)
     return environment.spec
+
+
+def _check_own_code(builder: Builder, spec: EnvironmentSpec) -> None:
+    """Let networks of the user, if there are any, act once, before a node does.
+
+    Raises:
+      ValueError: they cannot, or the value of an observation depends on the others of its batch.
+    """
+    names = dataclasses.asdict(builder.config).values()
+    if not any(isinstance(name, str) and ":" in name for name in names):
+        return
+    random, shape = np.random.default_rng(0), (3, *spec.observations.shape)
+    bounds = (0, 256) if spec.observations.dtype == np.uint8 else (-1, 1)
+    observations = random.uniform(*bounds, shape).astype(spec.observations.dtype)
+    try:
+        policy = builder.make_policy(spec, range(2), 2, 0)
+        values = [policy(observations[rows]).value[0] for rows in ([0, 1], [0, 1], [0, 2])]
+    except Exception as error:  # The user's code may raise anything.
+        raise ValueError(
+            f"The agent's networks cannot act: {type(error).__name__}: {error}"
+        ) from error
+    # Those of networks with noise of their own differ in any case.
+    if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
+        raise ValueError(
+            "The agent's networks give an observation another value when the others of its batch "
+            "change, as normalization over a batch does. Learner, actors and evaluations have "
+            "batches of other sizes; use layer normalization."
+        )
 
 
 def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:

@@ -35,9 +35,9 @@ class ExportError(ValueError):
 
 
 def record_observations(
-    policy: TrainedPolicy, num_steps: int = 50, num_envs: int = 4, seed: int = 0
+    policy: TrainedPolicy, num_steps: int = 200, num_envs: int = 1, seed: int = 0
 ) -> np.ndarray:
-    """Play in the environment of a run and return all observations, `[N, ...]`.
+    """Play in environments of a run and return all observations, `[N, ...]`.
 
     Half of the actions are random, so that the policy sees more than its own path.
     """
@@ -83,6 +83,8 @@ def export_saved_model(
         tf.saved_model.save(module, str(partial), signatures=module.evaluate)
     except tf.errors.OpError as error:
         raise OSError(f"{path} cannot be written: {error.message}") from error
+    except (TypeError, ValueError) as error:  # Of the code of a network.
+        raise ExportError(f"the network needs a known number of observations: {error}") from error
     signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
     def evaluate(batch: np.ndarray) -> np.ndarray:
@@ -196,6 +198,7 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
         "learner_steps": policy.learner_steps,
         "environment": dataclasses.asdict(config.environment),
         "gymnasium": _gymnasium_environment(config.environment),
+        "action_repeat": config.environment.action_repeat,  # Beside what that does itself.
         "observation": {
             "shape": list(observations.shape),
             "dtype": str(observations.dtype),

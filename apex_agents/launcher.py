@@ -1,6 +1,7 @@
 """Runs an experiment's program on a backend, shows its progress, and reports how it ended."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -46,9 +47,10 @@ def launch(
     exports: Sequence[Export] = (),
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
-    builder = experiment.builder
     check_limits(experiment)
-    replay_bytes = builder.estimate_replay_bytes(check_environment(experiment))
+    spec = check_environment(experiment)
+    experiment = dataclasses.replace(experiment, spec=spec)
+    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:
         warning = memory_warning(experiment.data_flow(), replay_bytes, available_memory())
         if warning is not None:
@@ -159,12 +161,12 @@ def _restoring_handlers() -> Iterator[None]:
 
 
 def _draw(folder: pathlib.Path) -> None:
-    """Draw the run; SIGINT and SIGTERM end the program meanwhile."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    """Draw the run; SIGINT ends the drawing, and SIGTERM the program."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         paths = draw_run(str(folder))
-    except Exception as error:  # The run has ended, and its results are saved.
+    except (Exception, KeyboardInterrupt) as error:  # The run has ended, its results are saved.
         _print_line(f"The figures could not be drawn: {type(error).__name__}: {error}")
         return
     if paths:

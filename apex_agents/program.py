@@ -87,10 +87,9 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
     (client,) = clients
     builder, run = experiment.builder, experiment.run
     stop = lp.stop_event()
-    seed = run.node_seed("actor", index, num_restarts())
+    seed = run.node_seed("actor", index, num_restarts() + experiment.resumed_at.learner_steps)
     environment = experiment.make_vector_environment(run.num_envs_per_actor, seed, evaluation=False)
-    first_env = index * run.num_envs_per_actor
-    env_indices = range(first_env, first_env + run.num_envs_per_actor)
+    env_indices = run.env_indices(index)
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
     source = ParameterSource(client, stop.is_set)
     adders = builder.make_adders(

@@ -75,19 +75,20 @@ def train(  # noqa: PLR0913
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("Training has to be started in the main thread, which receives signals.")
     started_at = time.time() if started_at is None else started_at
-    with _serving_forks(launch_type):
+    with _serving_forks(launch_type), contextlib.ExitStack() as stack:
         # These import TensorFlow.
         from apex_agents.experiment import make_experiment
         from apex_agents.launcher import launch, make_backend
         from apex_agents.runs.workdir import new_workdir
 
         backend = make_backend(launch_type, ray_address)
+        folder = workdir or stack.enter_context(new_workdir(name))
         experiment = make_experiment(
             config,
             environment_fn=environment_fn,
             torso_fn=torso_fn,
             builder_fn=builder_fn,
-            workdir=str(workdir or new_workdir(name)),
+            workdir=str(folder),
         )
         experiment = dataclasses.replace(experiment, started_at=started_at)
         return launch(experiment, backend, is_live, wandb, exports)

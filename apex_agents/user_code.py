@@ -1,16 +1,15 @@
-"""Code of users: what a config names as module:name, and how every process of a run finds it.
+"""Code of users: what a config names as module:name, and how a later command finds it.
 
 A run remembers the folders of Python's path, the config file that its command has executed and the
 functions of the script that started it (`record`), so that a later command can evaluate it. Nodes
-get the path and the modules themselves (`WithUserCode`), since they are other processes, and on a
-cluster other machines.
+get the path and the modules themselves (`nodes.user_modules`).
 """
 
 import base64
 import contextlib
+import functools
 import importlib
 import importlib.util
-import io
 import os
 import pathlib
 import pickle
@@ -18,7 +17,7 @@ import re
 import sys
 import sysconfig
 import types
-import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,6 +33,7 @@ _PACKAGE = __name__.partition(".")[0]
 CONFIG_MODULE = f"{_PACKAGE}_config_"  # A config file is a module of this name and its own.
 
 _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
+_MAX_NAME_LENGTH = 80
 
 _config_file: str | None = None
 _functions: dict[str, Callable[..., Any]] = {}  # Those of scripts, by their references.
@@ -85,17 +85,44 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
     """Return the reference by which `find_function` finds a function.
 
     The reference of a function that no module has by its name begins with '__main__:'. Such a one
-    is kept for `record`. What has no name of its own, such as a lambda, is told from others by its
-    role in a run.
+    is kept for `record`. What has no name of its own, such as a lambda or a partial, is told from
+    others by its role in a run and by the values that it was made with.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module_name = getattr(function, "__module__", None) or "__main__"
     is_found = getattr(sys.modules.get(module_name), name, None) is function
     if is_found and module_name != _MAIN:
         return f"{module_name}:{name}"
-    reference = f"{_MAIN}:{name if is_found else role + re.sub(_NO_NAME, '_', name)}"
+    reference = f"{_MAIN}:{name if is_found else role + _describe(function)}"
     _functions[reference] = function
     return reference
+
+
+def _describe(function: Any) -> str:
+    """Return a name made of a function's own and of what a partial or a closure holds."""
+    values: dict[Any, Any] = {}
+    if isinstance(function, functools.partial):  # Of no partial: Python joins them.
+        values = {**dict(enumerate(function.args)), **function.keywords}
+        function = function.func
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True):
+        with contextlib.suppress(ValueError):  # It is empty: a name without a value yet.
+            values[name] = cell.cell_contents
+    texts = [getattr(function, "__qualname__", type(function).__qualname__)]
+    texts += [f"{name}_{_describe_value(value)}" for name, value in values.items()]
+    description = "_".join(texts)
+    if len(description) > _MAX_NAME_LENGTH:
+        description = f"{description[:_MAX_NAME_LENGTH]}_{zlib.crc32(description.encode())}"
+    return re.sub(_NO_NAME, "_", description)
+
+
+def _describe_value(value: Any) -> str:
+    """Return the same text in every process, which not every `repr` is."""
+    if isinstance(value, (list, tuple)):
+        return "_".join(map(_describe_value, value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return str(value)
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def extend_path(folders: Iterable[str]) -> None:
@@ -195,55 +222,6 @@ def user_path() -> list[str]:
         and not os.path.join(folder, "").startswith(installed)
         and not {"site-packages", "dist-packages"}.intersection(pathlib.Path(folder).parts)
     ]
-
-
-class WithUserCode:
-    """Unpickles as `value` in another process, where the modules of this one can be imported.
-
-    They are imported from the same folders where these exist, and else from a copy of their source
-    that travels along.
-    """
-
-    def __init__(self, value: Any):
-        self._value = value
-
-    def __reduce__(self) -> tuple:
-        return _unpickle, (user_path(), _zip_modules(), cloudpickle.dumps(self._value))
-
-
-def _unpickle(folders: list[str], archive: bytes, value: bytes) -> Any:
-    """Extend Python's path, and then unpickle what needs it."""
-    descriptor = os.memfd_create("user_code")  # Open until the process ends.
-    path = f"/proc/self/fd/{descriptor}"
-    pathlib.Path(path).write_bytes(archive)
-    extend_path([*filter(os.path.isdir, folders), path])
-    return pickle.loads(value)
-
-
-def _zip_modules() -> bytes:
-    """Return an archive with the source of all modules imported from the user's folders."""
-    content, files = io.BytesIO(), _imported_files()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-        for path, file in sorted(files.items()):
-            archive.write(file, path)
-        # Packages without an __init__.py are found by the entries of their folders only.
-        folders = {str(folder) for path in files for folder in pathlib.PurePath(path).parents}
-        for folder in sorted(folders - {"."}):
-            archive.writestr(f"{folder}/", b"")
-    return content.getvalue()
-
-
-def _imported_files() -> dict[str, str]:
-    """Return the source files of modules imported from the user's folders, by relative path."""
-    files = {}
-    folders = user_path()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        for path in (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__init__.py"):
-            is_own = name.partition(".")[0] == _PACKAGE
-            if not is_own and file in [os.path.join(folder, path) for folder in folders]:
-                files[path] = str(file)
-    return files
 
 
 def _entry(recorded: Any, name: str, kind: type) -> Any:

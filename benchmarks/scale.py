@@ -134,6 +134,9 @@ class WaitingEnvironments:
         self._clock.sleep(max(self._due - self._clock.perf_counter(), 0.0))
         return self._make_timestep(dm_env.StepType.MID)
 
+    def pause(self, env_index: int) -> None:
+        """Do nothing: no episode ends."""
+
     def finished_episodes(self) -> list[Episode]:
         """Return none."""
         return []

@@ -4,8 +4,11 @@ Example, in the checkout:
   apex-dqn --config=examples/fine_tuning.py
 """
 
+import pathlib
+
 import apex_agents as apex
 from apex_agents.dqn.learning import DQNUpdate
+from apex_agents.evaluation.parameters import assign, find_parameters, read_parameters
 
 TRAINED = "agents/pong"  # Folder of an agent or a run, from where the command is given.
 
@@ -14,11 +17,10 @@ class FineTuningBuilder(apex.ApexDQNBuilder):
     """Makes the parts of Ape-X DQN, but with a learner that starts with these parameters."""
 
     def make_update(self, spec, seed=0):
-        trained = apex.load(TRAINED).network.variables
+        trained = read_parameters(find_parameters(pathlib.Path(TRAINED), "best"))
         networks = [self.make_networks(spec, seed) for _ in range(2)]
         for network in networks:
-            for variable, value in zip(network.variables, trained, strict=True):
-                variable.assign(value)
+            assign({"network": network.variables}, trained)
         return DQNUpdate(*networks, self.config)
 
 

@@ -24,16 +24,16 @@ if "loss of a life" in policy["observation"]["meaning"]:
 
     environment = LivesBeginBlack(environment)
 space, (observation, _) = environment.single_action_space, environment.reset(seed=0)
-returns = [0.0]
+returns, dtype, ended = [0.0], policy["observation"]["dtype"], False
 while len(returns) <= 5:
-    batch = observation.astype(policy["observation"]["dtype"])
-    (output,) = session.run(None, {"observation": batch})
-    if isinstance(space, gymnasium.spaces.Discrete):
-        actions = output.argmax(axis=-1) + space.start
-    else:
+    (output,) = session.run(None, {"observation": observation.astype(dtype)})
+    actions = output.argmax(axis=-1) + getattr(space, "start", 0)
+    if isinstance(space, gymnasium.spaces.Box):
         actions = space.low + (np.clip(output, -1, 1) + 1) / 2 * (space.high - space.low)
-    observation, rewards, terminated, truncated, _ = environment.step(actions)
-    returns[-1] += float(rewards[0])
-    if terminated[0] or truncated[0]:
-        print(f"episode {len(returns)}: {returns[-1]:.1f}", flush=True)
-        returns.append(0.0)
+    for _ in range(1 if ended else policy["action_repeat"]):  # A step after the end resets.
+        observation, rewards, terminated, truncated, _ = environment.step(actions)
+        returns[-1] += float(rewards[0])
+        if ended := terminated[0] or truncated[0]:
+            print(f"episode {len(returns)}: {returns[-1]:.1f}", flush=True)
+            returns.append(0.0)
+            break

@@ -247,6 +247,13 @@ def test_groups_have_resources_of_their_own():
     assert cluster.resources("actor").amounts() == {"CPU": 1.0}
 
 
+def test_the_environments_of_an_actor_span_all_of_them():
+    run = RunConfig(num_actors=4, num_envs_per_actor=3, num_replays=2)
+    indices = [list(run.env_indices(actor)) for actor in range(4)]
+    assert indices == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
+    assert list(RunConfig(num_envs_per_actor=3).env_indices(0)) == [0, 1, 2]
+
+
 def test_seeds_of_nodes_differ():
     run = RunConfig(seed=1)
     seeds = [

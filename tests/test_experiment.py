@@ -19,6 +19,7 @@ import dm_env
 import numpy as np
 import pytest
 import reverb
+import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 from experiments import NUM_ENVS, assign_learned, learn, make_dqn_config
@@ -29,7 +30,12 @@ from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import make_network
-from apex_agents.environments import EnvironmentSpec, Episode, make_vector_environment
+from apex_agents.environments import (
+    EnvironmentConfig,
+    EnvironmentSpec,
+    Episode,
+    make_vector_environment,
+)
 from apex_agents.experiment import (
     Experiment,
     check_environment,
@@ -405,6 +411,56 @@ def test_an_agent_that_does_not_fit_the_environment_is_refused():
         with pytest.raises(ValueError, match=r"agent\.frame_stack"):
             check(experiment)
         assert made.pop() == "closed"
+
+
+def test_a_spec_that_is_known_needs_no_environment():
+    experiment = make_experiment(load_config("apex_dqn_catch"))
+    spec = experiment.environment_spec()
+    assert spec == make_vector_environment(EnvironmentConfig("toy", "catch"), 1, 0).spec
+    known = dataclasses.replace(experiment, spec=spec, make_vector_environment=None)
+    assert known.environment_spec() is spec
+
+
+class NormalizedOverBatch(snt.Module):
+    def __init__(self, spec: EnvironmentSpec, config: Any):
+        super().__init__()
+        self._layers = [snt.Linear(8), snt.BatchNorm(True, True)]
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        linear, normalize = self._layers
+        return normalize(linear(snt.Flatten()(observations)), is_training=True)
+
+
+class Noisy(snt.Module):
+    def __init__(self, spec: EnvironmentSpec, config: Any):
+        super().__init__()
+        self._linear = snt.Linear(8)
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        features = self._linear(snt.Flatten()(observations))
+        return features + tf.random.normal(tf.shape(features))
+
+
+class WithoutDtype(ApexDQNBuilder):
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> Any:
+        return super().make_networks(spec, seed)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"torso_fn": NormalizedOverBatch}, "when the others of its batch change"),
+        ({"torso_fn": Noisy}, None),
+        ({"builder_fn": WithoutDtype}, r"cannot act: TypeError: .*make_networks\(\) takes"),
+        ({"builder_fn": ApexDQNBuilder}, None),
+    ],
+)
+def test_networks_of_users_act_once_before_a_run(own, message):
+    config = load_config("apex_dqn_catch")
+    if message is None:
+        return check_environment(make_experiment(config, **own))
+    with pytest.raises(ValueError, match=message):
+        check_environment(make_experiment(config, **own))
 
 
 def test_every_node_has_a_seed_of_its_own():

@@ -154,6 +154,13 @@ def test_an_operation_that_onnx_has_not_is_named(tmp_path):
     assert not (tmp_path / "policy.onnx").exists()
 
 
+def test_a_network_for_a_known_number_of_observations_only(tmp_path):
+    network = Network(0.0, function=lambda x: x + tf.zeros([x.shape[0], 1]))
+    with pytest.raises(ExportError, match="needs a known number of observations: "):
+        export_saved_model(make_policy(network), tmp_path / "model", np.zeros([4, 3], np.float32))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
 def test_libraries_that_cannot_be_imported(tmp_path, monkeypatch, error):
     (tmp_path / "tf2onnx.py").write_text(f"raise {error}('broken')")
@@ -217,6 +224,7 @@ def test_half_of_the_recorded_actions_are_random():
             spec=types.SimpleNamespace(actions=specs.DiscreteArray(5)),
         ),
         num_steps=200,
+        num_envs=4,
     )
     assert observations[:, 0].tolist() == [step for step in range(201) for _ in range(4)]
     actions = np.concatenate(played)
@@ -239,7 +247,7 @@ def test_what_is_said_of_an_export(policies):
         json.loads(json.dumps(describe(policies[name]))) for name in ("cartpole", "point_mass")
     ]
     assert (cartpole["agent"], cartpole["learner_steps"]) == ("apex_dqn", 1234)
-    assert cartpole["gymnasium"] == {"id": "CartPole-v1"}
+    assert (cartpole["gymnasium"], cartpole["action_repeat"]) == ({"id": "CartPole-v1"}, 1)
     assert cartpole["environment"]["suite"] == "gymnasium"
     assert (cartpole["observation"]["shape"], cartpole["observation"]["dtype"]) == ([4], "float32")
     assert cartpole["q_values"]["shape"] == [2]

@@ -12,12 +12,15 @@ import sys
 import sysconfig
 import textwrap
 import threading
+import zlib
+from collections.abc import Callable
 
 import cloudpickle
 import pytest
 
 from apex_agents import user_code
-from apex_agents.user_code import WithUserCode, find_function, name_function
+from apex_agents.nodes.user_modules import WithUserCode
+from apex_agents.user_code import find_function, name_function
 
 
 @pytest.fixture
@@ -55,10 +58,29 @@ def test_functions_that_no_module_has_are_found_by_the_same_program(folder, func
     assert find_function(name, "environment.task") is function
 
 
-def test_functions_without_a_name_are_told_apart_by_their_roles(folder):
-    functions = [functools.partial(int, base) for base in ("7", "8")]
-    names = [name_function(*pair) for pair in zip(functions, ("", "torso_"), strict=True)]
-    assert names == ["__main__:partial", "__main__:torso_partial"]
+def make_adding(number: int) -> Callable[[int], int]:
+    return lambda other: number + other
+
+
+def test_functions_without_a_name_are_told_apart_by_their_values_and_roles(folder):
+    functions = [functools.partial(int, base=7), functools.partial(int, base=8)]
+    functions += [functools.partial(functools.partial(max, 1), 2), make_adding(1), make_adding(2)]
+    functions += [functools.partial(max, key=make_adding)]
+    functions += [functools.partial(max, ("a" * 99, last)) for last in (None, True)]
+    names = [*map(name_function, functions)]
+    assert names == [
+        "__main__:int_base_7",
+        "__main__:int_base_8",
+        "__main__:max_0_1_1_2",
+        "__main__:make_adding_locals_lambda__number_1",
+        "__main__:make_adding_locals_lambda__number_2",
+        "__main__:max_key_make_adding",
+        *(
+            f"__main__:max_0_{'a' * 74}_{zlib.crc32(b'max_0_' + b'a' * 99 + last)}"
+            for last in (b"_None", b"_True")
+        ),
+    ]
+    assert name_function(functions[0], "torso_") == "__main__:torso_int_base_7"
     assert [find_function(name, "environment.task") for name in names] == functions
 
 

@@ -44,9 +44,10 @@ class PrioritizedNStepAdder:
     d_{k+1} of the time step that follows S_k, and gamma the agent's discount,
 
       R = sum_{k<m} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k},   D = prod_{k<m} gamma d_{t+1+k}
-      priority = |R + D * value(S_{t+m}) - q_taken(t)|,   clipped to [1e-6, 1e6]
+      priority = |R + D * value(S_{t+m}) - q_taken(t)|
 
-    where acting has computed q_taken and value; `priority_fn` may return another priority.
+    where acting has computed q_taken and value; `priority_fn` may return another priority. All are
+    clipped to [1e-6, 1e6].
 
     - FIRST starts an episode and a transition. Its reward and discount are ignored. Transitions of
       an episode that was abandoned, that is left without a LAST, are dropped.
@@ -63,7 +64,7 @@ class PrioritizedNStepAdder:
     Attributes:
       num_transitions: transitions sent so far, replicas not counted.
       num_not_finite: transitions left out because an observation, a reward, a value or an action
-        was NaN or infinite.
+        was NaN or infinite, or the priority was NaN.
     """
 
     def __init__(  # noqa: PLR0913
@@ -169,15 +170,12 @@ class PrioritizedNStepAdder:
             partial.learner_steps,
             partial.num_steps,
         )
-        if (
-            outcome is None
-            or not math.isfinite(td_error)
-            or not self._writer.add_item(partial.observation, outcome, self._priority_fn(td_error))
-        ):
-            self.num_not_finite += 1
-            return
-        self.num_transitions += 1
-        self._flush_if_due()
+        if outcome is not None and math.isfinite(td_error):
+            priority = bounded_priority(self._priority_fn(td_error))
+            if priority > 0 and self._writer.add_item(partial.observation, outcome, priority):
+                self.num_transitions += 1
+                return self._flush_if_due()
+        self.num_not_finite += 1
 
     def _flush_if_due(self) -> None:
         replicas, batch = self._replay.replicas, self._replay.insert_batch

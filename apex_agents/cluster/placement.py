@@ -38,6 +38,8 @@ def connect(address: str) -> None:
     Raises:
       ValueError: there is no cluster, or it has another version of Ray or Python.
     """
+    if ray.is_initialized():  # By the program that trains, or by an earlier run of it.
+        return
     if address != "auto":
         _check_address(address)
     sigterm = signal.getsignal(signal.SIGTERM)  # Ray installs a handler of its own.

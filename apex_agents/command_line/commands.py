@@ -6,6 +6,7 @@ the commands define flags of the same names.
 
 import functools
 import importlib
+import os
 import sys
 
 from absl import flags
@@ -20,11 +21,20 @@ def train_argv(agent: str) -> list[str]:
 
 
 def _train(agent: str) -> None:
+    _open_streams()
     open_server(NODE_MODULES)  # It imports TensorFlow while this process does the same.
     _run("train", agent)
 
 
+def _open_streams() -> None:
+    """Open what the caller has closed (`>&-`), before another file gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
 def _run(command: str, *args: str) -> None:
+    _open_streams()
     module = importlib.import_module(f"apex_agents.command_line.{command}")
     # What --help shows.
     sys.modules["__main__"].__doc__ = module.__doc__

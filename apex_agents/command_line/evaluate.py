@@ -68,13 +68,22 @@ _OUTPUT = flags.DEFINE_string(
     "<workdir>/evaluations/<checkpoint>-<learner step>-seed<seed>, with the next free number "
     "if there is such a folder.",
 )
+_MAX_ENVS = flags.DEFINE_integer(
+    "max_envs",
+    MAX_ENVS,
+    "Most environments at once; with another number episodes are others.",
+    1,
+    MAX_ENVS,
+)
 
 
 def _main(argv: Sequence[str]) -> None:
     run = take_run(argv, _WORKDIR.value)
     try:
-        if _VIDEO.value > _EPISODES.value:
-            raise ValueError(f"--video is {_VIDEO.value}; it has to be at most --episodes.")
+        if _VIDEO.value > min(_EPISODES.value, _MAX_ENVS.value):
+            raise ValueError(
+                f"--video is {_VIDEO.value}; it has to be at most --episodes, and --max_envs."
+            )
         workdir = _expand(run)
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
@@ -84,7 +93,7 @@ def _main(argv: Sequence[str]) -> None:
             paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
             request = Request(parameters, _EPISODES.value, _SEED.value, paths)
             result = _play(config, request)
-            _report(config, request, result, output)
+            _report(config, request, result, output, _is_of_run(parameters, workdir))
     except (ValueError, OSError) as error:
         fail(error)
 
@@ -129,6 +138,8 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
     # The name of a learner's checkpoint, which is a folder, has the step in it.
     name = path.name if path.is_dir() else f"{path.stem}-{parameters.learner_steps}"
     name += f"-seed{_SEED.value}"
+    if not _is_of_run(parameters, parent.parent):
+        name = f"other-{name}"
     folder = parent / name
     for number in itertools.count(2):
         try:
@@ -137,6 +148,11 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
         except FileExistsError:
             folder = parent / f"{name}-{number}"
     return folder
+
+
+def _is_of_run(parameters: SavedParameters, workdir: pathlib.Path) -> bool:
+    """Return whether parameters are in the folder of the run, which is evaluated with them."""
+    return workdir.resolve() in parameters.path.resolve().parents
 
 
 def _expand(path: str) -> pathlib.Path:
@@ -148,16 +164,24 @@ def _play(config: ExperimentConfig, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _show_progress(request.num_episodes) as on_lock_step:
-            return final_evaluation.evaluate(experiment, request, on_lock_step, _on_failure)
+            return final_evaluation.evaluate(
+                experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
+            )
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
 
 def _report(
-    config: ExperimentConfig, request: Request, result: Result, output: pathlib.Path
+    config: ExperimentConfig,
+    request: Request,
+    result: Result,
+    output: pathlib.Path,
+    is_of_run: bool,
 ) -> None:
     """Print the results, and write them into their folder."""
     summary = final_evaluation.summarise(config, request, result)
+    if not is_of_run:  # Model cards of the run do not have them.
+        summary["checkpoint"] = str(request.parameters.path.absolute())
     videos = ", ".join(video.name for video in result.videos)
     lines = final_evaluation.describe(summary)
     try:

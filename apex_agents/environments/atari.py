@@ -174,6 +174,9 @@ class AtariVectorEnvironment:
             observation=observation,
         )
 
+    def pause(self, env_index: int) -> None:
+        """Do nothing: the emulator steps all games together."""
+
     def finished_episodes(self) -> list[Episode]:
         finished, self._finished = self._finished, []
         return finished

@@ -50,7 +50,7 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     spec = _make_spec(box.low, box.high, np.float32)
 
     def convert(observation: Any) -> np.ndarray:
-        _check_boxes(space, observation, "observation")
+        _check_values(space, observation, "observation")
         return np.asarray(spaces.flatten(space, observation), np.float32)
 
     return spec, convert
@@ -142,14 +142,17 @@ def _convert_box(space: spaces.Box) -> tuple[specs.BoundedArray, ObservationConv
     return spec, convert
 
 
-def _check_boxes(space: spaces.Space, observation: Any, path: str) -> None:
-    """Raise a ValueError if a box in an observation has another shape, or loses its fractions."""
+def _check_values(space: spaces.Space, observation: Any, path: str) -> None:
+    """Raise a ValueError if a part of an observation would be read as another one.
+
+    Boxes may have another shape or lose their fractions, numbers may be outside of their range.
+    """
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
-            _check_boxes(part, observation[key], f"{path}[{key!r}]")
+            _check_values(part, observation[key], f"{path}[{key!r}]")
     elif isinstance(space, spaces.Tuple):
         for index, (part, value) in enumerate(zip(space.spaces, observation, strict=True)):
-            _check_boxes(part, value, f"{path}[{index}]")
+            _check_values(part, value, f"{path}[{index}]")
     elif isinstance(space, spaces.Box):
         array = np.asarray(observation)
         if array.shape != space.shape:
@@ -157,6 +160,11 @@ def _check_boxes(space: spaces.Space, observation: Any, path: str) -> None:
         is_rounded = space.dtype.kind in "uib" and array.dtype.kind == "f"
         if is_rounded and np.any(array != np.trunc(array)):
             raise ValueError(f"{path} is {array.dtype} with fractions, its space {space.dtype}")
+    elif isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        place = np.asarray(observation) - space.start
+        limit = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        if np.any(place < 0) or np.any(place >= limit):
+            raise ValueError(f"{path} is {observation}, its space {space}")
 
 
 def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> specs.BoundedArray:

@@ -1,5 +1,6 @@
 """The environment of a run: its config, and how it is made."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -134,17 +135,20 @@ def make_vector_environment(
         return AtariVectorEnvironment(
             config.task, config.atari, seeds, evaluation=evaluation, num_rendered=num_rendered
         )
-    environments = []
-    for index, env_seed in enumerate(seeds):
-        if environment_fn is None:
-            environment = _make_own(config, env_seed)
-        else:
-            offered = {"seed": env_seed, "evaluation": evaluation}
-            environment = _make(environment_fn, config, offered, index < num_rendered)
-        if config.action_repeat > 1:
-            environment = ActionRepeat(environment, config.action_repeat)
-        environments.append(environment)
-    return SyncVectorEnvironment(environments)
+    with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
+        environments = []
+        for index, env_seed in enumerate(seeds):
+            if environment_fn is None:
+                environment = _make_own(config, env_seed)
+            else:
+                offered = {"seed": env_seed, "evaluation": evaluation}
+                environment = _make(environment_fn, config, offered, index < num_rendered)
+            if config.action_repeat > 1:
+                environment = ActionRepeat(environment, config.action_repeat)
+            environments.append(made.enter_context(contextlib.closing(environment)))
+        vector = SyncVectorEnvironment(environments)
+        made.pop_all()
+        return vector
 
 
 def _check_task(suite: str, task: str) -> None:

@@ -61,6 +61,12 @@ class VectorEnvironment(Protocol):
             action and returns the FIRST step of its next episode.
         """
 
+    def pause(self, env_index: int) -> None:
+        """Step an environment whose episode has ended no further, if that can be, until `reset`.
+
+        Its rows then have a reward of 0 and any observation.
+        """
+
     def finished_episodes(self) -> list[Episode]:
         """Return the episodes finished since the previous call, in order, and forget them."""
 
@@ -118,8 +124,10 @@ class SyncVectorEnvironment:
         self._finished: list[Episode] = []
         self.num_failures = 0
         self._failures_in_a_row = [0] * self.num_envs
+        self._paused: set[int] = set()
 
     def reset(self) -> dm_env.TimeStep:
+        self._paused = set()
         rows = self._make_rows()
         for i in range(self.num_envs):
             self._record(rows, i, self._reset(i))
@@ -128,6 +136,9 @@ class SyncVectorEnvironment:
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         rows = self._make_rows()
         for i, environment in enumerate(self._environments):
+            if i in self._paused:
+                self._fill(rows, i)
+                continue
             try:
                 timestep = environment.step(actions[i])
                 _check_finite(timestep)
@@ -136,6 +147,9 @@ class SyncVectorEnvironment:
                 timestep = self._reset(i)
             self._record(rows, i, timestep)
         return rows
+
+    def pause(self, env_index: int) -> None:
+        self._paused.add(env_index)
 
     def finished_episodes(self) -> list[Episode]:
         finished, self._finished = self._finished, []
@@ -187,6 +201,10 @@ class SyncVectorEnvironment:
             discount=np.empty(self.num_envs, np.float32),
             observation=np.empty(self._observation_shape, self._observation_dtype),
         )
+
+    def _fill(self, rows: dm_env.TimeStep, i: int) -> None:
+        rows.step_type[i], rows.reward[i], rows.discount[i] = dm_env.StepType.MID, 0.0, 1.0
+        rows.observation[i] = 0
 
     def _record(self, rows: dm_env.TimeStep, i: int, timestep: dm_env.TimeStep) -> None:
         """Copy the time step of one environment into its row, and add it to its episode."""

@@ -71,8 +71,11 @@ def no_op_rules(config: AtariConfig) -> AtariConfig:
 def protocol_deviations(config: AtariConfig) -> list[str]:
     """List the settings of training that make scores incomparable with the paper's, as texts."""
     paper = AtariConfig()
-    return [
+    deviations = [
         f"{name} is {getattr(config, name)}, not {getattr(paper, name)}"
         for name in ("sticky_action_probability", "action_repeat")
         if getattr(config, name) != getattr(paper, name)
     ]
+    if config.life_loss_ends_episode:
+        deviations.append("after the loss of a life action 0 is played and older frames are black")
+    return deviations

@@ -32,6 +32,8 @@ def play_episodes(
     first: dict[int, Episode] = {}
     for finished in run_in_lock_step(environment, actor, should_stop):
         counted = [e for e in finished if first.setdefault(e.env_index, e) is e]
+        for episode in counted:  # A reset may take long, and would be for nothing.
+            environment.pause(episode.env_index)
         on_lock_step(counted)
         if len(first) == environment.num_envs:
             return [first[i] for i in range(environment.num_envs)]

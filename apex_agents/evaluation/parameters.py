@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from apex_agents.runs.checkpoints import PARAMETERS, list_checkpoints
-from apex_agents.runs.parameter_file import by_variable_name, load_parameters
+from apex_agents.runs.parameter_file import by_variable_name, load_parameters, read_steps
 from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOINT
 
 BEST, LAST = "best", "last"
@@ -45,7 +45,7 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     paths = {path.stem: path for path in [*files, *checkpoints] if path.exists()}
     others = [path for name, path in paths.items() if name != BEST]
     if checkpoint == LAST and others:
-        return max(others, key=_time_of)
+        return max(others, key=_age_of)
     number = re.fullmatch(r"learner-(\d{1,12})", checkpoint)
     name = f"learner-{int(number[1]):012d}" if number else checkpoint
     if name in paths:
@@ -63,11 +63,13 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     raise ValueError(f"checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
 
 
-def _time_of(path: pathlib.Path) -> float:
+def _age_of(path: pathlib.Path) -> tuple[int, float]:
+    """Return learner steps and the time of writing, which a copy may not have kept."""
     try:
-        return path.stat().st_mtime
-    except OSError:  # The learner has removed it meanwhile.
-        return 0.0
+        learner_steps = int(path.name.rpartition("-")[2]) if path.is_dir() else read_steps(path)
+        return learner_steps, path.stat().st_mtime
+    except (OSError, ValueError):  # The learner has removed it meanwhile, or it is damaged.
+        return 0, 0.0
 
 
 def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:

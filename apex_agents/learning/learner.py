@@ -13,6 +13,7 @@ from acme.utils import loggers
 
 from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
+from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
 from apex_agents.replay.parameters import to_finite_arrays
 from apex_agents.replay.servers import ReplayServers
@@ -140,6 +141,7 @@ class ApexLearner(core.Learner):
         weights = importance_weights(info.probability, info.table_size, exponent)
         num_updates = self._update.num_updates.read_value()
         output = self._update(batch.data, weights)
+        check_shapes(weights.shape, priorities=output.priorities)
         # A learner that resumed from a checkpoint is behind the parameters it published before.
         ages = tf.maximum(tf.cast(num_updates, tf.float32) - batch.data.learner_steps, 0.0)
         metrics = {**output.metrics, "sample_age_steps": tf.reduce_mean(ages)}

@@ -117,7 +117,7 @@ class ActorLogger:
         """
         self._logger = make_logger(experiment, columns.actor_file(index))
         self._env_logger = make_logger(experiment, columns.actor_envs_file(index))
-        self._first_env = index * environment.num_envs
+        self._env_indices = experiment.run.env_indices(index)
         self._environment = environment
         self._exploration = {
             name: np.broadcast_to(value, environment.num_envs)
@@ -159,7 +159,7 @@ class ActorLogger:
         )
         self._env_logger.write_rows(
             {
-                columns.ENV_INDEX: self._first_env + i,
+                columns.ENV_INDEX: self._env_indices[i],
                 **{name: values[i] for name, values in self._exploration.items()},
                 **_summarise([episode for episode in self._episodes if episode.env_index == i]),
             }

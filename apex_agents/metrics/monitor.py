@@ -95,6 +95,7 @@ class Monitor:
         self._view = view
         self._exports = exports
         self._working = list(exports)  # Those that have not failed.
+        self._is_shown = True
         self._period_seconds = period_seconds
         self._stop = threading.Event()
         state.refresh()
@@ -114,22 +115,27 @@ class Monitor:
                 self._update()
             self.note = ""
             self._update()
-        except Exception as error:  # The run matters more than its view.
-            logging.warning(
-                "The run continues without its view: %s: %s", type(error).__name__, error
-            )
-        with contextlib.suppress(Exception):
-            self._view.close()
-        for export in self._exports:
+        except Exception as error:  # The run matters more than what is known of it.
+            logging.warning("The run is not watched: %s: %s", type(error).__name__, error)
+        for close in (self._view.close, *[export.close for export in self._exports]):
             with contextlib.suppress(Exception):
-                export.close()
+                close()
 
     def _update(self) -> None:
         rows = self._state.refresh()
-        self._view.show(self._state, self.note)
+        if self._is_shown:
+            self._show()
         for export in [*self._working]:
             with self._giving_up(export):
                 export.write(read_items(rows, self._state))
+
+    def _show(self) -> None:
+        try:
+            self._view.show(self._state, self.note)
+        except Exception as error:
+            self._is_shown = False
+            name = type(error).__name__
+            logging.warning("The run continues without its view: %s: %s", name, error)
 
     @contextlib.contextmanager
     def _giving_up(self, export: Export) -> Iterator[None]:

@@ -25,7 +25,6 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 20
-_FIRST_FREE_FD = 512
 
 _server: "ForkServer | None" = None
 
@@ -171,7 +170,8 @@ def _serve(connection: socket.socket) -> None:
 def _run(request: dict, fds: Sequence[int]) -> None:
     """Turn this process into the requested one; does not return."""
     # Descriptors move out of the way first: one may have the number that another is to get.
-    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _FIRST_FREE_FD) for descriptor in fds]
+    first_free = max([2, *request["fds"], *fds]) + 1
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, first_free) for descriptor in fds]
     for descriptor in fds:
         os.close(descriptor)
     log, *others = moved

@@ -23,8 +23,8 @@ from apex_agents.config import RunConfig
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
+from apex_agents.nodes.user_modules import WithUserCode
 from apex_agents.runs.workdir import lock_descriptors
-from apex_agents.user_code import WithUserCode
 
 _launchpad_handlers: dict[int, Any] = {}
 

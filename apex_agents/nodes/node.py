@@ -206,8 +206,9 @@ def limit_cores(computes: bool, cpu_split: float | None) -> None:
         cores = select_cores(cores, computes, cpu_split)
         os.sched_setaffinity(0, cores)
     num_threads = len(cores) if computes else 1
-    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+    with contextlib.suppress(RuntimeError):  # Code of the user may have made a tensor already.
+        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 
 def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int]:

@@ -2,8 +2,8 @@
 
 With S servers, of which each gives an equal share of every batch, transition k of server s is
 sampled with P(k) = P_s(k) / S from a replay of N = N_1 + ... + N_S transitions. The importance
-weights of a batch are computed from these (N P)^-beta, so that the weighted update is the same in
-expectation as with one server, however large the servers' sums of priorities are.
+weights of a batch are computed from these (N P)^-beta. With beta = 1 the weighted update is in
+expectation that of one server; below 1, those of a server with a smaller sum count for more.
 
 A server that gives nothing for a while is left out until it does: the others fill its share.
 """

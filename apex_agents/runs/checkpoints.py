@@ -5,6 +5,7 @@ which gets its name when it is complete. It holds the learner's state as TensorF
 checksums, `progress.json`, and the policy's parameters for evaluations in `parameters.npz`.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -31,6 +32,7 @@ PARAMETERS = "parameters.npz"
 
 _STATE = "state"
 _PROGRESS = "progress.json"
+_UNREADABLE = "unreadable"  # Beginning of the names of checkpoints that are put aside.
 # What reading a file raises that is missing, truncated or corrupted.
 _READ_ERRORS = (OSError, ValueError, TypeError, IndexError, RuntimeError, tf.errors.OpError)
 
@@ -134,10 +136,15 @@ def save_checkpoint(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     report_success(folder / "learner-*")
-    # Checkpoints of later steps are corrupted: the run was resumed from a step before them.
     checkpoints = list_checkpoints(folder)
-    for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
-        shutil.rmtree(other, ignore_errors=True)
+    for later in [c for c in checkpoints if c > path]:
+        # It could not be read when the run was resumed from a step before it, which may pass.
+        aside = later.with_name(f"{_UNREADABLE}-{later.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            later.rename(aside)
+    for old in [c for c in checkpoints if c <= path][:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
     return True
 
 

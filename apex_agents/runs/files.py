@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import logging
+import os
 import pathlib
 import time
 from typing import IO, Any
@@ -60,7 +61,10 @@ def replace_file(path: pathlib.Path, content: bytes | memoryview) -> None:
     """Write a file atomically: it has the new content or, after an OSError, the old one."""
     partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_bytes(content)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # Some file systems rename before they write.
         partial.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -1,10 +1,11 @@
 """The parameters of a policy in an `.npz` file, with the learner step at which they were copied."""
 
+import contextlib
 import io
 import pathlib
 import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -84,10 +85,22 @@ def load_parameters(path: pathlib.Path) -> tuple[dict[str, np.ndarray], int]:
       OSError: the file cannot be read.
       ValueError: the file is corrupted, or is none that `save_parameters` wrote.
     """
+    with _reading(path) as file:
+        parameters = dict(file)
+        learner_steps = int(parameters.pop(_LEARNER_STEPS))
+    return parameters, learner_steps
+
+
+def read_steps(path: pathlib.Path) -> int:
+    """Return the learner steps of parameters; raises as `load_parameters` does."""
+    with _reading(path) as file:
+        return int(file[_LEARNER_STEPS])
+
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            parameters = dict(file)
-        learner_steps = int(parameters.pop(_LEARNER_STEPS))
+            yield file
     except (EOFError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"it is no file of parameters: {error}") from error
-    return parameters, learner_steps

@@ -1,10 +1,13 @@
 """The folder of a run: the names of its files, and the lock that keeps other commands out."""
 
+import contextlib
+import itertools
 import os
 import pathlib
 import re
 import time
 import uuid
+from collections.abc import Iterator
 from typing import IO, Any
 
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_file
@@ -24,6 +27,7 @@ EVALUATIONS = "evaluations"
 LOCK_FILE = ".lock"
 
 _RUN_ID_FILE = ".run_id"
+_PATTERN = "[]*?\\"  # Characters.
 
 
 def replay_name(index: int) -> str:
@@ -69,10 +73,13 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
         another agent or environment.
     """
     workdir = pathlib.Path(path)
-    if not str(workdir).isprintable():  # Other libraries cannot open all that Python can.
-        raise ValueError(f"The folder {workdir} needs a name of printable text.")
     try:
         workdir = workdir.expanduser().absolute()
+        # Other libraries cannot open all that Python can: TensorFlow and Reverb read patterns.
+        if not str(workdir).isprintable() or set(_PATTERN).intersection(str(workdir)):
+            raise ValueError(
+                f"The folder {workdir} needs a path of printable text without any of {_PATTERN}"
+            )
         if (workdir / AGENT_FILE).exists():
             raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")
         if (workdir / CONFIG_FILE).exists():
@@ -96,9 +103,31 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
     return str(workdir)
 
 
-def new_workdir(name: str) -> str:
-    """Return a path in `runs/` for a new folder, whose name begins with this one."""
-    return f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+@contextlib.contextmanager
+def new_workdir(name: str) -> Iterator[str]:
+    """Make a folder in `runs/` that no other command has; it goes if nothing is written into it.
+
+    Args:
+      name: beginning of its name; the time follows, and a number if there is one of that second.
+
+    Raises:
+      ValueError: it cannot be made.
+    """
+    first = folder = pathlib.Path("runs", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    for number in itertools.count(2):
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            folder = first.with_name(f"{first.name}-{number}")
+        except OSError as error:
+            raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error
+    try:
+        yield str(folder)
+    finally:
+        with contextlib.suppress(OSError):  # It is not empty.
+            folder.rmdir()
+            folder.parent.rmdir()
 
 
 def find_open(path: str) -> str | None:

@@ -297,6 +297,23 @@ def test_new_transitions_may_get_the_largest_priority_so_far(make_fifo_replay):
     )
 
 
+def test_priorities_of_a_function_of_the_users_fit_into_the_table(make_fifo_replay):
+    replay = make_fifo_replay(SCALAR, DISCRETE)
+    chosen = {1.0: 0.0, 2.0: -3.0, 3.0: np.inf, 4.0: NAN, 5.0: 7.0}
+    priority_fn = chosen.__getitem__
+    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, priority_fn=priority_fn)
+    steps = [Step(MID, td_error, 1, index, 0) for index, td_error in enumerate(chosen, 1)]
+    add_all(adder, [Step(FIRST, None, None, 0, 0), *steps])
+    adder.close()
+    assert (adder.num_transitions, adder.num_not_finite) == (4, 1)
+    replay.assert_holds(
+        [
+            *((0, 0, 1, 0.9, 1, 1e-6), (1, 0, 2, 0.9, 2, 3.0), (2, 0, 3, 0.9, 3, 1e6)),
+            (4, 0, 5, 0.9, 5, 7.0),
+        ]
+    )
+
+
 @pytest.mark.parametrize("bad", [NAN, np.inf, -np.inf])
 def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)

@@ -15,6 +15,7 @@ from refusals import assert_refused
 from tiny_runs import make_run
 
 from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.agent_folder import write_agent_folder
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -223,6 +224,19 @@ def test_every_evaluation_has_a_folder_of_its_own_in_that_of_the_run(
     }
     del first[run / "checkpoints" / "best.npz"]  # Copied above.
     assert first.items() <= read_files(run).items()
+
+
+def test_parameters_of_another_run_are_told_from_those_of_this_one(
+    run_command_line, runs, tmp_path
+):
+    run, other = tmp_path / "run", tmp_path / "other.npz"
+    shutil.copytree(runs / "catch", run)
+    shutil.copy(run / "checkpoints" / "best.npz", other)
+    flags = [str(run), "--episodes=2", f"--checkpoint={other}"]
+    assert run_command_line(flags, tmp_path, "evaluate.py")[0] == 0
+    assert summary(run / "evaluations" / "other-other-1234-seed0")["checkpoint"] == str(other)
+    write_agent_folder(run, tmp_path / "agent", "best", False)
+    assert "return of" not in (tmp_path / "agent" / "README.md").read_text()
 
 
 def read_files(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:

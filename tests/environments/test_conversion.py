@@ -132,6 +132,10 @@ BYTES = spaces.Box(0, 255, (2,), np.uint8)
             (np.zeros(2), {"a": np.zeros((2, 1))}),
             r"observation\[1\]\['a'\] has the shape \(2, 1\), its space \(2,\)",
         ),
+        (spaces.Discrete(3), -1, r"observation is -1, its space Discrete\(3\)"),
+        (spaces.Dict({"a": spaces.Discrete(3, start=2)}), {"a": 5}, r"observation\['a'\] is 5, "),
+        (spaces.MultiDiscrete([3, 4]), np.array([3, 0]), r"observation is \[3 0\], its space"),
+        (spaces.MultiDiscrete([3, 4]), np.array([0, -1]), r"observation is \[ 0 -1\], its space"),
     ],
 )
 def test_a_part_that_does_not_fit_its_space_is_refused(space, observation, message):

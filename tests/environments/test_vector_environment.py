@@ -95,6 +95,23 @@ def test_dtypes_and_shapes_of_a_step():
         assert (time_step.observation.dtype, time_step.observation.shape) == (np.float32, (3, 2))
 
 
+def test_an_environment_that_is_paused_is_stepped_no_further_until_a_reset():
+    countdowns = [Countdown(2, 1.0, 0.0), Countdown(5, 1.0, 0.0)]
+    environment = SyncVectorEnvironment(countdowns)
+    environment.reset()
+    for _ in range(2):
+        environment.step(np.array([3, 4]))
+    environment.pause(0)
+    for _ in range(3):
+        time_step = environment.step(np.array([5, 6]))
+    assert as_lists(time_step) == [[MID, LAST], [0.0, 1.0], [1.0, 0.0], [[0.0, 0.0], [1.0, 5.0]]]
+    assert [episode.env_index for episode in environment.finished_episodes()] == [0, 1]
+    assert (countdowns[0].actions, countdowns[1].actions) == ([3, 3], [4, 4, 6, 6, 6])
+    assert environment.reset().observation.tolist() == [[2, 0], [2, 0]]
+    environment.step(np.array([7, 8]))
+    assert countdowns[0].actions[-1] == 7
+
+
 def test_finished_episodes_are_reported_once():
     environment = SyncVectorEnvironment([Countdown(2, 0.5, 0.0), Countdown(3, -1.0, 1.0)])
     environment.reset()

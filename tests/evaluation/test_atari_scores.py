@@ -84,7 +84,8 @@ def test_no_op_rules_replace_only_settings_that_do_not_affect_learning():
     ("changes", "fields"),
     [
         ({}, []),
-        ({"max_frames": 1000, "frame_size": 42, "life_loss_ends_episode": True}, []),
+        ({"max_frames": 1000, "frame_size": 42}, []),
+        ({"life_loss_ends_episode": True}, ["after"]),
         ({"sticky_action_probability": 0.25}, ["sticky_action_probability"]),
         ({"action_repeat": 2}, ["action_repeat"]),
     ],

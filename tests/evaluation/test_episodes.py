@@ -22,6 +22,7 @@ class ScriptedEnvironment:
         )
         self.num_resets = 0
         self.actions: list[np.ndarray] = []
+        self.paused: list[int] = []
         self._script = script
 
     def reset(self) -> dm_env.TimeStep:
@@ -35,6 +36,9 @@ class ScriptedEnvironment:
     def finished_episodes(self) -> list[Episode]:
         index = len(self.actions) - 1
         return self._script[index] if index < len(self._script) else []
+
+    def pause(self, env_index: int) -> None:
+        self.paused.append(env_index)
 
     def close(self) -> None:
         pass
@@ -87,6 +91,7 @@ def test_the_first_episode_of_each_environment_counts_whenever_it_ends():
     assert episodes == [episode(0, 7.0), episode(1, 5.0), episode(2, -3.0)]
     assert new == [[], [episode(1, 5.0)], [episode(2, -3.0)], [], [episode(0, 7.0)]]
     assert len(environment.actions) == 5
+    assert environment.paused == [1, 2, 0]
     assert environment.num_resets == 1
 
 

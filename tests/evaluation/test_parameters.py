@@ -125,16 +125,14 @@ def test_corrupted_parameters(tmp_path, name, content):
 
 @pytest.fixture
 def workdir(tmp_path) -> pathlib.Path:
-    """A folder with parameters of all kinds, whose content does not matter."""
+    """A folder with parameters of all kinds, which are empty."""
     folder = tmp_path / "run" / "checkpoints"
-    for age, name in enumerate([NAME, "learner-000000001300"]):
+    for name in ("learner-000000001300", NAME):
         (folder / name).mkdir(parents=True)
-        os.utime(folder / name, (1000 + age, 1000 + age))
     (folder / "learner-000000001400.partial").mkdir()
     (folder / "replay").mkdir()
-    for name, age in (("best.npz", 5000), ("last.npz", 2000)):
-        (folder / name).write_text("")
-        os.utime(folder / name, (age, age))
+    save_parameters(folder / "best.npz", {}, 4000)
+    save_parameters(folder / "last.npz", {}, 2000)
     return tmp_path / "run"
 
 
@@ -152,13 +150,16 @@ def test_parameters_are_found_by_name(workdir, checkpoint, found):
     assert find_parameters(workdir, checkpoint) == workdir / "checkpoints" / found
 
 
-def test_the_last_parameters_of_a_resumed_run_are_those_of_its_newest_checkpoint(workdir):
+def test_the_last_parameters_are_those_of_most_steps_whenever_they_were_copied(workdir):
     folder = workdir / "checkpoints"
-    os.utime(folder / "learner-000000001300", (3000, 3000))  # Newer than last.npz.
+    os.utime(folder / NAME, (2**31, 2**31))
+    save_parameters(folder / "last.npz", {}, 1300)
+    os.utime(folder / "last.npz", (0, 0))
     assert find_parameters(workdir, "last") == folder / "learner-000000001300"
-    (folder / "last.npz").unlink()
-    os.utime(folder / NAME, (4000, 4000))
-    assert find_parameters(workdir, "last") == folder / NAME
+    os.utime(folder / "last.npz", (2**31, 2**31))
+    assert find_parameters(workdir, "last") == folder / "last.npz"
+    (folder / "last.npz").write_text("damaged")
+    assert find_parameters(workdir, "last") == folder / "learner-000000001300"
 
 
 def test_parameters_are_found_by_path(workdir, tmp_path, monkeypatch):

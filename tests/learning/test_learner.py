@@ -160,6 +160,19 @@ def test_priorities_are_written_back(replay):
     assert replay.priorities() == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
 
 
+@pytest.mark.parametrize("shape", [(BATCH_SIZE, 1), (BATCH_SIZE, BATCH_SIZE), ()])
+def test_priorities_of_another_shape_are_refused(shape, replay):
+    class Misshapen(CountingUpdate):
+        def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+            return UpdateOutput(priorities=tf.ones(shape), metrics={})
+
+    add_transitions(replay, PRIORITIES)
+    learner = replay.make_learner(Misshapen())
+    with pytest.raises(ValueError, match=r"priorities has shape .*; it has to be \(64,\)"):
+        learner.step()
+    learner.close()
+
+
 def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     add_transitions(replay, PRIORITIES)
     source = ParameterSource(replay.client)

@@ -1,6 +1,7 @@
 """Tests of the loggers: the rows that they write, and when."""
 
 import csv
+import dataclasses
 import math
 import pathlib
 import types
@@ -55,6 +56,8 @@ def make_actor_logger(experiment: Experiment, clock: Clock) -> loggers.ActorLogg
     source = types.SimpleNamespace(learner_steps=40)
     environment = types.SimpleNamespace(num_envs=2, num_failures=5)
     policy = types.SimpleNamespace(exploration={"epsilon": np.array([0.25, 0.125])})
+    run = RunConfig(num_actors=5, num_envs_per_actor=2)
+    experiment = dataclasses.replace(experiment, run=run)
     return loggers.ActorLogger(experiment, 3, environment, policy, adders, source, clock)
 
 
@@ -115,7 +118,7 @@ def test_every_environment_has_rows_of_its_own(experiment, clock):
     logger.record([Episode(1, 70.0, 6.0, 600)])
     assert len(rows(experiment, "actor_3_envs")) == 2
     logger.close()
-    # Actor 3 has environments 6 and 7 of all; one without an episode has no row.
+    # Actor 3 of 5 has environments 3 and 8; one without an episode has no row.
     columns = (
         "env_index",
         "epsilon",
@@ -126,9 +129,9 @@ def test_every_environment_has_rows_of_its_own(experiment, clock):
     )
     found = rows(experiment, "actor_3_envs")
     assert [tuple(float(row[name]) for name in columns) for row in found] == [
-        (6, 0.25, 2, 15.0, 1.5, 150.0),
-        (7, 0.125, 1, 60.0, 5.0, 500.0),
-        (7, 0.125, 1, 70.0, 6.0, 600.0),
+        (3, 0.25, 2, 15.0, 1.5, 150.0),
+        (8, 0.125, 1, 60.0, 5.0, 500.0),
+        (8, 0.125, 1, 70.0, 6.0, 600.0),
     ]
 
 

@@ -62,12 +62,14 @@ def test_new_rows_are_exported_and_old_ones_are_not(written_run, state):
     assert (view.num_closes, export.num_closes) == (1, 1)
 
 
-def test_a_view_that_fails_is_closed_and_that_is_all(state, caplog):
+def test_a_view_that_fails_is_shown_no_more_and_exports_go_on(written_run, state, caplog):
     view, export = Recorder(fails=True), Recorder()
     watcher = follow(state, view, [export])
-    wait_for(lambda: export.num_closes)
+    wait_for(lambda: view.notes)
+    written_run.append("learner", learner_steps=1)
+    wait_for(lambda: export.names == ["learner/learner_steps"])
     watcher.close()
-    assert (len(view.notes), view.num_closes) == (1, 1)
+    assert (len(view.notes), view.num_closes, export.num_closes) == (1, 1, 1)
     (record,) = caplog.records
     assert (record.levelname, *map(str, record.args)) == ("WARNING", "RuntimeError", "cannot draw")
 

@@ -51,6 +51,17 @@ def test_a_process_keeps_to_its_cores(computes, cpu_split, expected):
     assert finished.stdout.split() == expected.split()
 
 
+def test_user_code_that_has_used_tensorflow_is_no_failure():
+    """It may make a constant when it is imported; the numbers of threads are then given."""
+    script = (
+        "import tensorflow as tf; from apex_agents.nodes.node import limit_cores;"
+        "tf.constant(1.0); limit_cores(False, None); print('works')"
+    )
+    command = [sys.executable, "-c", script]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert finished.stdout.split() == ["works"]
+
+
 ADDRESSES = [types.SimpleNamespace(resolve=lambda i=i: f"localhost:{i}") for i in (1, 2)]
 
 

@@ -70,7 +70,7 @@ def test_of_copies_those_that_were_saved_last_stay(tmp_path):
         write_copy(tmp_path, 2000)
     (tmp_path / "learner-000000000300").mkdir()
     remove_old_checkpoints(tmp_path, 2)
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.glob("learner-*"))
     assert names == [f"learner-{steps:012d}" for steps in (60, 80, 300)]
 
 
@@ -128,14 +128,17 @@ def test_a_corrupted_checkpoint_is_skipped_for_the_one_before(file, damage, tmp_
     assert record.args[0] == tmp_path / "learner-000000000020"
 
 
-def test_corrupted_checkpoints_make_room_for_those_of_the_resumed_run(tmp_path):
+def test_what_cannot_be_read_is_put_aside_for_checkpoints_of_the_resumed_run(tmp_path):
     for steps in (10, 20, 30):
         save(tmp_path, steps)
     for steps in (20, 30):
         truncate(tmp_path / f"learner-{steps:012d}" / DATA)
     assert find_checkpoint(tmp_path).progress.learner_steps == 10
     assert save(tmp_path, 20, keep=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000020"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "learner-000000000020",
+        "unreadable-learner-000000000030",
+    ]
     assert find_checkpoint(tmp_path).progress.learner_steps == 20
 
 

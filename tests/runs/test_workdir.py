@@ -61,9 +61,27 @@ def test_an_empty_folder_is_accepted_and_foreign_files_stay(tmp_path, open_folde
 
 def test_the_path_is_absolute_and_new_by_default(tmp_path, monkeypatch, open_folder):
     monkeypatch.chdir(tmp_path)
-    path = open_folder(new_workdir("name"))
+    with new_workdir("name") as new:
+        path = open_folder(new)
     assert re.fullmatch(rf"{re.escape(str(tmp_path))}/runs/name-\d{{8}}-\d{{6}}", path)
+    assert pathlib.Path(path).exists()
     assert open_folder("relative") == str(tmp_path / "relative")
+
+
+def test_commands_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda pattern: "now")
+    with new_workdir("name") as first, new_workdir("name") as second:
+        assert [first, second] == ["runs/name-now", "runs/name-now-2"]
+    assert list(tmp_path.iterdir()) == []  # Nothing was written into them.
+
+
+def test_a_new_folder_that_cannot_be_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("")
+    refused = pytest.raises(ValueError, match=r"^The folder runs/name-[\d-]* cannot be written: ")
+    with refused, new_workdir("name"):
+        pass
 
 
 def test_the_home_folder_is_expanded(tmp_path, monkeypatch, open_folder):
@@ -121,8 +139,10 @@ def test_a_folder_is_locked_until_it_is_closed(tmp_path):
         ("blocked", "cannot be written: File exists."),
         ("/proc/run", "cannot be written: No such file or directory."),
         ("x" * 300, "cannot be written: File name too long."),
-        ("nul\0", "needs a name of printable text."),
-        ("bytes\udcff", "needs a name of printable text."),
+        ("nul\0", "needs a path of printable text without any of []*?\\"),
+        ("bytes\udcff", "needs a path of printable text without any of []*?\\"),
+        ("rate[0.1]", "needs a path of printable text without any of []*?\\"),
+        ("rate*", "needs a path of printable text without any of []*?\\"),
     ],
 )
 def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
