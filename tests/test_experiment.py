@@ -23,6 +23,7 @@ import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 from experiments import NUM_ENVS, assign_learned, learn, make_dqn_config
+from waiting import wait_for
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.actor_critic.config import A2CConfig
@@ -356,8 +357,12 @@ def test_nothing_is_left_of_a_run_that_fails():
     assert caught.tb  # It refers to all that the run has made, which therefore has to be closed.
     with pytest.raises((RuntimeError, reverb.errors.ReverbError)):
         builder.client.server_info(1)
-    left = {thread.name.partition("-")[0] for thread in set(threading.enumerate()) - before}
-    assert left <= {"ThreadPoolExecutor"}  # Acme's variable client leaves one after any run.
+
+    def find_left() -> set[str]:
+        return {thread.name.partition("-")[0] for thread in set(threading.enumerate()) - before}
+
+    # Acme's variable client leaves one after any run.
+    wait_for(lambda: find_left() <= {"ThreadPoolExecutor"}, find_left)
 
 
 def test_actor_pulls_parameters_from_the_learner_not_from_the_server():

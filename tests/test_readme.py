@@ -15,7 +15,7 @@ def test_the_program_trains_and_loads(tmp_path):
     shortened = program.replace("50_000", "3_000")
     script.write_text(f"{shortened}\nprint('learner steps:', policy.learner_steps)")
     result = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=1000
     )
     assert result.returncode == 0, result.stderr[-2000:]
     assert int(re.search(r"^learner steps: (\d+)$", result.stdout, re.MULTILINE)[1]) > 0

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import reverb
 from dm_env import specs
+from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
@@ -660,11 +661,18 @@ class Background:
         self._attempts.release()  # The adder asks before each attempt.
         return self._stop.is_set()
 
-    def wait_until_blocked(self) -> int:
-        """Wait until attempts fail one after the other, and return the transitions so far."""
+    def wait_until_blocked(self, at_least: int = 0) -> int:
+        """Wait until attempts fail one after the other, and return the transitions so far.
+
+        Args:
+          at_least: transitions that the replay accepts in any case.
+        """
+        wait_for(lambda: self.adder.num_transitions >= at_least)
+        while self._attempts.acquire(blocking=False):
+            """Those before do not count."""
         num_transitions, num_attempts = -1, 0
         while num_attempts < 3:
-            assert self._attempts.acquire(timeout=60)
+            assert self._attempts.acquire(timeout=TIMEOUT_SECONDS)
             is_same = self.adder.num_transitions == num_transitions
             num_attempts = num_attempts + 1 if is_same else 0
             num_transitions = self.adder.num_transitions
@@ -675,7 +683,7 @@ class Background:
         self.join()
 
     def join(self) -> None:
-        self._thread.join(timeout=60)
+        self._thread.join(TIMEOUT_SECONDS)
         assert not self._thread.is_alive()
 
 
@@ -687,11 +695,11 @@ def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_
     config = ReplayConfig(insert_batch=4, max_in_flight=8)
     background = Background(replay.client, config, NUMBERED)
     # 4 are in the table; the batch that makes it 8 unconfirmed ones is the last.
-    assert background.wait_until_blocked() == 4 + 8
+    assert background.wait_until_blocked(at_least=4 + 8) == 4 + 8
     assert replay.size == 4
     # Every transition taken out lets one in; four of them are room for the next batch.
     assert [int(item.next_observation) for item in replay.read(4)] == [1, 2, 3, 4]
-    assert background.wait_until_blocked() == 8 + 8
+    assert background.wait_until_blocked(at_least=8 + 8) == 8 + 8
     assert replay.size == 4
     background.stop()
     background.adder.close()  # Ends, although the replay accepts nothing.

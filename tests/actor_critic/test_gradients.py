@@ -85,7 +85,7 @@ def test_a_worker_waits_before_a_full_queue(client):
     waiting = start_waiting(sender, asked)
     assert waiting.is_alive()
     assert [g.gradient[0] for g in read(client, QUEUE_SIZE + 1)] == [0, 1, 2, 99]
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
 
 
@@ -94,7 +94,7 @@ def test_a_stopping_program_ends_the_waiting(client):
     sender = make_sender(client, should_stop=lambda: asked.release() or is_stopping)
     waiting = start_waiting(sender, asked)
     is_stopping = True
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     sender.close()
 

@@ -21,7 +21,7 @@ from apex_agents.command_line import commands
 from apex_agents.ending import Run
 
 LAUNCH = pathlib.Path(__file__).resolve().parent.parent.parent / "launch"
-HANGS_AFTER_SECONDS = 60
+HANGS_AFTER_SECONDS = 600
 MAX_MEMORY_BYTES = 16 * 2**30
 
 

@@ -35,6 +35,12 @@ class Terminal:
         )
         os.close(follower)
 
+    def wait(self) -> int:
+        """Wait until the command has ended and all of its output is there; return its exit code."""
+        exit_code = self.process.wait(TIMEOUT_SECONDS)
+        self._reader.join(TIMEOUT_SECONDS)
+        return exit_code
+
     def screen(self) -> str:
         return self._output.decode(errors="replace")
 
@@ -70,7 +76,7 @@ def run(start) -> Command:
 
 def monitor(*flags: str) -> subprocess.CompletedProcess:
     command = [sys.executable, MONITOR, *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.fault(
@@ -103,7 +109,7 @@ def test_a_view_ends_with_its_run(run, open_terminal):
     run.wait_for(lambda: "running for" in terminal.screen())
     run.press_ctrl_c()
     run.finish()
-    assert terminal.process.wait(timeout=TIMEOUT_SECONDS) == 0
+    assert terminal.wait() == 0
     # The command says later than the learner what stopped the run.
     assert re.search(r"stopped (from outside|by SIGINT)", terminal.screen())
     shown = monitor(f"--workdir={run.workdir}")
@@ -132,7 +138,7 @@ def test_a_run_in_a_terminal_is_shown_in_it(tmp_path, open_terminal):
     flags = [arg.replace("{workdir}", str(workdir)) for arg in apex_dqn("local_mp")]
     script, *rest = flags
     terminal = open_terminal(str(ROOT / script), *rest, "--config.run.max_learner_steps=8000")
-    assert terminal.process.wait(timeout=TIMEOUT_SECONDS) == 0
+    assert terminal.wait() == 0
     screen = terminal.screen()
     assert screen.count("running for") > 1
     assert "8000 learner steps done after" in screen

@@ -35,7 +35,7 @@ def plot(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
 
 
@@ -116,4 +116,4 @@ def test_drawing_needs_no_tensorflow(make_run):
         f"assert draw_run({str(make_run('a'))!r})\n"
         "assert not {'tensorflow', 'reverb', 'matplotlib.pyplot', 'scipy'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

@@ -181,6 +181,7 @@ def test_the_actor_steps_are_those_at_the_start(experiment, serve, tmp_path):
     experiment = dataclasses.replace(experiment, make_vector_environment=make)
     with contextlib.closing(Evaluator(experiment, [client], lambda: False)) as evaluator:
         assert evaluator.evaluate()
+        wait_for(lambda: read_statistics(client).evaluation is not None)
     (row,) = read_rows(tmp_path)
     assert row["actor_steps"] == 103
     assert read_statistics(client).evaluation.actor_steps == 103
@@ -284,6 +285,7 @@ def test_the_last_parameters_are_evaluated_though_later_ones_were(serve, make_ev
     client = serve()
     publish(client, 9, 3.0)
     assert make_evaluator(client).evaluate()
+    wait_for(lambda: read_statistics(client).evaluation is not None)
     evaluator = make_evaluator(client)
     publish(client, 8, 5.0)
     assert not evaluator.evaluate()
@@ -322,10 +324,10 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
     thread = threading.Thread(target=run_evaluator, args=(experiment, [client]))
     thread.start()
     path = tmp_path / "logs" / "evaluator.csv"
-    wait_for(lambda: path.exists() and [row["learner_steps"] for row in read_rows(tmp_path)] == [5])
-    publish(client, 8, 3.0)
-    report_last_step(client, 8)
     try:
+        wait_for(lambda: path.exists() and [r["learner_steps"] for r in read_rows(tmp_path)] == [5])
+        publish(client, 8, 3.0)
+        report_last_step(client, 8)
         wait_for(lambda: [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 8])
     finally:
         stop.set()

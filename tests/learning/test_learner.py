@@ -13,6 +13,7 @@ import reverb
 import tensorflow as tf
 from acme.utils import loggers
 from dm_env import specs
+from waiting import wait_for
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
@@ -156,6 +157,7 @@ def test_priorities_are_written_back(replay):
     learner = replay.make_learner(CountingUpdate())
     assert replay.priorities() == {RARE: 1.0, FREQUENT: 16.0}
     learner.step()
+    learner.flush()
     learner.close()
     assert replay.priorities() == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
 
@@ -196,6 +198,7 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     ]
     learner.step()
     learner.close()
+    wait_for(lambda: replay.num_publications() == 5)
     ((count,),) = source.get_variables(["network"])
     assert (source.learner_steps, count.tolist()) == (7, [7.0])
 

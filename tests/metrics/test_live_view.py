@@ -13,9 +13,16 @@ from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
 
 
-def draw(folder, width: int = 83, note: str = "") -> list[str]:
-    state = RunState(RunFolder(folder))
+def read_state(folder) -> RunState:
+    """Read a run just when its newest row was written."""
+    newest = max((path.stat().st_mtime for path in folder.glob("logs/*.csv")), default=None)
+    state = RunState(RunFolder(folder), time.time if newest is None else lambda: newest)
     state.refresh()
+    return state
+
+
+def draw(folder, width: int = 83, note: str = "") -> list[str]:
+    state = read_state(folder)
     console = Console(width=width, file=io.StringIO(), highlight=False)
     console.print(render(state, note))
     return console.file.getvalue().splitlines()
@@ -160,8 +167,7 @@ def test_line(written_run):
         "evaluation none yet"
     )
     written_run.append_everything()
-    state.refresh()
-    assert format_line(state) == (
+    assert format_line(read_state(written_run.folder)) == (
         "[   20 s] actors 250 steps/s (2,500) | learner 20.5 steps/s (300) | "
         "15.50 samples/insert | replay 1,000 | evaluation 50.0 ± 1.5 at learner step 300"
     )

@@ -70,7 +70,7 @@ def run(script: str, folder: pathlib.Path, *arguments: str, path: str | None = N
         env={**os.environ, "PATH": os.environ["PATH"] if path is None else path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
 
 
@@ -100,7 +100,7 @@ def test_process_stays_the_one_that_was_started(network_namespaces, tmp_path):
         namespace = os.readlink(f"/proc/{process.pid}/ns/net")
         assert namespace != os.readlink("/proc/self/ns/net")
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=600)
     finally:
         process.kill()
         process.wait()

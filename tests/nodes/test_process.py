@@ -92,9 +92,11 @@ def test_terminate_sends_sigterm(start):
 
 
 def test_logs_of_all_processes_are_in_one_file(start, log):
+    lines = ""
     for num_restarts in range(2):
         start(WORK + SLEEP, num_restarts)
-    wait_for(lambda: log.read_text() == "works 0\nworks 1\n")
+        lines += f"works {num_restarts}\n"
+        wait_for(lambda: log.read_text() == lines)  # noqa: B023  # It is called here.
 
 
 def test_kill_reaches_what_it_has_started(start, log):

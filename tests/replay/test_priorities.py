@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
+from waiting import wait_for
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.priorities import (
@@ -221,4 +222,4 @@ def test_close_writes_what_is_pending(table):
     writer = PriorityWriter(table.client)
     writer.write(table.keys[[0]], np.array([2.0]))
     writer.close()
-    assert table.priorities() == [2.0, 1.0, 1.0, 1.0]
+    wait_for(lambda: table.priorities() == [2.0, 1.0, 1.0, 1.0])

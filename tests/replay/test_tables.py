@@ -322,6 +322,7 @@ def test_strangers_are_refused(address):
     writer = PriorityWriter(stranger)
     (sample,) = ours.sample("transitions-ours", 1, emit_timesteps=False)
     writer.write(np.array([sample.info.key], np.uint64), np.array([7.0]))
+    writer.flush()
     writer.close()
     assert writer.num_dropped_batches == 1
     samples = ours.sample("transitions-ours", 20, emit_timesteps=False)
@@ -377,6 +378,7 @@ def test_priorities_for_an_old_server_change_nothing():
     assert new_priorities() == before
     new_keys = np.array([key for key, _ in before], np.uint64)
     writer.write(new_keys, np.array([77.0, 78.0]))  # Known keys do change.
+    writer.flush()
     writer.close()
     assert {priority for _, priority in new_priorities()} == {77.0, 78.0}
     second.stop()
