@@ -252,16 +252,3 @@ def test_the_environments_of_an_actor_span_all_of_them():
     indices = [list(run.env_indices(actor)) for actor in range(4)]
     assert indices == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
     assert list(RunConfig(num_envs_per_actor=3).env_indices(0)) == [0, 1, 2]
-
-
-def test_seeds_of_nodes_differ():
-    run = RunConfig(seed=1)
-    seeds = [
-        run.node_seed("actor"),
-        run.node_seed("learner"),
-        run.node_seed("actor", index=1),
-        run.node_seed("actor", num_restarts=1),
-        RunConfig(seed=2).node_seed("actor"),
-    ]
-    assert len(set(seeds)) == 5
-    assert seeds[0] == RunConfig(seed=1).node_seed("actor")

@@ -18,6 +18,8 @@ from typing import Any
 import psutil
 import pytest
 
+from apex_agents.runs.workdir import actor_steps_file
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Generous, for busy machines: start-up alone takes 10 s of two quiet cores.
 TIMEOUT_SECONDS = 400
@@ -181,9 +183,9 @@ class Command:
         rows = self.rows("learner")
         return float(rows[-1]["learner_steps"]) if rows else 0.0
 
-    def actor_steps(self) -> int:
-        """Returns the steps of all actors, as of a second ago."""
-        path = self.workdir / "actor_steps.json"
+    def actor_steps(self, replay: int = 0) -> int:
+        """Returns the steps through a replay server, all of them if it is the only one."""
+        path = self.workdir / actor_steps_file(replay)
         return json.loads(path.read_text()) if path.exists() else 0
 
     def checkpoints(self) -> list[str]:

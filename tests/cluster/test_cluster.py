@@ -5,7 +5,6 @@ The hosts are namespaces of this machine, which share its files; what breaks the
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import time
@@ -23,8 +22,6 @@ from cluster_runs import (
     where,
 )
 from whole_runs import Command
-
-from apex_agents.runs.workdir import actor_steps_file
 
 HOSTS = {name: ("--include-dashboard=false",) if name == "A" else () for name in "ABC"}
 SMALL = tuple(
@@ -83,11 +80,6 @@ def wait_for_restart(run: Command, node: str, before: dict[str, int]) -> None:
 def newest_checkpoint(run: Command) -> int:
     """Returns the learner steps of the newest checkpoint."""
     return int(run.checkpoints()[-1].removeprefix("learner-"))
-
-
-def actor_steps(run: Command, replay: int) -> int:
-    """Returns the steps that a replay server has counted."""
-    return int(json.loads((run.workdir / actor_steps_file(replay)).read_text()))
 
 
 def wait_for_transitions(run: Command, actor: str, num_rows: int) -> None:
@@ -356,8 +348,8 @@ def test_lost_replay_of_two(idle, start, record_property):
     run.wait_for(lambda: where(run).get("replay_1", lost) != lost)
     moved = seconds_since(killed_at)
     run.wait_for(lambda: len(where(run)) == 6)
-    steps, learned = actor_steps(run, 1), run.learner_steps()
-    run.wait_for(lambda: actor_steps(run, 1) > steps and run.learner_steps() > learned)
+    steps, learned = run.actor_steps(1), run.learner_steps()
+    run.wait_for(lambda: run.actor_steps(1) > steps and run.learner_steps() > learned)
     record_property("seen", f"a row of the learner after {learns}, moved after {moved}")
     assert run.num_restarts().get("learner", 0) == 0
     driver(run, idle).send_signal(signal.SIGINT)

@@ -34,10 +34,9 @@ def test_actions_that_fit(size, dtype):
     [
         (
             specs.DiscreteArray(3),
-            "float vectors; the environment has 3 discrete actions. Use Ape-X",
+            "needs actions that are float vectors; the environment has 3 discrete actions. Use "
+            "Ape-X DQN: the command apex-dqn",
         ),
-        (specs.DiscreteArray(3), "needs actions that are float vectors"),
-        (specs.DiscreteArray(3), "has 3 discrete actions. Use Ape-X DQN: the command apex-dqn"),
         (specs.BoundedArray((2,), np.int32, -1, 1), "actions that are float vectors"),
         (specs.BoundedArray((2,), np.int64, -1, 1), "actions that are float vectors"),
         (specs.BoundedArray((2,), np.uint8, 0, 1), "actions that are float vectors"),

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from whole_runs import Command
 
+from apex_agents.runs.workdir import parse_replay_name
+
 MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
 
 
@@ -139,11 +141,12 @@ def run_of_two(start) -> Iterator[Command]:
 @pytest.mark.parametrize("node", ["replay", "replay_1"])
 def test_killed_replay_of_two(run_of_two, record_property, node):
     run = run_of_two
-    steps, before = float(run.rows("learner")[-1]["actor_steps"]), len(run.rows("learner"))
+    before, index = len(run.rows("learner")), parse_replay_name(node)
+    steps = run.actor_steps(index)
     killed_at = kill(run, node)
     run.wait_for(lambda: len(run.rows("learner")) >= before + 2)
     record_property("seen", f"learns after {seconds_since(killed_at)}")
-    run.wait_for(lambda: float(run.rows("learner")[-1]["actor_steps"]) > steps + 5_000)
+    run.wait_for(lambda: run.actor_steps(index) > steps + 5_000)
     counts = [float(row["actor_steps"]) for row in run.rows("learner")]
     assert counts == sorted(counts)
     assert {name for name, number in run.num_restarts().items() if number} == {node}
@@ -151,7 +154,7 @@ def test_killed_replay_of_two(run_of_two, record_property, node):
 
 @pytest.mark.fault(
     breaks="SIGSTOP of one of two replays, then SIGCONT",
-    holds="the learner continues with the other one within seconds, and samples from both again",
+    holds="the learner continues with the other one within seconds, and actors fill both again",
 )
 def test_stopped_replay_of_two(run_of_two, record_property):
     run = run_of_two
@@ -160,9 +163,9 @@ def test_stopped_replay_of_two(run_of_two, record_property):
     stopped_at, before = time.monotonic(), len(run.rows("learner"))
     run.wait_for(lambda: len(run.rows("learner")) >= before + 3)
     record_property("seen", f"learns after {seconds_since(stopped_at)}")
+    steps = run.actor_steps(1)
     process.resume()
-    steps = float(run.rows("learner")[-1]["actor_steps"])
-    run.wait_for(lambda: float(run.rows("learner")[-1]["actor_steps"]) > steps + 5_000)
+    run.wait_for(lambda: run.actor_steps(1) > steps + 5_000)
     assert not any(run.num_restarts().values())
 
 

@@ -46,11 +46,6 @@ def test_double_q_loss_selects_with_one_network_and_evaluates_with_the_other():
     np.testing.assert_allclose(loss, LOSS, rtol=1e-6)
 
 
-def test_td_error_is_target_minus_estimate():
-    _, td_error = double_q_loss(*make_inputs())
-    assert np.sign(td_error).tolist() == [1.0, -1.0, -1.0]
-
-
 def test_gradients_reach_only_the_estimate_of_the_action_taken():
     inputs = make_inputs()
     q_tm1, _, *others = inputs
