@@ -23,7 +23,7 @@ from apex_agents.runs.workdir import actor_steps_file
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Generous, for busy machines: start-up alone takes 10 s of two quiet cores.
 TIMEOUT_SECONDS = 400
-LEAVE_WITHIN_SECONDS = 120
+LEAVE_WITHIN_SECONDS = 400
 _POLL_SECONDS = 0.1
 
 CATCH = (

@@ -32,6 +32,7 @@ from apex_agents.command_line import several_runs
 from apex_agents.command_line.errors import fail
 from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
 from apex_agents.command_line.variants import RANGE
+from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
@@ -43,6 +44,7 @@ from apex_agents.validation import get_field, require
 
 try:
     from optuna import Study, distributions
+    from optuna.exceptions import StorageInternalError
 
     from apex_agents.sweep.search import Search, Space, find_importances, open_study, read_rows
 except ImportError:
@@ -87,11 +89,22 @@ def _tune(settings: Settings) -> None:
     num_ended = sum(trial.state.is_finished() for trial in study.trials)
     runner = Runner([], several_runs.PARALLEL.value, _RUNS.value - num_ended)
     search = Search(study, space, runner, plan_run, max_steps)
-    several_runs.train(
-        runner, screen, lambda: search.step(_RUNS.value, time.monotonic() >= ends_at)
-    )
-    is_written = _write_results(study, folder, names, screen)
-    has_score = any(trial.state.name == "COMPLETE" for trial in study.trials)
+    failures: list[str] = []
+
+    def step() -> None:
+        try:
+            search.step(_RUNS.value, time.monotonic() >= ends_at)
+        except StorageInternalError as error:  # The disk may have room again in a moment.
+            failures.append(str(error.__cause__ or error))
+            if len(failures) == 1:
+                screen.print(f"The search waits, since its study.db cannot be used: {failures[0]}")
+
+    several_runs.train(runner, screen, step)
+    try:
+        is_written = _write_results(study, folder, names, screen)
+        has_score = any(trial.state.name == "COMPLETE" for trial in study.trials)
+    except StorageInternalError as error:
+        fail(f"{folder}/study.db cannot be used: {error.__cause__ or error}", EXIT_FAILURE)
     several_runs.leave_after(runner, lock, is_written and has_score)
 
 

@@ -116,7 +116,8 @@ class Search:
           is_over: whether active runs are to be stopped.
         """
         for run in [run for run in self._active if self._runner.endings[run] != NOT_STARTED]:
-            self._end(self._active.pop(run), run, self._runner.endings[run])
+            self._end(self._active[run], run, self._runner.endings[run])
+            del self._active[run]
         if is_over:
             for run in self._active:
                 self._runner.interrupt(run, STOPPED)

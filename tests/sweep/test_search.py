@@ -5,6 +5,7 @@ import csv
 import functools
 import math
 import shutil
+import sqlite3
 
 import pytest
 from optuna.distributions import (
@@ -12,6 +13,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.exceptions import StorageInternalError
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -105,6 +107,19 @@ def test_the_score_is_the_mean_of_the_newest_quarter(make_search):
     search.step(1, False)
     assert [trial.value for trial in study.trials] == [2]
     assert runner.active() == []  # The budget is one run.
+
+
+def test_a_score_that_cannot_be_stored_now_is_stored_later(make_search, tmp_path):
+    runner = FakeRunner()
+    study, search = make_search(runner)
+    finish_one(search, runner, [4.0])
+    lock = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StorageInternalError):
+        search.step(1, False)
+    lock.execute("ROLLBACK")
+    search.step(1, False)
+    assert [trial.value for trial in study.trials] == [4.0]
 
 
 def test_runs_without_a_score(make_search):
