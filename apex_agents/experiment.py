@@ -16,6 +16,7 @@ from apex_agents.environments import (
     EnvironmentSpec,
     VectorEnvironment,
     find_environment_fn,
+    knows_evaluations,
     make_vector_environment,
     with_environment_fn,
 )
@@ -151,7 +152,7 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
         logging.disable(level)
         environment.close()
     config = experiment.config and experiment.config.environment
-    if config and (config.evaluation_kwargs or config.suite == "function"):
+    if config and knows_evaluations(config):
         _check_evaluation(experiment, environment.spec)
     return environment.spec
 

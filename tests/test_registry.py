@@ -161,7 +161,9 @@ def test_the_environments_of_an_experiment_are_those_of_a_given_function():
 def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts():
     config = load_config("apex_dqn_catch")
     config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
-    with pytest.raises(ValueError, match=r"Halls fails when it is reset: IndexError"):
+    with pytest.raises(
+        ValueError, match=r"Halls fails when it is reset: ValueError: observation is 7"
+    ):
         check_environment(make_experiment(config, environment_fn=Halls))
 
 
@@ -176,6 +178,28 @@ def test_evaluations_have_environments_of_their_own_kwargs():
         for evaluation in (False, True)
     ]
     assert [place.argmax() for place in places] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "number"),
+    [
+        ("def make(length): made.append(0); return Halls(length)", {}, 1),
+        ("def make(length, evaluation): made.append(0); return Halls(length)", {}, 2),
+        (
+            "def make(length, place=0): made.append(0); return Halls(length, place)",
+            {"evaluation_kwargs": {"place": 1}},
+            2,
+        ),
+    ],
+)
+def test_as_many_environments_as_needed_are_made_before_a_run(function, settings, number):
+    """Each may need a license, or half a minute."""
+    names = {"made": [], "Halls": Halls}
+    exec(function, names)
+    config = load_config("apex_dqn_catch")
+    config.environment = EnvironmentConfig(kwargs={"length": 7}, **settings)
+    check_environment(make_experiment(config, environment_fn=names["make"]))
+    assert len(names["made"]) == number
 
 
 def test_evaluations_in_other_spaces_are_refused_before_anything_starts():

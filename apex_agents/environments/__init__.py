@@ -5,6 +5,7 @@ from apex_agents.environments.dm_env_adapter import DmEnvironment
 from apex_agents.environments.factory import (
     EnvironmentConfig,
     find_environment_fn,
+    knows_evaluations,
     make_vector_environment,
     with_environment_fn,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "SyncVectorEnvironment",
     "VectorEnvironment",
     "find_environment_fn",
+    "knows_evaluations",
     "make_vector_environment",
     "with_environment_fn",
 ]

@@ -97,6 +97,14 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
     return None
 
 
+def knows_evaluations(config: EnvironmentConfig) -> bool:
+    """Return whether environments may be others in evaluations, by what makes single ones."""
+    if config.suite != "function":
+        return bool(config.evaluation_kwargs)
+    function = find_function(config.task, _FIELD)
+    return bool(config.evaluation_kwargs) or "evaluation" in _parameters(function)
+
+
 def make_vector_environment(
     config: EnvironmentConfig,
     num_envs: int,
