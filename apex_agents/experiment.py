@@ -145,7 +145,6 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     level = logging.root.manager.disable
     try:
         experiment.builder.check_environment(environment.spec)
-        _check_own_code(experiment.builder, environment.spec)
         logging.disable(logging.WARNING)  # The error of the last attempt says it all.
         _reset(environment, experiment.task)
     finally:
@@ -157,24 +156,26 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     return environment.spec
 
 
-def _check_own_code(builder: Builder, spec: EnvironmentSpec) -> None:
+def check_own_networks(experiment: Experiment, spec: EnvironmentSpec) -> None:
     """Let networks of the user, if there are any, act once, before a node does.
 
     Raises:
       ValueError: they cannot, or the value of an observation depends on the others of its batch.
     """
-    names = dataclasses.asdict(builder.config).values()
+    names = vars(experiment.config.agent).values() if experiment.config else ()
     if not any(isinstance(name, str) and ":" in name for name in names):
         return
-    random, shape = np.random.default_rng(0), (3, *spec.observations.shape)
-    bounds = (0, 256) if spec.observations.dtype == np.uint8 else (-1, 1)
-    observations = random.uniform(*bounds, shape).astype(spec.observations.dtype)
+    observed: Any = spec.observations
+    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
+    drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
+    observations = drawn.clip(observed.minimum, observed.maximum).astype(observed.dtype)
     try:
-        policy = builder.make_policy(spec, range(2), 2, 0)
-        values = [policy(observations[rows]).value[0] for rows in ([0, 1], [0, 1], [0, 2])]
+        policy = experiment.builder.make_policy(spec, range(2), 2, 0)
+        values = [float(policy(observations[i]).value[0]) for i in ([0, 1], [0, 1], [0, 2])]
     except Exception as error:  # The user's code may raise anything.
+        line = str(error).strip().partition("\n")[0]
         raise ValueError(
-            f"The agent's networks cannot act: {type(error).__name__}: {error}"
+            f"The agent's networks cannot act: {type(error).__name__}: {line}"
         ) from error
     # Those of networks with noise of their own differ in any case.
     if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):

@@ -14,7 +14,12 @@ from rich import filesize
 
 from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
-from apex_agents.experiment import Experiment, check_environment, check_limits
+from apex_agents.experiment import (
+    Experiment,
+    check_environment,
+    check_limits,
+    check_own_networks,
+)
 from apex_agents.extras import missing_extra
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
@@ -49,6 +54,7 @@ def launch(
     """Train the agent of an experiment on a backend, see `training.train`."""
     check_limits(experiment)
     spec = check_environment(experiment)
+    check_own_networks(experiment, spec)
     experiment = dataclasses.replace(experiment, spec=spec)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:

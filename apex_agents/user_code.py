@@ -33,7 +33,6 @@ _PACKAGE = __name__.partition(".")[0]
 CONFIG_MODULE = f"{_PACKAGE}_config_"  # A config file is a module of this name and its own.
 
 _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
-_MAX_NAME_LENGTH = 80
 
 _config_file: str | None = None
 _functions: dict[str, Callable[..., Any]] = {}  # Those of scripts, by their references.
@@ -86,7 +85,7 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
 
     The reference of a function that no module has by its name begins with '__main__:'. Such a one
     is kept for `record`. What has no name of its own, such as a lambda or a partial, is told from
-    others by its role in a run and by the values that it was made with.
+    others by its role in a run, and by the numbers, texts and functions that it was made with.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module_name = getattr(function, "__module__", None) or "__main__"
@@ -99,29 +98,24 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
 
 
 def _describe(function: Any) -> str:
-    """Return a name made of a function's own and of what a partial or a closure holds."""
-    values: dict[Any, Any] = {}
+    """Return a name made of a function's own and of a digest of what a partial or closure holds."""
+    values: list[Any] = []
     if isinstance(function, functools.partial):  # Of no partial: Python joins them.
-        values = {**dict(enumerate(function.args)), **function.keywords}
+        values = [*function.args, *sorted(function.keywords.items())]
         function = function.func
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=True):
+    for cell in getattr(function, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # It is empty: a name without a value yet.
-            values[name] = cell.cell_contents
-    texts = [getattr(function, "__qualname__", type(function).__qualname__)]
-    texts += [f"{name}_{_describe_value(value)}" for name, value in values.items()]
-    description = "_".join(texts)
-    if len(description) > _MAX_NAME_LENGTH:
-        description = f"{description[:_MAX_NAME_LENGTH]}_{zlib.crc32(description.encode())}"
-    return re.sub(_NO_NAME, "_", description)
+            values.append(cell.cell_contents)
+    name = re.sub(_NO_NAME, "_", getattr(function, "__qualname__", type(function).__qualname__))
+    return f"{name}_{zlib.crc32(_to_text(values).encode()):08x}" if values else name
 
 
-def _describe_value(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return the same text in every process, which not every `repr` is."""
     if isinstance(value, (list, tuple)):
-        return "_".join(map(_describe_value, value))
+        return f"[{', '.join(map(_to_text, value))}]"
     if value is None or isinstance(value, (bool, int, float, str)):
-        return str(value)
+        return repr(value)
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 

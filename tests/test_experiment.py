@@ -41,6 +41,7 @@ from apex_agents.experiment import (
     Experiment,
     check_environment,
     check_limits,
+    check_own_networks,
     end_reason,
     make_experiment,
 )
@@ -461,11 +462,24 @@ class WithoutDtype(ApexDQNBuilder):
     ],
 )
 def test_networks_of_users_act_once_before_a_run(own, message):
-    config = load_config("apex_dqn_catch")
+    experiment = make_experiment(load_config("apex_dqn_catch"), **own)
+    spec = experiment.environment_spec()
     if message is None:
-        return check_environment(make_experiment(config, **own))
-    with pytest.raises(ValueError, match=message):
-        check_environment(make_experiment(config, **own))
+        return check_own_networks(experiment, spec)
+    with pytest.raises(ValueError, match=message) as caught:
+        check_own_networks(experiment, spec)
+    assert "\n" not in str(caught.value)
+
+
+def test_they_see_what_an_environment_may_show():
+    def make_torso(spec: EnvironmentSpec, config: Any) -> snt.Module:
+        layers = [lambda x: tf.cast(x, tf.int32), snt.Embed(5, 3), snt.Flatten(), snt.Linear(8)]
+        return snt.Sequential(layers)
+
+    observations = specs.BoundedArray((7,), np.uint8, 0, 4)
+    spec = EnvironmentSpec(observations, specs.DiscreteArray(2, np.int32), None, None)
+    experiment = make_experiment(load_config("apex_dqn_catch"), torso_fn=make_torso)
+    check_own_networks(experiment, spec)
 
 
 def test_every_node_has_a_seed_of_its_own():

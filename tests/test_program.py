@@ -134,7 +134,7 @@ def test_rows_of_the_actors(processes_run, actor):
     assert float(row["episode_length"]) == 9  # Catch: 10 rows.
     assert float(row["parameters_learner_steps"]) > 0
     environment = processes_run.rows(f"actor_{actor}_envs")
-    assert {row["env_index"] for row in environment} == {str(2 * actor), str(2 * actor + 1)}
+    assert {row["env_index"] for row in environment} == {str(actor), str(actor + 2)}
 
 
 def test_environments_of_all_actors_share_one_ladder_of_epsilons(processes_run):
@@ -258,7 +258,7 @@ def test_program_has_the_groups_of_figure_1(test_mt_run):
 
 def test_actors_divide_the_environments_among_themselves(test_mt_run):
     policies = calls(test_mt_run, "make_policy")
-    assert sorted(call["env_indices"] for call in policies) == [[0, 1], [2, 3]]
+    assert sorted(call["env_indices"] for call in policies) == [[0, 2], [1, 3]]
     assert [call["num_envs"] for call in policies] == [4, 4]
 
 

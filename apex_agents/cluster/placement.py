@@ -39,6 +39,12 @@ def connect(address: str) -> None:
       ValueError: there is no cluster, or it has another version of Ray or Python.
     """
     if ray.is_initialized():  # By the program that trains, or by an earlier run of it.
+        connected = ray.get_runtime_context().gcs_address
+        if address not in ("auto", connected):
+            raise ValueError(
+                f"--ray_address={address} cannot be used: this program is connected with the "
+                f"cluster {connected}; call ray.shutdown() before."
+            )
         return
     if address != "auto":
         _check_address(address)

@@ -180,6 +180,7 @@ def _report(
 ) -> None:
     """Print the results, and write them into their folder."""
     summary = final_evaluation.summarise(config, request, result)
+    summary["max_envs"] = _MAX_ENVS.value
     if not is_of_run:  # Model cards of the run do not have them.
         summary["checkpoint"] = str(request.parameters.path.absolute())
     videos = ", ".join(video.name for video in result.videos)

@@ -16,7 +16,12 @@ from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
-from apex_agents.experiment import check_environment, check_limits, make_experiment
+from apex_agents.experiment import (
+    check_environment,
+    check_limits,
+    check_own_networks,
+    make_experiment,
+)
 from apex_agents.nodes.host import available_memory
 from apex_agents.registry import find_agent
 from apex_agents.replay.footprint import memory_warning
@@ -95,7 +100,9 @@ def check_config(config: ExperimentConfig) -> None:
     """Raise a ValueError if a run cannot learn; warn if the replay exceeds its share of memory."""
     experiment = make_experiment(config)
     check_limits(experiment)
-    replay_bytes = experiment.builder.estimate_replay_bytes(check_environment(experiment))
+    spec = check_environment(experiment)
+    check_own_networks(experiment, spec)
+    replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     memory = available_memory() // PARALLEL.value
     warning = memory_warning(experiment.data_flow(), replay_bytes, memory)
     if warning is not None:
@@ -103,19 +110,20 @@ def check_config(config: ExperimentConfig) -> None:
         warn(f"{config.environment.task}: {warning}{share}")
 
 
-def train(runner: Runner, screen: Screen, before_step: Callable[[], None] = lambda: None) -> None:
+def train(runner: Runner, screen: Screen, before_step: Callable[[], bool] = lambda: False) -> None:
     """Train until all runs have ended; Ctrl-C and SIGTERM stop them.
 
     Args:
       runner: the runs.
       screen: where their progress is shown.
-      before_step: called several times a second; may add runs and interrupt some.
+      before_step: called several times a second; may add runs and interrupt some. Returns whether
+        it has more to do, although no run is active.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: runner.stop(signum))
     is_told = False
-    before_step()
-    while not runner.is_done():
+    has_more = before_step()
+    while not runner.is_done() or (has_more and not runner.signals):
         for line in runner.step():
             screen.print(line)
         if runner.signals and not is_told:
@@ -123,7 +131,7 @@ def train(runner: Runner, screen: Screen, before_step: Callable[[], None] = lamb
             is_told = True
         screen.show(runner.newest_output())
         time.sleep(_PERIOD_SECONDS)
-        before_step()
+        has_more = before_step()
 
 
 def train_to_end(

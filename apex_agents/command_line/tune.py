@@ -91,13 +91,15 @@ def _tune(settings: Settings) -> None:
     search = Search(study, space, runner, plan_run, max_steps)
     failures: list[str] = []
 
-    def step() -> None:
+    def step() -> bool:
         try:
             search.step(_RUNS.value, time.monotonic() >= ends_at)
+            return False
         except StorageInternalError as error:  # The disk may have room again in a moment.
             failures.append(str(error.__cause__ or error))
             if len(failures) == 1:
                 screen.print(f"The search waits, since its study.db cannot be used: {failures[0]}")
+            return True
 
     several_runs.train(runner, screen, step)
     try:

@@ -30,9 +30,9 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
 
     Args:
       workdir: folder of the run.
-      checkpoint: 'best' for the parameters of the best evaluation, 'last' for the newest ones, the
-        name of a learner checkpoint ('learner-1234' is enough), or the path of a learner checkpoint
-        or an `.npz` file.
+      checkpoint: 'best' for the parameters of the best evaluation, 'last' for those of most
+        learner steps, the name of a learner checkpoint ('learner-1234' is enough), or the path of a
+        learner checkpoint or an `.npz` file.
 
     Returns:
       Path of a learner checkpoint or an `.npz` file.

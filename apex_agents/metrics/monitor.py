@@ -117,9 +117,10 @@ class Monitor:
             self._update()
         except Exception as error:  # The run matters more than what is known of it.
             logging.warning("The run is not watched: %s: %s", type(error).__name__, error)
-        for close in (self._view.close, *[export.close for export in self._exports]):
+        self._close_view()
+        for export in self._exports:
             with contextlib.suppress(Exception):
-                close()
+                export.close()
 
     def _update(self) -> None:
         rows = self._state.refresh()
@@ -133,9 +134,15 @@ class Monitor:
         try:
             self._view.show(self._state, self.note)
         except Exception as error:
-            self._is_shown = False
+            self._close_view()
             name = type(error).__name__
             logging.warning("The run continues without its view: %s: %s", name, error)
+
+    def _close_view(self) -> None:
+        if self._is_shown:
+            self._is_shown = self.is_live = False
+            with contextlib.suppress(Exception):
+                self._view.close()
 
     @contextlib.contextmanager
     def _giving_up(self, export: Export) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """The state of a run as its files tell it: what the live view and plain lines show."""
 
 import collections
+import contextlib
 import pathlib
 import time
 from collections.abc import Callable
@@ -51,9 +52,10 @@ class RunState:
         for name in self.run.logs():
             reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
             is_old = _modification_time(self.run.log_path(name)) < started_at
-            for row in reader.read():
-                self._take(name, row, is_old)
-                rows.append((name, row))
+            with contextlib.suppress(OSError):  # It is read again in the next period.
+                for row in reader.read():
+                    self._take(name, row, is_old)
+                    rows.append((name, row))
         return rows
 
     def is_over(self) -> bool:

@@ -7,6 +7,7 @@ checksums, `progress.json`, and the policy's parameters for evaluations in `para
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import logging
 import pathlib
@@ -53,6 +54,11 @@ class LearnerCheckpoints:
         self._experiment = experiment
         self._learner = learner
         checkpoint = find_checkpoint(self._folder)
+        newer = itertools.takewhile(
+            lambda path: checkpoint is None or path != checkpoint.path,
+            reversed(list_checkpoints(self._folder)),
+        )
+        self._unreadable = list(newer)  # Which may pass, as a failure of a file system does.
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
             learner.resume()
@@ -77,6 +83,9 @@ class LearnerCheckpoints:
             return
         progress = Progress(step, self._experiment.elapsed_seconds())
         keep = self._experiment.run.num_checkpoints
+        for path in self._unreadable:
+            _put_aside(path)
+        self._unreadable = []
         if save_checkpoint(self._folder, state, self._parameters(), progress, keep):
             self._last_step = step
 
@@ -136,16 +145,19 @@ def save_checkpoint(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     report_success(folder / "learner-*")
+    # Those of later steps are of before a resumption from a step before them.
     checkpoints = list_checkpoints(folder)
-    for later in [c for c in checkpoints if c > path]:
-        # It could not be read when the run was resumed from a step before it, which may pass.
-        aside = later.with_name(f"{_UNREADABLE}-{later.name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            later.rename(aside)
-    for old in [c for c in checkpoints if c <= path][:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+    for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
+        shutil.rmtree(other, ignore_errors=True)
     return True
+
+
+def _put_aside(path: pathlib.Path) -> None:
+    """Rename a checkpoint, in place of one of that name that is aside already."""
+    aside = path.with_name(f"{_UNREADABLE}-{path.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.rename(aside)
 
 
 def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:

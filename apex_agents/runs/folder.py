@@ -122,7 +122,7 @@ class RowReader:
                     self._inode, self._offset, self._header = status.st_ino, 0, []
                 file.seek(self._offset)
                 text = _whole_lines(file.read())
-        except OSError:  # There is none yet, or it cannot be read now.
+        except FileNotFoundError:
             return []
         self._offset += len(text)
         lines = _parse_lines(text)

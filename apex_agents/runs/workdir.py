@@ -114,12 +114,18 @@ def new_workdir(name: str) -> Iterator[str]:
       ValueError: it cannot be made.
     """
     first = folder = pathlib.Path("runs", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    is_first = not folder.parent.exists()
     for number in itertools.count(2):
         try:
-            folder.mkdir(parents=True)
+            folder.parent.mkdir(exist_ok=True)
+            folder.mkdir()
             break
         except FileExistsError:
+            if not folder.exists():  # There is a file called runs.
+                raise ValueError("The folder runs cannot be made: there is a file.") from None
             folder = first.with_name(f"{first.name}-{number}")
+        except FileNotFoundError:
+            """Another command has just removed its empty `runs`."""
         except OSError as error:
             raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error
     try:
@@ -127,7 +133,8 @@ def new_workdir(name: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(OSError):  # It is not empty.
             folder.rmdir()
-            folder.parent.rmdir()
+            if is_first:
+                folder.parent.rmdir()
 
 
 def find_open(path: str) -> str | None:

@@ -115,13 +115,14 @@ class Search:
           num_runs: number of runs with those of earlier commands.
           is_over: whether active runs are to be stopped.
         """
-        for run in [run for run in self._active if self._runner.endings[run] != NOT_STARTED]:
+        ended = [run for run in self._active if self._runner.endings[run] != NOT_STARTED]
+        if is_over:
+            for run in self._active.keys() - ended:
+                self._runner.interrupt(run, STOPPED)
+        for run in ended:
             self._end(self._active[run], run, self._runner.endings[run])
             del self._active[run]
-        if is_over:
-            for run in self._active:
-                self._runner.interrupt(run, STOPPED)
-        elif time.monotonic() >= self._looks_at:
+        if not is_over and time.monotonic() >= self._looks_at:
             self._looks_at = time.monotonic() + self._period_seconds
             for run, trial in self._active.items():
                 steps, returns = _read_evaluations(run)

@@ -103,6 +103,7 @@ def test_what_is_reported(evaluate):
         "min_return": a,
         "max_return": e,
         "mean_length": pytest.approx(mean),
+        "max_envs": 100,
     }
     assert printed.splitlines() == [
         "              task: CartPole-v1",

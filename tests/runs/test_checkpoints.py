@@ -1,5 +1,6 @@
 """Tests of checkpoints: restored bit by bit, skipped if corrupted, removed if old."""
 
+import contextlib
 import errno
 import logging
 import os
@@ -128,17 +129,14 @@ def test_a_corrupted_checkpoint_is_skipped_for_the_one_before(file, damage, tmp_
     assert record.args[0] == tmp_path / "learner-000000000020"
 
 
-def test_what_cannot_be_read_is_put_aside_for_checkpoints_of_the_resumed_run(tmp_path):
+def test_corrupted_checkpoints_make_room_for_those_of_the_resumed_run(tmp_path):
     for steps in (10, 20, 30):
         save(tmp_path, steps)
     for steps in (20, 30):
         truncate(tmp_path / f"learner-{steps:012d}" / DATA)
     assert find_checkpoint(tmp_path).progress.learner_steps == 10
     assert save(tmp_path, 20, keep=1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "learner-000000000020",
-        "unreadable-learner-000000000030",
-    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000020"]
     assert find_checkpoint(tmp_path).progress.learner_steps == 20
 
 
@@ -374,6 +372,31 @@ def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_pat
     assert resumed.num_steps == 3
     for name, variable in by_variable_name(resumed.variables, resumed.variables).items():
         np.testing.assert_array_equal(parameters[name], variable.numpy())
+
+
+def test_what_cannot_be_read_is_put_aside_when_the_resumed_run_is_saved(
+    make_fixed_batches, tmp_path
+):
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    with contextlib.closing(Agent("dqn", make_fixed_batches)) as agent:
+        run = RunConfig(num_checkpoints=2)
+        experiment = Experiment(agent.builder, lambda *_: None, run, str(tmp_path))
+        learner = agent.make_learner(0, seed=1)
+        checkpoints = LearnerCheckpoints(experiment, learner)
+        for _ in range(3):  # The steps 1, 2 and 3.
+            learner.step()
+            checkpoints.save()
+        truncate(folder / "learner-000000000003" / DATA)
+        resumed = agent.make_learner(0, seed=2)
+        checkpoints = LearnerCheckpoints(experiment, resumed)
+        assert resumed.num_steps == 2
+        for _ in range(3):
+            resumed.step()
+        checkpoints.save()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("learner-000000000002", "learner-000000000005", "unreadable-learner-000000000003")
+    ]
 
 
 @pytest.mark.fault(

@@ -74,12 +74,16 @@ def test_commands_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypa
     with new_workdir("name") as first, new_workdir("name") as second:
         assert [first, second] == ["runs/name-now", "runs/name-now-2"]
     assert list(tmp_path.iterdir()) == []  # Nothing was written into them.
+    (tmp_path / "runs").mkdir()
+    with new_workdir("name"):
+        pass
+    assert list(tmp_path.rglob("*")) == [tmp_path / "runs"]  # It was there before.
 
 
 def test_a_new_folder_that_cannot_be_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("")
-    refused = pytest.raises(ValueError, match=r"^The folder runs/name-[\d-]* cannot be written: ")
+    refused = pytest.raises(ValueError, match=r"^The folder runs cannot be made: there is a file\.")
     with refused, new_workdir("name"):
         pass
 
