@@ -1,7 +1,7 @@
 """Learning rate, samples per insert and width on one Atari game: a study in equal wall time.
 
-Each run has one core for 12 minutes, three steps per transition, and a target network that is
-copied every 500 learner steps. Evaluations, of eight games, and training episodes are few: a seed
+Each run has one core for 12 minutes, a constant learning rate, and a target network that is copied
+every 500 learner steps. Evaluations, of eight games, and training episodes are few: a seed
 tells large differences only.
 
 Example:
@@ -18,7 +18,7 @@ def _settings(learning_rate: float, samples: float, **changes: Any) -> Setting:
     fields = {
         "agent.learning_rate": learning_rate,
         "agent.replay.samples_per_insert": samples,
-        "agent.n_step": 3,
+        "agent.learning_rate_steps": None,
         "agent.target_update_period": 500,
     }
     return Setting("apex_dqn_atari_single_host", fields | changes)

@@ -183,7 +183,8 @@ def test_single_host_settings_change_only_what_they_say():
         *("agent.head", "agent.optimizer", "agent.learning_rate", "agent.torso"),
         *("agent.conv_channels", "agent.conv_kernel_sizes", "agent.conv_strides"),
         *("agent.mlp_hidden_sizes", "agent.stream_hidden_size"),
-        *("agent.n_step", "agent.target_update_period", "environment.atari.life_loss_ends_episode"),
+        *("agent.learning_rate_steps", "agent.target_update_period"),
+        "environment.atari.life_loss_ends_episode",
     }
     before = dict(leaves(paper))
     assert {name for name, value in leaves(better) if value != before[name]} == changes
