@@ -90,7 +90,7 @@ def _run(
             return end_reason(run, learner.num_steps, statistics, seconds) is not None
 
         try:
-            for episodes in run_in_lock_step(environment, actor, is_over):
+            for episodes in run_in_lock_step(environment, actor, is_over, wait=True):
                 for episode in episodes:
                     on_episode(episode)
                 num_transitions = sum(adder.num_transitions for adder in adders)

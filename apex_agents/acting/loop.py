@@ -11,8 +11,9 @@ def run_in_lock_step(
     environment: VectorEnvironment,
     actor: core.Actor,
     should_stop: Callable[[], bool] = lambda: False,
+    wait: bool = False,
 ) -> Iterator[list[Episode]]:
-    """Let an actor that handles batched time steps act until `should_stop`.
+    """Let a batched actor act until `should_stop`; with `wait` it waits for parameters when due.
 
     Yields:
       The episodes that finished in each lock-step (one agent step in each environment).
@@ -23,5 +24,5 @@ def run_in_lock_step(
         action = actor.select_action(timestep.observation)
         timestep = environment.step(action)
         actor.observe(action, timestep)
-        actor.update()
+        actor.update(wait)
         yield environment.finished_episodes()
