@@ -21,7 +21,11 @@ STUDIES = {
 # Studies of benchmarks/, and what their files in results/atari/ are called.
 STUDIES |= {
     name: (ROOT / "benchmarks" / f"{name}.py", ROOT / "results" / "atari" / f"{stem}.csv")
-    for name, stem in {"atari_settings": "settings", "pong_hour": "pong_hour"}.items()
+    for name, stem in {
+        "atari_settings": "settings",
+        "atari_million": "million_settings",
+        "pong_hour": "pong_hour",
+    }.items()
 }
 
 
