@@ -6,7 +6,6 @@ to import.
 
 import importlib
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Reverb's connections would go through the proxy of `http_proxy`, those to localhost too.
 os.environ.setdefault("grpc_proxy", "")
-
-# When a command began, but for Python's own start. A process keeps its start over `exec`.
-IMPORTED_AT = time.time()
 
 __version__ = "0.2.0"  # The only place: pyproject.toml reads it.
 

@@ -7,6 +7,7 @@ import gymnasium
 import pytest
 
 import apex_agents
+from apex_agents import user_code
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
@@ -192,8 +193,11 @@ def test_evaluations_have_environments_of_their_own_kwargs():
         ),
     ],
 )
-def test_as_many_environments_as_needed_are_made_before_a_run(function, settings, number):
+def test_as_many_environments_as_needed_are_made_before_a_run(
+    function, settings, number, monkeypatch
+):
     """Each may need a license, or half a minute."""
+    monkeypatch.setattr(user_code, "_functions", {})  # A later test has another `make`.
     names = {"made": [], "Halls": Halls}
     exec(function, names)
     config = load_config("apex_dqn_catch")
