@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from apex_agents.config import ExperimentConfig
-from apex_agents.evaluation.parameters import SavedParameters, read_parameters
+from apex_agents.evaluation.parameters import SavedParameters, is_of_run, read_parameters
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
 from apex_agents.registry import CONFIG_CLASSES, has_standard_policy
@@ -64,7 +64,7 @@ def write_agent_folder(
         values = with_standard_builder  # What else its own one makes is not handed on.
     _require_modules(workdir, values)
     parameters = read_parameters(policy.path)
-    is_own = workdir.resolve() in policy.path.resolve().parents
+    is_own = is_of_run(policy.path, workdir)
     described = dict(_describe(policy.config, parameters, half_precision))
     training = dict(_describe_training(workdir, parameters) if is_own else ())
     if license_name:

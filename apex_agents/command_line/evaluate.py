@@ -38,6 +38,7 @@ from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
 from apex_agents.evaluation.parameters import (
     SavedParameters,
     find_parameters,
+    is_of_run,
     read_parameters,
 )
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
@@ -93,7 +94,7 @@ def _main(argv: Sequence[str]) -> None:
             paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
             request = Request(parameters, _EPISODES.value, _SEED.value, paths)
             result = _play(config, request)
-            _report(config, request, result, output, _is_of_run(parameters, workdir))
+            _report(config, request, result, output, is_of_run(path, workdir))
     except (ValueError, OSError) as error:
         fail(error)
 
@@ -138,7 +139,7 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
     # The name of a learner's checkpoint, which is a folder, has the step in it.
     name = path.name if path.is_dir() else f"{path.stem}-{parameters.learner_steps}"
     name += f"-seed{_SEED.value}"
-    if not _is_of_run(parameters, parent.parent):
+    if not is_of_run(path, parent.parent):
         name = f"other-{name}"
     folder = parent / name
     for number in itertools.count(2):
@@ -148,11 +149,6 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
         except FileExistsError:
             folder = parent / f"{name}-{number}"
     return folder
-
-
-def _is_of_run(parameters: SavedParameters, workdir: pathlib.Path) -> bool:
-    """Return whether parameters are in the folder of the run, which is evaluated with them."""
-    return workdir.resolve() in parameters.path.resolve().parents
 
 
 def _expand(path: str) -> pathlib.Path:

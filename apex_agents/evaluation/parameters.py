@@ -83,6 +83,11 @@ def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path
     return parameters.learner_steps
 
 
+def is_of_run(path: pathlib.Path, workdir: pathlib.Path) -> bool:
+    """Return whether parameters are in the folder of a run, which may be loaded with others."""
+    return workdir.resolve() in path.resolve().parents
+
+
 def read_parameters(path: pathlib.Path) -> SavedParameters:
     """Read saved parameters.
 
