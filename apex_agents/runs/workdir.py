@@ -117,15 +117,10 @@ def new_workdir(name: str) -> Iterator[str]:
     is_first = not folder.parent.exists()
     for number in itertools.count(2):
         try:
-            folder.parent.mkdir(exist_ok=True)
-            folder.mkdir()
+            folder.mkdir(parents=True)
             break
         except FileExistsError:
-            if not folder.exists():  # There is a file called runs.
-                raise ValueError("The folder runs cannot be made: there is a file.") from None
             folder = first.with_name(f"{first.name}-{number}")
-        except FileNotFoundError:
-            """Another command has just removed its empty `runs`."""
         except OSError as error:
             raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error
     try:

@@ -83,7 +83,17 @@ def test_commands_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypa
 def test_a_new_folder_that_cannot_be_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("")
-    refused = pytest.raises(ValueError, match=r"^The folder runs cannot be made: there is a file\.")
+    message = r"^The folder runs/name-[\d-]* cannot be written: Not a directory\.$"
+    refused = pytest.raises(ValueError, match=message)
+    with refused, new_workdir("name"):
+        pass
+
+
+def test_a_new_folder_in_one_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    refused = pytest.raises(ValueError, match="cannot be written: No such file or directory")
     with refused, new_workdir("name"):
         pass
 
