@@ -117,8 +117,9 @@ class Search:
         """
         ended = [run for run in self._active if self._runner.endings[run] != NOT_STARTED]
         if is_over:
-            for run in self._active.keys() - ended:
-                self._runner.interrupt(run, STOPPED)
+            for run in self._active:
+                if run not in ended:
+                    self._runner.interrupt(run, STOPPED)
         for run in ended:
             self._end(self._active[run], run, self._runner.endings[run])
             del self._active[run]
