@@ -29,11 +29,10 @@ from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.metrics.wandb_export import WandbExport
 from apex_agents.nodes.backend import Backend, Launch, Outcome
 from apex_agents.nodes.fork_server import close_server
-from apex_agents.nodes.host import available_memory
+from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
-from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import open_run
 from apex_agents.runs.workdir import TENSORBOARD, close_workdir

@@ -25,7 +25,7 @@ class FineTuningBuilder(apex.ApexDQNBuilder):
 
 
 def get_config():
-    """Return the settings of the first run, but with sticky actions."""
+    """Return the settings for Atari on a small machine, but with sticky actions."""
     config = apex.load_config("apex_dqn_atari_single_host")
     config.environment.atari.sticky_action_probability = 0.25
     config.agent.builder = f"{__name__}:FineTuningBuilder"

@@ -22,9 +22,8 @@ from apex_agents.experiment import (
     check_own_networks,
     make_experiment,
 )
-from apex_agents.nodes.host import available_memory
+from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.registry import find_agent
-from apex_agents.replay.footprint import memory_warning
 from apex_agents.runs.files import hold_lock, replace_file
 from apex_agents.runs.workdir import CONFIG_FILE, LOCK_FILE
 from apex_agents.sweep.plan import Run

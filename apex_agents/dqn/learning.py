@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
-from apex_agents.learning.losses import double_q_values
+from apex_agents.learning.losses import TDLoss, double_q_values
 from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.precision import compute_dtype
 from apex_agents.learning.shapes import check_shapes
@@ -18,6 +18,7 @@ class DQNUpdate:
     """Double Q-learning on n-step transitions with a periodically copied target network.
 
     Attributes:
+      network, target_network: maps from observations `[B, ...]` to action values `[B, A]`.
       variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
         where their epsilons depend on it.
       state: networks, optimiser and number of updates, for checkpoints.
@@ -31,8 +32,8 @@ class DQNUpdate:
         config: ApexDQNConfig,
     ):
         """Take two networks whose variables exist, and make the target equal to the first."""
-        self._network = network
-        self._target_network = target_network
+        self.network = network
+        self.target_network = target_network
         self._compute_dtype = compute_dtype(config.bfloat16)
         self._max_gradient_norm = config.max_gradient_norm
         self._td_loss = make_distribution(config).td_loss
@@ -54,21 +55,12 @@ class DQNUpdate:
 
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Descend the weighted loss on one batch; see `learning.update.Update`."""
-        update_statistics(self._network, transitions.observation)
+        update_statistics(self.network, transitions.observation)
         with tf.GradientTape() as tape, snt.mixed_precision.scope(self._compute_dtype):
-            q_tm1 = self._network.return_distribution(transitions.observation)
-            q_taken, bootstrap_value = double_q_values(
-                q_tm1,
-                transitions.action,
-                q_t_value=self._target_network.return_distribution(transitions.next_observation),
-                q_t_selector=self._network(transitions.next_observation),
-            )
-            loss, td_error = self._td_loss(
-                q_taken, transitions.n_step_return, transitions.n_step_discount, bootstrap_value
-            )
+            (loss, td_error), q_tm1 = self.compute_loss(transitions)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
-        gradients = tape.gradient(mean_loss, self._network.trainable_variables)
+        gradients = tape.gradient(mean_loss, self.network.trainable_variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
         self._optimizer.apply([gradients], [gradient_norm])
         self._target_copies.count_update()
@@ -82,6 +74,25 @@ class DQNUpdate:
             "steps_skipped": self._optimizer.num_skipped.read_value(),
         }
         return UpdateOutput(priorities, metrics)
+
+    def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
+        """Compute what is descended; the method to override for another loss.
+
+        Returns:
+          The loss of each transition before its weight, with the TD error whose absolute value is
+          its priority; and the online network's values at S_t, `[B, A]` or `[B, A, N]`.
+        """
+        q_tm1 = self.network.return_distribution(transitions.observation)
+        q_taken, bootstrap_value = double_q_values(
+            q_tm1,
+            transitions.action,
+            q_t_value=self.target_network.return_distribution(transitions.next_observation),
+            q_t_selector=self.network(transitions.next_observation),
+        )
+        loss = self._td_loss(
+            q_taken, transitions.n_step_return, transitions.n_step_discount, bootstrap_value
+        )
+        return loss, q_tm1
 
 
 def _make_optimizer(config: ApexDQNConfig) -> snt.Optimizer:

@@ -5,6 +5,9 @@ import pathlib
 from collections.abc import Iterator
 
 import psutil
+from rich.filesize import decimal
+
+from apex_agents.replay.flow import DataFlow
 
 _CGROUP_ROOT = pathlib.Path("/sys/fs/cgroup")
 _CGROUPS_OF_THIS_PROCESS = pathlib.Path("/proc/self/cgroup")
@@ -13,6 +16,9 @@ _CGROUPS_OF_THIS_PROCESS = pathlib.Path("/proc/self/cgroup")
 _CGROUP_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _CGROUP_V2 = ("memory.max", "memory.current", "inactive_file")
 
+# Usable share of the free memory: other processes need some, and the estimate may be too low.
+_USABLE = 0.8
+
 
 def available_memory() -> int:
     """Return the bytes of memory that the machine, or the cgroup of this process, has free."""
@@ -20,6 +26,26 @@ def available_memory() -> int:
     with contextlib.suppress(OSError):  # Only Linux has cgroups.
         memberships = _CGROUPS_OF_THIS_PROCESS.read_text()
     return min([psutil.virtual_memory().available, *free_in_cgroups(_CGROUP_ROOT, memberships)])
+
+
+def memory_warning(flow: DataFlow, estimate: int, available: int) -> str | None:
+    """Return a warning if `estimate` bytes do not fit into the `available` ones, else None.
+
+    Args:
+      flow: the table.
+      estimate: bytes that it takes when it is full.
+      available: bytes of free memory.
+    """
+    if estimate <= _USABLE * available:
+        return None
+    item_bytes = estimate / flow.max_size
+    allowed = int(_USABLE * available / item_bytes)
+    allowed -= allowed % 10 ** max(len(str(allowed)) - 2, 0)  # Rounded down to two digits.
+    return (
+        f"The replay will grow to about {decimal(estimate)} ({flow.max_size:,} items of about "
+        f"{decimal(round(item_bytes))}), and this machine has {decimal(available)} of memory free: "
+        f"lower {flow.max_size_field} to {allowed:,} or less, or use a machine with more memory."
+    )
 
 
 def free_in_cgroups(root: pathlib.Path, memberships: str) -> Iterator[int]:

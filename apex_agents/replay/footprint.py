@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 
 import tensorflow as tf
-from rich.filesize import decimal
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.writers import rows_per_chunk
 
 # Overhead of an item, of each of its columns, and of a chunk, which holds rows of one column, as
@@ -17,9 +15,6 @@ _CHUNK_BYTES = 940
 # Reverb compresses chunks: 84x84 frames of MsPacman to a 5th, of Pong to a 19th, of Battle Zone to
 # a 7th. For floats no compression is assumed.
 _FRAME_COMPRESSION = 7
-
-# Usable share of the free memory: other processes need some, and the estimate may be too low.
-_USABLE = 0.8
 
 
 def estimate_replay_bytes(
@@ -61,23 +56,3 @@ def _row_bytes(name: str, spec: tf.TensorSpec) -> float:
     is_compressed = name == "frames" and spec.dtype == tf.uint8
     row_bytes = shape.num_elements() * spec.dtype.size
     return row_bytes / _FRAME_COMPRESSION if is_compressed else row_bytes
-
-
-def memory_warning(flow: DataFlow, estimate: int, available: int) -> str | None:
-    """Return a warning if `estimate` bytes do not fit into the `available` ones, else None.
-
-    Args:
-      flow: the table.
-      estimate: bytes that it takes when it is full.
-      available: bytes of free memory.
-    """
-    if estimate <= _USABLE * available:
-        return None
-    item_bytes = estimate / flow.max_size
-    allowed = int(_USABLE * available / item_bytes)
-    allowed -= allowed % 10 ** max(len(str(allowed)) - 2, 0)  # Rounded down to two digits.
-    return (
-        f"The replay will grow to about {decimal(estimate)} ({flow.max_size:,} items of about "
-        f"{decimal(round(item_bytes))}), and this machine has {decimal(available)} of memory free: "
-        f"lower {flow.max_size_field} to {allowed:,} or less, or use a machine with more memory."
-    )

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import pathlib
+import runpy
 from collections.abc import Callable
 
 import numpy as np
@@ -16,9 +18,12 @@ from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.learning.distributions import expected_value, quantiles
+from apex_agents.learning.losses import TDLoss
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 # Action values are a table: states are one-hot, the network is one matrix [state, action].
 ONLINE = [[1.0, 2.0], [3.0, 5.0]]
@@ -57,7 +62,9 @@ def make_linear(values: list[list[float]]) -> snt.Linear:
 
 
 def make_update(
-    max_gradient_norm: float = 40.0, target_update_period: int = 1000
+    max_gradient_norm: float = 40.0,
+    target_update_period: int = 1000,
+    update_class: type[DQNUpdate] = DQNUpdate,
 ) -> tuple[DQNUpdate, snt.Linear, snt.Linear]:
     config = ApexDQNConfig(
         learning_rate=LEARNING_RATE,
@@ -68,7 +75,7 @@ def make_update(
     )
     network, target_network = make_linear(ONLINE), make_linear(TARGET)
     values = [ActionValueNetwork(layer, expected_value()) for layer in (network, target_network)]
-    update = DQNUpdate(*values, config)
+    update = update_class(*values, config)
     target_network.w.assign(TARGET)
     return update, network, target_network
 
@@ -111,6 +118,30 @@ def test_one_update(run):
             "steps_skipped": 0,
         }
     )
+
+
+@EAGER_AND_GRAPH
+def test_a_loss_of_the_users_is_descended_and_its_error_is_the_priority(run):
+    class DoubledLoss(DQNUpdate):
+        def compute_loss(self, transitions):
+            (loss, td_error), q_tm1 = super().compute_loss(transitions)
+            return TDLoss(2 * loss, 3 * td_error), q_tm1
+
+    update, network, _ = make_update(update_class=DoubledLoss)
+    output = run(update)(TRANSITIONS, WEIGHTS)
+    assert float(output.metrics["loss"]) == pytest.approx(2 * LOSS)
+    np.testing.assert_allclose(output.priorities, 3 * np.abs(TD_ERROR), rtol=1e-6)
+    assert float(network.w[0, 0]) == pytest.approx(1.0 - first_rmsprop_step(2 * GRADIENTS[0]))
+
+
+@EAGER_AND_GRAPH
+def test_the_example_of_a_loss_lowers_targets_by_the_gap_to_the_best_action(run):
+    example = runpy.run_path(str(EXAMPLES / "own_loss.py"))
+    update, _, _ = make_update(update_class=example["AdvantageLearningUpdate"])
+    output = run(update)(TRANSITIONS, WEIGHTS)
+    # The target network has -9 for both actions of state 0; 7 and 4 in state 1, of action 1.
+    expected = [3.1 - 0.1 * 0.0, -6.0 - 0.1 * (7.0 - 4.0)]
+    np.testing.assert_allclose(output.priorities, np.abs(expected), rtol=1e-6)
 
 
 def test_running_means_continue_from_update_to_update():

@@ -21,6 +21,7 @@ EXAMPLES = (
     "fine_tuning",
     "load_and_play",
     "own_environment",
+    "own_loss",
     "own_network",
     "own_program",
     "own_update",
@@ -119,6 +120,14 @@ def test_own_update_learns(installation, copy, tmp_path):
     assert match and float(match[1]) >= 0.9
     with (folder / "runs" / "shuffled" / "logs" / "learner.csv").open() as file:
         assert all(float(row["max_priority"]) > 0 for row in csv.DictReader(file))
+
+
+def test_own_loss_trains(installation, copy, tmp_path):
+    project, workdir = copy("own_loss.py"), tmp_path / "run"
+    limit = "--config.run.max_actor_steps=3000"
+    argv = (f"--config={project / 'own_loss.py'}", f"--workdir={workdir}", limit)
+    installation.run("apex-dqn", *argv, cwd=tmp_path)
+    assert read_summary(workdir)["learner_steps"] > 0
 
 
 def test_fine_tuning_begins_with_the_parameters_of_an_agent(installation, copy, tmp_path):

@@ -7,7 +7,8 @@ import pathlib
 import psutil
 import pytest
 
-from apex_agents.nodes.host import available_memory, free_in_cgroups
+from apex_agents.nodes.host import available_memory, free_in_cgroups, memory_warning
+from apex_agents.replay.flow import DataFlow
 
 
 def make_group(
@@ -72,3 +73,35 @@ def test_a_limit_that_cannot_be_read_is_none(content, tmp_path):
 
 def test_memory_of_this_machine():
     assert 0 < available_memory() <= psutil.virtual_memory().total
+
+
+def test_what_fits_is_no_warning():
+    # A fifth of the memory is reserved for other processes.
+    assert memory_warning(DataFlow(max_size=1000), estimate=800, available=1000) is None
+    assert memory_warning(DataFlow(max_size=1000), estimate=801, available=1000) is not None
+
+
+@pytest.mark.parametrize(
+    ("max_size", "estimate", "available", "expected"),
+    [
+        (
+            2_000_000,
+            4_830_000_000,
+            3_140_000_000,
+            "The replay will grow to about 4.8 GB (2,000,000 items of about 2.4 kB), and this "
+            "machine has 3.1 GB of memory free: lower agent.replay.max_size to 1,000,000 or less, "
+            "or use a machine with more memory.",  # 0.8 * 3.14e9 / 2415 = 1.04 million
+        ),
+        (
+            50_000,
+            75_000_000,
+            32_000_000,
+            "The replay will grow to about 75.0 MB (50,000 items of about 1.5 kB), and this "
+            "machine has 32.0 MB of memory free: lower agent.replay.max_size to 17,000 or less, "
+            "or use a machine with more memory.",  # 0.8 * 32e6 / 1500 = 17 067
+        ),
+    ],
+)
+def test_the_warning_says_what_to_do(max_size, estimate, available, expected):
+    flow = DataFlow(max_size=max_size, max_size_field="agent.replay.max_size")
+    assert memory_warning(flow, estimate, available) == expected

@@ -12,8 +12,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.footprint import estimate_replay_bytes, memory_warning
+from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import pack_outcome
 from apex_agents.replay.writers import PackedWriter, make_writer
@@ -105,35 +104,3 @@ def fill(writer: PackedWriter, num_items: int) -> None:
         if i % 20 == 0:
             writer.stream.flush(20)
     writer.stream.flush()
-
-
-def test_what_fits_is_no_warning():
-    # A fifth of the memory is reserved for other processes.
-    assert memory_warning(DataFlow(max_size=1000), estimate=800, available=1000) is None
-    assert memory_warning(DataFlow(max_size=1000), estimate=801, available=1000) is not None
-
-
-@pytest.mark.parametrize(
-    ("max_size", "estimate", "available", "expected"),
-    [
-        (
-            2_000_000,
-            4_830_000_000,
-            3_140_000_000,
-            "The replay will grow to about 4.8 GB (2,000,000 items of about 2.4 kB), and this "
-            "machine has 3.1 GB of memory free: lower agent.replay.max_size to 1,000,000 or less, "
-            "or use a machine with more memory.",  # 0.8 * 3.14e9 / 2415 = 1.04 million
-        ),
-        (
-            50_000,
-            75_000_000,
-            32_000_000,
-            "The replay will grow to about 75.0 MB (50,000 items of about 1.5 kB), and this "
-            "machine has 32.0 MB of memory free: lower agent.replay.max_size to 17,000 or less, "
-            "or use a machine with more memory.",  # 0.8 * 32e6 / 1500 = 17 067
-        ),
-    ],
-)
-def test_the_warning_says_what_to_do(max_size, estimate, available, expected):
-    flow = DataFlow(max_size=max_size, max_size_field="agent.replay.max_size")
-    assert memory_warning(flow, estimate, available) == expected
