@@ -182,7 +182,7 @@ def append_row(path: pathlib.Path, row: Row) -> None:
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
     """Return a row for each game, beside published scores, and human-normalized means below."""
     known = ours(scores)
-    games = [game for game in GAMES if game in known[f"{OURS}, last"]]
+    games = in_order(known[f"{OURS}, last"])
     columns_of_games = known | others(published, games)
     cells = [["game", "random, human", *columns_of_games]]
     for game in games:
@@ -196,6 +196,12 @@ def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[
             row.append(f"{function(normalize(column, games)):.2f}" if games and has_all else "")
         cells.append(row)
     return format_table(cells)
+
+
+def in_order(games: Iterable[str]) -> list[str]:
+    """Return each game once: those of `GAMES` in their order, then the others by name."""
+    names = set(games)
+    return [game for game in GAMES if game in names] + sorted(names.difference(GAMES))
 
 
 def ours(scores: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]]]:
@@ -236,7 +242,7 @@ def show(values: Sequence[float]) -> str:
 def draw_curves(points: Sequence[Point]) -> Figure:
     """Draw the games without sticky actions, a line for each seed and their mean."""
     points = [point for point in points if point.setting == OURS]
-    games = [game for game in GAMES if any(point.task == game for point in points)]
+    games = in_order(point.task for point in points)
     title, x = "A million agent steps of Atari", columns.ACTOR_STEPS
     study = Study(title, {OURS: Setting("apex_dqn_atari_single_host", {})}, games, {}, x)
     figure = draw_study(title, make_panels(study, points), x)
@@ -251,7 +257,7 @@ def draw_bars(
     """Draw human-normalized scores, a group of bars for each game."""
     name = f"{OURS}, training"
     scores_of_games = ours(scores)[name]
-    games = [game for game in GAMES if game in scores_of_games]
+    games = in_order(scores_of_games)
     names = {name: scores_of_games} | others(published, games)
     figure, (axes,) = style.new_figure("A million agent steps of Atari", 1, 1, 3.2)
     width = 0.8 / len(names)

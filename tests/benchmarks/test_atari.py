@@ -44,6 +44,15 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     ]
 
 
+def test_games_of_the_users_follow_those_of_the_table():
+    games = {"venture": "0.0", "boxing": "6.1", "alien": "227.8"}
+    scores = [{**SCORES[0], "game": game, "last": last} for game, last in games.items()]
+    rows = [line.split("|") for line in atari.make_table(scores, PUBLISHED).splitlines()[2:5]]
+    assert [row[1].strip() for row in rows] == ["boxing", "alien", "venture"]
+    (axes, *_) = atari.draw_bars(scores, PUBLISHED).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["boxing", "alien", "venture"]
+
+
 def test_the_table_of_the_documentation_is_that_of_the_files():
     results = atari.ROOT / "results" / "atari"
     tables = [atari.read_rows(results / name) for name in ("scores.csv", "published.csv")]
