@@ -6,6 +6,8 @@ UV_VERSION := 0.13.8
 PYTHON3 ?= python3
 UV := .uv/$(UV_VERSION)/bin/uv
 PYTHON := .venv/bin/python
+# Tests read pages and cards, whose characters not every locale has.
+export PYTHONUTF8 := 1
 INSTALLED := .venv/.installed
 # uv keeps its cache and the Pythons that it downloads in the home folder, or in .uv if it cannot
 # write there.

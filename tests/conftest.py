@@ -34,6 +34,15 @@ def stay_within_the_tier(request) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def terminal_as_everywhere() -> Iterator[None]:
+    """Take away what tells programs to print as into another kind of terminal."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+            patch.delenv(name, raising=False)
+        yield
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     """Print the table of faults, with what was seen, after `make test-faults`."""
     if "fault" not in terminalreporter.config.option.markexpr:

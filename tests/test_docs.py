@@ -17,7 +17,7 @@ from apex_agents import exit_codes
 from apex_agents.command_line import commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "results" / "README.md"]
+FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "results" / "README.md"])
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES}
 TEXT = "\n".join(PAGES.values())
 
@@ -40,7 +40,7 @@ def read_programs() -> dict[str, str]:
 
 # Mean returns of 20 episodes: a random player of Catch gets about -0.6 and a perfect one 1; a point
 # mass that nobody pushes gets -5 and one that is pushed to the middle about -0.7.
-@pytest.mark.parametrize(("name", "least_return"), [("Catch", 0.8), ("PointMass", -1.2)])
+@pytest.mark.parametrize(("name", "least_return"), [("Catch", 0.5), ("PointMass", -2.0)])
 def test_example_learns(name, least_return, tmp_path):
     program = read_programs()[name]
     assert f"environment = {name}(" in program

@@ -12,7 +12,7 @@ import documented_logs
 import imageio
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from whole_runs import ROOT, Command, apex_dqn
+from whole_runs import ROOT, TIMEOUT_SECONDS, Command, apex_dqn
 
 # So that a run lasts long enough for every node to write a row.
 STEPS_PER_CALL = 8
@@ -129,8 +129,9 @@ def test_rows_of_the_learner(processes_run):
 
 @pytest.mark.parametrize("actor", [0, 1])
 def test_rows_of_the_actors(processes_run, actor):
-    row = processes_run.rows(f"actor_{actor}")[-1]
-    assert float(row["episodes"]) > 0
+    # The last row of all may hold no end of an episode.
+    rows = [row for row in processes_run.rows(f"actor_{actor}") if float(row["episodes"])]
+    row = rows[-1]
     assert float(row["episode_length"]) == 9  # Catch: 10 rows.
     assert float(row["parameters_learner_steps"]) > 0
     environment = processes_run.rows(f"actor_{actor}_envs")
@@ -165,7 +166,9 @@ def test_videos_of_evaluations(processes_run):
 def test_a_run_can_be_evaluated(processes_run, tmp_path):
     command = [sys.executable, str(ROOT / "launch" / "evaluate.py"), "--checkpoint=last"]
     flags = [f"--workdir={processes_run.workdir}", f"--output={tmp_path}", "--episodes=5"]
-    result = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120)
+    result = subprocess.run(
+        [*command, *flags], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
     assert (result.returncode, result.stderr) == (0, "")
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["task"], summary["episodes"]) == ("catch", 5)

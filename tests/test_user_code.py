@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import cloudpickle
 import pytest
+from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents import user_code
 from apex_agents.nodes.user_modules import WithUserCode
@@ -27,14 +28,14 @@ from apex_agents.user_code import find_function, name_function
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> pathlib.Path:
     """Gives a folder at the end of Python's path; what is imported from there is forgotten."""
-    modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_config_file", None)
     monkeypatch.setattr(user_code, "_functions", {})
     user_code.extend_path([str(tmp_path)])
     yield tmp_path
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{tmp_path}/"):
+            del sys.modules[name]
 
 
 def write(path: pathlib.Path, text: str) -> None:
@@ -136,7 +137,7 @@ def test_the_installation_is_no_folder_of_the_user(folder):
     user_path = user_code.user_path()
     assert str(folder) in user_path
     assert not [path for path in user_path if "site-packages" in path]
-    assert not [path for path in user_path if path.startswith(sys.base_prefix)]
+    assert not [path for path in user_path if path.startswith(sysconfig.get_path("stdlib"))]
 
 
 def test_a_folder_below_that_of_python_may_be_the_users(folder, monkeypatch):
@@ -172,7 +173,7 @@ def load_elsewhere(pickled: bytes, code: str, cwd: pathlib.Path) -> str:
     code = f"import pickle, sys\nvalue = pickle.load(sys.stdin.buffer)\n{code}"
     argv = [sys.executable, "-c", code]
     return subprocess.run(
-        argv, input=pickled, cwd=cwd, capture_output=True, check=True, timeout=120
+        argv, input=pickled, cwd=cwd, capture_output=True, check=True, timeout=TIMEOUT_SECONDS
     ).stdout.decode()
 
 

@@ -19,6 +19,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401  # Asks a program for fonts when it is imported.
 import mujoco  # noqa: F401  # Starts a program when it is imported.
 import numpy.testing  # noqa: F401  # Asks a program for the processor's features when it is imported.
 import pytest

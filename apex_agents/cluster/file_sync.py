@@ -13,6 +13,7 @@ from typing import NamedTuple
 from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,
+    CHECKPOINT_PROGRESS,
     CHECKPOINTS,
     LAST_CHECKPOINT,
     SUMMARY_FILE,
@@ -73,8 +74,9 @@ class NodeFiles:
                         status = path.stat()
                         relative = path.relative_to(self.folder).as_posix()
                         found[relative] = FileState(status.st_mtime_ns, status.st_size)
-        # A checkpoint is complete with the last of its files.
-        return dict(sorted(found.items(), key=lambda item: item[1].modified))
+        # A checkpoint is complete with its progress; the clock of a folder has coarse steps.
+        is_last = {path: path.endswith(f"/{CHECKPOINT_PROGRESS}") for path in found}
+        return dict(sorted(found.items(), key=lambda item: (item[1].modified, is_last[item[0]])))
 
     def changes(self, known: Mapping[str, FileState]) -> Iterator[Change]:
         """Read what the other folder, whose states are known, lacks; the oldest change first."""

@@ -27,12 +27,11 @@ from apex_agents.runs.parameter_file import (
     encode_parameters,
     save_parameters,
 )
-from apex_agents.runs.workdir import CHECKPOINTS, LAST_CHECKPOINT
+from apex_agents.runs.workdir import CHECKPOINT_PROGRESS, CHECKPOINTS, LAST_CHECKPOINT
 
 PARAMETERS = "parameters.npz"
 
 _STATE = "state"
-_PROGRESS = "progress.json"
 _UNREADABLE = "unreadable"  # Beginning of the names of checkpoints that are put aside.
 # What reading a file raises that is missing, truncated or corrupted.
 _READ_ERRORS = (OSError, ValueError, TypeError, IndexError, RuntimeError, tf.errors.OpError)
@@ -135,7 +134,7 @@ def save_checkpoint(
         # that reads from a replay whose host is gone.
         tf.function(tf.train.Checkpoint(**state).write, autograph=False)(str(partial / _STATE))
         (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
-        (partial / _PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
+        (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
         # There is a corrupted one if the run was resumed from a step before it.
         shutil.rmtree(path, ignore_errors=True)
         partial.rename(path)
@@ -164,7 +163,7 @@ def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:
     """Return the newest checkpoint that can be read, or None; log each one that cannot."""
     for path in reversed(list_checkpoints(folder)):
         try:
-            progress = Progress(**json.loads((path / _PROGRESS).read_text()))
+            progress = Progress(**json.loads((path / CHECKPOINT_PROGRESS).read_text()))
             reader = tf.train.load_checkpoint(str(path / _STATE))
             for name in reader.get_variable_to_shape_map():
                 reader.get_tensor(name)  # Raises if its checksum is wrong.
@@ -195,9 +194,10 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
 
 def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
     """Remove all copies of a learner's checkpoints except the `keep` ones that it saved last."""
-    complete = [path for path in list_checkpoints(folder) if (path / _PROGRESS).exists()]
-    for path in sorted(complete, key=lambda path: (path / _PROGRESS).stat().st_mtime)[:-keep]:
-        shutil.rmtree(path, ignore_errors=True)
+    progress = [path / CHECKPOINT_PROGRESS for path in list_checkpoints(folder)]
+    saved = sorted(filter(pathlib.Path.exists, progress), key=lambda path: path.stat().st_mtime)
+    for path in saved[:-keep]:
+        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:

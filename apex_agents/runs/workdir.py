@@ -20,6 +20,7 @@ LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
+CHECKPOINT_PROGRESS = "progress.json"  # The last file of a checkpoint that is written.
 TENSORBOARD = "tensorboard"
 EVALUATOR_CSV = "logs/evaluator.csv"
 VIDEOS = "videos"

@@ -57,6 +57,7 @@ def test_an_error_loses_no_run_beside_it(monkeypatch, tmp_path):
         yield Point(task, label, seed, 10, 2, 1.5, 3.0)
 
     monkeypatch.setattr(study_peers, "train", train_one)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     with pytest.raises(SystemExit, match="it died"):
         train(monkeypatch, tmp_path / "peers.csv", "--parallel=2")
     (point,) = from_csv((tmp_path / "peers.csv").read_text())

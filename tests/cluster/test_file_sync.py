@@ -51,6 +51,15 @@ class Copy:
         return sent
 
 
+def test_a_checkpoint_is_complete_last_of_all(there, here):
+    folder = "checkpoints/learner-000000000100"
+    for name in ("progress.json", "parameters.npz", "state.index", "state.data-00000-of-00001"):
+        write(there, f"{folder}/{name}", "x")  # All at one time of the clock.
+    write(there, "checkpoints/last.npz", "x", modified=2)
+    paths = [path for path, _, _ in Copy("learner", there, here).fetch()]
+    assert paths[3:] == [f"{folder}/progress.json", "checkpoints/last.npz"]
+
+
 def test_files_belong_to_one_node(there, here):
     files = {
         "replay": ["logs/replay.csv", "actor_steps.json"],

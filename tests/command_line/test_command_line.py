@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from refusals import assert_refused
+from whole_runs import TIMEOUT_SECONDS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -425,7 +426,7 @@ def refuse(flags: list[str], expected: list[str], folder: pathlib.Path, **env: s
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=TIMEOUT_SECONDS,
     )
     assert_refused((result.returncode, result.stdout, result.stderr), expected, folder)
 

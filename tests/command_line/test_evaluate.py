@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 from tiny_runs import make_run
+from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.agent_folder import write_agent_folder
@@ -336,7 +337,7 @@ def test_a_real_command(runs, tmp_path):
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=TIMEOUT_SECONDS,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "          episodes: 10, seed 0, epsilon 0.5\n" in result.stdout

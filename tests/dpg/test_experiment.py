@@ -55,14 +55,14 @@ def learned() -> DPGNetworks:
 
 def test_policy_pushes_towards_the_middle(learned):
     positions = tf.constant([[-1.0], [-0.5], [0.5], [1.0]])
-    np.testing.assert_allclose(learned.policy(positions)[:, 0], [1, 1, -1, -1], atol=0.1)
+    np.testing.assert_allclose(learned.policy(positions)[:, 0], [1, 1, -1, -1], atol=0.15)
     # Within a step of the middle the best push ends there: -x / 0.25.
     near = learned.policy(tf.constant([[-0.125], [0.0], [0.125]]))[:, 0]
-    np.testing.assert_allclose(near, [0.5, 0.0, -0.5], atol=0.25)
+    np.testing.assert_allclose(near, [0.5, 0.0, -0.5], atol=0.35)
 
 
 def test_critic_knows_the_value(learned):
-    assert q_at_the_end_of_the_line(learned) == pytest.approx(Q_AT_THE_END_OF_THE_LINE, abs=0.1)
+    assert q_at_the_end_of_the_line(learned) == pytest.approx(Q_AT_THE_END_OF_THE_LINE, abs=0.15)
 
 
 def test_evaluation_is_close_to_the_best_return(learned):
@@ -82,7 +82,7 @@ def test_evaluation_is_close_to_the_best_return(learned):
 
 def test_without_copies_to_the_target_networks_nothing_is_bootstrapped():
     networks = learn_networks(make_dpg_config(target_update_period=10**9))
-    assert q_at_the_end_of_the_line(networks) == pytest.approx(FIRST_REWARD, abs=0.1)
+    assert q_at_the_end_of_the_line(networks) == pytest.approx(FIRST_REWARD, abs=0.15)
 
 
 def test_a_wrong_discount_shows():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from absl.testing import absltest
 from dm_env import specs, test_utils
+from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents.environments import control
 from apex_agents.environments.control import ControlEnvironment
@@ -156,6 +157,6 @@ def test_import_is_silent_where_there_is_no_display():
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT_SECONDS,
     )
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents.environments import (
     AtariConfig,
@@ -348,6 +349,6 @@ def test_control_suite_is_imported_only_when_asked_for():
         "assert 'dm_control' in sys.modules"
     )
     process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )
     assert process.returncode == 0, process.stderr

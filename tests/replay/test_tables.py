@@ -354,7 +354,12 @@ def check_that_a_writer_is_refused(port: int) -> None:
     holds="they change no priority of a new transition",
 )
 def test_priorities_for_an_old_server_change_nothing():
-    first = reverb.Server(make_tables_of("ours"))
+    with contextlib.closing(reserve_port()) as reservation:
+        check_that_priorities_change_nothing(reservation.getsockname()[1])
+
+
+def check_that_priorities_change_nothing(port: int) -> None:
+    first = reverb.Server(make_tables_of("ours"), port)
     client = RunClient(f"localhost:{first.port}", "ours")
     add_an_episode(client)
     samples = list(client.sample("transitions-ours", 20, emit_timesteps=False))

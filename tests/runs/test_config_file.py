@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import re
 import sys
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_a_folder_without_a_config(tmp_path, content):
         lambda: read_config(tmp_path, AGENTS),
         lambda: check_same_run(tmp_path, DQN),
     ):
-        with pytest.raises(ValueError, match=f"^{tmp_path} holds no run"):
+        with pytest.raises(ValueError, match=f"^{re.escape(str(tmp_path))} holds no run"):
             read()
     with pytest.raises(ValueError, match="missing is no folder"):
         read_config(tmp_path / "missing", AGENTS)

@@ -131,7 +131,7 @@ def test_a_run_is_resumed_with_other_limits(stopped_run, open_folder):
 def test_two_runs_in_one_folder_are_refused(tmp_path, open_folder):
     open_folder(tmp_path)
     before = (tmp_path / "config.json").read_text()
-    with pytest.raises(ValueError, match=f"^The folder {tmp_path} is in use"):
+    with pytest.raises(ValueError, match=f"^The folder {re.escape(str(tmp_path))} is in use"):
         open_folder(tmp_path, make_config(run=RunConfig(seed=1)))
     assert (tmp_path / "config.json").read_text() == before
 
