@@ -119,8 +119,8 @@ apex-play FOLDER                            # An episode in a window.
 ```
 
 `FOLDER` is this one. In Python, `apex_agents.load(FOLDER)` returns the policy. All settings are in
-`{CONFIG_FILE}`. They may name modules of Python, which these commands import: use only agents that
-you trust.
+`{CONFIG_FILE}`; a config that the command names may have others today. They may name modules of
+Python, which these commands import: use only agents that you trust.
 """
 
 

@@ -16,7 +16,6 @@ Example:
 """
 
 import argparse
-import contextlib
 import csv
 import itertools
 import json
@@ -24,7 +23,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import imageio_ffmpeg  # type: ignore[import-untyped]
@@ -39,6 +38,7 @@ from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.study_figure import draw_study
 from apex_agents.plotting.training_episodes import read_env_rows
 from apex_agents.runs.folder import RunFolder, find_runs
+from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 from apex_agents.sweep.results import format_table
 from apex_agents.sweep.study import (
     Point,
@@ -133,15 +133,19 @@ def score(run: RunFolder) -> Row:
 
 
 def evaluate(run: RunFolder, checkpoint: str) -> dict[str, Any]:
-    """Play with saved parameters, and return the summary."""
-    with play(run.path, f"--episodes={EPISODES}", f"--checkpoint={checkpoint}") as folder:
-        return json.loads((folder / "summary.json").read_text())
+    """Play with saved parameters, into the run's folder as `apex-evaluate` does; its summary."""
+    folder = run.path / EVALUATIONS
+    before = set(folder.glob("*"))
+    play(run.path, f"--episodes={EPISODES}", f"--checkpoint={checkpoint}")
+    (written,) = set(folder.glob("*")) - before
+    return json.loads((written / SUMMARY_FILE).read_text())
 
 
 def film(agent: pathlib.Path) -> np.ndarray:
     """Play a game with an agent, and return the frame in the middle of it, uint8 `[H, W, 3]`."""
-    with play(agent, "--episodes=1", "--video=1") as folder:
-        (video,) = folder.glob("**/*.mp4")
+    with tempfile.TemporaryDirectory() as output:
+        play(agent, "--episodes=1", "--video=1", f"--output={output}")
+        (video,) = pathlib.Path(output).glob("**/*.mp4")
         middle = imageio_ffmpeg.count_frames_and_secs(video)[0] // 2
         frames = imageio_ffmpeg.read_frames(video)
         width, height = next(frames)["size"]
@@ -150,15 +154,11 @@ def film(agent: pathlib.Path) -> np.ndarray:
     return np.frombuffer(frame, np.uint8).reshape(height, width, 3)
 
 
-@contextlib.contextmanager
-def play(folder: pathlib.Path, *flags: str) -> Iterator[pathlib.Path]:
-    """Play with a run or an agent; yields the folder of the results, which exists in the block."""
-    with tempfile.TemporaryDirectory() as output:
-        script = str(ROOT / "launch" / "evaluate.py")
-        flags = (*flags, f"--epsilon={EPSILON}", f"--output={output}")
-        command = [sys.executable, script, str(folder), *flags]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        yield pathlib.Path(output)
+def play(folder: pathlib.Path, *flags: str) -> None:
+    """Play with a run or an agent."""
+    script = str(ROOT / "launch" / "evaluate.py")
+    command = [sys.executable, script, str(folder), f"--epsilon={EPSILON}", *flags]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
 
 def read_rows(path: pathlib.Path) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import sys
 
 import atari
@@ -81,12 +82,33 @@ def test_a_frame_is_from_the_middle_of_a_game(tmp_path, monkeypatch):
     for shade in shades:
         writer.write(np.full((42, 32, 3), shade))
     writer.close()
-    monkeypatch.setattr(atari, "play", lambda *_: contextlib.nullcontext(tmp_path))
+
+    def play(folder, *flags):
+        (output,) = [flag.partition("=")[2] for flag in flags if flag.startswith("--output=")]
+        shutil.copy(folder / "game.mp4", output)
+
+    monkeypatch.setattr(atari, "play", play)
     frame = atari.film(tmp_path)
     assert frame.shape == (42, 32, 3)
     assert frame.mean() == pytest.approx(200, abs=5)
     panels = atari.draw_frames({"pong": frame}).axes
     assert [(axes.get_title(), len(axes.images)) for axes in panels] == [("pong", 1)]
+
+
+def test_evaluations_stay_in_the_folder_of_the_run(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+
+    def play(folder, *flags):
+        assert (folder, flags) == (tmp_path, ("--episodes=30", "--checkpoint=best"))
+        path = (
+            folder / "evaluations" / str(len(list(folder.glob("evaluations/*")))) / "summary.json"
+        )
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"mean_return": path.parent.name}))
+
+    monkeypatch.setattr(atari, "play", play)
+    means = [atari.evaluate(RunFolder(tmp_path), "best")["mean_return"] for _ in range(2)]
+    assert means == ["0", "1"]
 
 
 @pytest.mark.parametrize("finished", [True, False])
