@@ -119,7 +119,7 @@ apex-play FOLDER                            # An episode in a window.
 ```
 
 `FOLDER` is this one. In Python, `apex_agents.load(FOLDER)` returns the policy. All settings are in
-`{CONFIG_FILE}`; a config that the command names may have others today. They may name modules of
+`{CONFIG_FILE}`; the config that the command names may have changed since. They may name modules of
 Python, which these commands import: use only agents that you trust.
 """
 

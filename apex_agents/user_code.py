@@ -139,8 +139,8 @@ def execute_config_file(
 ) -> Any:
     """Execute a Python file and return what one of its functions returns.
 
-    Its classes and functions are pickled by value, as those of `__main__` are: the file is executed
-    in no node.
+    Its classes and functions are pickled by value, as those of `__main__` are: nodes execute the
+    file only where a setting names a function in it.
 
     Args:
       path: the file.
@@ -148,7 +148,7 @@ def execute_config_file(
       function: name of the function.
     """
     global _config_file
-    name = f"{CONFIG_MODULE}{path.stem}"  # It hides no other module.
+    name = CONFIG_MODULE + re.sub(_NO_NAME, "_", path.stem)  # It hides no other module.
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")

@@ -36,7 +36,7 @@ from apex_agents.metrics import columns
 from apex_agents.plotting import style
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.study_figure import draw_study
-from apex_agents.plotting.training_episodes import read_env_rows
+from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 from apex_agents.sweep.results import format_table
@@ -54,7 +54,16 @@ GAMES = ("pong", "breakout", "space_invaders", "seaquest", "freeway", "boxing")
 EPISODES, EPSILON = 30, 0.001
 # Agent steps at the end of a run whose training episodes count, as an iteration of Dopamine.
 LAST_STEPS = 250_000
+# Epsilon of published training returns; more than half of our environments explore more.
+LOW_EPSILON = 0.01
 OURS = "Ape-X DQN"
+# Scores of ours by their columns in the file.
+KINDS = {
+    "training": "training",
+    "training_low_epsilon": f"training, epsilon up to {LOW_EPSILON}",
+    "last": "last",
+    "best": "best",
+}
 PUBLISHED = ROOT / "results" / "atari" / "published.csv"
 
 Row = dict[str, Any]
@@ -118,11 +127,11 @@ def score(run: RunFolder) -> Row:
     steps, seconds = (values[np.isfinite(steps)] for values in (steps, seconds))
     (rows,) = read_env_rows(group_runs([run])[0], columns.EPSILON)
     rows = rows.where(np.interp(rows.time, seconds, steps) >= steps[-1] - LAST_STEPS)
-    training = np.average(rows.mean_return, weights=rows.episodes)
     scores = {
         columns.ACTOR_STEPS: int(steps[-1]),
         "minutes": f"{seconds[-1] / 60:.1f}",
-        "training": f"{training:.2f}",
+        "training": mean_return(rows),
+        "training_low_epsilon": mean_return(rows.where(rows.exploration <= LOW_EPSILON)),
         "training_episodes": int(rows.episodes.sum()),
     }
     for checkpoint in ("best", "last"):
@@ -130,6 +139,13 @@ def score(run: RunFolder) -> Row:
         scores[checkpoint] = f"{summary['mean_return']:.2f}"
         scores[f"{checkpoint}_standard_error"] = f"{summary['standard_error']:.2f}"
     return scores
+
+
+def mean_return(rows: EnvRows) -> str:
+    """Format the mean return of all episodes, '' if there are none."""
+    if not len(rows.episodes):
+        return ""
+    return f"{np.average(rows.mean_return, weights=rows.episodes):.2f}"
 
 
 def evaluate(run: RunFolder, checkpoint: str) -> dict[str, Any]:
@@ -170,19 +186,18 @@ def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
 
 
 def append_row(path: pathlib.Path, row: Row) -> None:
-    """Add a row to a CSV file."""
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, list(row), lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
+    """Add a row to a CSV file; rows before it have nothing in columns that they did not have."""
+    rows = [*read_rows(path), row]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row), restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
     """Return a row for each game, beside published scores, and human-normalized means below."""
     known = ours(scores)
-    games = in_order(known[f"{OURS}, last"])
+    games = in_order(known.get(f"{OURS}, last", ()))
     columns_of_games = known | others(published, games)
     cells = [["game", "random, human", *columns_of_games]]
     for game in games:
@@ -207,10 +222,10 @@ def in_order(games: Iterable[str]) -> list[str]:
 def ours(scores: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]]]:
     """Return the scores of our runs without sticky actions: by kind and game, one per seed."""
     found: dict[str, dict[str, list[float]]] = {}
-    for kind in ("training", "last", "best"):
-        games = found.setdefault(f"{OURS}, {kind}", {})
+    for kind, label in KINDS.items():
         for row in scores:
-            if row["sticky"] == "0":
+            if row["sticky"] == "0" and row.get(kind):
+                games = found.setdefault(f"{OURS}, {label}", {})
                 games.setdefault(row["game"], []).append(float(row[kind]))
     return found
 
@@ -255,12 +270,11 @@ def draw_bars(
     scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]
 ) -> Figure:
     """Draw human-normalized scores, a group of bars for each game."""
-    name = f"{OURS}, training"
-    scores_of_games = ours(scores)[name]
-    games = in_order(scores_of_games)
-    names = {name: scores_of_games} | others(published, games)
+    names = {name: games for name, games in ours(scores).items() if "training" in name}
+    games = in_order(itertools.chain(*names.values()))
+    names |= others(published, games)
     figure, (axes,) = style.new_figure("A million agent steps of Atari", 1, 1, 3.2)
-    width = 0.8 / len(names)
+    width = 0.8 / max(len(names), 1)
     for index, (name, column) in enumerate(names.items()):
         known = [game for game in games if game in column]
         x = [games.index(game) + (index - (len(names) - 1) / 2) * width for game in known]

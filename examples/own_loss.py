@@ -1,6 +1,6 @@
 """A loss of one's own: advantage learning (Bellemare et al. 2016), as a config file.
 
-The targets of actions other than the best one are lowered, so that it stands out from them.
+The targets of actions other than the best one are lowered; of a transition the first one counts.
 
 apex-dqn --config=examples/own_loss.py
 """
@@ -10,14 +10,16 @@ import tensorflow as tf
 import apex_agents as apex
 from apex_agents.dqn.learning import DQNUpdate
 
+ALPHA = 0.1  # 0 is the usual loss.
+
 
 class AdvantageLearningUpdate(DQNUpdate):
     """Has G - alpha * (max_a q_target(S_t, a) - q_target(S_t, A_t)) in place of G."""
 
     def compute_loss(self, transitions):
-        q_tm1 = self.target_network(transitions.observation)
-        gap = tf.reduce_max(q_tm1, 1) - tf.gather(q_tm1, transitions.action, batch_dims=1)
-        n_step_return = transitions.n_step_return - 0.1 * gap
+        q = self.target_network(transitions.observation)
+        gap = tf.reduce_max(q, axis=1) - tf.gather(q, transitions.action, batch_dims=1)
+        n_step_return = transitions.n_step_return - ALPHA * gap
         return super().compute_loss(transitions._replace(n_step_return=n_step_return))
 
 

@@ -21,7 +21,7 @@ def make_torso(spec: EnvironmentSpec, config: ApexDQNConfig) -> snt.Module:
 def get_config() -> ExperimentConfig:
     """Return the settings of the run: those of CartPole with another torso."""
     agent = ApexDQNConfig(
-        torso=f"{__name__}:make_torso",
+        torso="own_network:make_torso",
         stream_hidden_size=64,
         frame_stack=0,
         n_step=10,

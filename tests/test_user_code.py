@@ -28,13 +28,16 @@ from apex_agents.user_code import find_function, name_function
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> pathlib.Path:
     """Gives a folder at the end of Python's path; what is imported from there is forgotten."""
+    modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_config_file", None)
     monkeypatch.setattr(user_code, "_functions", {})
     user_code.extend_path([str(tmp_path)])
     yield tmp_path
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None)).startswith(f"{tmp_path}/"):
+    for name in set(sys.modules) - modules:
+        # No library's: what is imported again may break others. Packages of folders have no file.
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is None or str(file).startswith(f"{tmp_path}/"):
             del sys.modules[name]
 
 
@@ -193,6 +196,15 @@ def test_other_processes_import_what_was_imported_here(folder, tmp_path_factory,
     assert size == "9"
     assert file.startswith(str(folder) if has_folder else "/proc/self/fd/")
     assert file.endswith("/rooms/one.py")
+
+
+def test_other_processes_find_what_a_setting_names_in_a_config_file(folder, tmp_path_factory):
+    config_file = folder / "my-settings.1.py"
+    write(config_file, "def make(): return 7\ndef get_config(): return f'{__name__}:make'\n")
+    pickled = cloudpickle.dumps(WithUserCode(user_code.execute_config_file(config_file)))
+    config_file.unlink()  # Another host has none.
+    code = "from apex_agents.user_code import find_function\nprint(find_function(value, 'x')())"
+    assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")) == "7\n"
 
 
 def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_factory):

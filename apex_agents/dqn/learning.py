@@ -19,6 +19,7 @@ class DQNUpdate:
 
     Attributes:
       network, target_network: maps from observations `[B, ...]` to action values `[B, A]`.
+      td_loss: loss towards a bootstrapped return; see `ReturnDistribution`.
       variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
         where their epsilons depend on it.
       state: networks, optimiser and number of updates, for checkpoints.
@@ -36,7 +37,7 @@ class DQNUpdate:
         self.target_network = target_network
         self._compute_dtype = compute_dtype(config.bfloat16)
         self._max_gradient_norm = config.max_gradient_norm
-        self._td_loss = make_distribution(config).td_loss
+        self.td_loss = make_distribution(config).td_loss
         optimizer = _make_optimizer(config)
         self._optimizer = GuardedOptimizer((optimizer, network.trainable_variables))
         self._target_copies = TargetCopies(
@@ -89,7 +90,7 @@ class DQNUpdate:
             q_t_value=self.target_network.return_distribution(transitions.next_observation),
             q_t_selector=self.network(transitions.next_observation),
         )
-        loss = self._td_loss(
+        loss = self.td_loss(
             q_taken, transitions.n_step_return, transitions.n_step_discount, bootstrap_value
         )
         return loss, q_tm1

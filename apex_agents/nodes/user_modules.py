@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from apex_agents.user_code import extend_path, user_path
+from apex_agents.user_code import CONFIG_MODULE, extend_path, user_path
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -52,11 +52,17 @@ def _zip_modules() -> bytes:
 
 
 def _imported_files() -> dict[str, str]:
-    """Return the source files of modules imported from the user's folders, by relative path."""
+    """Return the source files of modules imported from the user's folders, by relative path.
+
+    Those of config files are among them, by the names of their modules: settings may name functions
+    in them.
+    """
     files = {}
     folders = user_path()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
+        if name.startswith(CONFIG_MODULE):
+            files[f"{name}.py"] = str(file)
         for path in (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__init__.py"):
             is_own = name.partition(".")[0] == _PACKAGE
             if not is_own and file in [os.path.join(folder, path) for folder in folders]:

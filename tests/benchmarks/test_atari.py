@@ -45,6 +45,40 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     ]
 
 
+def test_training_returns_of_little_exploration_have_a_column_if_there_are_any():
+    scores = [SCORES[0] | {"training_low_epsilon": "12.1"}, SCORES[1]]
+    lines = atari.make_table(scores, PUBLISHED).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0][2:5] == [
+        f"{atari.OURS}, training",
+        f"{atari.OURS}, training, epsilon up to 0.01",
+        f"{atari.OURS}, last",
+    ]
+    assert [row[3] for row in cells[2:]] == ["", "12.1", "", ""]  # Pong has none, so no median.
+
+
+def test_training_returns_are_those_of_the_last_steps(tmp_path, monkeypatch):
+    files = {
+        "config.json": json.dumps({"agent": {}, "environment": {"task": "pong"}, "run": {}}),
+        "logs/replay.csv": "actor_steps,wall_time_seconds\n0,0\n500000,50\n1000000,100\n",
+        # After 75 s: two episodes that returned 4 on average, with the least epsilon, 5 and 7.
+        "logs/actor_0_envs.csv": (
+            "env_index,epsilon,episodes,episode_return,wall_time_seconds\n"
+            "0,0.4,1,-9,70\n1,0.01,2,4,80\n0,0.4,1,5,80\n0,0.4,1,7,100\n"
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    evaluation = {"mean_return": 1.0, "standard_error": 0.5}
+    monkeypatch.setattr(atari, "evaluate", lambda *_: evaluation)
+    found = atari.score(RunFolder(tmp_path))
+    assert (found["training"], found["training_low_epsilon"]) == ("5.00", "4.00")
+    assert found["training_episodes"] == 4
+    assert (found["actor_steps"], found["minutes"]) == (1_000_000, "1.7")
+    assert (found["best"], found["last_standard_error"]) == ("1.00", "0.50")
+
+
 def test_games_of_the_users_follow_those_of_the_table():
     games = {"venture": "0.0", "boxing": "6.1", "alien": "227.8"}
     scores = [{**SCORES[0], "game": game, "last": last} for game, last in games.items()]
@@ -147,3 +181,6 @@ def test_rows_are_appended(tmp_path):
     for row in SCORES[:2]:
         atari.append_row(path, row)
     assert atari.read_rows(path) == SCORES[:2]
+    atari.append_row(path, {"new": "1", **SCORES[2]})
+    rows = [{"new": new, **row} for new, row in zip(["", "", "1"], SCORES, strict=False)]
+    assert atari.read_rows(path) == rows

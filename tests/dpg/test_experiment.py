@@ -5,7 +5,7 @@ towards the middle: from x = 1 it passes 3/4, 1/2, 1/4 and 0, so that
 q(1, -1) = -(3/4 + 1/2 * 1/2 + 1/4 * 1/4) = -1.0625.
 
 Environments and networks are seeded, sampling in the replay is not: values differ from run to run
-by some hundredths. The mutants differ by 0.3 from the healthy agent, three times the tolerance.
+by some hundredths. The mutants differ by 0.3 from the healthy agent, twice the tolerance.
 """
 
 import itertools

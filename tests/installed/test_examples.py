@@ -127,7 +127,11 @@ def test_own_loss_trains(installation, copy, tmp_path):
     limit = "--config.run.max_actor_steps=3000"
     argv = (f"--config={project / 'own_loss.py'}", f"--workdir={workdir}", limit)
     installation.run("apex-dqn", *argv, cwd=tmp_path)
-    assert read_summary(workdir)["learner_steps"] > 0
+    agent = json.loads((workdir / "config.json").read_text())["agent"]
+    assert agent["builder"].endswith("own_loss:AdvantageLearningBuilder")
+    installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=workdir)
+    (evaluation,) = (workdir / "evaluations").iterdir()
+    assert read_summary(evaluation)["learner_steps"] > 0
 
 
 def test_fine_tuning_begins_with_the_parameters_of_an_agent(installation, copy, tmp_path):

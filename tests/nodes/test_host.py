@@ -100,8 +100,15 @@ def test_what_fits_is_no_warning():
             "machine has 32.0 MB of memory free: lower agent.replay.max_size to 17,000 or less, "
             "or use a machine with more memory.",  # 0.8 * 32e6 / 1500 = 17 067
         ),
+        (
+            50_000,
+            75_000_000,
+            1_500_000,
+            "The replay will grow to about 75.0 MB (50,000 items of about 1.5 kB), and this "
+            "machine has 1.5 MB of memory free: use a machine with more memory.",  # For 800 items.
+        ),
     ],
 )
 def test_the_warning_says_what_to_do(max_size, estimate, available, expected):
-    flow = DataFlow(max_size=max_size, max_size_field="agent.replay.max_size")
+    flow = DataFlow(max_size=max_size, max_size_field="agent.replay.max_size", min_size=1_000)
     assert memory_warning(flow, estimate, available) == expected
