@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from dm_env import specs
 
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig, RunConfig
@@ -168,7 +169,9 @@ def check_own_networks(experiment: Experiment, spec: EnvironmentSpec) -> None:
     observed: Any = spec.observations
     low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
     drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
-    observations = drawn.clip(observed.minimum, observed.maximum).astype(observed.dtype)
+    if isinstance(observed, specs.BoundedArray):  # Those of the control suite have no bounds.
+        drawn = drawn.clip(observed.minimum, observed.maximum)
+    observations = drawn.astype(observed.dtype)
     try:
         policy = experiment.builder.make_policy(spec, range(2), 2, 0)
         values = [float(policy(observations[i]).value[0]) for i in ([0, 1], [0, 1], [0, 2])]

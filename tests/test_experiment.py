@@ -471,6 +471,16 @@ def test_networks_of_users_act_once_before_a_run(own, message):
     assert "\n" not in str(caught.value)
 
 
+def test_they_act_on_observations_without_bounds():
+    def make_torso(spec: EnvironmentSpec, config: Any) -> snt.Module:
+        return snt.Linear(8)
+
+    actions = specs.BoundedArray((1,), np.float32, -1, 1)
+    spec = EnvironmentSpec(specs.Array((3,), np.float32), actions, None, None)
+    experiment = make_experiment(load_config("apex_dpg_control_single_host"), torso_fn=make_torso)
+    check_own_networks(experiment, spec)
+
+
 def test_they_see_what_an_environment_may_show():
     def make_torso(spec: EnvironmentSpec, config: Any) -> snt.Module:
         layers = [lambda x: tf.cast(x, tf.int32), snt.Embed(5, 3), snt.Flatten(), snt.Linear(8)]
