@@ -270,11 +270,12 @@ def draw_bars(
     scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]
 ) -> Figure:
     """Draw human-normalized scores, a group of bars for each game."""
-    names = {name: games for name, games in ours(scores).items() if "training" in name}
-    games = in_order(itertools.chain(*names.values()))
-    names |= others(published, games)
+    name = f"{OURS}, training"
+    scores_of_games = ours(scores).get(name, {})
+    games = in_order(scores_of_games)
+    names = {name: scores_of_games} | others(published, games)
     figure, (axes,) = style.new_figure("A million agent steps of Atari", 1, 1, 3.2)
-    width = 0.8 / max(len(names), 1)
+    width = 0.8 / len(names)
     for index, (name, column) in enumerate(names.items()):
         known = [game for game in games if game in column]
         x = [games.index(game) + (index - (len(names) - 1) / 2) * width for game in known]
