@@ -17,6 +17,7 @@ Example:
 
 import argparse
 import csv
+import io
 import itertools
 import json
 import pathlib
@@ -37,6 +38,7 @@ from apex_agents.plotting import style
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.study_figure import draw_study
 from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
+from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 from apex_agents.sweep.results import format_table
@@ -93,7 +95,7 @@ def main() -> None:
             curve = list(read_evaluations(run, key["game"], label, int(key["seed"])))
             points = [point for point in points if point[:3] != curve[0][:3]] + curve
             row = key | score(run)
-            curves.write_text(to_csv(points))
+            replace_file(curves, to_csv(points).encode())
             append_row(scores, row)
             print(f"{' '.join(key.values())}: evaluated", flush=True)
     if not points:
@@ -187,11 +189,11 @@ def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
 
 def append_row(path: pathlib.Path, row: Row) -> None:
     """Add a row to a CSV file; rows before it have nothing in columns that they did not have."""
-    rows = [*read_rows(path), row]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(row), restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(row), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([*read_rows(path), row])
+    replace_file(path, text.getvalue().encode())
 
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:

@@ -212,13 +212,13 @@ def both_actions(values: tuple[float, ...]) -> np.ndarray:
 
 def test_values_of_the_chain():
     values = chain_values(ApexDQNBuilder(CONFIG))
-    np.testing.assert_allclose(values, both_actions(Chain.VALUES), atol=0.25)
+    np.testing.assert_allclose(values, both_actions(Chain.VALUES), atol=0.15)
 
 
 def test_without_copies_to_the_target_network_nothing_is_bootstrapped():
     values = chain_values(ApexDQNBuilder(make_dqn_config(target_update_period=10**9)))
     # The initial target network says about 0 of the last state instead of 8.
-    np.testing.assert_allclose(values[1:], both_actions(Chain.VALUES[1:]), atol=0.25)
+    np.testing.assert_allclose(values[1:], both_actions(Chain.VALUES[1:]), atol=0.15)
     assert np.abs(values[0]).max() < 0.5
 
 
@@ -229,7 +229,7 @@ def test_without_copies_to_the_target_network_nothing_is_bootstrapped():
 )
 def test_a_discount_that_is_off_by_one_step_shows(factor, first_value):
     values = chain_values(ScaledDiscountBuilder(CONFIG, factor))
-    np.testing.assert_allclose(values, both_actions((first_value, 2.0, 4.0, 8.0)), atol=0.25)
+    np.testing.assert_allclose(values, both_actions((first_value, 2.0, 4.0, 8.0)), atol=0.15)
 
 
 ONE_STEP_CONFIG = make_dqn_config(n_step=1)

@@ -130,7 +130,8 @@ def test_rows_of_the_learner(processes_run):
 @pytest.mark.parametrize("actor", [0, 1])
 def test_rows_of_the_actors(processes_run, actor):
     # The last row of all may hold no end of an episode.
-    rows = [row for row in processes_run.rows(f"actor_{actor}") if float(row["episodes"])]
+    rows = [row for row in processes_run.rows(f"actor_{actor}") if float(row["episodes"]) > 0]
+    assert rows
     row = rows[-1]
     assert float(row["episode_length"]) == 9  # Catch: 10 rows.
     assert float(row["parameters_learner_steps"]) > 0

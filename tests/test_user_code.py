@@ -140,7 +140,7 @@ def test_the_installation_is_no_folder_of_the_user(folder):
     user_path = user_code.user_path()
     assert str(folder) in user_path
     assert not [path for path in user_path if "site-packages" in path]
-    assert not [path for path in user_path if path.startswith(sysconfig.get_path("stdlib"))]
+    assert not [path for path in user_path if path.startswith(sys.base_prefix)]
 
 
 def test_a_folder_below_that_of_python_may_be_the_users(folder, monkeypatch):

@@ -75,8 +75,8 @@ class NodeFiles:
                         relative = path.relative_to(self.folder).as_posix()
                         found[relative] = FileState(status.st_mtime_ns, status.st_size)
         # A checkpoint is complete with its progress; the clock of a folder has coarse steps.
-        is_last = {path: path.endswith(f"/{CHECKPOINT_PROGRESS}") for path in found}
-        return dict(sorted(found.items(), key=lambda item: (item[1].modified, is_last[item[0]])))
+        last = f"/{CHECKPOINT_PROGRESS}"
+        return dict(sorted(found.items(), key=lambda f: (f[1].modified, f[0].endswith(last))))
 
     def changes(self, known: Mapping[str, FileState]) -> Iterator[Change]:
         """Read what the other folder, whose states are known, lacks; the oldest change first."""

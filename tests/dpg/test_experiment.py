@@ -5,7 +5,7 @@ towards the middle: from x = 1 it passes 3/4, 1/2, 1/4 and 0, so that
 q(1, -1) = -(3/4 + 1/2 * 1/2 + 1/4 * 1/4) = -1.0625.
 
 Environments and networks are seeded, sampling in the replay is not: values differ from run to run
-by some hundredths. The mutants differ by 0.3 from the healthy agent, twice the tolerance.
+by some hundredths. The mutants differ by 0.3 from the healthy agent, three times the tolerance.
 """
 
 import itertools
@@ -55,14 +55,14 @@ def learned() -> DPGNetworks:
 
 def test_policy_pushes_towards_the_middle(learned):
     positions = tf.constant([[-1.0], [-0.5], [0.5], [1.0]])
-    np.testing.assert_allclose(learned.policy(positions)[:, 0], [1, 1, -1, -1], atol=0.15)
+    np.testing.assert_allclose(learned.policy(positions)[:, 0], [1, 1, -1, -1], atol=0.1)
     # Within a step of the middle the best push ends there: -x / 0.25.
     near = learned.policy(tf.constant([[-0.125], [0.0], [0.125]]))[:, 0]
-    np.testing.assert_allclose(near, [0.5, 0.0, -0.5], atol=0.35)
+    np.testing.assert_allclose(near, [0.5, 0.0, -0.5], atol=0.25)
 
 
 def test_critic_knows_the_value(learned):
-    assert q_at_the_end_of_the_line(learned) == pytest.approx(Q_AT_THE_END_OF_THE_LINE, abs=0.15)
+    assert q_at_the_end_of_the_line(learned) == pytest.approx(Q_AT_THE_END_OF_THE_LINE, abs=0.1)
 
 
 def test_evaluation_is_close_to_the_best_return(learned):
@@ -82,7 +82,7 @@ def test_evaluation_is_close_to_the_best_return(learned):
 
 def test_without_copies_to_the_target_networks_nothing_is_bootstrapped():
     networks = learn_networks(make_dpg_config(target_update_period=10**9))
-    assert q_at_the_end_of_the_line(networks) == pytest.approx(FIRST_REWARD, abs=0.15)
+    assert q_at_the_end_of_the_line(networks) == pytest.approx(FIRST_REWARD, abs=0.1)
 
 
 def test_a_wrong_discount_shows():
