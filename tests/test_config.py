@@ -117,6 +117,7 @@ DPG_VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.critic_hidden_sizes": ([(64, -1), ()], []),
     "agent.max_action_gradient": ([0.0, -1.0], []),
     "agent.critic": (["dueling", ""], ["quantile", "categorical"]),
+    "agent.num_critics": ([0, 101], [2]),
     "agent.num_atoms": ([1, 1001], [2]),
     "agent.policy_learning_rate": ([0.0, -1e-4], [1]),
     "agent.target_update_rate": ([0.0, 1.1], [1e-6]),

@@ -42,6 +42,9 @@ class ApexDPGConfig:
       critic: what the critic gives out: 'scalar', the action value (the paper), or the distribution
         of the return, whose mean is the action value: 'quantile' (Dabney et al. 2018) or
         'categorical' (D4PG, Barth-Maron et al. 2018).
+      num_critics: critics, which learn from the same batches and differ by where they began; the
+        smallest of their values counts, for targets and for the policy (1 in the paper; 2 in TD3
+        and SAC, against values that are estimated too high).
       num_atoms: quantiles, or returns of 'categorical' (D4PG: 51).
       min_return: lowest atom of 'categorical' (Acme's D4PG: -150); values, which are discounted
         sums of rewards, that lie below it or above the highest one cannot be learned.
@@ -73,6 +76,7 @@ class ApexDPGConfig:
     critic_hidden_sizes: tuple[int, ...] = layer_sizes((400, 300), 2, 2)
     layer_norm: bool = False
     critic: str = one_of("scalar", "quantile", "categorical")
+    num_critics: int = bounded(1, 1, 100)
     num_atoms: int = bounded(51, 2, 1_000)
     min_return: float = -150.0
     max_return: float = 150.0

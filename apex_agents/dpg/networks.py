@@ -15,6 +15,7 @@ from apex_agents.learning.distributions import (
     expected_value,
     quantiles,
 )
+from apex_agents.learning.losses import TDLoss
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
@@ -34,7 +35,7 @@ class DPGNetworks(NamedTuple):
     """
 
     policy: snt.Module
-    critic: "CriticNetwork"
+    critic: "CriticNetwork | CriticEnsemble"
 
 
 class PolicyNetwork(snt.Module):
@@ -86,13 +87,35 @@ class CriticNetwork(snt.Module):
         return tf.reshape(self._output(hidden), [-1, *self._distribution.shape])
 
 
+class CriticEnsemble(snt.Module):
+    """q(s, a) of several critics, each with parameters of its own."""
+
+    def __init__(
+        self,
+        critics: Sequence[CriticNetwork],
+        distribution: ReturnDistribution,
+        name: str | None = None,
+    ):
+        """Take the critics and what they give out together, see `smallest_of`."""
+        super().__init__(name=name)
+        self._critics, self._distribution = critics, distribution
+
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Map observations `[B, ...]` and actions `[B, D]` to action values `[B]`."""
+        return self._distribution.mean(self.return_distribution(observation, action))
+
+    def return_distribution(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Map them to what the K critics give out, `[B, K, ...]`."""
+        return tf.stack([c.return_distribution(observation, action) for c in self._critics], axis=1)
+
+
 def make_networks(
     config: ApexDPGConfig, spec: EnvironmentSpec, torso_fn: TorsoFn | None = None
 ) -> DPGNetworks:
     """Build the networks of a config for one environment.
 
     Args:
-      config: torsos and sizes of the networks.
+      config: torsos and sizes of the networks, and the number of critics.
       spec: specification of one environment.
       torso_fn: maker of both torsos in place of the config's.
 
@@ -104,17 +127,50 @@ def make_networks(
     """
     (action_size,) = spec.actions.shape
     observation = zero_observations(spec)
-    critic_torso, critic_sizes = _make_torso(config, "critic", spec, torso_fn)
-    policy_torso, policy_sizes = _make_torso(config, "policy", spec, torso_fn)
-    distribution, layer_norm = make_distribution(config), config.layer_norm
-    policy = PolicyNetwork(policy_torso, policy_sizes, action_size, layer_norm, name="policy")
-    critic = CriticNetwork(critic_torso, critic_sizes, distribution, layer_norm, name="critic")
+    layer_norm, one = config.layer_norm, _make_distribution_of_one(config)
+    critics = [
+        CriticNetwork(torso, sizes, one, layer_norm, name="critic")
+        for torso, sizes in [
+            _make_torso(config, "critic", spec, torso_fn) for _ in range(config.num_critics)
+        ]
+    ]
+    critic = critics[0] if len(critics) == 1 else CriticEnsemble(critics, make_distribution(config))
+    torso, sizes = _make_torso(config, "policy", spec, torso_fn)
+    policy = PolicyNetwork(torso, sizes, action_size, layer_norm, name="policy")
     critic(observation, policy(observation))
     return DPGNetworks(policy, critic)
 
 
 def make_distribution(config: ApexDPGConfig) -> ReturnDistribution:
     """Make what the critic of a config gives out."""
+    one = _make_distribution_of_one(config)
+    return one if config.num_critics == 1 else smallest_of(config.num_critics, one)
+
+
+def smallest_of(num_critics: int, one: ReturnDistribution) -> ReturnDistribution:
+    """Make what several critics give out, the smallest of whose values counts.
+
+      q = min_k q_k
+      loss = sum_k loss_k, each towards the critic whose value of S_{t+n} is the smallest
+
+    Source: Fujimoto et al. 2018, section 4.2, and for policies that ascend the minimum Haarnoja et
+    al. 2018.
+    """
+
+    def mean(z: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_min(one.mean(z), axis=-1)
+
+    def td_loss(z_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, z_t: tf.Tensor) -> TDLoss:
+        smallest = tf.gather(z_t, tf.argmin(one.mean(z_t), axis=1), batch_dims=1)
+        losses = [one.td_loss(z, r_t, d_t, smallest) for z in tf.unstack(z_tm1, axis=1)]
+        loss, td_error = map(tf.stack, zip(*losses, strict=True))
+        # The largest error is that of the smallest value.
+        return TDLoss(tf.reduce_sum(loss, axis=0), tf.reduce_max(td_error, axis=0))
+
+    return ReturnDistribution((num_critics, *one.shape), mean, td_loss)
+
+
+def _make_distribution_of_one(config: ApexDPGConfig) -> ReturnDistribution:
     if config.critic == "quantile":
         return quantiles(config.num_atoms)
     if config.critic == "categorical":

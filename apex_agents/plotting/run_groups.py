@@ -17,7 +17,11 @@ LIMITS = tuple(
 FREE_FIELDS = ("run.seed", *LIMITS)
 TASK = "environment.task"
 # Fields that versions have added, with what the runs of earlier ones had.
-_ADDED_FIELDS = {"agent.builder": "standard", "agent.learning_rate_steps": None}
+_ADDED_FIELDS = {
+    "agent.builder": "standard",
+    "agent.learning_rate_steps": None,
+    "agent.num_critics": 1,
+}
 
 _MAX_FIELDS_OF_LABEL = 3
 # Read per CSV file: half a day of the learner's rows. Longer files are read in pieces.

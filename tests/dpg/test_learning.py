@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
-from apex_agents.dpg.networks import DPGNetworks, make_distribution
-from apex_agents.learning.distributions import ReturnDistribution
+from apex_agents.dpg.networks import CriticEnsemble, DPGNetworks, make_distribution, smallest_of
+from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.transitions import Transition
 
@@ -444,3 +444,46 @@ def test_a_critic_of_distributions_is_prioritized_by_the_error_of_its_means(crit
     # has terminated with -4, the higher return becomes less likely, both quantiles fall.
     steps = (online.critic.table.numpy() - tables[critic][0])[1] / config.learning_rate
     np.testing.assert_allclose(steps, [-1, -1] if critic == "quantile" else [1, -1], rtol=0.01)
+
+
+def test_several_critics_learn_from_the_smallest_value():
+    q_tm1 = tf.constant([[1.0, 3.0], [5.0, 2.0]])
+    q_t = tf.constant([[6.0, 4.0], [7.0, 8.0]])
+    r_t, d_t = tf.constant([0.5, -4.0]), tf.constant([0.9, 0.0])
+    with tf.GradientTape() as tape:
+        tape.watch([q_tm1, q_t])
+        loss, td_error = smallest_of(2, expected_value()).td_loss(q_tm1, r_t, d_t, q_t)
+    # Both learn 0.5 + 0.9 * 4 = 4.1, and -4; errors are those of the values 1 and 2.
+    np.testing.assert_allclose(td_error, [3.1, -6.0], rtol=1e-5)
+    np.testing.assert_allclose(loss, [(3.1**2 + 1.1**2) / 2, (9.0**2 + 6.0**2) / 2], rtol=1e-5)
+    gradient, gradient_of_target = tape.gradient(loss, [q_tm1, q_t])
+    np.testing.assert_allclose(gradient, [[-3.1, -1.1], [9.0, 6.0]], rtol=1e-5)
+    assert gradient_of_target is None
+
+
+def test_the_smallest_value_is_that_of_a_whole_distribution():
+    # Means 5 and 4: the second critic's quantiles are the target, not the smaller ones of both.
+    z_t = tf.constant([[[0.0, 10.0], [4.0, 4.0]]])
+    z_tm1 = tf.constant([[[0.0, 2.0], [1.0, 7.0]]])  # Means 1 and 4.
+    one = quantiles(2)
+    loss, td_error = smallest_of(2, one).td_loss(z_tm1, tf.ones([1]), tf.ones([1]), z_t)
+    np.testing.assert_allclose(td_error, [5.0 - 1.0])
+    # Both targets are 5: sum_i tau_i * huber(5 - z[i]), and 1 - tau_i where z[i] is above.
+    expected = (0.25 * 4.5 + 0.75 * 2.5) + (0.25 * 3.5 + 0.25 * 1.5)
+    np.testing.assert_allclose(loss, [expected])
+
+
+def test_a_policy_ascends_the_smallest_of_several_values():
+    def make() -> DPGNetworks:
+        critics = [LinearCritic([0.0, 5.0], [[0.5, 0.5]] * 2), LinearCritic(U, V)]
+        return DPGNetworks(LinearPolicy(POLICY), CriticEnsemble(critics, distribution))
+
+    config = ApexDPGConfig(num_critics=2, learning_rate=LEARNING_RATE, max_action_gradient=100.0)
+    distribution = make_distribution(config)
+    online, target = make(), make()
+    output = DPGUpdate(online, target, config)(TRANSITIONS, WEIGHTS)
+    # At pi(S): 0.125 and 5.15 of the first critic, 2.625 and 1.225 of the second one.
+    assert float(output.metrics["policy_q_value"]) == pytest.approx((0.125 + 1.225) / 2)
+    # Adam's first step has the size of the learning rate and the sign of dq/da.
+    steps = (online.policy.w.numpy() - POLICY) / LEARNING_RATE
+    np.testing.assert_allclose(steps, [[1.0, 1.0], [1.0, -1.0]], rtol=1e-3)

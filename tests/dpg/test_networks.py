@@ -271,3 +271,34 @@ def test_a_critic_gives_out_the_mean_of_its_distribution(critic):
     }
     assert outputs.shape == {"scalar": (2,)}.get(critic, (2, 3))
     np.testing.assert_allclose(network(*inputs), expected[critic], rtol=1e-5)
+
+
+def test_each_of_several_critics_has_parameters_of_its_own():
+    tf.random.set_seed(0)
+    one, several = [
+        make_networks(ApexDPGConfig(num_critics=num_critics), make_spec((3,), 2)).critic
+        for num_critics in (1, 3)
+    ]
+    assert len(several.trainable_variables) == 3 * len(one.trainable_variables)
+    assert len({id(variable) for variable in several.trainable_variables}) == 3 * 6
+    weights = [v.numpy() for v in several.trainable_variables if v.shape == (400 + 2, 300)]
+    assert len({array.tobytes() for array in weights}) == 3
+
+
+@pytest.mark.parametrize("critic", ["scalar", "quantile", "categorical"])
+def test_the_smallest_value_of_several_critics_counts(critic):
+    config = ApexDPGConfig(critic=critic, num_atoms=3, min_return=-1.0, max_return=3.0)
+    config.num_critics = 2
+    ensemble = make_networks(config, make_spec((3,), 2)).critic
+    inputs = (tf.random.normal([20, 3], seed=1), tf.random.uniform([20, 2], -1.0, seed=2))
+    outputs = ensemble.return_distribution(*inputs).numpy()
+    assert outputs.shape == {"scalar": (20, 2)}.get(critic, (20, 2, 3))
+    probabilities = np.exp(outputs) / np.exp(outputs).sum(axis=-1, keepdims=True)
+    values = {
+        "scalar": outputs,
+        "quantile": outputs.mean(axis=-1),
+        "categorical": probabilities @ [-1.0, 1.0, 3.0] if critic == "categorical" else None,
+    }[critic]
+    # Neither critic is the smaller one everywhere.
+    assert set(values.argmin(axis=1)) == {0, 1}
+    np.testing.assert_allclose(ensemble(*inputs), values.min(axis=1), rtol=1e-4, atol=1e-6)
