@@ -1,10 +1,12 @@
 """The update of Ape-X DPG (Horgan et al. 2018, section 3.2 and appendix D)."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_distribution
-from apex_agents.learning.losses import dpg_loss
+from apex_agents.learning.losses import TDLoss, dpg_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
@@ -12,10 +14,26 @@ from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition
 
 
+class PolicyLoss(NamedTuple):
+    """A loss per observation.
+
+    Attributes:
+      loss: `[B]`, to be descended.
+      q_value: `[B]`, q(S_t, pi(S_t)).
+      action_gradient: `[B, D]`, dq/da at pi(S_t), before it is clipped.
+    """
+
+    loss: tf.Tensor
+    q_value: tf.Tensor
+    action_gradient: tf.Tensor
+
+
 class DPGUpdate:
     """TD learning of a critic, ascent of a policy on it, and periodically copied targets of both.
 
     Attributes:
+      networks, target_networks: policy and critic.
+      td_loss: loss of the critic towards a bootstrapped return; see `ReturnDistribution`.
       variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
       state: networks, optimisers and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
@@ -23,9 +41,10 @@ class DPGUpdate:
 
     def __init__(self, online: DPGNetworks, target: DPGNetworks, config: ApexDPGConfig):
         """Take networks whose variables exist, and make the target equal to the online ones."""
-        self._online = online
-        self._target = target
+        self.networks = online
+        self.target_networks = target
         self._distribution = make_distribution(config)
+        self.td_loss = self._distribution.td_loss
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
         policy_optimizer = Adam(config.policy_learning_rate or config.learning_rate)
@@ -55,10 +74,10 @@ class DPGUpdate:
 
         Both gradients are taken at the parameters as they are before this update.
         """
-        for network in self._online:
+        for network in self.networks:
             update_statistics(network, transitions.observation)
         td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
-        policy_gradients, policy_metrics = self._ascend_q(transitions.observation)
+        policy_gradients, policy_metrics = self._ascend_q(transitions)
         self._optimizer.apply(
             [policy_gradients, critic_gradients],
             [policy_metrics["policy_gradient_norm"], critic_metrics["gradient_norm"]],
@@ -69,29 +88,51 @@ class DPGUpdate:
         metrics = {**critic_metrics, **policy_metrics, "steps_skipped": steps_skipped}
         return UpdateOutput(tf.abs(td_error), metrics)
 
+    def compute_critic_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
+        """Compute what the critic descends; the method to override for another loss of it.
+
+          G = R + D * q_target(S_{t+n}, pi_target(S_{t+n}))
+          loss = 0.5 * (G - q(S_t, A_t))^2
+
+        Returns:
+          The loss of each transition before its weight, with the TD error whose absolute value is
+          its priority; and what the critic gives out for the actions taken, `[B, ...]`.
+        """
+        policy, critic = self.target_networks
+        next_action = policy(transitions.next_observation)
+        check_shapes(next_action.shape, action=transitions.action)
+        next_value = critic.return_distribution(transitions.next_observation, next_action)
+        q_taken = self.networks.critic.return_distribution(
+            transitions.observation, transitions.action
+        )
+        loss = self.td_loss(
+            q_taken, transitions.n_step_return, transitions.n_step_discount, next_value
+        )
+        return loss, q_taken
+
+    def compute_policy_loss(self, transitions: Transition) -> PolicyLoss:
+        """Compute what the policy descends; the method to override for another loss of it.
+
+        No importance weights, as in D4PG (Barth-Maron et al. 2018): its mean is descended.
+        """
+        policy, critic = self.networks
+        action = policy(transitions.observation)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(action)
+            q_value = critic(transitions.observation, action)
+        action_gradient = tape.gradient(q_value, action)
+        loss = dpg_loss(action, action_gradient, self._max_action_gradient)
+        return PolicyLoss(loss, q_value, action_gradient)
+
     def _descend_td_error(
         self, transitions: Transition, weights: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor], dict[str, tf.Tensor]]:
-        """Return TD errors `[B]`, the critic's gradients and metrics.
-
-        G = R + D * q_target(S_{t+n}, pi_target(S_{t+n}))
-        loss = mean(w * 0.5 * (G - q(S_t, A_t))^2)
-        """
-        next_action = self._target.policy(transitions.next_observation)
-        check_shapes(next_action.shape, action=transitions.action)
-        next_value = self._target.critic.return_distribution(
-            transitions.next_observation, next_action
-        )
+        """Return TD errors `[B]`, the critic's gradients and metrics."""
         with tf.GradientTape() as tape:
-            q_taken = self._online.critic.return_distribution(
-                transitions.observation, transitions.action
-            )
-            loss, td_error = self._distribution.td_loss(
-                q_taken, transitions.n_step_return, transitions.n_step_discount, next_value
-            )
+            (loss, td_error), q_taken = self.compute_critic_loss(transitions)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
-        gradients = tape.gradient(mean_loss, self._online.critic.trainable_variables)
+        gradients = tape.gradient(mean_loss, self.networks.critic.trainable_variables)
         gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
         metrics = {
             "loss": mean_loss,
@@ -101,19 +142,13 @@ class DPGUpdate:
         }
         return td_error, gradients, metrics
 
-    def _ascend_q(self, observation: tf.Tensor) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
-        """Return the policy's gradients, to be descended, and metrics.
-
-        loss = mean(dpg_loss), without importance weights, as in D4PG (Barth-Maron et al. 2018).
-        """
-        with tf.GradientTape() as policy_tape:
-            action = self._online.policy(observation)
-            with tf.GradientTape(watch_accessed_variables=False) as action_tape:
-                action_tape.watch(action)
-                q_value = self._online.critic(observation, action)
-            action_gradient = action_tape.gradient(q_value, action)
-            mean_loss = tf.reduce_mean(dpg_loss(action, action_gradient, self._max_action_gradient))
-        gradients = policy_tape.gradient(mean_loss, self._online.policy.trainable_variables)
+    def _ascend_q(self, transitions: Transition) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """Return the policy's gradients, to be descended, and metrics."""
+        with tf.GradientTape() as tape:
+            loss, q_value, action_gradient = self.compute_policy_loss(transitions)
+            check_shapes(q_value.shape, loss=loss)
+            mean_loss = tf.reduce_mean(loss)
+        gradients = tape.gradient(mean_loss, self.networks.policy.trainable_variables)
         metrics = {
             "policy_q_value": tf.reduce_mean(q_value),
             "action_gradient": tf.reduce_mean(tf.abs(action_gradient)),

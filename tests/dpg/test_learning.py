@@ -13,6 +13,7 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import CriticEnsemble, DPGNetworks, make_distribution, smallest_of
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
+from apex_agents.learning.losses import TDLoss
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.transitions import Transition
 
@@ -92,11 +93,16 @@ RETURN_THAT_SPOILS = pytest.mark.parametrize("spoilt", [math.nan, math.inf, -mat
 class Parts:
     """An update with its networks; target networks get their own values after the first copy."""
 
-    def __init__(self, make_policy: Callable[..., snt.Module] = LinearPolicy, **settings):
+    def __init__(
+        self,
+        make_policy: Callable[..., snt.Module] = LinearPolicy,
+        update_class: type[DPGUpdate] = DPGUpdate,
+        **settings,
+    ):
         config = ApexDPGConfig(**{"learning_rate": LEARNING_RATE, **settings})
         self.online = DPGNetworks(make_policy(POLICY), LinearCritic(U, V))
         self.target = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
-        self.update = DPGUpdate(self.online, self.target, config)
+        self.update = update_class(self.online, self.target, config)
         self.target.policy.w.assign(TARGET_POLICY)
         self.target.critic.u.assign(TARGET_U)
         self.target.critic.v.assign(TARGET_V)
@@ -444,6 +450,34 @@ def test_a_critic_of_distributions_is_prioritized_by_the_error_of_its_means(crit
     # has terminated with -4, the higher return becomes less likely, both quantiles fall.
     steps = (online.critic.table.numpy() - tables[critic][0])[1] / config.learning_rate
     np.testing.assert_allclose(steps, [-1, -1] if critic == "quantile" else [1, -1], rtol=0.01)
+
+
+@EAGER_AND_GRAPH
+def test_losses_of_the_users_are_descended(run):
+    class Imitation(DPGUpdate):
+        """Another loss of the critic, and a term that draws the policy to the actions taken."""
+
+        def compute_critic_loss(self, transitions):
+            (loss, td_error), q_taken = super().compute_critic_loss(transitions)
+            return TDLoss(2 * loss, 3 * td_error), q_taken
+
+        def compute_policy_loss(self, transitions):
+            loss = super().compute_policy_loss(transitions)
+            error = self.networks.policy(transitions.observation) - transitions.action
+            return loss._replace(loss=loss.loss + 10.0 * tf.reduce_sum(error**2, axis=-1))
+
+    parts = Parts(update_class=Imitation, max_gradient_norm=100.0)
+    output = run(parts.update)(TRANSITIONS, WEIGHTS)
+    assert float(output.metrics["loss"]) == pytest.approx(2 * LOSS)
+    assert float(output.metrics["policy_q_value"]) == pytest.approx(sum(POLICY_Q) / 2)
+    np.testing.assert_allclose(output.priorities, 3 * np.abs(TD_ERROR), rtol=1e-5)
+    u_gradient, v_gradient = parts.gradients("critic")
+    np.testing.assert_allclose(u_gradient, 2 * np.array(CRITIC_U_GRADIENT), rtol=1e-5)
+    np.testing.assert_allclose(v_gradient, 2 * np.array(CRITIC_V_GRADIENT), rtol=1e-5)
+    # The term's derivative is 20 * (a - A) / 2; the actions taken are (0.2, 0.4) and (-1, 1).
+    term = 10.0 * np.array([[0.5 - 0.2, -0.25 - 0.4], [0.1 + 1.0, 0.2 - 1.0]])
+    (gradient,) = parts.gradients("policy")
+    np.testing.assert_allclose(gradient, POLICY_GRADIENT + term, rtol=1e-5)
 
 
 def test_several_critics_learn_from_the_smallest_value():
