@@ -1,5 +1,6 @@
 """Tests of policies that are loaded from the folder of a run, against those that were saved."""
 
+import dataclasses
 import pathlib
 
 import gymnasium
@@ -21,6 +22,10 @@ RUNS = {
     "catch": (MLP, EnvironmentConfig("toy", "catch")),
     "pong": (ApexDQNConfig(stream_hidden_size=8), EnvironmentConfig(task="pong")),
     "point_mass": (DPG, EnvironmentConfig("toy", "point_mass")),
+    "two critics": (
+        dataclasses.replace(DPG, num_critics=2),
+        EnvironmentConfig("toy", "point_mass"),
+    ),
     "catch by A2C": (A2C, EnvironmentConfig("toy", "catch")),
 }
 
@@ -54,8 +59,9 @@ def test_dqn_has_the_values_of_the_network_that_was_saved(policies, name):
     assert [row[a] for row, a in zip(q_values, actions, strict=True)] == q_values.max(1).tolist()
 
 
-def test_dpg_has_the_actions_and_values_of_the_networks_that_were_saved(policies):
-    saved, policy = policies["point_mass"]
+@pytest.mark.parametrize("name", ["point_mass", "two critics"])
+def test_dpg_has_the_actions_and_values_of_the_networks_that_were_saved(policies, name):
+    saved, policy = policies[name]
     observations = observe(policy)
     expected = saved(observations)  # Without noise.
     np.testing.assert_allclose(policy.action(observations), expected.action, rtol=1e-6)

@@ -40,7 +40,7 @@ class ApexDPGBuilder:
 
         Args:
           config: settings of the agent.
-          torso_fn: maker of both torsos in place of those of the config; see `ApexDQNBuilder`.
+          torso_fn: maker of all torsos in place of those of the config; see `ApexDQNBuilder`.
 
         Raises:
           ValueError: the config is another agent's, or a field has a value that is not allowed.

@@ -42,9 +42,10 @@ class ApexDPGConfig:
       critic: what the critic gives out: 'scalar', the action value (the paper), or the distribution
         of the return, whose mean is the action value: 'quantile' (Dabney et al. 2018) or
         'categorical' (D4PG, Barth-Maron et al. 2018).
-      num_critics: critics, which learn from the same batches and differ by where they began; the
-        smallest of their values counts, for targets and for the policy (1 in the paper; 2 in TD3
-        and SAC, against values that are estimated too high).
+      num_critics: number of critics, which learn from the same batches and differ in their initial
+        parameters alone; the smallest of their values counts, for targets, priorities and the
+        policy (1 in the paper; 2 in TD3 and SAC, against values that are estimated too high).
+        Learner steps and acting take longer with each.
       num_atoms: quantiles, or returns of 'categorical' (D4PG: 51).
       min_return: lowest atom of 'categorical' (Acme's D4PG: -150); values, which are discounted
         sums of rewards, that lie below it or above the highest one cannot be learned.
@@ -56,7 +57,8 @@ class ApexDPGConfig:
       learning_rate: step size of Adam, for both networks (appendix D: 1e-4).
       policy_learning_rate: that of the policy alone; None is `learning_rate`.
       max_action_gradient: limit to which each element of dq/da is clipped (appendix D: 1).
-      max_gradient_norm: global norm to which the critic's gradients are clipped (as per DQN: 40).
+      max_gradient_norm: global norm to which the gradients of the critic, or of all critics
+        together, are clipped (as per DQN: 40).
       target_update_period: learner steps between updates of the target networks (appendix D: 100).
       target_update_rate: how much of the way to the online networks they then go (appendix D: 1,
         copies; with a period of 1, 0.005 in TD3, Fujimoto et al. 2018).

@@ -92,11 +92,12 @@ class DPGUpdate:
         """Compute what the critic descends; the method to override for another loss of it.
 
           G = R + D * q_target(S_{t+n}, pi_target(S_{t+n}))
-          loss = 0.5 * (G - q(S_t, A_t))^2
+          loss = 0.5 * (G - q(S_t, A_t))^2, or that of a distribution, `td_loss`
 
         Returns:
           The loss of each transition before its weight, with the TD error whose absolute value is
-          its priority; and what the critic gives out for the actions taken, `[B, ...]`.
+          its priority; and what the critic gives out for the actions taken, `[B, ...]`. Gradients
+          flow into the online critic.
         """
         policy, critic = self.target_networks
         next_action = policy(transitions.next_observation)

@@ -16,6 +16,7 @@ from apex_agents.learning.distributions import (
     quantiles,
 )
 from apex_agents.learning.losses import TDLoss
+from apex_agents.learning.shapes import check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
@@ -117,10 +118,11 @@ def make_networks(
     Args:
       config: torsos and sizes of the networks, and the number of critics.
       spec: specification of one environment.
-      torso_fn: maker of both torsos in place of the config's.
+      torso_fn: maker of all torsos in place of the config's.
 
     Returns:
-      Networks whose variables exist; their names begin with `policy/` and `critic/`.
+      Networks whose variables exist; their names begin with `policy/` and `critic/`, and those of
+      further critics with `critic_2/`, `critic_3/` ...
 
     Raises:
       ValueError: a torso does not fit the environment.
@@ -128,15 +130,16 @@ def make_networks(
     (action_size,) = spec.actions.shape
     observation = zero_observations(spec)
     layer_norm, one = config.layer_norm, _make_distribution_of_one(config)
+    names = ["critic", *(f"critic_{number}" for number in range(2, config.num_critics + 1))]
     critics = [
-        CriticNetwork(torso, sizes, one, layer_norm, name="critic")
-        for torso, sizes in [
-            _make_torso(config, "critic", spec, torso_fn) for _ in range(config.num_critics)
-        ]
+        CriticNetwork(
+            *_make_torso(config, "critic", spec, torso_fn, name), one, layer_norm, name=name
+        )
+        for name in names
     ]
     critic = critics[0] if len(critics) == 1 else CriticEnsemble(critics, make_distribution(config))
-    torso, sizes = _make_torso(config, "policy", spec, torso_fn)
-    policy = PolicyNetwork(torso, sizes, action_size, layer_norm, name="policy")
+    policy_torso = _make_torso(config, "policy", spec, torso_fn, "policy")
+    policy = PolicyNetwork(*policy_torso, action_size, layer_norm, name="policy")
     critic(observation, policy(observation))
     return DPGNetworks(policy, critic)
 
@@ -148,24 +151,26 @@ def make_distribution(config: ApexDPGConfig) -> ReturnDistribution:
 
 
 def smallest_of(num_critics: int, one: ReturnDistribution) -> ReturnDistribution:
-    """Make what several critics give out, the smallest of whose values counts.
+    """Combine critics so that the smallest of their values counts.
 
       q = min_k q_k
-      loss = sum_k loss_k, each towards the critic whose value of S_{t+n} is the smallest
+      loss = sum_k loss_k, where all bootstrap from the critic with the smallest value of S_{t+n}
 
-    Source: Fujimoto et al. 2018, section 4.2, and for policies that ascend the minimum Haarnoja et
-    al. 2018.
+    The TD error is that of q, as the actors compute it: a critic whose value is larger may err by
+    more. Source: Fujimoto et al. 2018, section 4.2; for policies that ascend the minimum, Haarnoja
+    et al. 2018.
     """
 
     def mean(z: tf.Tensor) -> tf.Tensor:
         return tf.reduce_min(one.mean(z), axis=-1)
 
     def td_loss(z_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, z_t: tf.Tensor) -> TDLoss:
+        check_shapes(z_tm1.shape, z_t=z_t)
         smallest = tf.gather(z_t, tf.argmin(one.mean(z_t), axis=1), batch_dims=1)
-        losses = [one.td_loss(z, r_t, d_t, smallest) for z in tf.unstack(z_tm1, axis=1)]
-        loss, td_error = map(tf.stack, zip(*losses, strict=True))
+        each = [one.td_loss(z, r_t, d_t, smallest) for z in tf.unstack(z_tm1, axis=1)]
+        losses, td_errors = zip(*each, strict=True)
         # The largest error is that of the smallest value.
-        return TDLoss(tf.reduce_sum(loss, axis=0), tf.reduce_max(td_error, axis=0))
+        return TDLoss(tf.add_n(losses), tf.reduce_max(td_errors, axis=0))
 
     return ReturnDistribution((num_critics, *one.shape), mean, td_loss)
 
@@ -179,9 +184,15 @@ def _make_distribution_of_one(config: ApexDPGConfig) -> ReturnDistribution:
 
 
 def _make_torso(
-    config: ApexDPGConfig, network: str, spec: EnvironmentSpec, torso_fn: TorsoFn | None
+    config: ApexDPGConfig,
+    network: str,
+    spec: EnvironmentSpec,
+    torso_fn: TorsoFn | None,
+    scope: str,
 ) -> tuple[snt.Module, Sequence[int]]:
     """Make the torso of 'policy' or 'critic', behind the normalization if there is one.
+
+    Names of variables begin with `scope`.
 
     Returns:
       The torso, and the units of the hidden layers that are not part of it.
@@ -190,7 +201,7 @@ def _make_torso(
     name, sizes = getattr(config, field), getattr(config, f"{network}_hidden_sizes")
     own_torso = find_own_torso(name, f"agent.{field}", TORSOS, torso_fn)
     num_in_torso = 0 if own_torso is None and name == "none" else 1
-    with tf.name_scope(network):
+    with tf.name_scope(scope):
         layers = []
         if config.normalize_observations:
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))

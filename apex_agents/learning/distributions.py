@@ -13,7 +13,8 @@ class ReturnDistribution(NamedTuple):
     """What a network gives out for an action, and how it is read and learned.
 
     Attributes:
-      shape: shape of what the network gives out for one action: `()` for a number, or `(N,)`.
+      shape: shape of what the network gives out for one action: `()` for a number, `(N,)` for a
+        distribution; of K critics, with a first axis of K.
       mean: function from `[..., *shape]` to the action values, `[...]`.
       td_loss: loss towards a bootstrapped return, of the arguments of `losses.td_loss`, where
         values are `[B, *shape]`. Its `td_error` is that of the action values, and thus on one scale

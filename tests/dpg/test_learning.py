@@ -466,7 +466,7 @@ def test_losses_of_the_users_are_descended(run):
             error = self.networks.policy(transitions.observation) - transitions.action
             return loss._replace(loss=loss.loss + 10.0 * tf.reduce_sum(error**2, axis=-1))
 
-    parts = Parts(update_class=Imitation, max_gradient_norm=100.0)
+    parts = Parts(update_class=Imitation)
     output = run(parts.update)(TRANSITIONS, WEIGHTS)
     assert float(output.metrics["loss"]) == pytest.approx(2 * LOSS)
     assert float(output.metrics["policy_q_value"]) == pytest.approx(sum(POLICY_Q) / 2)
@@ -483,15 +483,15 @@ def test_losses_of_the_users_are_descended(run):
 def test_several_critics_learn_from_the_smallest_value():
     q_tm1 = tf.constant([[1.0, 3.0], [5.0, 2.0]])
     q_t = tf.constant([[6.0, 4.0], [7.0, 8.0]])
-    r_t, d_t = tf.constant([0.5, -4.0]), tf.constant([0.9, 0.0])
+    r_t, d_t = tf.constant([0.5, -4.0]), tf.constant([0.9, 0.5])
     with tf.GradientTape() as tape:
         tape.watch([q_tm1, q_t])
         loss, td_error = smallest_of(2, expected_value()).td_loss(q_tm1, r_t, d_t, q_t)
-    # Both learn 0.5 + 0.9 * 4 = 4.1, and -4; errors are those of the values 1 and 2.
-    np.testing.assert_allclose(td_error, [3.1, -6.0], rtol=1e-5)
-    np.testing.assert_allclose(loss, [(3.1**2 + 1.1**2) / 2, (9.0**2 + 6.0**2) / 2], rtol=1e-5)
+    # Both learn 0.5 + 0.9 * 4 = 4.1, and -4 + 0.5 * 7 = -0.5; errors are those of 1 and 2.
+    np.testing.assert_allclose(td_error, [3.1, -2.5], rtol=1e-5)
+    np.testing.assert_allclose(loss, [(3.1**2 + 1.1**2) / 2, (5.5**2 + 2.5**2) / 2], rtol=1e-5)
     gradient, gradient_of_target = tape.gradient(loss, [q_tm1, q_t])
-    np.testing.assert_allclose(gradient, [[-3.1, -1.1], [9.0, 6.0]], rtol=1e-5)
+    np.testing.assert_allclose(gradient, [[-3.1, -1.1], [5.5, 2.5]], rtol=1e-5)
     assert gradient_of_target is None
 
 
@@ -508,16 +508,22 @@ def test_the_smallest_value_is_that_of_a_whole_distribution():
 
 
 def test_a_policy_ascends_the_smallest_of_several_values():
-    def make() -> DPGNetworks:
-        critics = [LinearCritic([0.0, 5.0], [[0.5, 0.5]] * 2), LinearCritic(U, V)]
-        return DPGNetworks(LinearPolicy(POLICY), CriticEnsemble(critics, distribution))
+    def make_critics() -> list[LinearCritic]:
+        return [LinearCritic([0.0, 5.0], [[0.5, 0.5]] * 2), LinearCritic(U, V)]
 
     config = ApexDPGConfig(num_critics=2, learning_rate=LEARNING_RATE, max_action_gradient=100.0)
     distribution = make_distribution(config)
-    online, target = make(), make()
+    critics = make_critics()
+    online, target = [
+        DPGNetworks(LinearPolicy(POLICY), CriticEnsemble(of_one, distribution))
+        for of_one in (critics, make_critics())
+    ]
     output = DPGUpdate(online, target, config)(TRANSITIONS, WEIGHTS)
     # At pi(S): 0.125 and 5.15 of the first critic, 2.625 and 1.225 of the second one.
     assert float(output.metrics["policy_q_value"]) == pytest.approx((0.125 + 1.225) / 2)
     # Adam's first step has the size of the learning rate and the sign of dq/da.
     steps = (online.policy.w.numpy() - POLICY) / LEARNING_RATE
     np.testing.assert_allclose(steps, [[1.0, 1.0], [1.0, -1.0]], rtol=1e-3)
+    # Both critics have learned.
+    first, second = (critic.u.numpy() for critic in critics)
+    assert (first != [0.0, 5.0]).all() and (second != U).all()
