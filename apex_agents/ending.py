@@ -58,7 +58,8 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
         changes |= {"finished": False, "reason": outcome.failure}
     elif is_over and not written["learner_steps"]:
         exit_code = EXIT_FAILURE
-        changes["reason"] = f"{written['reason']} before the first learner step"
+        reason = f"{written['reason']} before the first learner step"
+        changes |= {"finished": False, "reason": reason}
     summary = complete_summary(state, {**changes, "exit_code": exit_code})
     return Run(state.run.path, summary, exit_code)
 

@@ -73,7 +73,8 @@ def test_the_summary_says_how_a_run_ended(state, written, outcome, finished, exi
 def test_a_run_without_a_learner_step_has_failed(state):
     write(state, {**FINISHED, "reason": "40 actor steps done", "learner_steps": 0})
     run = conclude(state, Outcome())
-    assert run.exit_code == 1
+    # A sweep trains a run again that has not finished.
+    assert (run.exit_code, run.summary["finished"]) == (1, False)
     failure = describe_failure(run, EXPERIMENT, Outcome())
     for part in ("40 actor steps done", "40 transitions", "agent.replay.min_size, 1,000"):
         assert part in failure

@@ -6,6 +6,7 @@ the commands define flags of the same names.
 
 import functools
 import importlib
+import io
 import os
 import sys
 import time
@@ -31,10 +32,16 @@ def _train(agent: str) -> None:
 
 
 def _open_streams() -> None:
-    """Open what the caller has closed (`>&-`), before another file gets its number."""
+    """Open what the caller has closed (`>&-`), before another file gets its number.
+
+    Characters that the encoding of the terminal lacks, such as a plus-minus sign, become '?'.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run(command: str, *args: str) -> None:

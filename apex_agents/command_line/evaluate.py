@@ -174,7 +174,7 @@ def _report(
     output: pathlib.Path,
     is_of_run: bool,
 ) -> None:
-    """Print the results, and write them into their folder."""
+    """Write the results into their folder, and print them."""
     summary = final_evaluation.summarise(config, request, result)
     summary["max_envs"] = _MAX_ENVS.value
     if not is_of_run:  # Model cards of the run do not have them.
@@ -182,14 +182,17 @@ def _report(
     videos = ", ".join(video.name for video in result.videos)
     lines = final_evaluation.describe(summary)
     try:
-        for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
-            print(f"{name:>18}: {text}")
         table = final_evaluation.to_csv(config.environment, result.episodes)
         replace_file(output / "episodes.csv", table.encode())
         replace_file(output / SUMMARY_FILE, encode_json(summary))
-        sys.stdout.flush()
     except OSError as error:
         fail(f"the results cannot be written: {error}", EXIT_FAILURE)
+    try:
+        for name, text in (*lines, ("videos", videos or "none"), ("results", output)):
+            print(f"{name:>18}: {text}")
+        sys.stdout.flush()
+    except OSError as error:
+        fail(f"the results are in {output}, but cannot be printed: {error}", EXIT_FAILURE)
 
 
 @contextlib.contextmanager

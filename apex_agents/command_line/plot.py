@@ -22,6 +22,7 @@ Examples:
   python launch/plot.py sweeps/cartpole/CartPole-v1/*/seed_0 --output=figures
 """
 
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -47,7 +48,7 @@ def _main(argv: Sequence[str]) -> None:
             raise ValueError("RUN is missing: name the work directory of at least one.")
         only = runs[0].path if len(runs) == 1 else argv[1] if len(argv) == 2 else "."
         default = pathlib.Path(only, PLOTS)
-        folder = pathlib.Path(_OUTPUT.value or default).expanduser()
+        folder = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
         files = draw_runs(runs, folder)
         if not files:
             raise ValueError(f"{', '.join(argv[1:])}: there is nothing to draw in logs/ yet.")

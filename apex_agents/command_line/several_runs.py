@@ -25,7 +25,7 @@ from apex_agents.experiment import (
 from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.registry import find_agent
 from apex_agents.runs.files import hold_lock, replace_file
-from apex_agents.runs.workdir import CONFIG_FILE, LOCK_FILE
+from apex_agents.runs.workdir import CONFIG_FILE, LOCK_FILE, check_path
 from apex_agents.sweep.plan import Run
 from apex_agents.sweep.runner import FINISHED, Runner
 from apex_agents.sweep.screen import Screen
@@ -61,6 +61,7 @@ def preparing_folder(name: str) -> Iterator[pathlib.Path]:
     """
     folder = pathlib.Path(os.path.expanduser(_WORKDIR.value or f"sweeps/{name}")).absolute()
     try:
+        check_path(folder)
         if (folder / CONFIG_FILE).exists():
             raise ValueError(f"The folder {folder} holds a single run; name another one.")
         yield folder

@@ -86,6 +86,7 @@ class VectorEnvironment(Protocol):
 
 MAX_FAILURES_IN_A_ROW = 3
 DEFAULT_FRAMES_PER_SECOND = 15.0
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 _logger = logging.getLogger(__name__)
 
@@ -93,7 +94,8 @@ _logger = logging.getLogger(__name__)
 class SyncVectorEnvironment:
     """A `VectorEnvironment` made of single environments, which are stepped one after the other.
 
-    An environment fails when it raises, or returns an observation or a reward that is not finite.
+    An environment fails when it raises, or returns an observation, a reward or a discount that is
+    not finite in float32.
     It then begins another episode with a FIRST step, and the previous episode ends without a LAST
     step or a report. When an environment, its resets included, fails `MAX_FAILURES_IN_A_ROW` times
     without an episode that ends regularly in between, the error is raised.
@@ -219,7 +221,7 @@ class SyncVectorEnvironment:
             return
         rows.reward[i] = reward
         rows.discount[i] = discount
-        self._returns[i] += float(rows.reward[i])
+        self._returns[i] += float(reward)  # In float32 0.9 would miss a target of 0.9.
         self._lengths[i] += 1
         if step_type == dm_env.StepType.LAST:
             self._finished.append(self.current_episode(i))
@@ -230,8 +232,11 @@ def _check_finite(timestep: dm_env.TimeStep) -> None:
     """Raise a ValueError if an agent would learn from a number that is NaN or infinite."""
     if not np.isfinite(timestep.observation).all():
         raise ValueError("the observation is not finite")
-    if timestep.reward is not None and not np.isfinite(timestep.reward):
-        raise ValueError(f"the reward is {timestep.reward}")
+    if timestep.step_type == dm_env.StepType.FIRST:  # Its reward and its discount are not read.
+        return
+    for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
+        if value is None or not abs(value) <= _MAX_FLOAT32:
+            raise ValueError(f"the {name} is {value}")
 
 
 def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
@@ -239,6 +244,14 @@ def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
     return EnvironmentSpec(
         observations=environment.observation_spec(),
         actions=environment.action_spec(),
-        rewards=environment.reward_spec().replace(dtype=np.float32),
-        discounts=environment.discount_spec().replace(dtype=np.float32),
+        rewards=_in_float32(environment.reward_spec(), "reward"),
+        discounts=_in_float32(environment.discount_spec(), "discount"),
     )
+
+
+def _in_float32(spec: specs.Array, name: str) -> specs.Array:
+    if getattr(spec, "shape", None) != ():
+        raise ValueError(f"the {name} has to be a number, got {spec}")
+    if isinstance(spec, specs.DiscreteArray):  # It can only be of integers.
+        return specs.Array((), np.float32, spec.name)
+    return spec.replace(dtype=np.float32)

@@ -30,8 +30,9 @@ def render(state: RunState, note: str = "") -> RenderableType:
     if note:
         parts += [Text(), Text(note, style="yellow")]
     task = state.run.settings("environment").get("task", "?")
-    title = f"[bold]{state.run.path.name}[/] · {task}"
-    panel = Panel(Group(*parts), title=title, subtitle=_describe_end(state), padding=(0, 1))
+    # A `Text`, since what is in brackets would be markup: names of folders and errors have them.
+    title = Text.assemble((state.run.path.name, "bold"), f" · {task}")
+    panel = Panel(Group(*parts), title=title, subtitle=Text(_describe_end(state)), padding=(0, 1))
     # The margin is for the ^C that a terminal shows: it would break a line of the full width.
     return Padding(panel, (0, 3, 0, 0))
 
@@ -238,4 +239,5 @@ def _format_return(row: Row) -> str:
 
 
 def _format_seconds(seconds: float) -> str:
-    return str(datetime.timedelta(seconds=round(seconds)))
+    shown = min(round(seconds), datetime.timedelta.max.days * 24 * 3600)
+    return str(datetime.timedelta(seconds=shown))

@@ -51,7 +51,10 @@ class RunState:
         started_at = self._started_at()
         for name in self.run.logs():
             reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
-            is_old = _modification_time(self.run.log_path(name)) < started_at
+            # A run that is over was not resumed, and its files may be copies, made in any order.
+            is_old = self.summary is None and (
+                _modification_time(self.run.log_path(name)) < started_at
+            )
             with contextlib.suppress(OSError):  # It is read again in the next period.
                 for row in reader.read():
                     self._take(name, row, is_old)

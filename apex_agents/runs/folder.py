@@ -31,7 +31,7 @@ class RunFolder:
         Raises:
           ValueError: the folder does not hold a run that can be read.
         """
-        self.path = pathlib.Path(workdir).expanduser().absolute()
+        self.path = pathlib.Path(os.path.expanduser(workdir)).absolute()
         self.config = read_values(self.path)
 
     def summary(self) -> dict[str, Any] | None:
@@ -95,7 +95,7 @@ def find_runs(folder: str | pathlib.Path, max_depth: int = 3) -> list[RunFolder]
     Raises:
       ValueError: there is no run that can be read.
     """
-    path = pathlib.Path(folder).expanduser().absolute()
+    path = pathlib.Path(os.path.expanduser(folder)).absolute()
     if not (path / CONFIG_FILE).exists() and path.is_dir():
         patterns = ["*/" * depth + CONFIG_FILE for depth in range(1, max_depth + 1)]
         found = sorted(file.parent for pattern in patterns for file in path.glob(pattern))

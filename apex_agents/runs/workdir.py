@@ -76,11 +76,7 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
     workdir = pathlib.Path(path)
     try:
         workdir = workdir.expanduser().absolute()
-        # Other libraries cannot open all that Python can: TensorFlow and Reverb read patterns.
-        if not str(workdir).isprintable() or set(_PATTERN).intersection(str(workdir)):
-            raise ValueError(
-                f"The folder {workdir} needs a path of printable text without any of {_PATTERN}"
-            )
+        check_path(workdir)
         if (workdir / AGENT_FILE).exists():
             raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")
         if (workdir / CONFIG_FILE).exists():
@@ -102,6 +98,17 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
         raise ValueError(f"The folder {workdir} cannot be found: {error}") from error
     _locks[str(workdir)] = lock
     return str(workdir)
+
+
+def check_path(workdir: pathlib.Path) -> None:
+    """Raise a ValueError if other libraries cannot open a path that Python can.
+
+    TensorFlow and Reverb read patterns in it.
+    """
+    if not str(workdir).isprintable() or set(_PATTERN).intersection(str(workdir)):
+        raise ValueError(
+            f"The folder {workdir} needs a path of printable text without any of {_PATTERN}"
+        )
 
 
 @contextlib.contextmanager

@@ -25,16 +25,18 @@ PRUNED = "pruned"
 _REASONS = {STOPPED: "it can be resumed", PRUNED: "worse than other runs"}
 
 _MAX_TAIL_BYTES = 8192
+_NO_OUTPUT = "(no output)"
 _PR_SET_PDEATHSIG = 1  # From <linux/prctl.h>.
 _libc = ctypes.CDLL(None)
 
 
 class _Process(NamedTuple):
-    """An active run: its process, when it was started, and which of the slots it has."""
+    """An active run."""
 
     popen: subprocess.Popen
     started_at: float
     slot: int
+    log_start: int  # Bytes of its log that earlier commands have written.
 
 
 class Runner:
@@ -100,7 +102,10 @@ class Runner:
 
     def newest_output(self) -> list[str]:
         """Return a line for each active run: its name and what it printed last."""
-        return [f"{run.name}: {last_words(run.log)}" for run in self._running]
+        return [
+            f"{run.name}: {(_read_tail(run.log, process.log_start) or [_NO_OUTPUT])[-1]}"
+            for run, process in self._running.items()
+        ]
 
     def _start(self, run: Run) -> str:
         """Start a run in a session of its own, so that Ctrl-C reaches it through `stop` only."""
@@ -110,6 +115,7 @@ class Runner:
         try:
             run.folder.mkdir(parents=True, exist_ok=True)
             with run.log.open("ab") as log:
+                log_start = log.tell()
                 popen = subprocess.Popen(
                     run.argv,
                     env={**os.environ, **path_to_inherit()},
@@ -122,11 +128,11 @@ class Runner:
         except OSError as error:
             self.endings[run] = FAILED
             return f"{self._label(run)} failed: {error}"
-        self._running[run] = _Process(popen, time.monotonic(), slot)
+        self._running[run] = _Process(popen, time.monotonic(), slot, log_start)
         return f"{self._label(run)} starts; its output goes to {run.log}"
 
     def _end(self, run: Run) -> str:
-        popen, started_at, _ = self._running.pop(run)
+        popen, started_at, _, log_start = self._running.pop(run)
         exit_code = popen.returncode if popen.returncode >= 0 else 128 - popen.returncode
         if exit_code == EXIT_SUCCESS:
             ending, reason = FINISHED, run.read_end_reason()
@@ -136,7 +142,7 @@ class Runner:
         elif self.signals or exit_code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
             ending, reason = STOPPED, _REASONS[STOPPED]
         else:
-            ending, reason = FAILED, f"exit code {exit_code}: {last_words(run.log)}"
+            ending, reason = FAILED, f"exit code {exit_code}: {last_words(run.log, log_start)}"
         self.endings[run] = ending
         return f"{self._label(run)} {ending} after {time.monotonic() - started_at:.0f} s ({reason})"
 
@@ -162,12 +168,22 @@ def _prepare(cores: Sequence[int]) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def last_words(log: pathlib.Path) -> str:
-    """Return the line of a log that says why its command failed, or else its last line."""
+def last_words(log: pathlib.Path, start: int = 0) -> str:
+    """Return the line of a log that says why its command failed, or else its last line.
+
+    Args:
+      log: path of the log.
+      start: number of bytes at its beginning that are another command's.
+    """
+    lines = _read_tail(log, start)
+    reasons = [line for line in lines if line.startswith(("error: ", "Node "))]
+    return (reasons or lines or [_NO_OUTPUT])[-1]
+
+
+def _read_tail(log: pathlib.Path, start: int) -> list[str]:
+    """Return the last lines of a log, without those of its first bytes; none if it has none."""
     text = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(-min(_MAX_TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        file.seek(max(start, os.fstat(file.fileno()).st_size - _MAX_TAIL_BYTES))
         text = file.read().decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reasons = [line for line in lines if line.startswith(("error: ", "Node "))]
-    return (reasons or lines or ["(no output)"])[-1]
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.exceptions import StorageInternalError
 from optuna.trial import Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from apex_agents.config import ExperimentConfig
 from apex_agents.metrics import columns
@@ -39,15 +41,23 @@ def open_study(folder: pathlib.Path, space: Space, config: ExperimentConfig) -> 
     """Open the study in the folder of a search, or make it.
 
     Raises:
-      ValueError: the study has another space, or runs whose scores would have another meaning.
+      ValueError: the study cannot be opened, has another space, or has runs whose scores would have
+        another meaning.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warm_up = int(_WARM_UP * (config.run.max_actor_steps or 0))
     pruner = optuna.pruners.MedianPruner(_FINISHED_BEFORE_PRUNING, warm_up)
-    storage = f"sqlite:///{folder / _STORAGE}"
-    study = optuna.create_study(
-        storage=storage, study_name="tune", direction="maximize", load_if_exists=True, pruner=pruner
-    )
+    path = str(folder / _STORAGE)
+    try:
+        study = optuna.create_study(
+            storage="sqlite:///" + path.replace("{", "{{").replace("}", "}}"),  # It is formatted.
+            study_name="tune",
+            direction="maximize",
+            load_if_exists=True,
+            pruner=pruner,
+        )
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise ValueError(f"{path} cannot be opened: {error}") from error
     # A command that continues the search would draw the same numbers again from the same seed.
     study.sampler = optuna.samplers.TPESampler(seed=config.run.seed + len(study.trials))
     ranges = {path: distribution_to_json(values) for path, values in space.items()}

@@ -104,6 +104,14 @@ def test_without_a_terminal_it_shows_a_run_once_if_asked(run):
     assert "\x1b" not in shown.stdout
 
 
+def test_a_terminal_may_lack_characters(run):
+    command = [sys.executable, MONITOR, str(run.workdir), "--once"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "run ? catch" in shown.stdout
+
+
 def test_a_view_ends_with_its_run(run, open_terminal):
     terminal = open_terminal(MONITOR, f"--workdir={run.workdir}")
     run.wait_for(lambda: "running for" in terminal.screen())

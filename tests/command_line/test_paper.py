@@ -5,6 +5,7 @@ import csv
 import json
 import pathlib
 import re
+import shutil
 
 import pytest
 from refusals import assert_refused
@@ -210,10 +211,11 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     # A part of the study, and an unfinished run, in the same folder.
     before = count_rows(folder / "mine.csv")
     (runs[1] / "summary.json").unlink()
+    shutil.copytree(runs[0], runs[0].with_name("seed_4"))  # Of a command with more seeds.
     flags = ["--settings=three", f"--workdir={folder}"]
     run = start(*argv, *flags).finish()
     assert run.exit_code == 0
-    assert count_rows(folder / "mine.csv") == before
+    assert count_rows(folder / "mine.csv") == {**before, "three": 2 * before["three"]}
     unfinished = "Not finished (1), scored by what there is: catch, setting=two, seed 0"
     assert unfinished in (folder / "mine.md").read_text()
     assert "[1/1]" not in run.stdout()

@@ -19,6 +19,10 @@ MISTAKES = {
         [f"--config={ROOT}/configs/apex_dqn_atari_single_host.py"],
         ["the first run would never end", "run.max_actor_steps"],
     ),
+    "pattern_as_a_folder": (
+        ["--workdir={tmp}/a[1]", "--config.run.max_actor_steps=1e6"],
+        ["a[1] needs a path of printable text without any of"],
+    ),
     "unknown_game": (
         [
             f"--config={ROOT}/configs/apex_dqn_atari_single_host.py",

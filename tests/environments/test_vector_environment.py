@@ -129,6 +129,13 @@ def test_finished_episodes_are_reported_once():
     ]
 
 
+def test_a_return_is_the_sum_of_the_rewards_before_they_are_rounded():
+    environment = SyncVectorEnvironment([Countdown(1, 0.9, 0.0)])
+    environment.reset()
+    environment.step(np.zeros(1, np.int32))
+    assert environment.finished_episodes()[0].episode_return == 0.9
+
+
 class CountdownInNumbers(Countdown):
     """Its step types are numbers, as `TimeStep.last` allows."""
 
@@ -175,6 +182,28 @@ def test_spec_is_that_of_one_environment():
     assert EnvironmentSpec._fields == ("observations", "actions", "rewards", "discounts")
 
 
+class CountdownWithRewardSpec(Countdown):
+    def __init__(self, reward_spec: object):
+        super().__init__(2, 1.0, 0.0)
+        self._reward_spec = reward_spec
+
+    def reward_spec(self) -> object:
+        return self._reward_spec
+
+
+def test_rewards_may_be_whole_numbers():
+    environment = CountdownWithRewardSpec(specs.DiscreteArray(2, name="points"))
+    assert SyncVectorEnvironment([environment]).spec.rewards == specs.Array(
+        (), np.float32, "points"
+    )
+
+
+@pytest.mark.parametrize("spec", [specs.Array((2,), np.float32), {"a": specs.Array((), float)}])
+def test_rewards_that_are_no_number_are_an_error(spec):
+    with pytest.raises(ValueError, match="the reward has to be a number, got "):
+        SyncVectorEnvironment([CountdownWithRewardSpec(spec)])
+
+
 def test_close_closes_every_environment():
     environments = [Countdown(2, 1.0, 0.0), Countdown(2, 1.0, 0.0)]
     SyncVectorEnvironment(environments).close()
@@ -192,7 +221,7 @@ def test_different_specs_are_an_error():
 
 
 class Failing(Countdown):
-    """Fails at steps with the actions 90 to 92, and at the resets with the given numbers."""
+    """Fails at steps with the actions 90 to 95, and at the resets with the given numbers."""
 
     def __init__(self, *settings: float, failing_resets: tuple[int, ...] = ()):
         super().__init__(*settings)
@@ -213,6 +242,12 @@ class Failing(Countdown):
             return timestep._replace(observation=np.array([np.nan, 1.0], np.float32))
         if action == 92:
             return timestep._replace(reward=np.inf)
+        if action == 93:
+            return timestep._replace(reward=None)
+        if action == 94:
+            return timestep._replace(reward=1e39)  # Infinite in float32.
+        if action == 95:
+            return timestep._replace(discount=np.nan)
         return timestep
 
 
@@ -226,6 +261,9 @@ class Failing(Countdown):
         (90, "OSError: the simulation blew up"),
         (91, "ValueError: the observation is not finite"),
         (92, "ValueError: the reward is inf"),
+        (93, "ValueError: the reward is None"),
+        (94, "ValueError: the reward is 1e+39"),
+        (95, "ValueError: the discount is nan"),
     ],
 )
 def test_an_environment_that_fails_begins_another_episode(action, message, caplog):

@@ -148,6 +148,26 @@ def test_the_time_that_is_left(written_run):
     assert re.fullmatch(r"seconds 0% \d+ of 10,000 2:4\d:\d\d left", line)
 
 
+@pytest.mark.parametrize("limit", ["max_actor_steps", "max_seconds"])
+def test_a_limit_that_no_clock_reaches(limit, written_run):
+    config = json.loads((written_run.folder / "config.json").read_text())
+    config["run"][limit] = 10**18
+    written_run.write_json("config.json", config)
+    written_run.append_everything()
+    name = {"max_actor_steps": "actor steps", "max_seconds": "seconds"}[limit]
+    line = line_with(draw(written_run.folder, width=120), f"^│ {name}")
+    assert line.endswith("999999999 days, 0:00:00 left")
+
+
+def test_names_and_reasons_are_no_markup(written_run):
+    written_run.append_everything()
+    reason = "Node learner failed: KeyError: [/data/x] of [nan, nan]"
+    written_run.end(reason)
+    assert reason in draw(written_run.folder)[-1]
+    folder = written_run.folder.rename(written_run.folder.with_name("run[old]"))
+    assert "run[old] · CartPole-v1" in draw(folder)[0]
+
+
 def test_a_ladder_of_noise_scales_has_ends(written_run):
     for i, scale in enumerate((1.0, 0.5, 0.25)):
         written_run.append("actor_0_envs", env_index=i, noise_scale=scale, episode_return=-i)

@@ -127,6 +127,17 @@ def test_of_a_run_that_is_resumed_only_what_still_holds_is_known(written_run):
     assert state.num_episodes == 7
 
 
+def test_the_files_of_a_finished_run_may_be_copied_in_any_order(written_run):
+    written_run.append_everything()
+    written_run.end()
+    for path in written_run.folder.glob("logs/*.csv"):
+        os.utime(path, (1000, 1000))
+    state = RunState(RunFolder(written_run.folder))
+    state.refresh()
+    assert (state.learner["q_value"], state.replay["replay_size"]) == (42.0, 1000)
+    assert state.actor_speed() == 100 + 150
+
+
 def test_a_run_that_was_killed_is_over(written_run, state):
     written_run.end(None)
     state.refresh()

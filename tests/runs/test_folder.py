@@ -27,6 +27,12 @@ def test_a_folder_without_a_run_is_refused(content, tmp_path):
         RunFolder(tmp_path / "missing")
 
 
+def test_the_home_of_a_user_who_does_not_exist():
+    for read in (RunFolder, find_runs):
+        with pytest.raises(ValueError, match="~nobody-of-this-name/run is no folder"):
+            read("~nobody-of-this-name/run")
+
+
 def test_what_the_folder_says(workdir):
     run = RunFolder(str(workdir))
     assert run.config["run"]["seed"] == 3

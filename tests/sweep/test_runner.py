@@ -203,6 +203,34 @@ def test_output_of_a_resumed_run_is_appended(make_run):
     assert sorted(run.log.read_text().split()) == ["err", "err", "out", "out"]
 
 
+def stop_waiting(run: Run) -> None:
+    """Start a run that prints 'waits', see that this is its newest output, and stop it."""
+    runner = Runner([run], 1)
+    runner.step()
+    wait_for(lambda: runner.newest_output() == [f"{run.name}: waits"])
+    runner.stop(signal.SIGTERM)
+    finish(runner)
+
+
+def test_what_an_earlier_command_has_printed_is_not_shown(make_run):
+    run = make_run(0, WAIT)
+    run.folder.mkdir()
+    run.log.write_text("error: too small\n")
+    stop_waiting(run)
+
+    run = make_run(1, "raise SystemExit(1)")
+    run.folder.mkdir()
+    run.log.write_text("error: too small\n")
+    lines = []
+    runner = Runner([run], 1)
+    wait_for(lambda: lines.extend(runner.step()) or runner.is_done())
+    assert lines[-1].endswith("(exit code 1: (no output))")
+
+
+def test_the_newest_output_of_a_run_that_continues_after_a_failure(make_run):
+    stop_waiting(make_run(0, f"print('Node actor_0 failed.'); {WAIT}"))
+
+
 def test_the_end_of_a_run_is_told_with_its_reason(make_run):
     run = make_run(0, "")
     run.folder.mkdir()

@@ -228,6 +228,19 @@ def test_a_search_of_something_else_is_refused(field, value, message, tmp_path):
     open_study(tmp_path, SPACE, CONFIG)
 
 
+def test_a_folder_may_have_braces(tmp_path):
+    folder = tmp_path / "{lr}"
+    folder.mkdir()
+    open_study(folder, SPACE, CONFIG)
+    assert [path.name for path in folder.iterdir()] == ["study.db"]
+
+
+def test_a_study_that_cannot_be_read(tmp_path):
+    (tmp_path / "study.db").write_text("no database, whatever its name")
+    with pytest.raises(ValueError, match=r"study\.db cannot be opened: "):
+        open_study(tmp_path, SPACE, CONFIG)
+
+
 def test_a_search_in_other_ranges_is_refused(tmp_path):
     open_study(tmp_path, SPACE, CONFIG)
     with pytest.raises(
