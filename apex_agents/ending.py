@@ -1,5 +1,6 @@
 """How a run ended: its summary, its exit code, and what is an error."""
 
+import contextlib
 import pathlib
 import shlex
 import signal
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.run_state import RunState
-from apex_agents.metrics.summary import complete_summary, git_commit
+from apex_agents.metrics.summary import NOT_SAVED, complete_summary, git_commit
 from apex_agents.nodes.backend import Outcome
 from apex_agents.runs.workdir import SUMMARY_FILE
 
@@ -34,13 +35,19 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
     """Complete the summary of a run whose nodes have ended.
 
     Args:
-      state: state of the run, read after its end.
+      state: state of the run, which is read anew.
       outcome: how the nodes ended.
 
     Returns:
       The run; its exit code is 1 if it failed, 143 if it was stopped by SIGTERM.
     """
+    # Who watched the run may have given up, or have waited for an export.
+    state = RunState(state.run)
+    with contextlib.suppress(OSError):
+        state.refresh()
     written = state.run.summary() or {}
+    if written.get("reason") == NOT_SAVED:
+        outcome = outcome._replace(failure=outcome.failure or NOT_SAVED)
     if not written and state.learner and outcome.stopped_by is None and not outcome.failure:
         failure = f"The run has ended, but {SUMMARY_FILE} could not be written."
         outcome = outcome._replace(failure=failure)
@@ -66,8 +73,8 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
 
 def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
     """Return why a run with the exit code 1 failed, as lines for the terminal."""
-    if outcome.failure:
-        return "\n".join(filter(None, (outcome.failure, outcome.log)))
+    if outcome.failure or run.summary["learner_steps"]:
+        return "\n".join(filter(None, (run.summary["reason"], outcome.log)))
     flow = experiment.data_flow()
     return (
         f"The run ended before its first learner step, and nothing was learned: "

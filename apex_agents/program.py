@@ -20,7 +20,7 @@ from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
-from apex_agents.metrics.summary import write_summary
+from apex_agents.metrics.summary import remove_summary, write_summary
 from apex_agents.nodes.node import (
     ClientNode,
     NodeRole,
@@ -120,6 +120,7 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     Returns:
       The learner, which has saved its state and written why it stopped.
     """
+    remove_summary(experiment)
     builder, run = experiment.builder, experiment.run
     should_stop = lp.stop_event().is_set
     poller = StatisticsPoller(clients, experiment.data_flow())
@@ -174,13 +175,14 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
         logger.write_row()
         histograms.write(learner)
     # Saving comes first: the replay server may be stopping, and calls to it may block.
-    checkpoints.save_last()
+    is_saved = checkpoints.save_last()
     if reason is not None and learner.num_steps:
         learner.publish()
         ends += map(announce_end, clients)
         is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
         reason = find_end(learner.num_steps) if is_evaluated else None
-    write_summary(experiment, reason, learner.num_steps, poller.latest.actor_steps)
+        is_saved = is_saved or checkpoints.save_last()  # The disk may have room again.
+    write_summary(experiment, reason, is_saved, learner.num_steps, poller.latest.actor_steps)
     learner.close()
     poller.close()
     for end in ends:

@@ -65,6 +65,8 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
             f"{field} is {reference!r}, but {module.__name__} has no callable {name!r}; the "
             f"closest: {closest(name, names)}."
         )
+    if module_name == _MAIN:  # In other processes this is another module.
+        _functions[reference] = found
     return found
 
 
@@ -152,12 +154,15 @@ def execute_config_file(
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")
+    before = sys.modules.get(name)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
     if not hasattr(module, function):
         raise AttributeError(f"it has no function {function}")
     config = getattr(module, function)()
+    if before is not None and not is_recorded:  # A user's file may have the name of one of ours.
+        sys.modules[name] = before
     if is_recorded:
         _config_file = str(path.absolute())
     return config
@@ -182,6 +187,11 @@ def restore(recorded: Any) -> None:
     """
     folders = _entry(recorded, _PYTHON_PATH, list) or []
     extend_path([*(f for f in folders if isinstance(f, str) and os.path.isdir(f)), os.getcwd()])
+    restore_functions(recorded)
+
+
+def restore_functions(recorded: Any) -> None:
+    """Let `find_function` find the functions of scripts in a record."""
     for reference, encoded in (_entry(recorded, _FUNCTIONS, dict) or {}).items():
         with contextlib.suppress(Exception):  # `find_function` says what is missing.
             _functions[reference] = pickle.loads(base64.b64decode(encoded))

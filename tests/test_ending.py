@@ -9,7 +9,12 @@ import pytest
 
 from apex_agents.ending import conclude, describe_failure, describe_summary
 from apex_agents.metrics.run_state import RunState
-from apex_agents.metrics.summary import complete_summary
+from apex_agents.metrics.summary import (
+    NOT_SAVED,
+    complete_summary,
+    remove_summary,
+    write_summary,
+)
 from apex_agents.nodes.backend import Outcome, StopSignals, read_log_end
 from apex_agents.runs.folder import RunFolder
 
@@ -82,6 +87,20 @@ def test_a_run_without_a_learner_step_has_failed(state):
     assert conclude(state, INTERRUPTED).exit_code == 130
 
 
+def test_a_run_whose_last_parameters_are_not_saved_has_failed(state):
+    experiment = types.SimpleNamespace(workdir=str(state.run.path), elapsed_seconds=lambda: 7.5)
+    write_summary(experiment, "5 learner steps done", False, learner_steps=5, actor_steps=40)
+    run = conclude(state, Outcome())
+    assert (run.exit_code, run.summary["finished"], run.summary["learner_steps"]) == (1, False, 5)
+    assert describe_failure(run, EXPERIMENT, Outcome()) == NOT_SAVED
+    # One that was stopped can be resumed.
+    write_summary(experiment, None, False, learner_steps=5, actor_steps=40)
+    assert conclude(state, INTERRUPTED).exit_code == 130
+    remove_summary(experiment)
+    remove_summary(experiment)
+    assert state.run.summary() is None
+
+
 def test_a_failure_shows_the_end_of_a_log(state):
     run = conclude(state, FAILED)
     failure = describe_failure(run, EXPERIMENT, FAILED)
@@ -116,6 +135,14 @@ def test_a_run_whose_summary_could_not_be_written_has_failed(state, tmp_path):
     run = conclude(state, Outcome())
     assert run.exit_code == 1
     assert run.summary["reason"] == "The run has ended, but summary.json could not be written."
+    assert describe_failure(run, EXPERIMENT, Outcome()) == run.summary["reason"]
+
+
+def test_a_summary_is_of_the_files_at_the_end(state, tmp_path):
+    state.refresh()  # The last look of who watched the run.
+    append(tmp_path, "evaluator", "mean_return,learner_steps\n1.5,5\n")
+    write(state, FINISHED)
+    assert conclude(state, Outcome()).summary["last_return"] == 1.5
 
 
 def test_a_learner_that_was_stopped_early_leaves_the_count_of_the_run(state, tmp_path):

@@ -13,7 +13,13 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Progress, check_environment, make_experiment
 from apex_agents.presets import load_config
-from apex_agents.registry import AGENTS, find_agent, has_standard_policy, make_builder
+from apex_agents.registry import (
+    AGENTS,
+    find_agent,
+    has_standard_policy,
+    make_builder,
+    with_torso_fn,
+)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -35,6 +41,15 @@ def test_a_torso_given_in_python_reaches_the_builder(name):
     builder = make_builder(experiment.builder.config, make_torso)
     with pytest.raises(ValueError, match="made"):
         builder.make_networks(experiment.environment_spec())
+
+
+def test_a_torso_given_in_python_changes_no_field_of_the_users():
+    @dataclasses.dataclass
+    class OwnConfig(ApexDQNConfig):
+        pretrained_torso: str = "weights.npz"
+
+    config = with_torso_fn(OwnConfig(), lambda spec, config: None)
+    assert config.pretrained_torso == "weights.npz" and config.torso.startswith("__main__:")
 
 
 class OtherUpdate(ApexDQNBuilder):

@@ -207,6 +207,16 @@ def test_other_processes_find_what_a_setting_names_in_a_config_file(folder, tmp_
     assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")) == "7\n"
 
 
+def test_other_processes_find_what_a_setting_names_in_a_script(
+    folder, tmp_path_factory, monkeypatch
+):
+    monkeypatch.setattr(sys.modules["__main__"], "make", lambda: 7, raising=False)
+    assert find_function("__main__:make", "agent.torso")() == 7
+    code = "from apex_agents.user_code import find_function\nprint(find_function(value, 'x')())"
+    pickled = cloudpickle.dumps(WithUserCode("__main__:make"))
+    assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")) == "7\n"
+
+
 def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_factory):
     write(folder / "sizes.py", "SMALL, LARGE = 3, 9\n")
     write(folder / "my_config.py", CONFIG)
@@ -239,6 +249,23 @@ def test_a_config_file_of_ours_is_not_recorded(folder):
     write(folder / "our_config.py", "def get_config(): return 7\n")
     assert user_code.execute_config_file(folder / "our_config.py", is_recorded=False) == 7
     assert user_code.record()["config_file"] is None
+
+
+def test_a_config_file_may_have_the_name_of_the_settings_that_it_starts_from(folder):
+    write(folder / "ours" / "same.py", "def get_config(): return 7\n")
+    text = """
+    from pathlib import Path
+    from apex_agents.user_code import execute_config_file
+
+    def make(): return 8
+
+    def get_config():
+        path = Path(__file__).parent / "ours" / "same.py"
+        return f"{__name__}:make", execute_config_file(path, is_recorded=False)
+    """
+    write(folder / "same.py", text)
+    reference, number = user_code.execute_config_file(folder / "same.py")
+    assert (find_function(reference, "agent.torso")(), number) == (8, 7)
 
 
 def test_a_recorded_file_that_fails_is_named(folder):

@@ -26,7 +26,7 @@ Examples:
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from absl import app, flags
@@ -189,7 +189,9 @@ def _plan(
         for label, (name, _) in study.settings.items()
     }
     configs = {file: load_config_file(file) for file in files.values()}
-    num_seeds = max(study.num_seeds, part.num_seeds, *_count_seeds(folder))
+    seeds = [path.name.removeprefix("seed_") for path in folder.glob("*/setting=*/seed_*")]
+    counts = [int(seed) + 1 for seed in seeds if seed.isdecimal()]  # An earlier command had more.
+    num_seeds = max(study.num_seeds, part.num_seeds, *counts)
     for task in study.tasks:
         for label, file in files.items():
             fields = {**study.fields, TASK: task, **study.settings[label].fields}
@@ -207,14 +209,6 @@ def _plan(
             chosen += planned[: part.num_seeds] if is_chosen else []
     check_folders(runs)
     return runs, chosen
-
-
-def _count_seeds(folder: pathlib.Path) -> Iterator[int]:
-    """Yield for each run that a study's folder holds with how many seeds there would be one."""
-    for path in folder.glob("*/setting=*/seed_*"):
-        number = path.name.removeprefix("seed_")
-        if number.isdecimal():
-            yield int(number) + 1
 
 
 def _read_csv(flag: str, path: str, study: Study) -> list[Point]:

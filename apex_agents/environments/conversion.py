@@ -5,6 +5,7 @@ Spaces are gymnasium's; `space_of` turns specs of dm_env into them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -32,6 +33,9 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
       ValueError: the space holds something else, or an image among other parts.
     """
     if isinstance(space, spaces.Box):
+        if not math.prod(space.shape):
+            shape = space.shape
+            raise ValueError(f"observations have no element, {shape}; let them be a constant.")
         return _convert_box(space)
     parts = dict(_parts(space, "observation"))
     for path in filter(lambda path: is_image(parts[path]), parts):

@@ -49,7 +49,10 @@ class DmEnvironment(dm_env.Environment):
     def step(self, action: Any) -> dm_env.TimeStep:
         if self._needs_reset:
             return self.reset()
-        return self._convert(self._environment.step(self._convert_action(action)))
+        converted = self._convert_action(action)
+        if isinstance(converted, int):  # It may compare the dtype with that of its spec.
+            converted = self._environment.action_spec().dtype.type(converted)
+        return self._convert(self._environment.step(converted))
 
     def observation_spec(self) -> specs.BoundedArray:
         return self._observation_spec

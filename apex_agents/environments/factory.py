@@ -1,6 +1,7 @@
 """The environment of a run: its config, and how it is made."""
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import inspect
@@ -136,6 +137,8 @@ def make_vector_environment(
     if environment_fn is None:
         config.validate()
         environment_fn = find_environment_fn(config)
+    if environment_fn is not None:
+        environment_fn = _making_new_ones(environment_fn)
     children = np.random.SeedSequence(seed).spawn(num_envs)
     # Every environment accepts a seed in [0, 2 ** 31).
     seeds = [int(child.generate_state(1)[0]) >> 1 for child in children]
@@ -201,7 +204,8 @@ def _make(
     try:
         parameters = _parameters(environment_fn)
         kwargs = {name: value for name, value in offered.items() if name in parameters}
-        kwargs |= config.kwargs | (config.evaluation_kwargs if offered["evaluation"] else {})
+        given = config.kwargs | (config.evaluation_kwargs if offered["evaluation"] else {})
+        kwargs |= copy.deepcopy(given)  # An environment may change what it gets.
         takes_render_mode = "render_mode" in parameters or _ANY in parameters
         if render and takes_render_mode:
             environment = make_to_render(environment_fn, kwargs)
@@ -214,13 +218,31 @@ def _make(
             raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
         if render and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
-        limited = _limit_steps(environment, config.max_episode_steps)
-        return GymnasiumEnvironment(limited, offered["seed"])
+        limit = config.max_episode_steps
+        if limit is not None and getattr(environment.spec, "max_episode_steps", None) != limit:
+            environment = gymnasium.wrappers.TimeLimit(environment, limit)
+        return GymnasiumEnvironment(environment, offered["seed"])
     # The code may raise anything. Often its library is missing, or an argument is wrong.
     except Exception as error:
         how = "made to be drawn" if render else "made"
         name = type(error).__name__
         raise ValueError(f"{_FIELD} {config.task!r} cannot be {how}: {name}: {error}") from error
+
+
+def _making_new_ones(environment_fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same function, which raises if it returns an environment of an earlier call."""
+    made: list[Any] = []
+
+    @functools.wraps(environment_fn)
+    def make(**kwargs: Any) -> Any:
+        environment = environment_fn(**kwargs)
+        unwrapped = getattr(environment, "unwrapped", environment)
+        if any(unwrapped is earlier for earlier in made):
+            raise ValueError("its function has to return a new environment at each call")
+        made.append(unwrapped)
+        return environment
+
+    return make
 
 
 def _parameters(function: Callable[..., Any]) -> Collection[str]:
@@ -230,12 +252,6 @@ def _parameters(function: Callable[..., Any]) -> Collection[str]:
     except (TypeError, ValueError):  # It is written in C.
         return ()
     return {_ANY if p.kind is p.VAR_KEYWORD else p.name for p in parameters}
-
-
-def _limit_steps(environment: gymnasium.Env, limit: int | None) -> gymnasium.Env:
-    if limit is None or getattr(environment.spec, "max_episode_steps", None) == limit:
-        return environment
-    return gymnasium.wrappers.TimeLimit(environment, limit)
 
 
 _ANY = "**"

@@ -1,8 +1,10 @@
 """Ids of gymnasium: those that are registered, and those that modules and packages register."""
 
+import dataclasses
 import functools
 import importlib.metadata
 import logging
+from typing import Any
 
 import gymnasium
 from gymnasium.envs import registration
@@ -35,7 +37,12 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
             f"{error}. For an environment of your own, {field} is 'module:id' of a Python module "
             "whose import registers the id, or environment.suite is 'function'."
         )
-    return gymnasium.registry[name]
+    spec = gymnasium.registry[name]
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+        # Nodes get the class itself: their `__main__` is another module.
+        entry_point: Any = registration.load_env_creator(spec.entry_point)
+        spec = dataclasses.replace(spec, entry_point=entry_point)
+    return spec
 
 
 @functools.cache  # Once is enough.

@@ -33,7 +33,7 @@ from apex_agents.replay.statistics import (
     count_actor_steps,
 )
 from apex_agents.runs.folder import RowReader
-from apex_agents.runs.parameter_file import by_variable_name, save_parameters
+from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 
 Variables = Mapping[str, Sequence[tf.Variable]]
@@ -192,9 +192,13 @@ class BestParameters:
     """Keeps the parameters of the best evaluation on disk, or in memory while the disk is full."""
 
     def __init__(self, path: pathlib.Path, past: Sequence[Evaluation]):
-        """Continue after `past` evaluations; the `.npz` file, if it exists, is of their best."""
+        """Continue after `past` evaluations; the `.npz` file, if it exists, is of one of them."""
         self._path = path
-        returns = [float(evaluation.mean_return) for evaluation in past if path.exists()]
+        saved = list(past) if path.exists() else []
+        with contextlib.suppress(OSError, ValueError):  # The best one may have found a full disk.
+            steps = read_steps(path)
+            saved = [e for e in saved if int(e.learner_steps) == steps] or saved
+        returns = [float(evaluation.mean_return) for evaluation in saved]
         self._best_return = max(returns, default=-np.inf)
         self._unsaved: tuple[dict[str, np.ndarray], int] | None = None
 

@@ -31,7 +31,8 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)
         slots = zip(updates, parameters, self.mg, self.ms, self.mom, strict=True)
-        for gradient, parameter, mean, mean_square, momentum in slots:
+        used = (slot for slot in slots if slot[0] is not None)  # On which the loss depends.
+        for gradient, parameter, mean, mean_square, momentum in used:
             smallest = (1.0 + _MIN_RELATIVE_VARIANCE) * tf.square(mean)
             mean_square.assign(tf.maximum(mean_square, smallest))
             tf.raw_ops.ResourceApplyCenteredRMSProp(
@@ -71,6 +72,8 @@ class Adam(snt.optimizers.Adam):
         # The kernel adds epsilon to the root of the biased moment.
         epsilon = self.epsilon * tf.sqrt(1.0 - beta2_power)
         for gradient, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):
+            if gradient is None:
+                continue
             tf.raw_ops.ResourceApplyAdam(
                 var=parameter.handle,
                 m=m.handle,

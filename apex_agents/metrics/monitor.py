@@ -96,6 +96,7 @@ class Monitor:
         self._exports = exports
         self._working = list(exports)  # Those that have not failed.
         self._is_shown = True
+        self._problem = ""  # What kept it from looking at the run the last time.
         self._period_seconds = period_seconds
         self._stop = threading.Event()
         state.refresh()
@@ -110,17 +111,22 @@ class Monitor:
             logging.warning("Some metrics may be missing: an export took too long to close.")
 
     def _follow(self) -> None:
-        try:
-            while not self._stop.wait(self._period_seconds):
-                self._update()
-            self.note = ""
-            self._update()
-        except Exception as error:  # The run matters more than what is known of it.
-            logging.warning("The run is not watched: %s: %s", type(error).__name__, error)
+        while not self._stop.wait(self._period_seconds):
+            self._try_to_update()
+        self.note = ""
+        self._try_to_update()
         self._close_view()
         for export in self._exports:
             with contextlib.suppress(Exception):
                 export.close()
+
+    def _try_to_update(self) -> None:
+        try:
+            self._update()
+        except Exception as error:  # A file may be readable again in the next period.
+            problem, self._problem = self._problem, f"{type(error).__name__}: {error}"
+            if problem != self._problem:
+                logging.warning("The run cannot be watched: %s", self._problem)
 
     def _update(self) -> None:
         rows = self._state.refresh()

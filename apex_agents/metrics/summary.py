@@ -4,6 +4,7 @@ The learner writes `summary.json` when it finishes or is stopped. The launcher c
 also if the learner could not write it.
 """
 
+import contextlib
 import datetime
 import functools
 import importlib.metadata
@@ -26,19 +27,36 @@ _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
 _GIT_TIMEOUT_SECONDS = 5
 
 
+# The reason why a run has failed whose learner found no room for what it has learned.
+NOT_SAVED = "The last parameters could not be saved; logs/learner.log says why."
+
+
+def remove_summary(experiment: Experiment) -> None:
+    """Remove what a learner wrote that was stopped and started again: the run is not over."""
+    with contextlib.suppress(OSError):
+        pathlib.Path(experiment.workdir, SUMMARY_FILE).unlink(missing_ok=True)
+
+
 def write_summary(
-    experiment: Experiment, reason: str | None, learner_steps: int, actor_steps: int
+    experiment: Experiment,
+    reason: str | None,
+    is_saved: bool,
+    learner_steps: int,
+    actor_steps: int,
 ) -> None:
     """Write how a learner ended.
 
     Args:
       experiment: experiment whose run this is.
       reason: reason why the run is over; None if it was stopped before its end.
+      is_saved: whether its last parameters are saved.
       learner_steps: number of updates.
       actor_steps: steps of all actors.
     """
+    if reason is not None and not is_saved:
+        reason = NOT_SAVED
     summary = {
-        "finished": reason is not None,
+        "finished": reason not in (None, NOT_SAVED),
         "reason": reason or "stopped from outside",
         columns.LEARNER_STEPS: learner_steps,
         columns.ACTOR_STEPS: actor_steps,

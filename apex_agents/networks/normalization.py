@@ -51,9 +51,11 @@ class RunningNormalization(snt.Module):
         self.count.assign_add(batch_size)
         share = tf.cast(batch_size / self.count, tf.float32)
         delta = batch_mean - self.mean
-        self.mean.assign_add(share * delta)
         spread = batch_variance + (1 - share) * tf.square(delta)
-        self.variance.assign((1 - share) * self.variance + share * spread)
+        variance = (1 - share) * self.variance + share * spread
+        is_finite = tf.math.is_finite(variance)  # Squares of observations may be too large.
+        self.mean.assign_add(tf.where(is_finite, share * delta, 0.0))
+        self.variance.assign(tf.where(is_finite, variance, self.variance))
 
 
 def update_statistics(network: tf.Module, observations: tf.Tensor) -> None:

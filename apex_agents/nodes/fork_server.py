@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -125,7 +126,7 @@ class ForkedProcess(psutil.Process):
 
     def poll(self) -> int | None:
         with contextlib.suppress(psutil.TimeoutExpired):
-            return self.wait(timeout=0)
+            return self.wait(timeout=0) or 0  # None where the user's program has waited for it.
         return None
 
     def terminate(self) -> None:
@@ -199,6 +200,7 @@ def _run(request: dict, fds: Sequence[int]) -> None:
 
 if __name__ == "__main__":
     _descriptor, *_modules = sys.argv[1:]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # A command that ignores it hands that on.
     for _module in _modules:
         importlib.import_module(_module)
     with socket.socket(fileno=int(_descriptor)) as _connection, contextlib.suppress(OSError):

@@ -78,7 +78,8 @@ class ReplayNode(lp.ReverbNode):
         logger = None
         if self._index == 0:
             poller = StatisticsPoller(clients, flow)
-            poller.refresh(0)
+            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
+                poller.refresh(0)
             logger = ReplayLogger(self._experiment, poller)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
@@ -118,8 +119,10 @@ class ReplayNode(lp.ReverbNode):
         port = lp.get_port_from_address(address)
         folder = self._folder
         _remove_unfinished(folder)  # The last server may have been killed while it saved.
-        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
-        has_checkpoint = folder.exists() and any(folder.iterdir())
+        checkpointer = None
+        if self._experiment.run.replay_checkpoint_period_seconds is not None:
+            checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
+        has_checkpoint = checkpointer is not None and folder.exists() and any(folder.iterdir())
         try:
             return reverb.Server(self._make_tables(), port, checkpointer)
         except RuntimeError as error:

@@ -10,7 +10,13 @@ from typing import Any
 
 import cloudpickle
 
-from apex_agents.user_code import CONFIG_MODULE, extend_path, user_path
+from apex_agents.user_code import (
+    CONFIG_MODULE,
+    extend_path,
+    record,
+    restore_functions,
+    user_path,
+)
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -19,22 +25,23 @@ class WithUserCode:
     """Unpickles as `value` in another process, where the modules of this one can be imported.
 
     They are imported from the same folders where these exist, and else from a copy of their source
-    that travels along.
+    that travels along, as the functions of the script do that settings name.
     """
 
     def __init__(self, value: Any):
         self._value = value
 
     def __reduce__(self) -> tuple:
-        return _unpickle, (user_path(), _zip_modules(), cloudpickle.dumps(self._value))
+        return _unpickle, (user_path(), _zip_modules(), record(), cloudpickle.dumps(self._value))
 
 
-def _unpickle(folders: list[str], archive: bytes, value: bytes) -> Any:
+def _unpickle(folders: list[str], archive: bytes, recorded: Any, value: bytes) -> Any:
     """Extend Python's path, and then unpickle what needs it."""
     descriptor = os.memfd_create("user_code")  # Open until the process ends.
     path = f"/proc/self/fd/{descriptor}"
     pathlib.Path(path).write_bytes(archive)
     extend_path([*filter(os.path.isdir, folders), path])
+    restore_functions(recorded)
     return pickle.loads(value)
 
 

@@ -41,6 +41,7 @@ class ParameterPublisher:
     def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
         """Start the publishing thread, which checks periodically that the server has parameters."""
         self._publisher = Publisher(client, PARAMETERS, check_period_seconds)
+        self.check = self._publisher.check
         self.flush = self._publisher.flush
         self.close = self._publisher.close
 

@@ -43,12 +43,16 @@ class Publisher:
         Raises:
           ValueError: the server's table is missing, or is for other messages.
         """
+        self.check()
         with self._changed:
-            if self._error is not None:
-                raise self._error
             self._latest = message
             self._num_received += 1
             self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise what `publish` would raise; a learner that waits for its first batch asks."""
+        if self._error is not None:
+            raise self._error
 
     def flush(self, timeout_seconds: float | None = None) -> None:
         """Block until all that was handed over is sent, or until the timeout."""

@@ -51,6 +51,7 @@ class ReplayServer:
 
     def take(self, seconds: float) -> "Share | None":
         """Wait for its next share for so many seconds; one that is absent has to be ready."""
+        self.publisher.check()
         batches = self.reader.poll(0.0 if self.is_absent else seconds)
         if batches is None:
             self._num_ready = 0

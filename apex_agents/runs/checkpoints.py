@@ -70,8 +70,8 @@ class LearnerCheckpoints:
         if time.monotonic() >= self._last_save + self._experiment.run.checkpoint_period_seconds:
             self.save()
 
-    def save(self) -> None:
-        """Save a checkpoint, unless there is one of this learner step.
+    def save(self) -> bool:
+        """Save a checkpoint, unless there is one of this learner step; return whether there is.
 
         Raises:
           FloatingPointError: a variable of the learner is not finite.
@@ -79,7 +79,7 @@ class LearnerCheckpoints:
         self._last_save = time.monotonic()
         state, step = self._learner.state, self._learner.num_steps
         if step == self._last_step:
-            return
+            return True
         progress = Progress(step, self._experiment.elapsed_seconds())
         keep = self._experiment.run.num_checkpoints
         for path in self._unreadable:
@@ -87,17 +87,20 @@ class LearnerCheckpoints:
         self._unreadable = []
         if save_checkpoint(self._folder, state, self._parameters(), progress, keep):
             self._last_step = step
+        return step == self._last_step
 
-    def save_last(self) -> None:
+    def save_last(self) -> bool:
         """Save what remains of the learner: a checkpoint, and the parameters in `last.npz`.
+
+        Returns:
+          Whether both are saved; why not is logged.
 
         Raises:
           FloatingPointError: a variable of the learner is not finite.
         """
-        self.save()
-        workdir = pathlib.Path(self._experiment.workdir)
-        step = self._learner.num_steps
-        save_parameters(workdir / LAST_CHECKPOINT, self._parameters(), step)
+        is_saved = self.save()
+        path = pathlib.Path(self._experiment.workdir, LAST_CHECKPOINT)
+        return save_parameters(path, self._parameters(), self._learner.num_steps) and is_saved
 
     def _parameters(self) -> dict[str, np.ndarray]:
         variables = dict(self._learner.variables)

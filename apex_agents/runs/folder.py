@@ -155,7 +155,8 @@ def _whole_lines(text: bytes) -> bytes:
 
 
 def _parse_lines(text: bytes) -> list[list[str]]:
-    return list(csv.reader(text.decode(errors="replace").splitlines()))
+    # After a power failure a file may have zeros, for which the reader would raise.
+    return list(csv.reader(text.replace(b"\0", b"").decode(errors="replace").splitlines()))
 
 
 def _parse_value(value: str) -> float | str:

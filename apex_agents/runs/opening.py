@@ -13,6 +13,7 @@ from apex_agents.runs.files import write_json
 from apex_agents.runs.workdir import (
     CHECKPOINTS,
     actor_steps_file,
+    close_workdir,
     find_open,
     open_workdir,
     read_run_id,
@@ -42,10 +43,18 @@ def open_run(experiment: Experiment) -> Experiment:
     if experiment.config is None or experiment.run_id:
         return experiment
     workdir = find_open(experiment.workdir)
-    if workdir is None:
-        workdir = open_workdir(experiment.workdir, experiment.config)
-    else:
+    if workdir is not None:
         check_same_run(pathlib.Path(workdir), experiment.config)
+        return _open(experiment, workdir)
+    workdir = open_workdir(experiment.workdir, experiment.config)
+    try:
+        return _open(experiment, workdir)
+    except BaseException:  # A notebook that is interrupted keeps no lock.
+        close_workdir(workdir)
+        raise
+
+
+def _open(experiment: Experiment, workdir: str) -> Experiment:
     share_actor_steps(pathlib.Path(workdir), experiment.run.num_replays)
     remove_other_replays(pathlib.Path(workdir), experiment.run.num_replays)
     return dataclasses.replace(

@@ -75,7 +75,7 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
     """
     workdir = pathlib.Path(path)
     try:
-        workdir = workdir.expanduser().absolute()
+        workdir = pathlib.Path(os.path.abspath(workdir.expanduser()))  # As `find_open` has it.
         check_path(workdir)
         if (workdir / AGENT_FILE).exists():
             raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")

@@ -167,6 +167,11 @@ def test_refused_observation_spaces(space, named):
     assert "environment.suite='function'" in str(caught.value)
 
 
+def test_observations_without_an_element_are_refused():
+    with pytest.raises(ValueError, match="observations have no element"):
+        convert_observations(spaces.Box(0.0, 1.0, (3, 0)))
+
+
 def test_bounds_that_are_no_numbers_are_refused():
     spec = specs.BoundedArray((2,), np.float32, [np.nan, -1.0], [1.0, 1.0])
     with pytest.raises(ValueError, match="nan"):

@@ -79,6 +79,25 @@ def test_observations_are_flat_and_actions_scaled():
     assert environment.render().shape == (2, 2, 3)
 
 
+class Strict(Pair):
+    """Takes only actions that conform to its spec, which has a dtype and does not start at 0."""
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        self.action_spec().validate(action)
+        return super().step([action])
+
+    def action_spec(self) -> specs.BoundedArray:
+        return specs.BoundedArray((), np.int16, 3, 5)
+
+
+def test_discrete_actions_have_the_dtype_of_the_spec():
+    environment = Strict()
+    adapted = DmEnvironment(environment)
+    adapted.reset()
+    adapted.step(2)
+    assert environment.actions == [[5]]
+
+
 def test_episodes_end_as_they_end():
     steps = play(DmEnvironment(Pair(length=2)), 3)
     assert [int(step.step_type) for step in steps] == [0, 1, 2, 0]

@@ -298,6 +298,37 @@ def test_functions_that_make_no_environment_are_errors(function, named):
     assert named in str(caught.value)
 
 
+def test_a_function_has_to_make_a_new_environment_at_each_call():
+    corridor = Corridor()
+    for environment in (corridor, gymnasium.wrappers.TimeLimit(corridor, 9), Catch(rows=3, seed=0)):
+        make = functools.partial(
+            make_vector_environment,
+            EnvironmentConfig(),
+            environment_fn=functools.partial(lambda same: same, environment),
+        )
+        assert make(num_envs=1, seed=0).num_envs == 1
+        with pytest.raises(ValueError, match="has to return a new environment at each call"):
+            make(num_envs=2, seed=0)
+
+
+def test_environments_do_not_share_what_they_are_made_with():
+    def make_corridor_of_the_last(lengths: list[int]) -> Corridor:
+        return Corridor(lengths.pop())
+
+    config = EnvironmentConfig(kwargs={"lengths": [2, 3]})
+    make_vector_environment(config, 5, 0, environment_fn=make_corridor_of_the_last)
+    assert config.kwargs == {"lengths": [2, 3]}
+
+
+def test_an_id_that_the_script_registers_by_a_name_is_found_by_other_processes(monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "Corridor", Corridor, raising=False)
+    gymnasium.register("Corridor-v4", entry_point="__main__:Corridor")
+    function = find_environment_fn(EnvironmentConfig("gymnasium", "Corridor-v4"))
+    monkeypatch.delattr(sys.modules["__main__"], "Corridor")
+    del gymnasium.registry["Corridor-v4"]
+    assert isinstance(function().unwrapped, Corridor)
+
+
 def test_a_function_that_cannot_be_drawn():
     with pytest.raises(ValueError, match=r"cannot be made to be drawn: .*render_mode"):
         make_vector_environment(

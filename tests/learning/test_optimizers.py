@@ -78,6 +78,15 @@ def test_large_gradients_are_no_reason_to_skip(run):
     assert float(pair.number) == pytest.approx(3.0 - 0.1)
 
 
+@EAGER_AND_GRAPH
+@pytest.mark.parametrize("make", [Adam, lambda rate: CenteredRMSProp(rate, 0.5, 0.0)])
+def test_a_variable_on_which_the_loss_does_not_depend_stays_as_it_is(make, run):
+    used, unused = tf.Variable(1.0), tf.Variable(2.0)
+    guarded = GuardedOptimizer((make(LEARNING_RATE), [unused, used]))
+    run(lambda: guarded.apply([[None, tf.constant(1.0)]], [tf.constant(1.0)]))()
+    assert float(used) < 1.0 and float(unused) == 2.0
+
+
 def test_slots_exist_before_the_first_step():
     pair = Pair()
     assert len(pair.rmsprop.variables) == 2  # Momentum and mean square.

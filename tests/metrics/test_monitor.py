@@ -74,6 +74,28 @@ def test_a_view_that_fails_is_shown_no_more_and_exports_go_on(written_run, state
     assert (record.levelname, *map(str, record.args)) == ("WARNING", "RuntimeError", "cannot draw")
 
 
+def test_a_failed_look_at_the_run_is_told_once_and_tried_again(
+    written_run, state, caplog, monkeypatch
+):
+    num_failures, refresh = 0, state.refresh
+
+    def fail():
+        nonlocal num_failures
+        num_failures += 1
+        raise OSError("stale file handle")
+
+    export = Recorder()
+    watcher = follow(state, Recorder(), [export])
+    monkeypatch.setattr(state, "refresh", fail)
+    wait_for(lambda: num_failures > 2)
+    monkeypatch.setattr(state, "refresh", refresh)
+    written_run.append("learner", learner_steps=1)
+    wait_for(lambda: export.names == ["learner/learner_steps"])
+    watcher.close()
+    (record,) = caplog.records
+    assert record.getMessage() == "The run cannot be watched: OSError: stale file handle"
+
+
 class Broken(Recorder):
     """An export of the user's that fails at its first row, and again when it is closed."""
 

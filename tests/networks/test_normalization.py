@@ -31,6 +31,16 @@ def test_statistics_are_those_of_all_batches_together(run):
         np.testing.assert_allclose(normalization.variance, seen.var(axis=0), rtol=1e-4)
 
 
+@EAGER_AND_GRAPH
+def test_an_element_whose_square_is_too_large_is_left_out(run):
+    normalization = RunningNormalization([2])
+    update = run(normalization.update)
+    update(tf.constant([[1.0, 2.0], [3.0, 6.0]]))
+    update(tf.constant([[1e30, 4.0], [2.0, 4.0]]))
+    np.testing.assert_allclose(normalization.mean, [2.0, 4.0])
+    np.testing.assert_allclose(normalization.variance, [1.0, (2.0**2 + 2.0**2) / 4])
+
+
 def test_before_the_first_update_numbers_are_only_clipped():
     numbers = tf.constant([[-11.0, -0.5, 2.0, 1e30]])
     np.testing.assert_allclose(RunningNormalization([4])(numbers), [[-10.0, -0.5, 2.0, 10.0]])

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import psutil
@@ -70,6 +71,27 @@ def test_a_script_runs_as_if_it_had_been_started(exit_code, tmp_path, server):
         assert report["inherited"] == str(tmp_path / "inherited")
         assert report["has_module"]
     assert reports[0]["random"] != reports[1]["random"]
+
+
+def test_a_process_for_which_the_users_program_has_waited_has_ended(tmp_path, server):
+    process = Script(tmp_path, "raise SystemExit(3)").start()
+    os.waitpid(process.pid, 0)  # As a handler of SIGCHLD may do.
+    assert process.poll() == 0
+
+
+def test_a_command_may_ignore_the_end_of_its_children(tmp_path):
+    script = Script(tmp_path, "pass")
+    code = f"""
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from apex_agents.nodes import fork_server
+fork_server.open_server([])
+with open({str(script.log)!r}, "wb") as log:
+    process = fork_server.start_process([{sys.executable!r}, {str(script.file)!r}], {{}}, log, [])
+print(type(process).__name__)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("ForkedProcess\n", "")
 
 
 def test_a_traceback_is_in_the_log(tmp_path, server):

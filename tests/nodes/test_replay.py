@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Sequence
 
 import numpy as np
+import portpicker
 import pytest
 import reverb
 import tensorflow as tf
@@ -105,6 +106,35 @@ def test_a_server_that_is_gone_leaves_the_count_as_it_was(start, tmp_path):
     replay.server.stop()
     counter.save()
     assert (tmp_path / "steps.json").read_text() == "3"
+
+
+@pytest.mark.parametrize(("period", "size"), [(None, 0), (60.0, 3)])
+def test_a_saved_replay_is_restored_where_replays_are_saved(period, size, start, tmp_path):
+    replay = start()
+    replay.insert(3)
+    save_replay(replay.client, tmp_path / "replay")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "replay").rename(tmp_path / "run" / "checkpoints" / "replay")
+
+    def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
+        config = ReplayConfig(max_size=10, min_size=1)
+        return [
+            make_transition_table(config, tf.TensorSpec([], tf.int64)),
+            make_evaluation_table(),
+            make_initial_actor_steps_table(),
+            make_last_step_table(),
+        ]
+
+    run = RunConfig(replay_checkpoint_period_seconds=period)
+    agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
+    node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path / "run")))
+    server = node._start_server(f"localhost:{portpicker.pick_unused_port()}")
+    client = reverb.Client(f"localhost:{server.port}")
+    sizes = [
+        info.current_size for name, info in client.server_info().items() if TRANSITIONS in name
+    ]
+    server.stop()
+    assert sizes == [size]
 
 
 @pytest.mark.parametrize(("period", "is_longer"), [(None, False), (60.0, True)])

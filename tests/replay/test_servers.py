@@ -104,6 +104,14 @@ def start(serve) -> Callable[..., list[reverb.Client]]:
     return start_servers
 
 
+def test_a_learner_that_waits_hears_that_its_parameters_do_not_fit(serve, connect):
+    replays = connect(serve(*make_tables()))  # Without a transition.
+    replays.publish({"network": [np.ones(1, np.float32)], "predictor": [np.ones(1)]}, 0)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    with pytest.raises(ValueError, match="table 'parameters'"):
+        replays.sample(lambda: time.monotonic() > deadline)
+
+
 @pytest.mark.parametrize(
     ("contents", "probabilities"),
     [

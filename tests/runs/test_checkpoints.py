@@ -26,6 +26,7 @@ from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.parameters import ParameterSource
+from apex_agents.runs import checkpoints as checkpoints_module
 from apex_agents.runs.checkpoints import (
     PARAMETERS,
     Checkpoint,
@@ -181,6 +182,7 @@ import pathlib, sys
 import numpy as np
 import tensorflow as tf
 from apex_agents.experiment import Progress
+from apex_agents.runs import checkpoints as checkpoints_module
 from apex_agents.runs.checkpoints import save_checkpoint
 
 folder = pathlib.Path(sys.argv[1])
@@ -349,6 +351,17 @@ def test_a_count_that_is_published_is_no_parameter(tmp_path):
     server.stop()
 
 
+@pytest.mark.parametrize("full", ["save_checkpoint", "save_parameters"])
+def test_what_is_not_saved_at_the_end_is_known(full, agent, tmp_path, monkeypatch):
+    (tmp_path / "checkpoints").mkdir()
+    experiment = Experiment(agent.builder, lambda *_: None, RunConfig(), str(tmp_path))
+    checkpoints = LearnerCheckpoints(experiment, agent.make_learner(0, seed=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints_module, full, lambda *_: False)
+        assert not checkpoints.save_last()
+    assert checkpoints.save_last()
+
+
 def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     run = RunConfig(num_checkpoints=2)
@@ -357,8 +370,8 @@ def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_pat
     checkpoints = LearnerCheckpoints(experiment, learner)
     for _ in range(3):
         learner.step()
-    checkpoints.save()
-    checkpoints.save_last()
+    assert checkpoints.save()
+    assert checkpoints.save_last()
     (path,) = tmp_path.glob("checkpoints/learner-*")
     for file in (path / PARAMETERS, tmp_path / "checkpoints" / "last.npz"):
         parameters, learner_steps = load_parameters(file)

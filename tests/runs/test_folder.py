@@ -65,6 +65,7 @@ def test_rows_are_read_as_they_are_written(workdir):
             ("ss,quantity\r\n", []),
             ("0.5,age\r\n0.25", [{"loss": 0.5, "quantity": "age"}]),
             (",td\r\n", [{"loss": 0.25, "quantity": "td"}]),
+            ("\0\0\0" + "3,y\r\n", [{"loss": 3.0, "quantity": "y"}]),  # After a power failure.
             ("1\r\n2,x\r\n", [{"loss": 2.0, "quantity": "x"}]),  # Not a row: left out.
         ]:
             file.write(text)

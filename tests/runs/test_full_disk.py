@@ -233,6 +233,17 @@ def test_past_evaluations_count_if_their_best_parameters_are_there(disk):
     assert saved_value(path) == 2.0
 
 
+def test_a_past_evaluation_whose_parameters_found_no_room_does_not_count(disk):
+    path = disk.folder / "best.npz"
+    variables = {"network": [tf.Variable(tf.fill([10], 2.0), name="w")]}
+    BestParameters(path, []).offer(3.0, variables, learner_steps=5)
+    rows = [[3.0, 0.0, 1.0, 5.0, 5.0], [9.0, 0.0, 1.0, 7.0, 7.0]]
+    past = [Evaluation(*np.array(row)) for row in rows]
+    variables["network"][0].assign(tf.fill([10], 4.0))
+    BestParameters(path, past).offer(6.0, variables, learner_steps=9)
+    assert saved_value(path) == 4.0
+
+
 def film(path: pathlib.Path, num_frames: int) -> None:
     """Make a video of noise, which takes some KB per frame."""
     random = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
 from apex_agents.program import make_program
+from apex_agents.runs import opening
 from apex_agents.runs.files import is_held
 from apex_agents.runs.opening import open_run, remove_other_replays, share_actor_steps
 from apex_agents.runs.workdir import actor_steps_file, close_workdir, find_open
@@ -45,6 +46,22 @@ def test_an_experiment_is_opened_once(workdir, monkeypatch):
     # The same process may make another program of the same run.
     again = open_run(make_experiment(CONFIG, workdir=str(workdir)))
     assert (again.workdir, again.run_id) == (opened.workdir, opened.run_id)
+
+
+def test_a_folder_that_cannot_be_opened_is_not_kept(workdir, monkeypatch):
+    def interrupt(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(opening, "find_progress", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        open_run(make_experiment(CONFIG, workdir=str(workdir)))
+    assert not is_held(workdir / ".lock") and find_open(str(workdir)) is None
+
+
+def test_a_folder_has_one_name(workdir):
+    path = str(workdir.parent / "other" / ".." / "run")
+    opened = [open_run(make_experiment(CONFIG, workdir=path)) for _ in range(2)]
+    assert [one.workdir for one in opened] == [str(workdir)] * 2
 
 
 def test_another_run_is_not_opened_in_a_folder_of_this_process(workdir):
