@@ -9,14 +9,18 @@ PYTHON := .venv/bin/python
 # Tests read pages and cards, whose characters not every locale has.
 export PYTHONUTF8 := 1
 INSTALLED := .venv/.installed
+# The folder in which .venv was made: it holds this path, and does not work in a copy.
+MOVED := $(shell made_in=$$(cat $(INSTALLED) 2>/dev/null); \
+  test -z "$$made_in" -o "$$made_in" = "$(CURDIR)" || echo moved)
 # uv keeps its cache and the Pythons that it downloads in the home folder, or in .uv if it cannot
 # write there.
-CACHE_IS_WRITABLE := $(shell cache="$${XDG_CACHE_HOME:-$$HOME/.cache}"; \
-  for folder in "$$cache/uv" "$$cache" "$$HOME"; do \
+is_writable = $(shell for folder in "$(1)/uv" "$(1)" "$$HOME"; do \
     test -e "$$folder" && { test -w "$$folder" && echo yes; break; }; \
   done)
-ifeq ($(CACHE_IS_WRITABLE),)
+ifeq ($(call is_writable,$${XDG_CACHE_HOME:-$$HOME/.cache}),)
   export UV_CACHE_DIR ?= $(CURDIR)/.uv/cache
+endif
+ifeq ($(call is_writable,$${XDG_DATA_HOME:-$$HOME/.local/share}),)
   export UV_PYTHON_INSTALL_DIR ?= $(CURDIR)/.uv/python
 endif
 PEERS_INSTALLED := .venv-peers/.installed
@@ -27,7 +31,7 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: help train train-dpg train-a2c quick test test-all test-faults test-cluster bench docs docs-serve \
+.PHONY: moved help train train-dpg train-a2c quick test test-all test-faults test-cluster bench docs docs-serve \
   lint format pins dist clean
 
 # Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
@@ -109,7 +113,7 @@ $(UV):
 
 # Compiled here once: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every process
 # would compile TensorFlow anew (4.4 s instead of 1.5 s per import).
-$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) | $(UV)
+$(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier_shim/*) $(MOVED) | $(UV)
 	@echo "Installing the packages of requirements.txt into .venv ..."
 	@test -x $(PYTHON) || $(UV) venv --quiet --seed --python "$$(cat .python-version)" .venv || { \
 	  echo "error: uv made no environment with Python $$(cat .python-version); see above" >&2; \
@@ -117,7 +121,11 @@ $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier
 	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
 	@$(UV) pip check --quiet --python $(PYTHON)
-	@touch $@
+	@echo "$(CURDIR)" > $@
+
+moved:
+	@echo "This folder was copied or moved; its .venv is made anew."
+	@rm -rf .venv
 
 # The libraries that benchmarks compare with have an environment and a Python (3.11 or newer) of
 # their own: they need other versions of our dependencies.

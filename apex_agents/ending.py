@@ -35,15 +35,13 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
     """Complete the summary of a run whose nodes have ended.
 
     Args:
-      state: state of the run, which is read anew.
+      state: state of the run, which is brought up to date.
       outcome: how the nodes ended.
 
     Returns:
       The run; its exit code is 1 if it failed, 143 if it was stopped by SIGTERM.
     """
-    # Who watched the run may have given up, or have waited for an export.
-    state = RunState(state.run)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # The monitor may have waited for an export.
         state.refresh()
     written = state.run.summary() or {}
     if written.get("reason") == NOT_SAVED:

@@ -78,7 +78,7 @@ def find_agent(config: Any) -> str:
 
 def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
     """Return the config of an agent whose torsos, all of them, a function makes."""
-    fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A user's may have others.
+    fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A subclass may have others.
     names = [field.name for field in fields if field.name.endswith("torso")]
     return dataclasses.replace(config, **dict.fromkeys(names, name_function(torso_fn, "torso_")))
 

@@ -69,7 +69,7 @@ def train(  # noqa: PLR0913
 
     Raises:
       ValueError: a setting, the folder or the place is not suitable; nothing was started.
-      RuntimeError: a node failed, or the run ended before its first learner step.
+      RuntimeError: a node failed, nothing was learned, or the last parameters were not saved.
       SystemExit: the run was stopped by SIGTERM; with exit code 143.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -36,6 +36,7 @@ _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
 
 _config_file: str | None = None
 _functions: dict[str, Callable[..., Any]] = {}  # Those of scripts, by their references.
+_named_in_script = set[str]()  # Names in this process's script; a notebook may define them anew.
 
 
 def find_function(reference: str, field: str) -> Callable[..., Any]:
@@ -66,7 +67,7 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
             f"closest: {closest(name, names)}."
         )
     if module_name == _MAIN:  # In other processes this is another module.
-        _functions[reference] = found
+        _named_in_script.add(name)
     return found
 
 
@@ -171,7 +172,9 @@ def execute_config_file(
 def record() -> dict[str, Any]:
     """Return what a later command needs to find the same code, as JSON values."""
     pickles = {}
-    for reference, function in _functions.items():
+    script = vars(sys.modules[_MAIN])
+    named = {f"{_MAIN}:{name}": script[name] for name in _named_in_script if name in script}
+    for reference, function in {**_functions, **named}.items():
         with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
             pickle_bytes = cloudpickle.dumps(function)
             if len(pickle_bytes) <= _MAX_FUNCTION_BYTES:

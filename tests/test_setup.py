@@ -217,7 +217,8 @@ def checkout(tmp_path) -> pathlib.Path:
 
 def _make(checkout: pathlib.Path, **env: str) -> subprocess.CompletedProcess[str]:
     cleared = {name: value for name, value in os.environ.items() if not name.startswith("UV_")}
-    cleared.pop("XDG_CACHE_HOME", None)
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        cleared.pop(name, None)
     command = ["make", "MAKEFLAGS=", "lint"]
     return subprocess.run(
         command, cwd=checkout, capture_output=True, text=True, env={**cleared, **env}
@@ -238,6 +239,22 @@ def test_uv_writes_beside_itself_if_it_cannot_write_into_the_home_folder(checkou
 def test_a_cache_that_is_named_is_used(checkout):
     result = _make(checkout, HOME="/proc/missing", UV_CACHE_DIR="/named")
     assert f"cache: /named, Pythons: {checkout}/.uv/python\n" in result.stdout
+
+
+def test_a_home_that_cannot_be_written_may_have_a_cache(checkout, tmp_path):
+    result = _make(checkout, HOME="/proc/missing", XDG_CACHE_HOME=str(tmp_path))
+    assert f"cache: default, Pythons: {checkout}/.uv/python\n" in result.stdout
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_an_environment_that_was_made_in_another_folder_is_made_anew(checkout, is_moved):
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/bin/true")
+    (checkout / ".venv" / ".installed").write_text("/elsewhere\n" if is_moved else f"{checkout}\n")
+    result = _make(checkout, HOME="/proc/missing")
+    assert ("copied or moved" in result.stdout) == is_moved
+    assert python.is_symlink() != is_moved
 
 
 def test_uv_says_why_there_is_no_environment(checkout):

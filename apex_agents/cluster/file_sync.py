@@ -140,11 +140,16 @@ class FileSync:
     def receive(self, changes: Iterable[Change], removed: Iterable[str]) -> bool:
         """Write the changes of files on the host, and forget, but keep, those removed there.
 
+        The summary is removed here, too: the learner has been restarted, and the run continues.
+
         Returns:
           Whether everything could be written; what could not is wanted again, as a whole.
         """
         for path in removed:
             self.known.pop(path, None)
+            if path == SUMMARY_FILE:
+                with contextlib.suppress(OSError):
+                    (self._files.folder / path).unlink(missing_ok=True)
         for change in changes:
             try:
                 self._files.write(change)

@@ -34,14 +34,13 @@ def _train(agent: str) -> None:
 def _open_streams() -> None:
     """Open what the caller has closed (`>&-`), before another file gets its number.
 
-    Characters that the encoding of the terminal lacks, such as a plus-minus sign, become '?'.
+    Characters of results that the terminal's encoding lacks, such as a plus-minus sign, become '?'.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Standard error escapes them.
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _run(command: str, *args: str) -> None:

@@ -189,9 +189,8 @@ def _plan(
         for label, (name, _) in study.settings.items()
     }
     configs = {file: load_config_file(file) for file in files.values()}
-    seeds = [path.name.removeprefix("seed_") for path in folder.glob("*/setting=*/seed_*")]
-    counts = [int(seed) + 1 for seed in seeds if seed.isdecimal()]  # An earlier command had more.
-    num_seeds = max(study.num_seeds, part.num_seeds, *counts)
+    names = [run.name.removeprefix("seed_") for run in folder.glob("*/setting=*/seed_*")]
+    seeds = [int(name) for name in names if name.isdecimal()]  # An earlier command had more.
     for task in study.tasks:
         for label, file in files.items():
             fields = {**study.fields, TASK: task, **study.settings[label].fields}
@@ -199,6 +198,8 @@ def _plan(
             is_chosen = task in part.tasks and label in part.settings
             try:
                 config = change_fields(settings.config, fields)
+                counts = [seed + 1 - config.run.seed for seed in seeds]
+                num_seeds = max(study.num_seeds, part.num_seeds, *counts)
                 if is_chosen:
                     several_runs.check_config(config)
                 command = several_runs.make_command(settings, fields)

@@ -61,7 +61,6 @@ def preparing_folder(name: str) -> Iterator[pathlib.Path]:
     """
     folder = pathlib.Path(os.path.expanduser(_WORKDIR.value or f"sweeps/{name}")).absolute()
     try:
-        check_path(folder)
         if (folder / CONFIG_FILE).exists():
             raise ValueError(f"The folder {folder} holds a single run; name another one.")
         yield folder
@@ -82,9 +81,11 @@ def lock_folder(folder: pathlib.Path) -> IO[str]:
     """Make the folder for all runs and keep other commands out of it until the file is closed.
 
     Raises:
+      ValueError: runs cannot have such a path.
       BlockingIOError: another command trains in it.
       OSError: it cannot be written.
     """
+    check_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return hold_lock(folder / LOCK_FILE, 0.0)
 

@@ -146,6 +146,10 @@ def _show(value: Any) -> str:
     return str(value)
 
 
+def _run_number(row: Mapping[str, Any]) -> int:
+    return int(row["run"].removeprefix("run_"))
+
+
 def _write_results(
     study: Study, folder: pathlib.Path, names: Mapping[str, str], screen: Screen
 ) -> bool:
@@ -157,7 +161,7 @@ def _write_results(
     screen.print_table(table)
     found = find_importances(study)
     importances = {names[path]: share for path, share in found.items()}
-    scores = [row["score"] for row in sorted(rows, key=lambda row: row["run"])]
+    scores = [row["score"] for row in sorted(rows, key=_run_number)]
     texts = {"results.md": table, "results.csv": to_csv(rows)}
     return several_runs.write_results(
         folder, texts, lambda: draw_search(importances, scores, folder), screen

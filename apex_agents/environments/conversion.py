@@ -5,7 +5,6 @@ Spaces are gymnasium's; `space_of` turns specs of dm_env into them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,12 +29,9 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     which sorts by name what it gets as a dict.
 
     Raises:
-      ValueError: the space holds something else, or an image among other parts.
+      ValueError: the space holds something else, nothing, or an image among other parts.
     """
     if isinstance(space, spaces.Box):
-        if not math.prod(space.shape):
-            shape = space.shape
-            raise ValueError(f"observations have no element, {shape}; let them be a constant.")
         return _convert_box(space)
     parts = dict(_parts(space, "observation"))
     for path in filter(lambda path: is_image(parts[path]), parts):
@@ -174,6 +170,10 @@ def _check_values(space: spaces.Space, observation: Any, path: str) -> None:
 def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> specs.BoundedArray:
     with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
         low, high = (np.atleast_1d(bound).astype(dtype) for bound in (low, high))
+    if not low.size:
+        raise ValueError(
+            f"the {name} has no element, its shape is {low.shape}; let it be a constant."
+        )
     bounds = [b.flat[0] if b.size and np.all(b == b.flat[0]) else b for b in (low, high)]
     return specs.BoundedArray(low.shape, dtype, *bounds, name=name)
 

@@ -37,6 +37,7 @@ class DmEnvironment(dm_env.Environment):
         self._action_spec, self._convert_action = convert_actions(
             space_of(environment.action_spec(), "action")
         )
+        self._action_type = environment.action_spec().dtype.type
         self.frames_per_second = getattr(
             environment, "frames_per_second", DEFAULT_FRAMES_PER_SECOND
         )
@@ -50,8 +51,8 @@ class DmEnvironment(dm_env.Environment):
         if self._needs_reset:
             return self.reset()
         converted = self._convert_action(action)
-        if isinstance(converted, int):  # It may compare the dtype with that of its spec.
-            converted = self._environment.action_spec().dtype.type(converted)
+        if isinstance(converted, int):  # The environment may compare the dtype with its spec's.
+            converted = self._action_type(converted)
         return self._convert(self._environment.step(converted))
 
     def observation_spec(self) -> specs.BoundedArray:

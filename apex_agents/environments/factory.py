@@ -137,8 +137,6 @@ def make_vector_environment(
     if environment_fn is None:
         config.validate()
         environment_fn = find_environment_fn(config)
-    if environment_fn is not None:
-        environment_fn = _making_new_ones(environment_fn)
     children = np.random.SeedSequence(seed).spawn(num_envs)
     # Every environment accepts a seed in [0, 2 ** 31).
     seeds = [int(child.generate_state(1)[0]) >> 1 for child in children]
@@ -147,13 +145,14 @@ def make_vector_environment(
             config.task, config.atari, seeds, evaluation=evaluation, num_rendered=num_rendered
         )
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
-        environments = []
+        environments, earlier = [], list[Any]()
         for index, env_seed in enumerate(seeds):
             if environment_fn is None:
                 environment = _make_own(config, env_seed)
             else:
                 offered = {"seed": env_seed, "evaluation": evaluation}
-                environment = _make(environment_fn, config, offered, index < num_rendered)
+                render = index < num_rendered
+                environment = _make(environment_fn, config, offered, render, earlier)
             if config.action_repeat > 1:
                 environment = ActionRepeat(environment, config.action_repeat)
             environments.append(made.enter_context(contextlib.closing(environment)))
@@ -192,6 +191,7 @@ def _make(
     config: EnvironmentConfig,
     offered: Mapping[str, Any],
     render: bool,
+    earlier: list[Any],
 ) -> dm_env.Environment:
     """Make an environment of code that is not ours, and adapt it.
 
@@ -200,6 +200,7 @@ def _make(
       config: settings of the environment.
       offered: `seed` and `evaluation`, arguments for a function that has parameters of these names.
       render: whether the environment is drawn.
+      earlier: environments made so far, which the new one joins.
     """
     try:
         parameters = _parameters(environment_fn)
@@ -211,6 +212,10 @@ def _make(
             environment = make_to_render(environment_fn, kwargs)
         else:
             environment = environment_fn(**kwargs)
+        unwrapped = getattr(environment, "unwrapped", environment)
+        if any(unwrapped is one for one in earlier):
+            raise ValueError("its function has to return a new environment at each call")
+        earlier.append(unwrapped)
         if isinstance(environment, dm_env.Environment):
             return DmEnvironment(environment, config.max_episode_steps)
         if not isinstance(environment, gymnasium.Env):
@@ -227,22 +232,6 @@ def _make(
         how = "made to be drawn" if render else "made"
         name = type(error).__name__
         raise ValueError(f"{_FIELD} {config.task!r} cannot be {how}: {name}: {error}") from error
-
-
-def _making_new_ones(environment_fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function, which raises if it returns an environment of an earlier call."""
-    made: list[Any] = []
-
-    @functools.wraps(environment_fn)
-    def make(**kwargs: Any) -> Any:
-        environment = environment_fn(**kwargs)
-        unwrapped = getattr(environment, "unwrapped", environment)
-        if any(unwrapped is earlier for earlier in made):
-            raise ValueError("its function has to return a new environment at each call")
-        made.append(unwrapped)
-        return environment
-
-    return make
 
 
 def _parameters(function: Callable[..., Any]) -> Collection[str]:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import logging
-from typing import Any
+import sys
 
 import gymnasium
 from gymnasium.envs import registration
@@ -38,10 +38,10 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
             "whose import registers the id, or environment.suite is 'function'."
         )
     spec = gymnasium.registry[name]
-    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+    module_name, _, name = str(spec.entry_point).partition(":")
+    if module_name == "__main__" and hasattr(sys.modules[module_name], name):
         # Nodes get the class itself: their `__main__` is another module.
-        entry_point: Any = registration.load_env_creator(spec.entry_point)
-        spec = dataclasses.replace(spec, entry_point=entry_point)
+        spec = dataclasses.replace(spec, entry_point=getattr(sys.modules[module_name], name))
     return spec
 
 

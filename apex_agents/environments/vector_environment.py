@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -235,7 +236,7 @@ def _check_finite(timestep: dm_env.TimeStep) -> None:
     if timestep.step_type == dm_env.StepType.FIRST:  # Its reward and its discount are not read.
         return
     for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
-        if value is None or not abs(value) <= _MAX_FLOAT32:
+        if value is None or not abs(float(value)) <= _MAX_FLOAT32:
             raise ValueError(f"the {name} is {value}")
 
 
@@ -250,7 +251,7 @@ def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
 
 
 def _in_float32(spec: specs.Array, name: str) -> specs.Array:
-    if getattr(spec, "shape", None) != ():
+    if not isinstance(spec, specs.Array) or math.prod(spec.shape) != 1:
         raise ValueError(f"the {name} has to be a number, got {spec}")
     if isinstance(spec, specs.DiscreteArray):  # It can only be of integers.
         return specs.Array((), np.float32, spec.name)

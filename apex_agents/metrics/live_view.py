@@ -157,7 +157,7 @@ def _draw_learning(state: RunState) -> RenderableType:
         "sample age": f"{_format(row, columns.SAMPLE_AGE_STEPS)} steps",
         "parameter age": f"{_format_number(state.parameter_age())} steps",
     }
-    if columns.ENTROPY in row:  # An actor-critic.
+    if columns.STALENESS_STEPS in row:  # An actor-critic.
         metrics = {
             "loss": metrics["loss"],
             "entropy": _format(row, columns.ENTROPY, ".3g"),

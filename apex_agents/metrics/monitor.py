@@ -123,6 +123,7 @@ class Monitor:
     def _try_to_update(self) -> None:
         try:
             self._update()
+            self._problem = ""
         except Exception as error:  # A file may be readable again in the next period.
             problem, self._problem = self._problem, f"{type(error).__name__}: {error}"
             if problem != self._problem:

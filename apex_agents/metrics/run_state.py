@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import csv
 import pathlib
 import time
 from collections.abc import Callable
@@ -51,11 +52,12 @@ class RunState:
         started_at = self._started_at()
         for name in self.run.logs():
             reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
-            # A run that is over was not resumed, and its files may be copies, made in any order.
+            # Of a run that is over the files may be copies, made in any order.
             is_old = self.summary is None and (
                 _modification_time(self.run.log_path(name)) < started_at
             )
-            with contextlib.suppress(OSError):  # It is read again in the next period.
+            # What cannot be read now is read again in the next period.
+            with contextlib.suppress(OSError, ValueError, csv.Error):
                 for row in reader.read():
                     self._take(name, row, is_old)
                     rows.append((name, row))

@@ -27,12 +27,12 @@ _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
 _GIT_TIMEOUT_SECONDS = 5
 
 
-# The reason why a run has failed whose learner found no room for what it has learned.
-NOT_SAVED = "The last parameters could not be saved; logs/learner.log says why."
+# The reason of a run that has failed since its learner could not save what it had learned.
+NOT_SAVED = "The last parameters could not be saved. Is the disk full?"
 
 
 def remove_summary(experiment: Experiment) -> None:
-    """Remove what a learner wrote that was stopped and started again: the run is not over."""
+    """Remove the summary of a learner that was stopped and restarted: the run continues."""
     with contextlib.suppress(OSError):
         pathlib.Path(experiment.workdir, SUMMARY_FILE).unlink(missing_ok=True)
 

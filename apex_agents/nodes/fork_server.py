@@ -111,7 +111,10 @@ class ForkServer:
         answer = self._socket.recv(64)
         if not answer:
             raise OSError("the fork server has ended")
-        return ForkedProcess(int(answer))
+        try:
+            return ForkedProcess(int(answer))
+        except psutil.NoSuchProcess as error:  # Of a program that ignores the end of its children.
+            raise ProcessLookupError(str(error)) from error
 
     def close(self) -> None:
         """End the server; the processes that it forked continue."""

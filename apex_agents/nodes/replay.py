@@ -119,10 +119,11 @@ class ReplayNode(lp.ReverbNode):
         port = lp.get_port_from_address(address)
         folder = self._folder
         _remove_unfinished(folder)  # The last server may have been killed while it saved.
-        checkpointer = None
-        if self._experiment.run.replay_checkpoint_period_seconds is not None:
-            checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
-        has_checkpoint = checkpointer is not None and folder.exists() and any(folder.iterdir())
+        is_saved = self._experiment.run.replay_checkpoint_period_seconds is not None
+        # Without a checkpointer of ours Reverb would make a folder in /tmp, and leave it there.
+        source = folder if is_saved else folder.with_name(f"{folder.name}-not-saved")
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(source))
+        has_checkpoint = is_saved and folder.exists() and any(folder.iterdir())
         try:
             return reverb.Server(self._make_tables(), port, checkpointer)
         except RuntimeError as error:

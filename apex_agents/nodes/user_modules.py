@@ -25,7 +25,7 @@ class WithUserCode:
     """Unpickles as `value` in another process, where the modules of this one can be imported.
 
     They are imported from the same folders where these exist, and else from a copy of their source
-    that travels along, as the functions of the script do that settings name.
+    that travels along. The functions of the script that settings name travel along, too.
     """
 
     def __init__(self, value: Any):

@@ -22,7 +22,7 @@ from apex_agents.plotting.curves import (
     make_curve,
     thin,
 )
-from apex_agents.plotting.run_groups import Columns, RunGroup
+from apex_agents.plotting.run_groups import Columns, RunGroup, make_title, name_in
 from apex_agents.plotting.training_episodes import read_training_curves
 from apex_agents.runs.folder import RunFolder
 
@@ -114,9 +114,11 @@ def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     shown = [(groups, x) for x in X_LABELS]
     if not is_one_task:
         shown = [(members, columns.ACTOR_STEPS) for members in tasks.values()]
+    names = [name_in(group, members) for members, _ in shown for group in members]
+    order = list(dict.fromkeys(names))  # A setting has one style in all panels.
     figure, panels = style.new_panels(make_title(groups), len(shown), sharey=is_one_task)
     for axes, (members, x) in zip(panels, shown, strict=True):
-        _draw_quantity(axes, members, _RETURN, x, with_training=len(groups) == 1)
+        _draw_quantity(axes, members, _RETURN, x, len(groups) == 1, order)
         _draw_reference(axes, members, f"run.{_TARGET}", "target return")
         if is_one_task:
             axes.label_outer()
@@ -140,28 +142,25 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     """
     tables = [table for group in groups for table in group.read_columns(columns.LEARNER)]
     started = [table for table in tables if has_numbers(table, columns.LEARNER_STEPS)]
-    is_actor_critic = all(has_numbers(table, columns.ENTROPY) for table in started)
+    # An update of the user's may have an entropy, too.
+    is_actor_critic = all(has_numbers(table, columns.STALENESS_STEPS) for table in started)
     quantities = _LEARNING_OF_ACTOR_CRITICS if is_actor_critic else _LEARNING
     return _draw_quantities(groups, quantities, columns.LEARNER_STEPS)
 
 
-def make_title(groups: Sequence[RunGroup]) -> str:
-    """Return agents and task of a figure, and the seeds if it shows a single group."""
-    title = " and ".join(sorted({group.agent for group in groups}))
-    if len({group.task for group in groups}) == 1:
-        title += f" on {groups[0].task}"
-    if len(groups) == 1:
-        count = len(groups[0].runs)
-        title += f", {count} seeds" if count > 1 else f", seed {groups[0].field('run.seed')}"
-    return title
+def describe_line(group: RunGroup, groups: Sequence[RunGroup], num_runs: int, point: str) -> str:
+    """Return the legend text of a group's line; `point` if one run is all that is drawn.
 
-
-def describe_line(group: RunGroup, num_runs: int, has_rivals: bool, point: str) -> str:
-    """Return the legend text of a group's line; `point` if one run is all that is drawn."""
+    Args:
+      group: the group.
+      groups: all groups in its panel.
+      num_runs: number of its runs that are drawn.
+      point: what a point of the line is.
+    """
     mean = describe_mean(num_runs) if num_runs > 1 else point
-    if not has_rivals:
+    if len(groups) == 1:
         return mean
-    label = group.label.removeprefix(f"{group.task}, ")  # The title names the task.
+    label = name_in(group, groups)
     return f"{label} ({mean})" if num_runs > 1 else label
 
 
@@ -179,14 +178,29 @@ def _draw_quantities(
 
 
 def _draw_quantity(
-    axes: Axes, groups: Sequence[RunGroup], quantity: Quantity, x: str, with_training: bool = False
+    axes: Axes,
+    groups: Sequence[RunGroup],
+    quantity: Quantity,
+    x: str,
+    with_training: bool = False,
+    order: Sequence[str] = (),
 ) -> None:
-    """Draw a quantity against a column, and the returns of training episodes if they are wanted."""
+    """Draw a quantity against a column.
+
+    Args:
+      axes: the panel.
+      groups: all groups in it.
+      quantity: what is drawn.
+      x: the column.
+      with_training: whether the returns of training episodes are drawn, too.
+      order: names of groups in all panels, in the order of their styles; that of `groups` if empty.
+    """
     for index, group in enumerate(groups):
+        index = order.index(name_in(group, groups)) if order else index
         found = _read_curves(group, quantity, x)
         is_thinned = any(len(curve.x) > MAX_POINTS for curve, _ in found)
         point = "mean of neighbouring points" if is_thinned else quantity.point
-        label = describe_line(group, len(found), len(groups) > 1, point)
+        label = describe_line(group, groups, len(found), point)
         if len(found) == 1:
             ((curve, _),) = found
             error = "± standard error over episodes" if quantity.error else ""

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import describe_line, make_title
+from apex_agents.plotting.curve_figures import describe_line
 from apex_agents.plotting.curves import estimate, has_numbers, is_drawable
-from apex_agents.plotting.run_groups import RunGroup
+from apex_agents.plotting.run_groups import RunGroup, make_title
 from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 
 _NEWEST = 0.25  # Part of a run that the figure shows.
@@ -34,7 +34,7 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     for index, (group, runs) in enumerate(zip(groups, rows, strict=True)):
         if runs:
             point = "mean of all episodes at this epsilon"
-            label = describe_line(group, len(runs), len(groups) > 1, point)
+            label = describe_line(group, groups, len(runs), point)
             _draw_ladder(axes, runs, label, marker="o", **style.line_style(index))
     if is_single:
         _draw_rows(axes, rows[0][0])
@@ -65,6 +65,8 @@ def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: Any) -
     """Draw the mean return of each epsilon that all runs have, with error bars over the runs."""
     means = [_average_by_epsilon(rows) for rows in runs]
     shared = sorted(set.intersection(*[set(mean) for mean in means]))
+    if not shared:  # The runs have hardly begun.
+        return
     y, low, high = estimate(np.array([[mean[epsilon] for epsilon in shared] for mean in means]))
     axes.plot(shared, y, markersize=5, label=label, **look)
     if np.isfinite(low).any():

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import BINS_PER_DECADE
 from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import make_title
 from apex_agents.plotting.curves import has_numbers, is_drawable, is_kept
-from apex_agents.plotting.run_groups import Columns, RunGroup
+from apex_agents.plotting.run_groups import Columns, RunGroup, make_title
 
 # Values of `columns.QUANTITY`.
 _QUANTITIES = {"priority": "priority", "age_steps": "age in learner steps"}

@@ -105,13 +105,34 @@ def _label(
     names = list(dict.fromkeys(name for other in of_agent for name in other))
     differing = [n for n in names if any(o.get(n) != setting.get(n) for o in of_agent)]
     if len(differing) > _MAX_FIELDS_OF_LABEL:
-        return str(first_run.path.name)
+        path = first_run.path
+        folder = path.parent.name if path.name.startswith("seed_") else path.name
+        return folder if len(rivals) == len(settings) else f"{task}, {folder}"
     agent = [agent_name(setting.get(AGENT_TYPE))] if len(of_agent) < len(rivals) else []
     shortened = zip(shorten(differing), differing, strict=True)
     parts = [*agent, *(f"{short}={setting.get(name)}" for short, name in shortened)]
     if len(rivals) < len(settings) or not parts:
         parts = [task, *parts]
     return ", ".join(parts)
+
+
+def make_title(groups: Sequence[RunGroup]) -> str:
+    """Return agents and task of a figure, and the seeds if it shows a single group."""
+    title = " and ".join(sorted({group.agent for group in groups}))
+    if len({group.task for group in groups}) == 1:
+        title += f" on {groups[0].task}"
+    if len(groups) == 1:
+        count = len(groups[0].runs)
+        title += f", {count} seeds" if count > 1 else f", seed {groups[0].field('run.seed')}"
+    return title
+
+
+def name_in(group: RunGroup, groups: Sequence[RunGroup]) -> str:
+    """Return what tells a group from the others in its panel, '' if there are none."""
+    if len(groups) == 1:
+        return ""
+    is_one_task = len({other.task for other in groups}) == 1  # Which a title names.
+    return group.label.removeprefix(f"{group.task}, ") if is_one_task else group.label
 
 
 def shorten(paths: Sequence[str]) -> list[str]:

@@ -148,7 +148,7 @@ def scale_axes(axes: Axes, is_time: bool, y_axis: str) -> None:
       axes: panel in which everything is drawn already.
       is_time: whether the x axis, which has its label already, is in seconds.
       y_axis: 'zero' to begin at 0; 'log' for a logarithmic axis if magnitudes differ much, else as
-        'zero'; 'percent' for 0 to 100; 'any' to fit the values.
+        'zero'; 'percent' for 0 to 100; 'any' to fit the values, as where some are negative.
     """
     end = max(axes.dataLim.x1, 0.0) or 1.0  # Below 0 without a point.
     show_as_counts(axes.xaxis)
@@ -166,8 +166,10 @@ def scale_axes(axes: Axes, is_time: bool, y_axis: str) -> None:
         axes.set_ylabel(f"{axes.get_ylabel()} (log)")
         label_log_axis(axes.yaxis)
         return
-    if y_axis != "any":
-        axes.set_ylim(0, 100 if y_axis == "percent" else None)
+    if y_axis == "percent":
+        axes.set_ylim(0, 100)
+    elif y_axis != "any" and low >= 0:
+        axes.set_ylim(0, None)
     show_as_counts(axes.yaxis)
 
 

@@ -50,7 +50,7 @@ class Publisher:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise what `publish` would raise; a learner that waits for its first batch asks."""
+        """Raise the error of the sending thread, if there is one."""
         if self._error is not None:
             raise self._error
 

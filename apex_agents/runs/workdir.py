@@ -75,7 +75,7 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
     """
     workdir = pathlib.Path(path)
     try:
-        workdir = pathlib.Path(os.path.abspath(workdir.expanduser()))  # As `find_open` has it.
+        workdir = workdir.expanduser().absolute()
         check_path(workdir)
         if (workdir / AGENT_FILE).exists():
             raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")
@@ -87,7 +87,7 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
             replace_file(workdir / CONFIG_FILE, encode_json(to_file(config)))
             for file in (SUMMARY_FILE, NODES_FILE):  # How the run ended the last time.
                 (workdir / file).unlink(missing_ok=True)
-        except OSError:
+        except BaseException:
             lock.close()
             raise
     except BlockingIOError as error:
@@ -142,7 +142,7 @@ def new_workdir(name: str) -> Iterator[str]:
 
 def find_open(path: str) -> str | None:
     """Return the absolute path of a folder that this process holds, None if it does not."""
-    workdir = os.path.abspath(os.path.expanduser(path))
+    workdir = str(pathlib.Path(os.path.expanduser(path)).absolute())
     return workdir if workdir in _locks else None
 
 

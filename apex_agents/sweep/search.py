@@ -1,5 +1,6 @@
 """A search for good settings: an Optuna study, kept in a file, whose trials are runs."""
 
+import itertools
 import math
 import pathlib
 import time
@@ -56,8 +57,8 @@ def open_study(folder: pathlib.Path, space: Space, config: ExperimentConfig) -> 
             load_if_exists=True,
             pruner=pruner,
         )
-    except (SQLAlchemyError, StorageInternalError) as error:
-        raise ValueError(f"{path} cannot be opened: {error}") from error
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        raise ValueError(f"{path} cannot be opened: {error.__cause__ or error}") from error
     # A command that continues the search would draw the same numbers again from the same seed.
     study.sampler = optuna.samplers.TPESampler(seed=config.run.seed + len(study.trials))
     ranges = {path: distribution_to_json(values) for path, values in space.items()}
@@ -114,6 +115,8 @@ class Search:
         # A trial keeps the values that it got, and its number names the folder of the run.
         stopped = [trial for trial in study.trials if not trial.state.is_finished()]
         self._unfinished = [Trial(study, trial._trial_id) for trial in stopped]
+        for trial, (name, values) in itertools.product(self._unfinished, space.items()):
+            trial._suggest(name, values)  # As `ask` does; it may have been killed halfway.
         self._active: dict[Run, Trial] = {}
         self._period_seconds = period_seconds
         self._looks_at = 0.0

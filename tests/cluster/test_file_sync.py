@@ -184,15 +184,25 @@ def test_a_host_gets_what_the_command_has_and_nothing_else(there, here):
 
 
 def test_a_file_that_was_removed_there_stays_and_is_forgotten(there, here):
-    copy = Copy("learner", there, here)
-    write(there, "summary.json", "first")
+    copy = Copy("evaluator", there, here)
+    write(there, "checkpoints/best.npz", "first")
     copy.fetch()
-    (there / "summary.json").unlink()
+    (there / "checkpoints/best.npz").unlink()
     assert copy.fetch() == []
     assert copy.sync.known == {}
+    assert (here / "checkpoints/best.npz").exists()
+    write(there, "checkpoints/best.npz", "first")
+    assert copy.fetch() == [("checkpoints/best.npz", 0, b"first")]
+
+
+def test_the_summary_of_a_learner_that_is_restarted_is_removed(there, here):
+    copy = Copy("learner", there, here)
+    write(there, "summary.json", "stopped from outside")
+    copy.fetch()
     assert (here / "summary.json").exists()
-    write(there, "summary.json", "first")
-    assert copy.fetch() == [("summary.json", 0, b"first")]
+    (there / "summary.json").unlink()
+    assert copy.fetch() == []
+    assert not (here / "summary.json").exists()
 
 
 def test_what_could_not_be_written_is_fetched_again_as_a_whole(there, here):

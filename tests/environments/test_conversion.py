@@ -167,9 +167,12 @@ def test_refused_observation_spaces(space, named):
     assert "environment.suite='function'" in str(caught.value)
 
 
-def test_observations_without_an_element_are_refused():
-    with pytest.raises(ValueError, match="observations have no element"):
-        convert_observations(spaces.Box(0.0, 1.0, (3, 0)))
+@pytest.mark.parametrize(
+    "space", [spaces.Box(0.0, 1.0, (3, 0)), spaces.Dict({"a": spaces.Box(0, 1, (0,))})]
+)
+def test_observations_without_an_element_are_refused(space):
+    with pytest.raises(ValueError, match="the observation has no element"):
+        convert_observations(space)
 
 
 def test_bounds_that_are_no_numbers_are_refused():

@@ -8,7 +8,7 @@ import sys
 
 import psutil
 import pytest
-from waiting import is_alive, wait_for
+from waiting import TIMEOUT_SECONDS, is_alive, wait_for
 
 from apex_agents.nodes.fork_server import (
     ChildProcess,
@@ -80,18 +80,22 @@ def test_a_process_for_which_the_users_program_has_waited_has_ended(tmp_path, se
 
 
 def test_a_command_may_ignore_the_end_of_its_children(tmp_path):
-    script = Script(tmp_path, "pass")
+    script = Script(tmp_path, WAIT)
     code = f"""
-import signal
+import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from apex_agents.nodes import fork_server
 fork_server.open_server([])
 with open({str(script.log)!r}, "wb") as log:
     process = fork_server.start_process([{sys.executable!r}, {str(script.file)!r}], {{}}, log, [])
-print(type(process).__name__)
+print(type(process).__name__, process.poll())
+process.kill()
+process.wait()
+print(process.poll())
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (result.stdout, result.stderr) == ("ForkedProcess\n", "")
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert (result.stdout, result.stderr) == ("ForkedProcess None\n0\n", "")
 
 
 def test_a_traceback_is_in_the_log(tmp_path, server):

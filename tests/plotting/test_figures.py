@@ -288,6 +288,42 @@ def test_settings_are_compared_for_each_task(make_run):
     assert legend_texts(figure) == texts
 
 
+def test_a_setting_has_one_style_in_the_panels_of_all_tasks(make_run):
+    runs = [
+        make_run(
+            f"{task}{size}",
+            {"evaluator": [evaluation(10, size)]},
+            task=task,
+            agent={"batch_size": size},
+        )
+        for task, size in (("pong", 8), ("pong", 16), ("catch", 16), ("catch", 32))
+    ]
+    pong, catch = draw_returns(group_runs(runs)).axes
+    colors = {
+        (axes, size): line.get_color()
+        for axes in (pong, catch)
+        for size in (8, 16, 32)
+        for line in lines(axes, f"batch_size={size}")
+    }
+    assert colors[pong, 16] == colors[catch, 16]
+    assert len({*colors.values()}) == 3
+
+
+def test_curves_of_several_tasks_in_one_panel_name_them(make_run):
+    runs = [
+        make_run(
+            f"{task}{size}",
+            {"learner": [learner_row(10)], "replay": [replay_row(1, 4, 24)]},
+            task=task,
+            agent={"batch_size": size},
+        )
+        for task in ("pong", "catch")
+        for size in (8, 16)
+    ]
+    expected = {f"{task}, batch_size={size}" for task in ("pong", "catch") for size in (8, 16)}
+    assert expected <= set(legend_texts(draw_speeds(group_runs(runs))))
+
+
 def training_logs(factor=1.0) -> dict:
     """Return rows of four environments at 10, 20 and 30 s; 100 actor steps per second."""
     rows = [
@@ -392,6 +428,19 @@ def test_learning(make_run):
     assert legend_texts(figure) == texts
 
 
+def test_an_entropy_of_the_users_makes_no_actor_critic(make_run):
+    rows = [{**learner_row(step), "entropy": 0.5} for step in (1, 2)]
+    figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
+    assert figure.axes[1].get_ylabel() == "mean |TD error|"
+
+
+@pytest.mark.parametrize("losses", [(-2.0, 3.0), (-2.0, -1.0)])
+def test_negative_losses_are_in_their_panel(losses, make_run):
+    rows = [learner_row(step, loss) for step, loss in enumerate(losses, start=1)]
+    low, high = draw_learning(group_runs([make_run("a", {"learner": rows})])).axes[0].get_ylim()
+    assert low <= losses[0] and high >= losses[1]
+
+
 @pytest.mark.parametrize(("lowest", "labels"), [(4.0, {"5", "10", "50"}), (0.001, {"0.01", "1"})])
 def test_log_axes_are_labelled(lowest, labels, make_run):
     rows = [learner_row(1, 100.0), learner_row(2, lowest)]
@@ -489,6 +538,19 @@ def test_exploration_of_seeds(make_run):
     few = draw_exploration(group_runs(runs[:4]))
     assert not few.axes[0].containers
     assert legend_texts(few) == ["mean of 4 seeds"]
+
+
+def test_exploration_of_seeds_that_share_no_epsilon(make_run):
+    runs = [
+        make_run(
+            f"seed{i}",
+            {"actor_0_envs": [env_row(10, 0.1 + 0.1 * i, 1, 1.0), env_row(10, 0.05, i, 1.0)]},
+            seed=i,
+        )
+        for i in range(5)
+    ]
+    figure = draw_exploration(group_runs(runs))
+    assert figure is None or legend_texts(figure) == []
 
 
 def test_exploration_without_a_ladder(make_run):

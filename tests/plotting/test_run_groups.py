@@ -80,6 +80,15 @@ def test_settings_that_differ_in_much_are_labelled_by_their_folders(make_run):
     assert labels(runs) == ["small", "large"]
 
 
+def test_runs_of_a_sweep_are_labelled_by_their_settings_folders(make_run):
+    other = {"batch_size": 1, "n_step": 1, "replay": {"max_size": 1, "min_size": 1}}
+    runs = [make_run("small/seed_0", agent=other), make_run("large/seed_0", agent=AGENT)]
+    assert labels(runs) == ["small", "large"]
+    tasks = [make_run(f"{name}/a/seed_0", task=name, agent=AGENT) for name in ("x", "y")]
+    tasks += [make_run(f"{name}/b/seed_0", task=name, agent=other) for name in ("x", "y")]
+    assert labels(tasks) == ["x, a", "y, a", "x, b", "y, b"]
+
+
 def test_a_config_without_fields(make_run):
     run = make_run("a")
     run.config.clear()

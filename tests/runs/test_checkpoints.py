@@ -182,7 +182,6 @@ import pathlib, sys
 import numpy as np
 import tensorflow as tf
 from apex_agents.experiment import Progress
-from apex_agents.runs import checkpoints as checkpoints_module
 from apex_agents.runs.checkpoints import save_checkpoint
 
 folder = pathlib.Path(sys.argv[1])

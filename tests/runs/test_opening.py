@@ -58,10 +58,12 @@ def test_a_folder_that_cannot_be_opened_is_not_kept(workdir, monkeypatch):
     assert not is_held(workdir / ".lock") and find_open(str(workdir)) is None
 
 
-def test_a_folder_has_one_name(workdir):
+def test_a_path_may_go_upwards(workdir):
     path = str(workdir.parent / "other" / ".." / "run")
-    opened = [open_run(make_experiment(CONFIG, workdir=path)) for _ in range(2)]
-    assert [one.workdir for one in opened] == [str(workdir)] * 2
+    (workdir.parent / "other").mkdir()
+    first, second = [open_run(make_experiment(CONFIG, workdir=path)) for _ in range(2)]
+    assert first.workdir == second.workdir == find_open(path)
+    close_workdir(first.workdir)
 
 
 def test_another_run_is_not_opened_in_a_folder_of_this_process(workdir):
