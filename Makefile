@@ -9,9 +9,9 @@ PYTHON := .venv/bin/python
 # Tests read pages and cards, whose characters not every locale has.
 export PYTHONUTF8 := 1
 INSTALLED := .venv/.installed
-# The folder in which .venv was made: it holds this path, and does not work in a copy.
-MOVED := $(shell made_in=$$(cat $(INSTALLED) 2>/dev/null); \
-  test -z "$$made_in" -o "$$made_in" = "$(CURDIR)" || echo moved)
+# Where this package was installed from: .venv holds the path, and has to be made anew in a copy.
+MOVED := $(shell made_in=$$(cat .venv/lib/python*/site-packages/_apex_agents.pth 2>/dev/null); \
+  test -z "$$made_in" -o "$$made_in" = "$$(pwd -P)" || echo moved)
 # uv keeps its cache and the Pythons that it downloads in the home folder, or in .uv if it cannot
 # write there.
 is_writable = $(shell for folder in "$(1)/uv" "$(1)" "$$HOME"; do \
@@ -121,7 +121,7 @@ $(INSTALLED): requirements.txt pyproject.toml .python-version $(wildcard courier
 	@$(UV) pip install --quiet --compile-bytecode --python $(PYTHON) -r requirements.txt
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps --reinstall-package apex_agents -e .
 	@$(UV) pip check --quiet --python $(PYTHON)
-	@echo "$(CURDIR)" > $@
+	@touch $@
 
 moved:
 	@echo "This folder was copied or moved; its .venv is made anew."

@@ -174,7 +174,7 @@ def record() -> dict[str, Any]:
     pickles = {}
     script = vars(sys.modules[_MAIN])
     named = {f"{_MAIN}:{name}": script[name] for name in _named_in_script if name in script}
-    for reference, function in {**_functions, **named}.items():
+    for reference, function in {**named, **_functions}.items():
         with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
             pickle_bytes = cloudpickle.dumps(function)
             if len(pickle_bytes) <= _MAX_FUNCTION_BYTES:

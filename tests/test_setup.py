@@ -251,7 +251,10 @@ def test_an_environment_that_was_made_in_another_folder_is_made_anew(checkout, i
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to("/bin/true")
-    (checkout / ".venv" / ".installed").write_text("/elsewhere\n" if is_moved else f"{checkout}\n")
+    packages = checkout / ".venv" / "lib" / "python3.10" / "site-packages"
+    packages.mkdir(parents=True)
+    path = "/elsewhere" if is_moved else str(checkout.resolve())
+    (packages / "_apex_agents.pth").write_text(path)
     result = _make(checkout, HOME="/proc/missing")
     assert ("copied or moved" in result.stdout) == is_moved
     assert python.is_symlink() != is_moved

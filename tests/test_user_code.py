@@ -32,6 +32,7 @@ def folder(tmp_path, monkeypatch) -> pathlib.Path:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_config_file", None)
     monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "_named_in_script", set())
     user_code.extend_path([str(tmp_path)])
     yield tmp_path
     for name in set(sys.modules) - modules:
@@ -215,6 +216,16 @@ def test_other_processes_find_what_a_setting_names_in_a_script(
     code = "from apex_agents.user_code import find_function\nprint(find_function(value, 'x')())"
     pickled = cloudpickle.dumps(WithUserCode("__main__:make"))
     assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")) == "7\n"
+
+
+def test_a_function_of_a_notebook_may_be_defined_anew(folder, monkeypatch):
+    for value in ("first", "second"):
+        monkeypatch.setattr(sys.modules["__main__"], "make", lambda v=value: v, raising=False)
+        assert find_function("__main__:make", "agent.torso")() == value
+        recorded = user_code.record()
+    monkeypatch.delattr(sys.modules["__main__"], "make")
+    user_code.restore_functions(recorded)
+    assert find_function("__main__:make", "agent.torso")() == "second"
 
 
 def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_factory):

@@ -120,7 +120,9 @@ class RemoteNodeProcess:
 
     def _take(self, report: ProcessReport) -> bool:
         self.pid, self._messages = report.pid, report.messages
-        is_written = self._files.receive(report.changes, report.removed)
+        # After its end a host may have lost the folder: nothing is removed here then.
+        removed = report.removed if report.exit is None else ()
+        is_written = self._files.receive(report.changes, removed)
         if not is_written:
             self._fetch_at = time.monotonic() + _RETRY_SECONDS
         has_files = bool(report.changes) and is_written

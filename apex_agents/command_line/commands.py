@@ -38,7 +38,7 @@ def _open_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, errors="replace"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):  # Standard error escapes them.
         sys.stdout.reconfigure(errors="replace")
 

@@ -174,7 +174,7 @@ def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> sp
         raise ValueError(
             f"the {name} has no element, its shape is {low.shape}; let it be a constant."
         )
-    bounds = [b.flat[0] if b.size and np.all(b == b.flat[0]) else b for b in (low, high)]
+    bounds = [b.flat[0] if np.all(b == b.flat[0]) else b for b in (low, high)]
     return specs.BoundedArray(low.shape, dtype, *bounds, name=name)
 
 

@@ -253,6 +253,6 @@ def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
 def _in_float32(spec: specs.Array, name: str) -> specs.Array:
     if not isinstance(spec, specs.Array) or math.prod(spec.shape) != 1:
         raise ValueError(f"the {name} has to be a number, got {spec}")
-    if isinstance(spec, specs.DiscreteArray):  # It can only be of integers.
+    if spec.shape or isinstance(spec, specs.DiscreteArray):  # Which is of integers.
         return specs.Array((), np.float32, spec.name)
     return spec.replace(dtype=np.float32)

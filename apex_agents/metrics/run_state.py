@@ -4,6 +4,7 @@ import collections
 import contextlib
 import csv
 import pathlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,7 @@ class RunState:
         self.summary: dict[str, Any] | None = None  # None while the run is active, or was killed.
         self.is_running = False
         self._clock = clock
+        self._refreshing = threading.Lock()
         self._wall_time_seconds = 0.0  # Wall time of the newest row.
         self._wall_time_written_at = 0.0
         self._readers: dict[str, RowReader] = {}
@@ -45,6 +47,10 @@ class RunState:
 
     def refresh(self) -> list[tuple[str, Row]]:
         """Read what is new; return the new rows, each with the name of its file."""
+        with self._refreshing:  # The monitor's thread may do so, too.
+            return self._refresh()
+
+    def _refresh(self) -> list[tuple[str, Row]]:
         self.is_running = self.run.is_running()
         self.nodes = self.run.nodes()
         self.summary = self.run.summary()
@@ -57,9 +63,10 @@ class RunState:
                 _modification_time(self.run.log_path(name)) < started_at
             )
             # What cannot be read now is read again in the next period.
-            with contextlib.suppress(OSError, ValueError, csv.Error):
+            with contextlib.suppress(OSError, csv.Error):
                 for row in reader.read():
-                    self._take(name, row, is_old)
+                    with contextlib.suppress(ValueError):  # A number of it is damaged.
+                        self._take(name, row, is_old)
                     rows.append((name, row))
         return rows
 

@@ -72,7 +72,7 @@ def start_process(
       OSError: the process cannot be started.
     """
     if _server is not None:
-        with contextlib.suppress(OSError):  # The server has ended.
+        with contextlib.suppress(OSError):  # The server has ended, or the process, unnoticed.
             return _server.start_process(argv, env, log, fds)
     return subprocess.Popen(
         argv,

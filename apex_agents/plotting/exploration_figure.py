@@ -44,7 +44,7 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     axes.set_ylabel("return per episode")
     style.show_as_counts(axes.yaxis)
     style.add_legend(figure)
-    return figure
+    return figure if axes.get_lines() else None
 
 
 def _read_rows(group: RunGroup) -> list[EnvRows]:

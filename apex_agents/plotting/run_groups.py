@@ -1,7 +1,10 @@
 """Groups runs that differ only in their seeds, and labels the groups."""
 
 import json
-from collections.abc import Sequence
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,10 +82,8 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
         key = json.dumps(fields)
         settings.setdefault(key, fields)
         members.setdefault(key, []).append(run)
-    return [
-        RunGroup(group, _label(settings[key], [*settings.values()], group[0]))
-        for key, group in members.items()
-    ]
+    paths = {key: group[0].path for key, group in members.items()}
+    return [RunGroup(group, _label(key, settings, paths)) for key, group in members.items()]
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -97,16 +98,22 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _label(
-    setting: dict[str, Any], settings: Sequence[dict[str, Any]], first_run: RunFolder
+    key: str, settings: Mapping[str, dict[str, Any]], paths: Mapping[str, pathlib.Path]
 ) -> str:
+    """Return the label of a group among all groups, whose first runs are at these paths."""
+    setting = settings[key]
     task = str(setting.get(TASK, "?"))
-    rivals = [other for other in settings if other.get(TASK) == setting.get(TASK)]
+    keys = [k for k, other in settings.items() if other.get(TASK) == setting.get(TASK)]
+    rivals = [settings[k] for k in keys]
     of_agent = [other for other in rivals if other.get(AGENT_TYPE) == setting.get(AGENT_TYPE)]
     names = list(dict.fromkeys(name for other in of_agent for name in other))
     differing = [n for n in names if any(o.get(n) != setting.get(n) for o in of_agent)]
     if len(differing) > _MAX_FIELDS_OF_LABEL:
-        path = first_run.path
-        folder = path.parent.name if path.name.startswith("seed_") else path.name
+        folders = {k: _folder_of_seeds(paths[k]) for k in keys}
+        if len(set(folders.values())) < len(keys):
+            folders = {k: paths[k] for k in keys}
+        root = os.path.commonpath([folder.parent for folder in folders.values()])
+        folder = folders[key].relative_to(root).as_posix()
         return folder if len(rivals) == len(settings) else f"{task}, {folder}"
     agent = [agent_name(setting.get(AGENT_TYPE))] if len(of_agent) < len(rivals) else []
     shortened = zip(shorten(differing), differing, strict=True)
@@ -114,6 +121,11 @@ def _label(
     if len(rivals) < len(settings) or not parts:
         parts = [task, *parts]
     return ", ".join(parts)
+
+
+def _folder_of_seeds(run: pathlib.Path) -> pathlib.Path:
+    """Return the folder that a sweep gives to the seeds of a setting, or else that of the run."""
+    return run.parent if re.fullmatch(r"seed_\d+", run.name) else run
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:

@@ -124,8 +124,8 @@ class RowReader:
                 text = _whole_lines(file.read())
         except FileNotFoundError:
             return []
-        self._offset += len(text)
         lines = _parse_lines(text)
+        self._offset += len(text)
         if lines and not self._header:
             self._header = lines.pop(0)
         return [

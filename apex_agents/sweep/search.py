@@ -1,6 +1,5 @@
 """A search for good settings: an Optuna study, kept in a file, whose trials are runs."""
 
-import itertools
 import math
 import pathlib
 import time
@@ -115,8 +114,6 @@ class Search:
         # A trial keeps the values that it got, and its number names the folder of the run.
         stopped = [trial for trial in study.trials if not trial.state.is_finished()]
         self._unfinished = [Trial(study, trial._trial_id) for trial in stopped]
-        for trial, (name, values) in itertools.product(self._unfinished, space.items()):
-            trial._suggest(name, values)  # As `ask` does; it may have been killed halfway.
         self._active: dict[Run, Trial] = {}
         self._period_seconds = period_seconds
         self._looks_at = 0.0
@@ -145,9 +142,14 @@ class Search:
                 if len(steps) and steps[-1] < self._comparisons[-1] and trial.should_prune():
                     self._runner.interrupt(run, PRUNED)
         while self._runner.has_room() and not self._runner.signals and not is_over:
-            if not self._unfinished and len(self._study.trials) >= num_runs:
-                return
-            trial = self._unfinished.pop(0) if self._unfinished else self._study.ask(self._space)
+            if not self._unfinished:
+                if len(self._study.trials) >= num_runs:
+                    return
+                self._unfinished.append(self._study.ask())
+            trial = self._unfinished[0]
+            for name, values in self._space.items():
+                trial._suggest(name, values)  # As `ask(space)` does; the storage may fail halfway.
+            self._unfinished.pop(0)
             run = self._plan_run(trial.number, trial.params)
             self._active[run] = trial
             self._runner.add(run)

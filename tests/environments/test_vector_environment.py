@@ -191,11 +191,12 @@ class CountdownWithRewardSpec(Countdown):
         return self._reward_spec
 
 
-def test_rewards_may_be_whole_numbers():
-    environment = CountdownWithRewardSpec(specs.DiscreteArray(2, name="points"))
-    assert SyncVectorEnvironment([environment]).spec.rewards == specs.Array(
-        (), np.float32, "points"
-    )
+@pytest.mark.parametrize(
+    "spec", [specs.DiscreteArray(2, name="points"), specs.Array((1,), float, "points")]
+)
+def test_rewards_may_be_whole_numbers_or_arrays_of_one(spec):
+    vector = SyncVectorEnvironment([CountdownWithRewardSpec(spec)])
+    assert vector.spec.rewards == specs.Array((), np.float32, "points")
 
 
 @pytest.mark.parametrize("spec", [specs.Array((2,), np.float32), {"a": specs.Array((), float)}])

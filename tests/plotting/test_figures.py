@@ -549,8 +549,7 @@ def test_exploration_of_seeds_that_share_no_epsilon(make_run):
         )
         for i in range(5)
     ]
-    figure = draw_exploration(group_runs(runs))
-    assert figure is None or legend_texts(figure) == []
+    assert draw_exploration(group_runs(runs)) is None
 
 
 def test_exploration_without_a_ladder(make_run):

@@ -87,6 +87,10 @@ def test_runs_of_a_sweep_are_labelled_by_their_settings_folders(make_run):
     tasks = [make_run(f"{name}/a/seed_0", task=name, agent=AGENT) for name in ("x", "y")]
     tasks += [make_run(f"{name}/b/seed_0", task=name, agent=other) for name in ("x", "y")]
     assert labels(tasks) == ["x, a", "y, a", "x, b", "y, b"]
+    sweeps = [make_run(f"{name}/pong/seed_3", agent=a) for name, a in (("s", AGENT), ("t", other))]
+    assert labels(sweeps) == ["s/pong", "t/pong"]
+    seeds = [make_run(f"seeds/seed_{i}", agent=a) for i, a in enumerate((AGENT, other))]
+    assert labels(seeds) == ["seed_0", "seed_1"]
 
 
 def test_a_config_without_fields(make_run):

@@ -15,6 +15,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.exceptions import StorageInternalError
+from optuna.trial import Trial
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -262,6 +263,28 @@ def test_a_stopped_run_whose_folder_is_gone_begins_anew(make_search):
     shutil.rmtree(run.folder)
     search.step(6, False)
     assert runner.interrupted == []
+
+
+def test_a_trial_that_was_not_filled_gets_its_values_when_it_is_run(make_search, monkeypatch):
+    runner = FakeRunner()
+    study, search = make_search(runner)
+    suggest = Trial._suggest
+
+    def fail(trial, name, distribution):
+        if name != "agent.learning_rate":
+            raise StorageInternalError("locked")
+        return suggest(trial, name, distribution)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "_suggest", fail)
+        with pytest.raises(StorageInternalError):
+            search.step(2, False)
+    learning_rate = study.trials[0].params["agent.learning_rate"]
+    search.step(2, False)
+    (run,) = runner.active()
+    assert dict(run.setting).keys() == SPACE.keys()
+    assert dict(run.setting)["agent.learning_rate"] == learning_rate
+    assert len(study.trials) == 1
 
 
 def test_rows_and_importances(make_search):
