@@ -11,7 +11,7 @@ export PYTHONUTF8 := 1
 INSTALLED := .venv/.installed
 # Where this package was installed from: .venv holds the path, and has to be made anew in a copy.
 MOVED := $(shell made_in=$$(cat .venv/lib/python*/site-packages/_apex_agents.pth 2>/dev/null); \
-  test -z "$$made_in" -o "$$made_in" = "$$(pwd -P)" || echo moved)
+  test -z "$$made_in" || test "$$made_in" -ef . || echo moved)
 # uv keeps its cache and the Pythons that it downloads in the home folder, or in .uv if it cannot
 # write there.
 is_writable = $(shell for folder in "$(1)/uv" "$(1)" "$$HOME"; do \
