@@ -1,6 +1,7 @@
 """Runs an experiment in one process: for debugging, for tests, and to see it learn step by step."""
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +63,10 @@ def _run(
     limiter = reverb.rate_limiters.MinSize(flow.count_items(flow.min_size))
     has_failed = False
     with contextlib.ExitStack() as stack:
-        server = reverb.Server(builder.make_replay_tables(spec, limiter))
+        # Reverb would make such a folder itself, and leave it.
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
+        server = reverb.Server(builder.make_replay_tables(spec, limiter), None, checkpointer)
         stack.callback(server.stop)
         client = reverb.Client(f"localhost:{server.port}")
         dataset = builder.make_dataset(client, spec)
