@@ -24,6 +24,7 @@ STUDIES |= {
     for name, stem in {
         "atari_settings": "settings",
         "atari_million": "million_settings",
+        "atari_half_hour": "half_hour",
         "pong_hour": "pong_hour",
     }.items()
 }
