@@ -12,6 +12,14 @@ from apex_agents.validation import bounded, checked, positive, require, require_
 _CUSTOM = re.compile(r"\s*([^\s=,]+)\s*=\s*(\d+(?:\.\d+)?)\s*")
 
 
+def reaches(mean_return: float, target: float) -> bool:
+    """Return whether a mean return is a target, up to what rounding to float32 changes, or more.
+
+    The mean of twenty returns of 0.9 is 0.8999999999999998.
+    """
+    return mean_return >= target - 1e-6 * abs(target)
+
+
 def _is_custom(custom: str) -> bool:
     return all(_CUSTOM.fullmatch(part) for part in custom.split(",") if part.strip())
 

@@ -12,7 +12,7 @@ import numpy as np
 from dm_env import specs
 
 from apex_agents.builder import Builder
-from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.config import ExperimentConfig, RunConfig, reaches
 from apex_agents.environments import (
     EnvironmentSpec,
     VectorEnvironment,
@@ -232,7 +232,7 @@ def end_reason(
 ) -> str | None:
     """Return why a run is over after steps, evaluations and wall time, None while it is not."""
     evaluation, target = statistics.evaluation, run.target_return
-    if target is not None and evaluation and evaluation.mean_return >= target:
+    if target is not None and evaluation and reaches(float(evaluation.mean_return), target):
         return f"target return {target:g} reached"
     if run.max_learner_steps is not None and learner_steps >= run.max_learner_steps:
         return f"{run.max_learner_steps} learner steps done"

@@ -546,6 +546,21 @@ def test_a_target_return_of_zero_is_a_target():
 
 
 @pytest.mark.parametrize(
+    ("target", "mean_return", "is_reached"),
+    [
+        (0.9, np.mean([0.9] * 20), True),  # 0.8999999999999998
+        (0.9, float(np.float32(0.9)), True),
+        (-0.1, float(-np.float32(0.1)), True),
+        (0.9, 0.8999, False),
+        (-100.0, -100.01, False),
+    ],
+)
+def test_rounding_keeps_no_run_from_its_target(target, mean_return, is_reached):
+    reason = end_reason(RunConfig(target_return=target), 0, make_statistics(mean_return))
+    assert (reason is not None) == is_reached
+
+
+@pytest.mark.parametrize(
     ("agent", "num_actors", "message"),
     [
         (ApexDQNConfig(batch_size=64), 3, r"a divisor of run.num_actors \(3\)"),

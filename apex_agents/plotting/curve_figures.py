@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from apex_agents.config import reaches
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
 from apex_agents.plotting.curves import (
@@ -240,7 +241,9 @@ def _has_ended_at_target(run: RunFolder, table: Columns) -> bool:
     """Return whether a run has ended since its last evaluation reached its target."""
     target = run.settings("run").get(_TARGET)
     has_finished = (run.summary() or {}).get("finished", False)
-    return has_finished and target is not None and table[columns.MEAN_RETURN][-1] >= target
+    if not has_finished or target is None:
+        return False
+    return reaches(table[columns.MEAN_RETURN][-1], target)
 
 
 def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str, label: str) -> None:

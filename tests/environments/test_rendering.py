@@ -178,11 +178,15 @@ def test_the_current_episode_of_atari():
 
 def test_the_current_episode_of_single_environments():
     environment = SyncVectorEnvironment([PointMass(num_steps=2, seed=0)])
+    same = PointMass(num_steps=2, seed=0)  # Its rewards are not rounded.
+    same.reset()
     environment.reset()
     assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
-    first = environment.step(np.zeros([1, 1])).reward[0]
+    environment.step(np.zeros([1, 1]))
+    first = same.step(np.zeros([1])).reward
     assert environment.current_episode(0) == Episode(0, first, first, 1)
-    second = environment.step(np.zeros([1, 1])).reward[0]
+    environment.step(np.zeros([1, 1]))
+    second = same.step(np.zeros([1])).reward
     assert environment.current_episode(0) == Episode(0, first + second, first + second, 2)
     environment.step(np.zeros([1, 1]))
     assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
