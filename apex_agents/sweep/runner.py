@@ -25,7 +25,6 @@ PRUNED = "pruned"
 _REASONS = {STOPPED: "it can be resumed", PRUNED: "worse than other runs"}
 
 _MAX_TAIL_BYTES = 8192
-_NO_OUTPUT = "(no output)"
 _PR_SET_PDEATHSIG = 1  # From <linux/prctl.h>.
 _libc = ctypes.CDLL(None)
 
@@ -103,7 +102,7 @@ class Runner:
     def newest_output(self) -> list[str]:
         """Return a line for each active run: its name and what it printed last."""
         return [
-            f"{run.name}: {(_read_tail(run.log, process.log_start) or [_NO_OUTPUT])[-1]}"
+            f"{run.name}: {_read_tail(run.log, process.log_start)[-1]}"
             for run, process in self._running.items()
         ]
 
@@ -177,13 +176,13 @@ def last_words(log: pathlib.Path, start: int = 0) -> str:
     """
     lines = _read_tail(log, start)
     reasons = [line for line in lines if line.startswith(("error: ", "Node "))]
-    return (reasons or lines or [_NO_OUTPUT])[-1]
+    return (reasons or lines)[-1]
 
 
 def _read_tail(log: pathlib.Path, start: int) -> list[str]:
-    """Return the last lines of a log, without those of its first bytes; none if it has none."""
+    """Return the last lines of a log, without those of its first bytes, or that it has none."""
     text = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(start, os.fstat(file.fileno()).st_size - _MAX_TAIL_BYTES))
         text = file.read().decode(errors="replace")
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.strip() for line in text.splitlines() if line.strip()] or ["(no output)"]
