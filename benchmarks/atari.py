@@ -17,7 +17,6 @@ Example:
 
 import argparse
 import csv
-import io
 import itertools
 import json
 import pathlib
@@ -41,6 +40,7 @@ from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
+from apex_agents.sweep import results
 from apex_agents.sweep.results import format_table
 from apex_agents.sweep.study import (
     Point,
@@ -189,11 +189,8 @@ def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
 
 def append_row(path: pathlib.Path, row: Row) -> None:
     """Add a row to a CSV file; rows before it have nothing in columns that they did not have."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(row), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows([*read_rows(path), row])
-    replace_file(path, text.getvalue().encode())
+    before = [dict.fromkeys(row, "") | earlier for earlier in read_rows(path)]
+    replace_file(path, results.to_csv([*before, row]).encode())
 
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
