@@ -2,8 +2,17 @@
 
 import numpy as np
 import pytest
+import sonnet as snt
 import tensorflow as tf
-from small_actor_critic import E, T, make_config, make_network, make_rollout, of_envs
+from small_actor_critic import (
+    NUM_ACTIONS,
+    E,
+    T,
+    make_config,
+    make_network,
+    make_rollout,
+    of_envs,
+)
 
 from apex_agents.actor_critic.learning import (
     METRICS,
@@ -88,6 +97,75 @@ def test_metrics_of_one_step_by_hand(network):
         "value": value[0],
     }
     assert metrics == pytest.approx(expected, rel=1e-5)
+
+
+def test_gradient_of_one_step_by_hand(network):
+    rollout = make_rollout(3)
+    one = Rollout(
+        *[tf.constant(field[:n, 1:2]) for field, n in zip(rollout, (2, 1, 1, 1, 1), strict=True)]
+    )
+    gradient, _ = compute(network, one)
+    sizes = [variable.shape.num_elements() for variable in network.trainable_variables]
+    parts = np.split(gradient, np.cumsum(sizes)[:-1])
+    names = [variable.name.split(":")[0] for variable in network.trainable_variables]
+    by_name = dict(zip(names, parts, strict=True))
+    logits, value = (tensor.numpy() for tensor in network(tf.constant(rollout.observation[:2, 1])))
+    probabilities = np.exp(logits[0]) / np.exp(logits[0]).sum()
+    entropy = -(probabilities * np.log(probabilities)).sum()
+    advantage = rollout.reward[0, 1] + 0.9 * value[1] - value[0]
+    # Of -log pi(a) by the logits, and of the negative entropy; a bias adds to its logit.
+    of_policy = (probabilities - np.eye(NUM_ACTIONS)[rollout.action[0, 1]]) * advantage
+    of_entropy = probabilities * (np.log(probabilities) + entropy)
+    np.testing.assert_allclose(
+        by_name["actor_critic_network/policy/b"],
+        of_policy + CONFIG.entropy_coefficient * of_entropy,
+        rtol=1e-4,
+    )
+    np.testing.assert_allclose(
+        by_name["actor_critic_network/value/b"],
+        [-2.0 * CONFIG.value_coefficient * advantage],
+        rtol=1e-5,
+    )
+
+
+def test_a_hidden_layer_is_rectified():
+    torso = snt.Sequential([lambda observation: observation])
+    network = ActorCriticNetwork(torso, 2, NUM_ACTIONS)
+    network(tf.zeros([1, 2]))
+    arrays = {
+        "hidden/w": [[1.0, 1.0], [2.0, -2.0]],
+        "hidden/b": [0.5, 0.5],
+        "policy/w": [[1.0, 3.0], [10.0, 10.0]],
+        "policy/b": [0.0, 1.0],
+        "value/w": [[2.0], [10.0]],
+        "value/b": [-1.0],
+    }
+    for variable in network.trainable_variables:
+        name = variable.name.split(":")[0].removeprefix("actor_critic_network/")
+        variable.assign(arrays.pop(name))
+    assert not arrays
+    # 1 + 2 * 1 + 0.5 = 3.5, and 1 - 2 * 1 + 0.5 = -0.5, which counts as 0.
+    logits, value = network(tf.constant([[1.0, 1.0]]))
+    np.testing.assert_allclose(logits, [[3.5, 3 * 3.5 + 1.0]])
+    np.testing.assert_allclose(value, [2 * 3.5 - 1.0])
+
+
+def test_one_update_by_hand():
+    network = snt.Linear(2, with_bias=False)
+    network(tf.zeros([1, 1]))
+    network.w.assign([[1.0, -1.0]])
+    config = make_config(
+        learning_rate=0.1, rmsprop_decay=0.6, rmsprop_epsilon=0.01, max_gradient_norm=0.5
+    )
+    update = ActorCriticUpdate(network, config)
+    # The mean over 1 + 3 steps is (3, 4), of norm 5, and a tenth of it after clipping.
+    norm = update(tf.constant([[0.0, -2.0], [4.0, 6.0]]), tf.constant([1.0, 3.0]))
+    assert float(norm) == pytest.approx(5.0)
+    clipped = np.array([0.3, 0.4])
+    # Each parameter is divided by the root of its own mean square, which begins at 0.
+    step = 0.1 * clipped / np.sqrt(0.4 * clipped**2 + 0.01)
+    np.testing.assert_allclose(network.w, [[1.0, -1.0] - step], rtol=1e-5)
+    assert int(update.num_updates) == 1
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing(network):

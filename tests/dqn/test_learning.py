@@ -17,6 +17,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.learning import precision
 from apex_agents.learning.distributions import expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
 from apex_agents.networks import RunningNormalization
@@ -406,3 +407,43 @@ def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of
     # Adam's first step is the learning rate in the direction of the gradient.
     steps = [[0.1, 0.1, 0.0, 0.0], [0.0, 0.0, -0.1, -0.1]]
     np.testing.assert_allclose(weights.w, np.add(values, steps), rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "used"), [(None, 0.01 / 2), (0.25, 0.25)])
+def test_epsilon_of_adam_is_that_of_the_config_or_falls_with_the_batch(epsilon, used):
+    config = ApexDQNConfig(optimizer="adam", learning_rate=0.1, adam_epsilon=epsilon, batch_size=2)
+    network, target_network = make_linear(ONLINE), make_linear(TARGET)
+    values = [ActionValueNetwork(layer, expected_value()) for layer in (network, target_network)]
+    update = DQNUpdate(*values, config)
+    target_network.w.assign(TARGET)
+    update(TRANSITIONS, 0.01 * WEIGHTS)  # Gradients of the size of epsilon.
+    # In Adam's first step both of its means are those of the gradient.
+    steps = [0.1 * 0.01 * g / (abs(0.01 * g) + used) for g in GRADIENTS]
+    expected = [[1.0 - steps[0], 2.0], [3.0, 5.0 - steps[1]]]
+    np.testing.assert_allclose(network.w, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+def test_losses_are_computed_in_bfloat16_where_asked_for_and_possible(
+    is_asked, has_bfloat16, monkeypatch
+):
+    monkeypatch.setattr(precision, "cpu_has_bfloat16", lambda: has_bfloat16)
+    seen = []
+
+    class SeesPrecision(snt.Module):
+        @snt.mixed_precision.modes([tf.float32, tf.bfloat16])
+        def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+            seen.append(observation.dtype)
+            return observation
+
+    def make_network(values: list[list[float]]) -> ActionValueNetwork:
+        layers = snt.Sequential([SeesPrecision(), make_linear(values)])
+        with snt.mixed_precision.scope(tf.float32):  # The first call in a scope is not cast.
+            layers(tf.zeros([1, 2]))
+        return ActionValueNetwork(layers, expected_value())
+
+    update = DQNUpdate(make_network(ONLINE), make_network(TARGET), ApexDQNConfig(bfloat16=is_asked))
+    seen.clear()
+    update(TRANSITIONS, WEIGHTS)
+    assert set(seen) == {tf.bfloat16 if is_asked and has_bfloat16 else tf.float32}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Sequence
 
 import numpy as np
-import portpicker
 import pytest
 import reverb
 import tensorflow as tf
@@ -15,6 +15,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
+from apex_agents.nodes.process import reserve_port
 from apex_agents.nodes.replay import ActorStepCounter, ReplayNode, save_replay
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -128,7 +129,8 @@ def test_a_saved_replay_is_restored_where_replays_are_saved(period, size, start,
     run = RunConfig(replay_checkpoint_period_seconds=period)
     agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
     node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path / "run")))
-    server = node._start_server(f"localhost:{portpicker.pick_unused_port()}")
+    with contextlib.closing(reserve_port()) as reservation:  # No other test takes it meanwhile.
+        server = node._start_server(f"localhost:{reservation.getsockname()[1]}")
     client = reverb.Client(f"localhost:{server.port}")
     sizes = [
         info.current_size for name, info in client.server_info().items() if TRANSITIONS in name
