@@ -217,9 +217,9 @@ def _reset(environment: VectorEnvironment, task: str) -> None:
         raise ValueError(f"{task} fails when it is reset: {name}: {error}") from error
 
 
-def check_limits(experiment: Experiment) -> None:
+def check_limits(run: RunConfig, flow: DataFlow) -> None:
     """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
-    limit, flow = experiment.run.max_actor_steps, experiment.data_flow()
+    limit = run.max_actor_steps
     if limit is not None and limit < flow.min_size:
         raise ValueError(
             f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_size_field}, "

@@ -51,7 +51,7 @@ def launch(
     exports: Sequence[Export] = (),
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
-    check_limits(experiment)
+    check_limits(experiment.run, experiment.data_flow())
     spec = check_environment(experiment)
     check_own_networks(experiment, spec)
     experiment = dataclasses.replace(experiment, spec=spec)

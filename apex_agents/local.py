@@ -43,7 +43,7 @@ def run_local(
         raise ValueError(
             "run_local needs run.max_learner_steps, run.max_actor_steps or run.max_seconds."
         )
-    check_limits(experiment)
+    check_limits(run, builder.data_flow(run.num_envs))
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False
     )
@@ -89,17 +89,21 @@ def _run(
         schedule = _Schedule(client, flow)
         statistics = ReplayStatistics()
 
-        def is_over() -> bool:
+        def is_over(statistics: ReplayStatistics) -> bool:
             seconds = time.monotonic() - started_at
             return end_reason(run, learner.num_steps, statistics, seconds) is not None
 
         try:
-            for episodes in run_in_lock_step(environment, actor, is_over, wait=True):
+            acting = run_in_lock_step(environment, actor, lambda: is_over(statistics), wait=True)
+            for episodes in acting:
                 for episode in episodes:
                     on_episode(episode)
                 num_transitions = sum(adder.num_transitions for adder in adders)
                 statistics = ReplayStatistics(actor_steps=num_transitions)
-                while not is_over() and schedule.is_due(learner.num_steps, num_transitions):
+                # The last transitions are learned from, too.
+                while schedule.is_due(learner.num_steps, num_transitions):
+                    if is_over(ReplayStatistics()):
+                        break
                     learner.step()
         except BaseException:  # What is open is closed without sending what is left.
             has_failed = True

@@ -11,7 +11,6 @@ import functools
 import pathlib
 import threading
 import time
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -577,9 +576,8 @@ def test_replays_that_cannot_share_the_work_are_refused(agent, num_actors, messa
 @pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])
 def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused):
     flow = DataFlow(min_size=100, min_size_field="agent.replay.min_size")
-    builder = types.SimpleNamespace(data_flow=lambda num_envs_per_actor: flow)
-    experiment = Experiment(builder, make_vector_environment, RunConfig(max_actor_steps=limit))
+    run = RunConfig(max_actor_steps=limit)
     if not is_refused:
-        return check_limits(experiment)
+        return check_limits(run, flow)
     with pytest.raises(ValueError, match=r"max_actor_steps is 99.*min_size, 100"):
-        check_limits(experiment)
+        check_limits(run, flow)

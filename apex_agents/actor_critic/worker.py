@@ -26,7 +26,8 @@ class Worker(core.Actor):
     within `max_wait_seconds`, as after the learner has died, it continues with the one it has.
 
     Time steps are batched or those of a single environment, as `acting.actor.ApexActor` has them.
-    The first step after an episode's last one is a row of the rollout without an action.
+    The first step after an episode's last one is a row of the rollout without an action; a rollout
+    does not begin with such rows of all environments.
     """
 
     def __init__(
@@ -79,6 +80,9 @@ class Worker(core.Actor):
         self._sender.close()
 
     def _add(self, action: np.ndarray, timestep: dm_env.TimeStep) -> None:
+        if not self._actions and np.all(timestep.step_type == dm_env.StepType.FIRST):
+            self._timesteps = [timestep]  # With n_step 1 there would be no step to learn from.
+            return
         self._actions.append(action)
         self._timesteps.append(timestep)
         if len(self._actions) == self._config.n_step:

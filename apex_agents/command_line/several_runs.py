@@ -100,7 +100,7 @@ def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
 def check_config(config: ExperimentConfig) -> None:
     """Raise a ValueError if a run cannot learn; warn if the replay exceeds its share of memory."""
     experiment = make_experiment(config)
-    check_limits(experiment)
+    check_limits(experiment.run, experiment.data_flow())
     spec = check_environment(experiment)
     check_own_networks(experiment, spec)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)

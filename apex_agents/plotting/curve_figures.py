@@ -22,6 +22,7 @@ from apex_agents.plotting.curves import (
     has_numbers,
     make_curve,
     thin,
+    thin_to_last,
 )
 from apex_agents.plotting.run_groups import Columns, RunGroup, make_title, name_in
 from apex_agents.plotting.training_episodes import read_training_curves
@@ -208,8 +209,9 @@ def _draw_quantity(
             band = "range of averaged points" if is_thinned else error
             style.draw_line(axes, thin(curve), label, band, **style.line_style(index))
         elif found:
-            curves, has_ended = zip(*found, strict=True)
-            style.draw_seeds(axes, [thin(curve) for curve in curves], has_ended, index, label)
+            curves = [thin_to_last(curve) if ended else thin(curve) for curve, ended in found]
+            has_ended = [ended for _, ended in found]
+            style.draw_seeds(axes, curves, has_ended, index, label)
         training = read_training_curves(group, x) if with_training else {}
         for i, (label, runs) in enumerate(training.items(), start=1):
             curve = aggregate([thin(run) for run in runs])

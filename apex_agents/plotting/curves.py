@@ -83,6 +83,12 @@ def thin(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
     )
 
 
+def thin_to_last(curve: Curve) -> Curve:
+    """Average neighbouring points as `thin` does, but for the last one, which stays as it is."""
+    thinned = thin(Curve(*(values[:-1] for values in curve)), MAX_POINTS - 1)
+    return Curve(*(np.append(some, all_[-1]) for some, all_ in zip(thinned, curve, strict=True)))
+
+
 def carry_forward(curve: Curve, end: float) -> Curve:
     """Return a curve that stays at its last value until `end`."""
     return Curve(np.append(curve.x, end), *(np.append(v, v[-1]) for v in curve[1:]))

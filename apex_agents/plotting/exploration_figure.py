@@ -102,7 +102,7 @@ def _draw_evaluations(axes: Axes, group: RunGroup) -> None:
             returns += [values.mean()] if len(values) else []
     if returns:
         epsilon = group.field("agent.exploration.evaluation_epsilon")
-        label = f"evaluator (epsilon {epsilon:g})"
+        label = "evaluator" if epsilon is None else f"evaluator (epsilon {epsilon:g})"
         style.draw_reference(axes, float(estimate(np.array(returns))[0]), label)
 
 

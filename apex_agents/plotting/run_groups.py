@@ -79,7 +79,8 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     for run in runs:
         fields = {**_ADDED_FIELDS, **flatten(run.config)}
         fields = {name: fields[name] for name in sorted(fields) if name not in FREE_FIELDS}
-        key = json.dumps(fields)
+        # A config from Python may have 8 where that of a command has 8.0.
+        key = json.dumps({n: float(v) if type(v) is int else v for n, v in fields.items()})
         settings.setdefault(key, fields)
         members.setdefault(key, []).append(run)
     paths = {key: group[0].path for key, group in members.items()}

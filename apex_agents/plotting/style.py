@@ -139,6 +139,8 @@ def draw_reference(axes: Axes, value: float, label: str) -> None:
     margin = _REFERENCE_MARGIN * (high - low)
     if low - margin <= value <= high + margin:
         axes.axhline(value, label=label, **_REFERENCE)
+        if not axes.get_autoscaley_on():  # The ends of the axis were set.
+            axes.set_ylim(min(low, value), max(high, 1.04 * value))
 
 
 def scale_axes(axes: Axes, is_time: bool, y_axis: str) -> None:

@@ -18,8 +18,10 @@ from apex_agents.runs.workdir import LOCK_FILE, LOGS, NODES_FILE, SUMMARY_FILE
 
 Row = dict[str, float | str]
 
-# A piece of a file that is too long to be read as a whole: some hundred rows.
-_PIECE_BYTES = 2**15
+# The pieces of a file that is too long to be read as a whole: at most some hundred rows, and as
+# many pieces as show how the values went.
+_MAX_PIECE_BYTES, _MIN_PIECE_BYTES = 2**15, 2**10
+_MIN_PIECES = 16
 
 
 class RunFolder:
@@ -140,11 +142,11 @@ def _read_rows(file: BinaryIO, max_bytes: int | None) -> bytes:
     start, end = file.tell(), os.fstat(file.fileno()).st_size
     if max_bytes is None or end - start <= max_bytes:
         return _whole_lines(file.read())
-    num_pieces = max(max_bytes // _PIECE_BYTES, 1)
+    piece_bytes = min(max(max_bytes // _MIN_PIECES, _MIN_PIECE_BYTES), _MAX_PIECE_BYTES, max_bytes)
     rows = []
-    for offset in np.linspace(end - _PIECE_BYTES, start, num_pieces)[::-1]:
+    for offset in np.linspace(end - piece_bytes, start, max_bytes // piece_bytes)[::-1]:
         file.seek(int(offset))
-        piece = _whole_lines(file.read(_PIECE_BYTES))
+        piece = _whole_lines(file.read(piece_bytes))
         rows.append(piece[piece.find(b"\n") + 1 :])
     return b"".join(rows)
 

@@ -73,6 +73,18 @@ def test_one_worker_equals_updates_in_one_process(is_synchronous):
         np.testing.assert_allclose(variable, array, atol=1e-5)
 
 
+def test_a_run_in_one_process_needs_a_rollout_of_all_environments():
+    experiment = make_cartpole(is_synchronous=True)
+    run = experiment.run
+    run.num_actors, run.max_learner_steps = 2, None
+    # Between a rollout of one actor and of both, and as long as the latter.
+    run.max_actor_steps = 2 * NUM_ENVS * T - 1
+    with pytest.raises(ValueError, match=f"max_actor_steps is {run.max_actor_steps}"):
+        run_local(experiment)
+    run.max_actor_steps += 1
+    assert run_local(experiment).num_steps == 1
+
+
 def test_the_data_flow_counts_rollouts():
     flow = ActorCriticBuilder(make_config()).data_flow(8)
     assert flow.count_transitions(3) == 3 * T * 8

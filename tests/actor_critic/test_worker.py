@@ -111,6 +111,20 @@ def test_gradient_of_each_rollout_with_the_newest_parameters():
         assert metrics["num_steps"] == T * E - 1
 
 
+def test_no_rollout_of_one_step_lies_between_two_episodes():
+    parts = Parts(make_config(is_synchronous=False, n_step=1))
+    rollout = make_rollout(0)
+    rollout.is_step[2] = False  # All environments end at S_2, and begin again with S_3.
+    parts.worker.observe_first(timestep(rollout, 0, parts.config.discount))
+    play(parts, rollout)
+    assert [metrics["num_steps"] for *_, metrics in parts.sender.sent] == [E] * (T - 1)
+    steps = [0, 1, 3, 4]
+    for k, (_, gradient, _) in zip(steps, parts.sender.sent, strict=True):
+        one = Rollout(rollout.observation[k : k + 2], *(field[k : k + 1] for field in rollout[1:]))
+        expected = parts.expected_gradient(of_envs(one, slice(0, E)), 0)
+        np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
 def test_parameters_stay_the_same_within_a_rollout():
     parts = Parts(make_config(is_synchronous=False))
     rollout = make_rollout(0)
@@ -225,7 +239,7 @@ def test_single_environment_whose_episode_ends_with_the_rollout():
     parts = Parts(make_config(is_synchronous=False))
     rollout = make_rollout(0)
     steps = [(MID, k) for k in range(1, T)] + [(LAST, T), (FIRST, 0)]
-    steps += [(MID, k) for k in range(1, T)]
+    steps += [(MID, k) for k in range(1, T + 1)]
     parts.worker.observe_first(dm_env.restart(rollout.observation[0, 0]))
     for step_type, k in steps:
         observation = rollout.observation[k, 0]
@@ -235,7 +249,9 @@ def test_single_environment_whose_episode_ends_with_the_rollout():
             continue
         action = parts.worker.select_action(observation)
         parts.worker.observe(action, dm_env.TimeStep(step_type, 1.0, 1.0, observation))
-    assert [version for version, *_ in parts.sender.sent] == [0, 7]
+    # The second rollout begins with the first state: there is no step before it.
+    sent = [(version, metrics["num_steps"]) for version, _, metrics in parts.sender.sent]
+    assert sent == [(0, T), (7, T)]
 
 
 def test_an_abandoned_episode_is_left_out():

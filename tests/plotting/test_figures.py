@@ -166,6 +166,19 @@ def test_seeds_that_ended_at_their_target_are_carried_forward(make_run):
         assert lines(figure.axes[0], mark) == []
 
 
+def test_what_is_carried_forward_is_the_last_of_many_returns(make_run):
+    def make(seed: int, last_step: int, last_return: float):
+        rows = [evaluation(step, 0.0) for step in range(last_step)]
+        logs = {"evaluator": [*rows, evaluation(last_step, last_return)]}
+        return make_run(f"seed{seed}", logs, seed=seed, target_return=8.0, finished=True)
+
+    figure = draw_returns(group_runs([make(0, 500, 9.0), make(1, 1000, 10.0)]))
+    x, y = points(figure.axes[0], "mean of 2 seeds")
+    assert (x[-1], y[-1]) == (10_000, (9.0 + 10.0) / 2)
+    mark = "seed ended at its target, carried forward"
+    assert points(figure.axes[0], mark) == ([5_000], [9.0])
+
+
 def test_seeds_without_a_common_range_have_no_mean_and_are_drawn_clearly(make_run):
     rows = [[evaluation(step, 1), evaluation(step + 10, 2)] for step in (10, 30)]
     runs = [
@@ -409,6 +422,7 @@ def test_speeds(make_run):
     for axes, value in ((ratio, 8), (size, 1000)):
         (configured,) = lines(axes, "as configured")
         assert list(configured.get_ydata()) == [value, value]
+        assert axes.get_ylim()[1] > value  # Within the panel.
     assert legend_texts(figure) == [SINCE, "as configured"]
 
 
@@ -557,6 +571,13 @@ def test_exploration_without_a_ladder(make_run):
     assert draw_exploration(group_runs([make_run("dqn", {"actor_0_envs": rows})])) is None
     rows = [{"wall_time_seconds": 1, "noise_scale": 0.3, "episodes": 1, "episode_return": 2.0}]
     assert draw_exploration(group_runs([make_run("dpg", {"actor_0_envs": rows})])) is None
+
+
+def test_exploration_of_a_policy_of_the_users(make_run):
+    rows = [env_row(10, 0.4, 1, 1.0), env_row(10, 0.1, 1, 2.0)]
+    logs = {"actor_0_envs": rows, "evaluator": [evaluation(10, 1.5)]}
+    figure = draw_exploration(group_runs([make_run("a", logs, agent={"n_step": 5})]))
+    assert legend_texts(figure)[-1] == "evaluator"
 
 
 def test_a_search():

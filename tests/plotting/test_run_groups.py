@@ -43,6 +43,11 @@ def test_fields_that_a_version_did_not_have_tell_no_runs_apart(make_run):
     assert labels([runs[0], runs[2]]) == ["builder=standard", "builder=mine:Builder"]
 
 
+def test_whole_numbers_are_the_same_as_int_and_as_float(make_run):
+    runs = [make_run(str(i), agent={**AGENT, "n_step": n}) for i, n in enumerate((3, 3.0, 4))]
+    assert [group.runs for group in group_runs(runs)] == [runs[:2], runs[2:]]
+
+
 def test_environments_with_and_without_an_argument_are_two_settings(make_run):
     maps = [[[0, 1], [1, 0]], [[0, 0], [1, 1]]]
     settings = [{}, *({"map": lists} for lists in maps)]
