@@ -39,6 +39,10 @@ class Progress:
     wall_time_seconds: float = 0.0
 
 
+# From the time that never jumps to seconds since the epoch.
+_CLOCK_OFFSET = time.time() - time.monotonic()
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """Everything that a program needs to run.
@@ -83,7 +87,8 @@ class Experiment:
 
     def elapsed_seconds(self) -> float:
         """Return the wall time since the run was started, pauses between two commands excluded."""
-        return self.resumed_at.wall_time_seconds + time.time() - self.started_at
+        now = time.monotonic() + _CLOCK_OFFSET
+        return self.resumed_at.wall_time_seconds + now - self.started_at
 
 
 def make_experiment(
@@ -110,12 +115,12 @@ def make_experiment(
       ValueError: a field has an invalid value, or no known agent has such settings, or its data
         cannot be shared out to so many replays.
     """
-    config.validate()
     environment = config.environment
-    if environment_fn is None:
-        environment_fn = find_environment_fn(environment)
-    else:
+    if environment_fn is not None:
         environment = with_environment_fn(environment, environment_fn)
+        config = dataclasses.replace(config, environment=environment)
+    config.validate()
+    environment_fn = environment_fn or find_environment_fn(environment)
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)

@@ -176,7 +176,7 @@ def _greatest_difference(
 ) -> float:
     """Compare the outputs for all observations at once, and for a single one."""
     batches = [observations, observations[:1]]
-    outputs = [policy.network(batch).numpy() for batch in batches]
+    outputs = [policy.network(tf.convert_to_tensor(batch)).numpy() for batch in batches]
     pairs = zip(batches, outputs, strict=True)
     difference = float(np.max([np.abs(evaluate(batch) - output).max() for batch, output in pairs]))
     tolerance = max(_TOLERANCE, _RELATIVE_TOLERANCE * float(np.abs(outputs[0]).max()))

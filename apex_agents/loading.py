@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
+import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.acting.policy import CompiledFunction
@@ -117,7 +118,7 @@ class TrainedDPG(_Policy):
         actions, _ = _to_batch("action", action, self.spec.actions)
         if len(observations) != len(actions):
             raise ValueError(f"{len(actions)} actions do not fit {len(observations)} observations.")
-        values = self._critic(observations, actions).numpy()
+        values = self._critic(*map(tf.convert_to_tensor, (observations, actions))).numpy()
         return values if is_batch else values[0]
 
 
@@ -148,7 +149,7 @@ class TrainedActorCritic(_Policy):
     def value(self, observation: Any) -> np.ndarray:
         """Return v(s), `[]` or `[B]`; raises as `act` does."""
         batch, is_batch = _to_batch("observation", observation, self.spec.observations)
-        values = self._policy_and_value(batch).value.numpy()
+        values = self._policy_and_value(tf.convert_to_tensor(batch)).value.numpy()
         return values if is_batch else values[0]
 
 

@@ -7,6 +7,7 @@ decides when the run ends.
 """
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ from apex_agents.replay.messages import LAST_STEP
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import StatisticsPoller
+from apex_agents.replay.tables import table_name
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
 
@@ -114,6 +116,11 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
         logger.close()
 
 
+def _withdraw_end(client: reverb.Client) -> None:
+    with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):  # It has no such table yet.
+        client.reset(table_name(client, LAST_STEP))
+
+
 def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
@@ -159,6 +166,8 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
                 ends[index] = announce_end(client)
 
     checkpoints = LearnerCheckpoints(experiment, learner)
+    for client in clients:  # A learner before this one may have announced an end that it lost.
+        threading.Thread(target=_withdraw_end, args=(client,), daemon=True).start()
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
@@ -180,7 +189,7 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
         learner.publish()
         ends += map(announce_end, clients)
         is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
-        reason = find_end(learner.num_steps) if is_evaluated else None
+        reason = (find_end(learner.num_steps) or reason) if is_evaluated else None
         is_saved = is_saved or checkpoints.save_last()  # The disk may have room again.
     write_summary(experiment, reason, is_saved, learner.num_steps, poller.latest.actor_steps)
     learner.close()

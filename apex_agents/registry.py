@@ -1,5 +1,6 @@
 """The agents that commands know by name: the only list of them."""
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -79,8 +80,10 @@ def find_agent(config: Any) -> str:
 def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
     """Return the config of an agent whose torsos, all of them, a function makes."""
     fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A subclass may have others.
-    names = [field.name for field in fields if field.name.endswith("torso")]
-    return dataclasses.replace(config, **dict.fromkeys(names, name_function(torso_fn, "torso_")))
+    config = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    for name in (field.name for field in fields if field.name.endswith("torso")):
+        setattr(config, name, name_function(torso_fn, "torso_"))
+    return config
 
 
 def with_builder_fn(config: Any, builder_fn: Callable[..., Any]) -> Any:
@@ -90,7 +93,9 @@ def with_builder_fn(config: Any, builder_fn: Callable[..., Any]) -> Any:
       ValueError: it is the config of no agent in `AGENTS`.
     """
     find_agent(config)
-    return dataclasses.replace(config, builder=name_function(builder_fn, "builder_"))
+    config = copy.copy(config)
+    config.builder = name_function(builder_fn, "builder_")
+    return config
 
 
 def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:

@@ -51,7 +51,9 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
     """
     module_name, _, name = reference.partition(":")
     require(bool(module_name and name), field, reference, "'module:function'")
-    if reference in _functions:
+    defined = getattr(sys.modules[_MAIN], name, None) if module_name == _MAIN else None
+    # A notebook may have defined it anew; a command's own `main` is of another module.
+    if reference in _functions and getattr(defined, "__module__", None) != _MAIN:
         return _functions[reference]
     if module_name == _MAIN and not hasattr(sys.modules[module_name], name):
         raise ValueError(
@@ -98,6 +100,16 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
     reference = f"{_MAIN}:{name if is_found else role + _describe(function)}"
     _functions[reference] = function
     return reference
+
+
+def keep(reference: str, value: Any) -> None:
+    """Keep for `record` what a run needs and a later command may not find by its reference."""
+    _functions[reference] = value
+
+
+def kept(reference: str) -> Any:
+    """Return what was kept or restored; None if there is nothing."""
+    return _functions.get(reference)
 
 
 def _describe(function: Any) -> str:
@@ -174,7 +186,7 @@ def record() -> dict[str, Any]:
     pickles = {}
     script = vars(sys.modules[_MAIN])
     named = {f"{_MAIN}:{name}": script[name] for name in _named_in_script if name in script}
-    for reference, function in {**named, **_functions}.items():
+    for reference, function in {**_functions, **named}.items():
         with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
             pickle_bytes = cloudpickle.dumps(function)
             if len(pickle_bytes) <= _MAX_FUNCTION_BYTES:

@@ -124,7 +124,14 @@ def require_types(config: Any, prefix: str) -> None:
     accepted for a tuple.
     """
     hints = typing.get_type_hints(type(config))
-    for name in (field.name for field in dataclasses.fields(config)):
+    names = [field.name for field in dataclasses.fields(config)]
+    for name, declared in hints.items():
+        if name not in names and typing.get_origin(declared) is not typing.ClassVar:
+            raise ValueError(
+                f"{prefix}{name} is declared, but is no field: decorate the class "
+                f"{type(config).__name__} with @dataclasses.dataclass."
+            )
+    for name in names:
         declared = hints[name]
         # Such as `int | None` and `Optional[int]`.
         is_union = typing.get_origin(declared) in (types.UnionType, typing.Union)
@@ -226,6 +233,8 @@ def _is_a(value: Any, kind: Any) -> bool:
         if origin is list or arguments[-1] is Ellipsis:
             return all(_is_a(element, arguments[0]) for element in value)
         return len(value) == len(arguments) and all(map(_is_a, value, arguments))
+    if dataclasses.is_dataclass(kind):  # config.json does not name a class of its own for each.
+        return type(value) is kind
     return isinstance(value, origin or kind)
 
 

@@ -25,6 +25,7 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
@@ -116,17 +117,20 @@ def make_rows(
     """Say what each name needed for a task, and which aims hold."""
     what, rows = f"{task} to {TASKS[task].level:g}", list[Row]()
     for name in steps:
-        max_steps = TASKS[task].max_steps
-        rows.append(at_most(f"{what}, {name}", spread(steps[name]), max_steps, "steps"))
+        num_reached = sum(map(math.isfinite, steps[name]))
+        title = f"{what}, {name} (reached by {num_reached} of {len(steps[name])})"
+        row = at_most(title, spread(steps[name]), TASKS[task].max_steps, "steps")
+        rows.append(row if num_reached == len(steps[name]) else replace(row, holds=False))
         if known := [value for value in seconds[name] if not math.isnan(value)]:
             rows.append(Row(f"{what}, {name}", spread(known), "s"))
     for name in (name for name in seconds if name not in OTHERS):
         for other in (other for other in seconds if other in OTHERS):
             pairs = list(zip(seconds[name], seconds[other], strict=True))
             known_pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
-            if known_pairs and math.inf not in itertools.chain(*pairs):
+            if known_pairs and math.inf not in seconds[other]:
                 ratio = ratios(*zip(*known_pairs, strict=True))
-                rows.append(at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5))
+                row = at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5)
+                rows.append(row if math.inf not in seconds[name] else replace(row, holds=False))
     return rows
 
 

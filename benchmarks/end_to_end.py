@@ -63,7 +63,12 @@ def main() -> None:
     for seed in range(arguments.seeds):
         for name, so_far in seconds.items():
             run = run_ours if name in OUR_AGENTS else run_other
-            so_far.append(min(run(name, seed, arguments.limit), arguments.limit))
+            try:
+                needed = run(name, seed, arguments.limit)
+            except (SystemExit, subprocess.CalledProcessError) as error:
+                print(f"seed {seed}, {name}: {error}", flush=True)
+                needed = float("inf")
+            so_far.append(min(needed, arguments.limit))
             print(f"seed {seed}, {name}: {so_far[-1]:.1f} s", flush=True)
     series = {"seconds": seconds, "limit": arguments.limit}
     report("end_to_end", arguments.out, make_rows(seconds, arguments.limit), series)

@@ -36,6 +36,7 @@ FLAGS = (
 )
 TARGET_RETURN = 475.0
 SAMPLE_PERIOD_SECONDS = 60.0
+LEAVE_WITHIN_SECONDS = 400.0  # Beside other work.
 
 
 class Soak:
@@ -87,7 +88,8 @@ class Soak:
         """Stop the training, and check what it leaves behind."""
         nodes = self._nodes()
         self._command.send_signal(signal.SIGTERM)
-        exit_code = self._command.wait(120)
+        exit_code = self._command.wait(LEAVE_WITHIN_SECONDS)
+        self._read_rows()
         if exit_code != 143:
             self.problems.append(f"exit code {exit_code} instead of 143")
         if orphans := [process for process in nodes.values() if process.is_running()]:
@@ -150,10 +152,12 @@ def main() -> None:
     parser.add_argument("--replays", type=int, default=1, help="replay servers")
     parser.add_argument("--workdir", help="folder of the run; a temporary one by default")
     arguments = parser.parse_args()
-    workdir = pathlib.Path(arguments.workdir or tempfile.mkdtemp(prefix="soak-"))
-    soak = Soak(workdir, arguments.seed, arguments.replays)
     started = time.monotonic()
-    with contextlib.closing(soak):
+    with contextlib.ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)
+        workdir = arguments.workdir or stack.enter_context(temporary)
+        soak = Soak(pathlib.Path(workdir), arguments.seed, arguments.replays)
+        stack.callback(soak.close)
         soak.watch(arguments.minutes, arguments.kills)
         seconds = time.monotonic() - started
         soak.stop()

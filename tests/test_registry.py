@@ -168,7 +168,8 @@ class Halls(gymnasium.Env):
 
 def test_the_environments_of_an_experiment_are_those_of_a_given_function():
     config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig(kwargs={"length": 7})
+    # Not of the suite in the config, Atari, which repeats actions itself.
+    config.environment = EnvironmentConfig(kwargs={"length": 7}, action_repeat=2)
     experiment = make_experiment(config, environment_fn=Halls)
     assert experiment.task == f"{__name__}:Halls"
     assert check_environment(experiment).observations.shape == (7,)

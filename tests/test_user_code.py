@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import textwrap
 import threading
+import types
 import zlib
 from collections.abc import Callable
 
@@ -226,6 +227,33 @@ def test_a_function_of_a_notebook_may_be_defined_anew(folder, monkeypatch):
     monkeypatch.delattr(sys.modules["__main__"], "make")
     user_code.restore_functions(recorded)
     assert find_function("__main__:make", "agent.torso")() == "second"
+
+
+def make_number() -> int:
+    return 7
+
+
+def test_what_a_notebook_defines_comes_before_what_a_run_has_kept(folder, monkeypatch):
+    script = sys.modules["__main__"]
+
+    def define(value: int) -> None:
+        # The code of a notebook is of this module.
+        function = types.FunctionType(make_number.__code__.replace(co_consts=(None, value)), {})
+        function.__module__ = "__main__"
+        monkeypatch.setattr(script, "make_number", function, raising=False)
+
+    define(1)
+    name_function(script.make_number)
+    recorded = user_code.record()
+    define(2)
+    user_code.restore_functions(recorded)  # As `load` does, or a run that is resumed.
+    assert find_function("__main__:make_number", "agent.torso")() == 2
+    user_code.restore_functions(user_code.record())
+    monkeypatch.delattr(script, "make_number")
+    assert find_function("__main__:make_number", "agent.torso")() == 2
+    # A command's own function of this name is imported from another module.
+    monkeypatch.setattr(script, "make_number", make_number, raising=False)
+    assert find_function("__main__:make_number", "agent.torso")() == 2
 
 
 def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_factory):

@@ -7,7 +7,7 @@ import functools
 import math
 import pathlib
 import pickle
-from typing import Any, List, Literal  # noqa: UP035
+from typing import Any, ClassVar, List, Literal  # noqa: UP035
 
 import pytest
 
@@ -158,6 +158,38 @@ def test_types(kind):
     for value in WRONG_TYPES[kind]:
         with pytest.raises(ValueError, match=r"^field is "):
             require_types(Config(value), "")
+
+
+@dataclasses.dataclass
+class MoreSizes(Sizes):
+    """Has a constant, which is no field."""
+
+    limit: ClassVar[int] = 3
+
+
+class NoDataclass(MoreSizes):
+    """Lacks the decorator that makes a field of what it declares."""
+
+    alpha: float = 0.1
+
+
+def test_a_class_that_lacks_the_decorator_is_refused():
+    require_fields(MoreSizes(), "a.")
+    with pytest.raises(ValueError, match=r"a.alpha is declared.*NoDataclass with @dataclasses"):
+        require_fields(NoDataclass(), "a.")
+
+
+@dataclasses.dataclass
+class Holder:
+    """Has a config within it."""
+
+    sizes: Sizes = dataclasses.field(default_factory=Sizes)
+
+
+def test_a_config_of_another_class_than_declared_is_refused():
+    require_fields(Holder(), "")
+    with pytest.raises(ValueError, match=r"sizes is MoreSizes.*it has to be of type Sizes"):
+        require_fields(Holder(MoreSizes()), "")
 
 
 def test_an_attribute_that_is_no_field_is_refused():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import reverb
 import tensorflow as tf
 from acme import core, specs
@@ -24,6 +25,7 @@ from apex_agents.actor_critic.worker import Worker
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.chosen_torso import check_observations
 from apex_agents.networks.normalization import RunningNormalization
+from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.parameters import ParameterPublisher
@@ -63,11 +65,22 @@ class ActorCriticBuilder:
                 "command apex-dpg, is for continuous ones."
             )
         check_observations(self.config, spec, self._torso_fn)
-        modules = self.make_networks(spec).submodules
-        if any(isinstance(module, RunningNormalization) for module in modules):
+        network = self.make_networks(spec)
+        if any(isinstance(module, RunningNormalization) for module in network.submodules):
             raise ValueError(
                 "The torso has a RunningNormalization. A2C and A3C cannot normalize observations: "
                 "their learner sees none; let a wrapper of the environment scale them."
+            )
+        state = [v for v in network.variables if not v.trainable]
+        before = [v.numpy() for v in state]
+        network(zero_observations(spec))
+        changed = [
+            v.name for v, old in zip(state, before, strict=True) if not np.array_equal(v, old)
+        ]
+        if changed:
+            raise ValueError(
+                f"A call of the torso changes its variables {changed}. The learner of A2C and A3C "
+                "sees no observations: what it publishes would set them back."
             )
 
     def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> ActorCriticNetwork:

@@ -143,7 +143,7 @@ class FileSync:
         The summary is removed here, too: the learner has been restarted, and the run continues.
 
         Returns:
-          Whether everything could be written; what could not is wanted again, as a whole.
+          Whether everything could be written; what could not is wanted again.
         """
         for path in removed:
             self.known.pop(path, None)
@@ -154,7 +154,9 @@ class FileSync:
             try:
                 self._files.write(change)
             except OSError as error:
-                self.known.pop(change.path, None)
+                # Of a log the same lines are wanted again: whoever reads it has those before them.
+                if not (change.offset and (self._files.folder / change.path).exists()):
+                    self.known.pop(change.path, None)
                 report_failure(self._log, error)
                 return False
             self.known[change.path] = change.state

@@ -18,7 +18,7 @@ that of a run.
 Examples:
   python launch/export.py runs/apex_dqn_cartpole-20260101-120000
   python launch/export.py runs/pong --checkpoint=last --output=pong_policy
-  python launch/export.py runs/pong --agent=agents/pong --float16 --license=Apache-2.0
+  python launch/export.py runs/pong --agent=handed_on/pong --float16 --license=Apache-2.0
 """
 
 import json

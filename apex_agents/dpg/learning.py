@@ -74,8 +74,8 @@ class DPGUpdate:
 
         Both gradients are taken at the parameters as they are before this update.
         """
-        for network in self.networks:
-            update_statistics(network, transitions.observation)
+        update_statistics(self.networks.policy, transitions.observation)
+        update_statistics(self.networks.critic, transitions.observation, transitions.action)
         td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
         policy_gradients, policy_metrics = self._ascend_q(transitions)
         self._optimizer.apply(

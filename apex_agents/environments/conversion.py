@@ -68,7 +68,7 @@ def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConv
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         spec = specs.DiscreteArray(int(space.n), dtype=np.int32, name="action")
-        return spec, lambda action: int(action) + start
+        return spec, lambda action: space.dtype.type(int(action) + start)
     if not isinstance(space, spaces.Box):
         raise ValueError(
             f"actions are {space}; agents need Discrete actions (Ape-X DQN) or a Box (Ape-X DPG). "

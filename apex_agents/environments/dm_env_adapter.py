@@ -51,7 +51,7 @@ class DmEnvironment(dm_env.Environment):
         if self._needs_reset:
             return self.reset()
         converted = self._convert_action(action)
-        if isinstance(converted, int):  # The environment may compare the dtype with its spec's.
+        if np.isscalar(converted):  # The environment may compare the dtype with its spec's.
             converted = self._action_type(converted)
         return self._convert(self._environment.step(converted))
 

@@ -38,8 +38,10 @@ class GymnasiumEnvironment(dm_env.Environment):
           seed: seed of the first reset, which decides the later episodes, too.
 
         Raises:
-          ValueError: agents cannot handle the observation or the action space.
+          ValueError: agents cannot handle the observation or the action space, or a wrapper's
+            statistics differ between environments.
         """
+        _check_wrappers(environment)
         self.frames_per_second = float(
             environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND
         )
@@ -110,6 +112,18 @@ def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
         if "default_camera_config" not in kwargs:
             _follow_body(environment)
     return environment
+
+
+def _check_wrappers(environment: Any) -> None:
+    """Raise a ValueError for a wrapper with which evaluations observe other numbers."""
+    while isinstance(environment, gymnasium.Wrapper):
+        kind = gymnasium.wrappers.NormalizeObservation
+        if isinstance(environment, kind) and environment.update_running_mean:
+            raise ValueError(
+                "its wrapper NormalizeObservation has other statistics in every environment, and "
+                "none in a new one; scale by constants, or set agent.normalize_observations=True"
+            )
+        environment = environment.env
 
 
 def _follow_body(environment: gymnasium.Env) -> None:

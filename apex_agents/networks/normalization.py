@@ -1,12 +1,17 @@
 """Running normalization of vectors of observations."""
 
+import contextvars
 from collections.abc import Sequence
+from typing import Any
 
 import sonnet as snt
 import tensorflow as tf
 
 _EPSILON = 1e-8
 _MAX_VALUE = 10.0
+
+# Where statistics are updated: those that were, in this thread.
+_updated = contextvars.ContextVar["list[RunningNormalization] | None"]("_updated", default=None)
 
 
 class RunningNormalization(snt.Module):
@@ -32,6 +37,9 @@ class RunningNormalization(snt.Module):
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` to float32 of the same shape, in [-10, 10]."""
+        if (updated := _updated.get()) is not None:
+            self.update(observations)
+            updated.append(self)
         centred = tf.cast(observations, tf.float32) - self.mean
         normalized = centred * tf.math.rsqrt(self.variance + _EPSILON)
         return tf.clip_by_value(normalized, -_MAX_VALUE, _MAX_VALUE)
@@ -58,8 +66,23 @@ class RunningNormalization(snt.Module):
         self.variance.assign(tf.where(is_finite, variance, self.variance))
 
 
-def update_statistics(network: tf.Module, observations: tf.Tensor) -> None:
-    """Let the normalization of a network, if it has one, observe a batch `[B, ...]`."""
-    for module in network.submodules:
-        if isinstance(module, RunningNormalization):
-            module.update(observations)
+def update_statistics(network: Any, *batch: tf.Tensor) -> None:
+    """Let every `RunningNormalization` in a network observe what the network gives it of a batch.
+
+    Raises:
+      ValueError: it gives one of them nothing.
+    """
+    modules = [m for m in network.submodules if isinstance(m, RunningNormalization)]
+    if not modules:
+        return
+    updated: list[RunningNormalization] = []
+    token = _updated.set(updated)
+    try:
+        network(*batch)  # As a graph, without what no statistics depend on.
+    finally:
+        _updated.reset(token)
+    if unused := [module.name for module in modules if module not in updated]:
+        raise ValueError(
+            f"the RunningNormalization {unused} learns nothing: its network does not call it, or "
+            "does so in a tf.function of its own."
+        )

@@ -6,6 +6,7 @@ or dtype, variables that no gradient reaches, variables that nothing would train
 
 import collections
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,8 @@ class OwnTorso:
         Raises:
           ValueError: the function fails, or returns something else than such a torso.
         """
+        if "keras" in sys.modules:  # It numbers the layers without a name in its process.
+            tf.keras.backend.reset_uids()
         with _name_variables() as made, tf.GradientTape() as tape:
             with tf.name_scope("torso"):
                 torso = self._call(self._torso_fn, spec, config)

@@ -13,6 +13,8 @@ import struct
 import subprocess
 import sys
 
+from apex_agents.nodes.fork_server import close_server
+
 _UNSHARE = ("unshare", "--map-root-user", "--net", "--")
 _NAMESPACE = "/proc/self/ns/net"
 # Environment variable that tells the command, when it is executed again, which namespace it left.
@@ -38,6 +40,7 @@ def isolate() -> None:
         os.environ[_LEFT_NAMESPACE] = os.readlink(_NAMESPACE)
         sys.stdout.flush()
         sys.stderr.flush()
+        close_server()  # It would be nobody's child.
         os.execvp(_UNSHARE[0], [*_UNSHARE, sys.executable, *sys.orig_argv[1:]])
     if left == os.readlink(_NAMESPACE):
         raise _refusal("unshare made no network namespace")

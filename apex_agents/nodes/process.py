@@ -22,7 +22,7 @@ REPLAYS = "APEX_AGENTS_REPLAYS"
 WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
 # The exit code of a node that has to be restarted, since its replay has another address.
-EXIT_MOVED = 75
+EXIT_MOVED = 233
 
 
 def entry_argv(job: int, index: int) -> list[str]:

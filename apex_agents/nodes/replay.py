@@ -27,6 +27,7 @@ from apex_agents.runs.files import report_failure, report_success, write_json
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
 _COUNT_PERIOD_SECONDS = 1.0
+_OLD = "0-"  # Beginning of the names of checkpoints that are not the newest.
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
 _LINGER_SECONDS = 1.0
 # A replay of gigabytes has to be written before the node exits.
@@ -191,6 +192,7 @@ class ActorStepCounter:
 def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
     """Save a server's content to its folder of checkpoints; if that fails, the last one stays."""
     started = time.monotonic()
+    _let_new_name_be_last(folder)
     try:
         path = client.checkpoint()
     except (RuntimeError, IndexError, reverb.errors.ReverbError) as error:  # Full disk: IndexError.
@@ -199,6 +201,17 @@ def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
         return
     report_success(folder)
     logging.info("Saved the replay to %s in %.1f s", path, time.monotonic() - started)
+
+
+def _let_new_name_be_last(folder: pathlib.Path) -> None:
+    """Rename a checkpoint, since Reverb keeps the last one by name, which is the local time.
+
+    In another time zone, or after the clock was set back, the new one would be removed at once.
+    """
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if (path / "DONE").exists() and not path.name.startswith(_OLD):
+                path.rename(path.with_name(_OLD + path.name))
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:

@@ -150,7 +150,8 @@ class Supervisor:
         if num_recent >= policy.max_restarts and not has_moved:
             self._fail(node, ended, f", after {num_recent} restarts {within}")
             return
-        delay = min(policy.first_delay_seconds * 2**num_recent, policy.max_delay_seconds)
+        doubled = policy.first_delay_seconds * 2 ** min(num_recent, 60)
+        delay = min(doubled, policy.max_delay_seconds)
         if node.process is not None:
             node.process.kill()  # With what it has started.
         node.process = None

@@ -1,5 +1,6 @@
 """Settings of the shared replay memory."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -83,6 +84,6 @@ def share_config(config: Any, num_replays: int) -> Any:
     allowed = f"a divisor of agent.batch_size ({size})"
     require(size % num_replays == 0, "run.num_replays", num_replays, allowed)
     sizes = {name: -(-getattr(replay, name) // num_replays) for name in ("max_size", "min_size")}
-    return dataclasses.replace(
-        config, batch_size=size // num_replays, replay=dataclasses.replace(replay, **sizes)
-    )
+    config = copy.copy(config)  # With attributes that are no fields.
+    config.batch_size, config.replay = size // num_replays, dataclasses.replace(replay, **sizes)
+    return config

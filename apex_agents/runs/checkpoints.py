@@ -58,12 +58,13 @@ class LearnerCheckpoints:
             reversed(list_checkpoints(self._folder)),
         )
         self._unreadable = list(newer)  # Which may pass, as a failure of a file system does.
+        self._last_step = -1
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
             learner.resume()
+            self._last_step = learner.num_steps  # It is not written anew.
             logging.info("Resuming from %s", checkpoint.path.name)
         self._last_save = time.monotonic()
-        self._last_step = -1
 
     def save_if_due(self) -> None:
         """Save a checkpoint if the last one is older than the config's period."""
@@ -196,9 +197,12 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
 
 
 def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
-    """Remove all copies of a learner's checkpoints except the `keep` ones that it saved last."""
+    """Remove all copies of a learner's checkpoints except the `keep` ones that came last.
+
+    Times of modification are those of hosts whose clocks may differ.
+    """
     progress = [path / CHECKPOINT_PROGRESS for path in list_checkpoints(folder)]
-    saved = sorted(filter(pathlib.Path.exists, progress), key=lambda path: path.stat().st_mtime)
+    saved = sorted(filter(pathlib.Path.exists, progress), key=lambda path: path.stat().st_ctime)
     for path in saved[:-keep]:
         shutil.rmtree(path.parent, ignore_errors=True)
 

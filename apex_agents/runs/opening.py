@@ -66,21 +66,24 @@ def _open(experiment: Experiment, workdir: str) -> Experiment:
 
 
 def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
-    """Share out the steps that a run's replay servers have counted, if their number has changed."""
-    paths = sorted(workdir.glob("actor_steps*.json"))
+    """Share out the steps that a run's replay servers have counted, if their number has changed.
+
+    Meanwhile a file has all of them, so that none is lost or doubled if this is interrupted.
+    """
+    paths, total = sorted(workdir.glob("actor_steps*.json")), workdir / "all_actor_steps.json"
     wanted = [workdir / actor_steps_file(index) for index in range(num_replays)]
-    if not paths or set(paths) == set(wanted):
+    if not total.exists() and (not paths or set(paths) == set(wanted)):
         return
     counts = []
-    for path in paths:
+    for path in [total] if total.exists() else paths:
         try:
             counts.append(int(json.loads(path.read_text())))
         except (OSError, ValueError, TypeError) as error:
             logging.warning("%s cannot be read, its actor steps are lost: %s", path, error)
     each, rest = divmod(sum(counts), num_replays)
-    are_written = [write_json(path, each + (i < rest)) for i, path in enumerate(wanted)]
-    for path in set(paths).difference(wanted):
-        if all(are_written):
+    shares = {total: sum(counts), **{path: each + (i < rest) for i, path in enumerate(wanted)}}
+    if all(write_json(path, share) for path, share in shares.items()):
+        for path in {*set(paths).difference(wanted), total}:
             path.unlink(missing_ok=True)
 
 

@@ -17,10 +17,11 @@ import argparse
 
 import ale_py
 import gymnasium
+from process_clock import seconds_of_process
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
-from timed_evaluations import TimedEvaluations, seconds_of_process
+from timed_evaluations import TimedEvaluations
 from zoo import A2C_POLICY, A2C_SETTINGS, AGENT_STEPS, NUM_A2C_ENVIRONMENTS, dqn_settings
 
 LEARNING_STARTS = 10_000

@@ -10,13 +10,12 @@ Example:
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
-import psutil
+from process_clock import seconds_of_process
 
 TASK = "CartPole-v1"
 
@@ -41,7 +40,6 @@ class Judge:
         self._limit = limit
         self._seed: int | None = seed
         self._environments = gymnasium.make_vec(TASK, num_episodes, vectorization_mode="sync")
-        self._started_at = psutil.Process().create_time()
         self.is_over = False
 
     def evaluate(self, act: Callable[[np.ndarray], np.ndarray], agent_steps: int) -> None:
@@ -52,7 +50,7 @@ class Judge:
           agent_steps: agent steps of training so far.
         """
         mean_return = self._play(act)
-        seconds = time.time() - self._started_at
+        seconds = seconds_of_process()
         self.is_over = mean_return >= self._target or seconds >= self._limit
         result = {"seconds": seconds, "mean_return": mean_return, "agent_steps": agent_steps}
         print(json.dumps(result), flush=True)

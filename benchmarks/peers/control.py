@@ -16,12 +16,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import shimmy  # noqa: F401 - registers its environments.
+from process_clock import seconds_of_process
 from stable_baselines3 import DDPG, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from timed_evaluations import seconds_of_process
 
 EVALUATION_STEPS = 10_000  # Of the environment.
 

@@ -1,15 +1,13 @@
 """Evaluations of Stable-Baselines3's agents, in a run that lasts for a stated time."""
 
 import json
-import time
 
-import psutil
+from process_clock import seconds_of_process
+from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv
-
-_STARTED_AT = psutil.Process().create_time()
 
 
 class TimedEvaluations(BaseCallback):
@@ -43,7 +41,8 @@ class TimedEvaluations(BaseCallback):
             return True
         is_last = seconds_of_process() >= self._limit
         result = {"mean_return": self._play(self.model), "seconds": seconds_of_process()}
-        steps = {"agent_steps": self.num_timesteps, "learner_steps": self.model._n_updates}
+        updates = count_updates(self.model)
+        steps = {"agent_steps": self.num_timesteps, "learner_steps": updates}
         print(json.dumps({**result, **steps}), flush=True)
         self._due = seconds_of_process() + self._period
         return not is_last
@@ -61,6 +60,7 @@ class TimedEvaluations(BaseCallback):
         return float(mean_return)
 
 
-def seconds_of_process() -> float:
-    """Return the seconds since this process started."""
-    return time.time() - _STARTED_AT
+def count_updates(model: BaseAlgorithm) -> int:
+    """Return the gradient steps so far, of which PPO counts its epochs alone."""
+    batches = model.n_steps * model.n_envs // model.batch_size if isinstance(model, PPO) else 1
+    return model._n_updates * batches

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import dm_env
 import numpy as np
 import pytest
@@ -133,6 +135,37 @@ def test_observations_that_the_learner_would_have_to_see_are_refused():
     builder = ActorCriticBuilder(make_config(), make_torso)
     with pytest.raises(ValueError, match="A2C and A3C cannot normalize observations"):
         builder.check_environment(SPEC)
+
+
+class Counting(snt.Module):
+    """A torso that counts its calls in a variable."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = tf.Variable(0.0, trainable=False, name="count")
+        self.frozen = tf.Variable(1.0, trainable=False, name="frozen")
+        self.is_counting = True
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        if self.is_counting:
+            self.count.assign_add(1.0)
+        return observations * self.frozen
+
+
+def test_a_torso_that_changes_its_variables_is_refused():
+    def make_torso(spec, config, is_counting: bool) -> snt.Module:
+        torso = Counting()
+        torso.is_counting = is_counting
+        return torso
+
+    for is_counting in (False, True):
+        torso_fn = functools.partial(make_torso, is_counting=is_counting)
+        builder = ActorCriticBuilder(make_config(), torso_fn)
+        if is_counting:
+            with pytest.raises(ValueError, match=r"torso changes its variables \[.*count:0'\]"):
+                builder.check_environment(SPEC)
+        else:  # Parameters that are not trained are no state.
+            builder.check_environment(SPEC)
 
 
 def test_networks_of_a_seed_are_equal():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 
 import pytest
 
 from apex_agents.cluster.file_sync import FileState, FileSync, NodeFiles, take_some
+from apex_agents.runs.folder import RowReader
 
 
 @pytest.fixture
@@ -215,3 +217,26 @@ def test_what_could_not_be_written_is_fetched_again_as_a_whole(there, here):
     assert copy.sync.known == {}
     assert copy.fetch() == [("logs/actor_0.csv", 0, b"step\n1\n2\n")]
     assert copy.sync.known == {"logs/actor_0.csv": FileState(2 * 10**9, 9)}
+
+
+def test_of_a_log_that_could_not_be_written_the_new_lines_are_fetched_again(
+    there, here, monkeypatch
+):
+    copy = Copy("actor_0", there, here)
+    write(there, "logs/actor_0.csv", "step\n1\n")
+    copy.fetch()
+    reader = RowReader(here / "logs" / "actor_0.csv")
+    rows = reader.read()
+    write(there, "logs/actor_0.csv", "step\n1\n2\n", modified=2)
+
+    def fail(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "utime", fail)  # After the lines have been written.
+    assert not copy.sync.receive(copy.there.changes(copy.sync.known), [])
+    monkeypatch.undo()
+    rows += reader.read()
+    assert copy.fetch() == [("logs/actor_0.csv", 7, b"2\n")]
+    rows += reader.read()
+    assert [row["step"] for row in rows] == [1.0, 2.0]
+    assert (here / "logs" / "actor_0.csv").read_text() == "step\n1\n2\n"

@@ -54,6 +54,30 @@ class LinearCritic(snt.Module):
     return_distribution = __call__  # A number.
 
 
+class NormalizingPolicy(LinearPolicy):
+    """Normalizes the states first."""
+
+    def __init__(self, w: list[list[float]]):
+        super().__init__(w)
+        self.normalization = RunningNormalization([2])
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        return super().__call__(self.normalization(observation))
+
+
+class NormalizingCritic(LinearCritic):
+    """Normalizes the states first."""
+
+    def __init__(self, u: list[float], v: list[list[float]]):
+        super().__init__(u, v)
+        self.normalization = RunningNormalization([2])
+
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        return super().__call__(self.normalization(observation), action)
+
+    return_distribution = __call__
+
+
 # Two states, two action elements.
 POLICY = [[0.5, -0.25], [0.1, 0.2]]
 U, V = [1.0, 2.0], [[3.0, -0.5], [0.25, -4.0]]
@@ -128,13 +152,15 @@ def spoil(n_step_return: float) -> Transition:
 
 @EAGER_AND_GRAPH
 def test_an_update_adds_its_observations_to_the_statistics_of_both_networks(run):
-    parts = Parts()
-    for network in parts.online:
-        network.normalization = RunningNormalization([2])
-    run(parts.update)(TRANSITIONS, WEIGHTS)
-    for network in parts.online:
+    online, target = (
+        DPGNetworks(NormalizingPolicy(POLICY), NormalizingCritic(U, V)) for _ in range(2)
+    )
+    update = DPGUpdate(online, target, ApexDPGConfig(target_update_period=2))
+    run(update)(TRANSITIONS, WEIGHTS)
+    for network in online:
         assert int(network.normalization.count) == 2
         assert network.normalization.mean.numpy().tolist() == [0.5, 0.5]
+    assert [int(network.normalization.count) for network in target] == [0, 0]
 
 
 def make_column(tensor: tf.Tensor) -> tf.Tensor:

@@ -83,6 +83,17 @@ MLP_ADVICE = "set agent.torso='mlp', agent.frame_stack=0."
             *(ApexDQNConfig(torso="mlp"), VECTOR, ("'mlp'", 4, "float32 (4,)")),
             MLP_ADVICE,
         ),
+        (
+            *(CONV, specs.BoundedArray((4, 64, 64, 3), np.uint8, 0, 255)),
+            ("'conv'", 0, "uint8 (4, 64, 64, 3)"),
+            "set agent.torso='conv', agent.frame_stack=4.",
+        ),
+        (
+            # The colours of one image.
+            *(ApexDQNConfig(), specs.BoundedArray((3, 84, 84), np.uint8, 0, 255)),
+            ("'atari'", 4, "uint8 (3, 84, 84)"),
+            CONV_ADVICE,
+        ),
         (CONV, VECTOR, ("'conv'", 0, "float32 (4,)"), MLP_ADVICE),
         (ApexDQNConfig(torso="conv"), IMAGE, ("'conv'", 4, "uint8 (10, 7, 4)"), CONV_ADVICE),
     ],

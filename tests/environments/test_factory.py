@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import itertools
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import pytest
 from gymnasium import spaces
 from whole_runs import TIMEOUT_SECONDS
 
+from apex_agents import user_code
 from apex_agents.environments import (
     AtariConfig,
     Catch,
@@ -327,6 +329,24 @@ def test_an_id_that_the_script_registers_by_a_name_is_found_by_other_processes(m
     monkeypatch.delattr(sys.modules["__main__"], "Corridor")
     del gymnasium.registry["Corridor-v4"]
     assert isinstance(function().unwrapped, Corridor)
+
+
+def test_an_id_that_a_program_has_registered_is_found_by_later_commands(monkeypatch):
+    monkeypatch.setattr(user_code, "_functions", {})
+    gymnasium.register("Corridor-v5", entry_point=Corridor, max_episode_steps=9)
+    config = EnvironmentConfig("gymnasium", "Corridor-v5")
+    config.validate()
+    recorded = json.loads(json.dumps(user_code.record()))
+    del gymnasium.registry["Corridor-v5"]
+    user_code._functions.clear()
+    with pytest.raises(ValueError, match="unknown gymnasium task 'Corridor-v5'"):
+        config.validate()
+    user_code.restore_functions(recorded)
+    config.validate()
+    environment = find_environment_fn(config)()
+    assert isinstance(environment.unwrapped, Corridor)
+    assert environment.spec.max_episode_steps == 9
+    del gymnasium.registry["Corridor-v5"]
 
 
 def test_a_function_that_cannot_be_drawn():

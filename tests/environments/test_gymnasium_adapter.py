@@ -118,6 +118,17 @@ def test_discrete_spaces_start_at_zero_for_the_agent():
     environment.step(np.int32(0))
     environment.step(np.int32(1))
     assert recorder.actions == [-1, 0]
+    # As `action_space.sample()` returns them.
+    assert {type(action) for action in recorder.actions} == {np.int64}
+
+
+def test_statistics_of_one_environment_alone_are_refused():
+    normalized = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
+    outer = gymnasium.wrappers.TimeLimit(normalized, 10)
+    with pytest.raises(ValueError, match=r"NormalizeObservation.*normalize_observations=True"):
+        GymnasiumEnvironment(outer)
+    normalized.update_running_mean = False
+    GymnasiumEnvironment(outer).reset()
 
 
 def test_full_action_is_the_full_torque_of_pendulum():

@@ -79,6 +79,37 @@ def test_statistics_are_not_trained_and_stop_no_gradient():
     assert snt.allow_empty_variables(normalization).trainable_variables == ()
 
 
+class Scaled(snt.Module):
+    """Normalizes a hundredth of one half of what it observes."""
+
+    def __init__(self):
+        super().__init__()
+        self.normalization = RunningNormalization([2])
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        return self.normalization(observations[:, 2:] / 100.0)
+
+
+@EAGER_AND_GRAPH
+def test_statistics_are_those_of_what_the_network_normalizes(run):
+    network = Scaled()
+    batch = tf.constant([[1.0, 2.0, 300.0, 500.0], [5.0, 6.0, 500.0, 900.0]])
+    for _ in range(2):
+        run(lambda: update_statistics(network, batch))()
+    assert int(network.normalization.count) == 4
+    np.testing.assert_allclose(network.normalization.mean, [4.0, 7.0], rtol=1e-6)
+    np.testing.assert_allclose(network.normalization.variance, [1.0, 4.0], rtol=1e-6)
+    network(batch)  # Acting is no update.
+    assert int(network.normalization.count) == 4
+
+
+def test_a_normalization_that_would_learn_nothing_is_an_error():
+    network = snt.Sequential([lambda observations: observations])
+    network.unused = RunningNormalization([2])
+    with pytest.raises(ValueError, match=r"RunningNormalization \['running_normalization'\]"):
+        update_statistics(network, tf.zeros([3, 2]))
+
+
 def test_only_networks_with_a_normalization_have_statistics():
     normalization = RunningNormalization([1])
     network = snt.Sequential([snt.Sequential([normalization]), snt.Linear(2)])

@@ -50,6 +50,23 @@ def test_layers_of_equal_names_are_told_apart():
     ]
 
 
+class Keras(snt.Module):
+    """Has layers of Keras, which numbers those without a name in the whole process."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [tf.keras.layers.Dense(3), tf.keras.layers.Dense(2)]
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        return self.layers[1](self.layers[0](observations))
+
+
+def test_layers_of_keras_have_the_same_names_each_time():
+    found = [sorted(names(make(lambda spec, config: Keras()))) for _ in range(3)]
+    layers = ("torso/keras/dense", "torso/keras/dense_1")
+    assert found == 3 * [[f"{layer}/{name}:0" for layer in layers for name in ("bias", "kernel")]]
+
+
 def test_names_begin_with_the_scope():
     with tf.name_scope("policy"):
         torso = make(lambda spec, config: snt.Linear(3))

@@ -92,6 +92,31 @@ def test_a_restored_server_counts_no_step_twice(start, tmp_path):
     assert (tmp_path / "steps.json").read_text() == "5"
 
 
+def test_a_replay_is_saved_where_the_clock_was_set_back(start, tmp_path):
+    first = start()
+    first.insert(3)
+    save_replay(first.client, tmp_path / "replay")
+    (path,) = (tmp_path / "replay").iterdir()
+    path.rename(path.with_name("2999-01-01T00:00:00+00:00"))
+    first.insert(2)
+    save_replay(first.client, tmp_path / "replay")
+    assert start().client.server_info()[TRANSITIONS].current_size == 5
+    assert len(list((tmp_path / "replay").iterdir())) == 1
+
+
+def test_a_failure_leaves_the_replay_that_was_saved_before(start, tmp_path, monkeypatch):
+    first = start()
+    first.insert(3)
+    save_replay(first.client, tmp_path / "replay")
+
+    class Fails:
+        def checkpoint(self):
+            raise RuntimeError("full")
+
+    save_replay(Fails(), tmp_path / "replay")
+    assert start().client.server_info()[TRANSITIONS].current_size == 3
+
+
 def test_a_corrupted_count_begins_at_zero(start, tmp_path, caplog):
     (tmp_path / "steps.json").write_text("no number")
     ActorStepCounter(start().client, tmp_path / "steps.json", DataFlow()).save()

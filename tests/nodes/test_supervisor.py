@@ -177,6 +177,13 @@ def test_delays_double_up_to_their_maximum():
     assert [event.delay_seconds for event in run.reports] == [0.001, 0.002, 0.003, 0.003]
 
 
+def test_delays_of_a_node_that_is_restarted_for_days():
+    policy = RestartPolicy(1100, 1e9, first_delay_seconds=1e-9, max_delay_seconds=1e-6)
+    run = Run(policy, a=[Process(FAILED)] * 1101)
+    assert run.run().node == "a"
+    assert len(run.reports) == 1100
+
+
 def test_restarts_outside_of_the_window_are_forgotten():
     run = Run(RestartPolicy(1, 0.0, 0.001), a=[*[Process(FAILED)] * 5, ends_the_run()])
     assert run.run() is None

@@ -63,25 +63,19 @@ def test_a_checkpoint_is_found_and_restored(tmp_path):
     assert learner_steps == 20
 
 
-def test_of_copies_those_that_were_saved_last_stay(tmp_path):
-    # The learner resumed from step 40, whose successor is corrupted; 300 is not complete yet.
-    for second, steps in enumerate((5, 40, 2000, 60, 80)):
-        save(tmp_path, steps, keep=9)
+def test_of_copies_those_that_came_last_stay(tmp_path):
+    # The learner resumed from step 40, whose successor is corrupted, on a host whose clock is
+    # behind; 300 is not complete yet.
+    for seconds, steps in ((50, 5), (60, 40), (70, 2000), (1, 60), (2, 80)):
         progress = tmp_path / f"learner-{steps:012d}" / "progress.json"
-        os.utime(progress, (second, second))
-        write_copy(tmp_path, 2000)
+        progress.parent.mkdir()
+        progress.touch()
+        os.utime(progress, (seconds, seconds))
+        time.sleep(0.02)  # Longer than the clock of a file system takes between two ticks.
     (tmp_path / "learner-000000000300").mkdir()
     remove_old_checkpoints(tmp_path, 2)
     names = sorted(path.name for path in tmp_path.glob("learner-*"))
     assert names == [f"learner-{steps:012d}" for steps in (60, 80, 300)]
-
-
-def write_copy(folder: pathlib.Path, steps: int) -> None:
-    """Write a copy of a checkpoint that saving another one has removed."""
-    path = folder / f"learner-{steps:012d}"
-    path.mkdir(exist_ok=True)
-    (path / "progress.json").touch()
-    os.utime(path / "progress.json", (2, 2))
 
 
 @pytest.mark.parametrize("keep", [1, 2, 4, 6])
@@ -325,6 +319,19 @@ def test_a_learner_that_stopped_halfway_ends_where_one_that_did_not_ends(agent, 
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
     assert any(not np.array_equal(before[name], expected[name]) for name in expected)
+
+
+def test_the_checkpoint_that_a_run_resumes_from_is_not_written_anew(agent, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    experiment = Experiment(agent.builder, lambda *_: None, RunConfig(), str(tmp_path))
+    learner = agent.make_learner(0, seed=1)
+    learner.step()
+    assert LearnerCheckpoints(experiment, learner).save_last()
+    (folder,) = (tmp_path / "checkpoints").glob("learner-*")
+    before = folder.stat()
+    resumed = LearnerCheckpoints(experiment, agent.make_learner(1, seed=2))
+    assert resumed.save_last()
+    assert (folder.stat().st_ino, folder.stat().st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
 
 
 def test_a_count_that_is_published_is_no_parameter(tmp_path):

@@ -1,7 +1,9 @@
 """Tests of how an experiment gets the folder of its run."""
 
+import contextlib
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
@@ -11,7 +13,7 @@ from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
 from apex_agents.program import make_program
 from apex_agents.runs import opening
-from apex_agents.runs.files import is_held
+from apex_agents.runs.files import is_held, write_json
 from apex_agents.runs.opening import open_run, remove_other_replays, share_actor_steps
 from apex_agents.runs.workdir import actor_steps_file, close_workdir, find_open
 
@@ -104,6 +106,29 @@ def test_steps_are_shared_out_to_another_number_of_servers(tmp_path, num_replays
         share_actor_steps(tmp_path, num_replays)
         paths = [tmp_path / actor_steps_file(index) for index in range(4)]
         assert [json.loads(p.read_text()) if p.exists() else None for p in paths] == counts
+
+
+@pytest.mark.parametrize("num_written", [0, 1, 2, 3])
+@pytest.mark.parametrize("num_replays", [1, 2, 4])
+def test_no_step_is_lost_or_doubled_by_an_interruption(
+    num_written, num_replays, tmp_path, monkeypatch
+):
+    def write_some(path: pathlib.Path, value: int) -> bool:
+        if len(written) == num_written:
+            raise KeyboardInterrupt
+        written.append(path)
+        return write_json(path, value)
+
+    written: list[pathlib.Path] = []
+    for index, count in enumerate((100, 20, 5)):
+        (tmp_path / actor_steps_file(index)).write_text(str(count))
+    monkeypatch.setattr(opening, "write_json", write_some)
+    with contextlib.suppress(KeyboardInterrupt):
+        share_actor_steps(tmp_path, num_replays)
+    monkeypatch.undo()
+    share_actor_steps(tmp_path, num_replays)
+    counts = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert (len(counts), sum(counts)) == (num_replays, 125)
 
 
 def test_steps_that_cannot_be_read_are_lost_and_said(tmp_path, caplog):
