@@ -116,11 +116,6 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
         logger.close()
 
 
-def _withdraw_end(client: reverb.Client) -> None:
-    with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):  # It has no such table yet.
-        client.reset(table_name(client, LAST_STEP))
-
-
 def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
@@ -166,8 +161,9 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
                 ends[index] = announce_end(client)
 
     checkpoints = LearnerCheckpoints(experiment, learner)
-    for client in clients:  # A learner before this one may have announced an end that it lost.
-        threading.Thread(target=_withdraw_end, args=(client,), daemon=True).start()
+    for client in clients:  # A learner before this one may have announced an end that was lost.
+        table = table_name(client, LAST_STEP)
+        threading.Thread(target=client.reset, args=(table,), daemon=True).start()
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core, specs
+from acme import core
 from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor, make_variable_client
@@ -22,7 +22,7 @@ from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
 from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.networks.chosen_torso import check_observations
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
@@ -58,12 +58,7 @@ class ActorCriticBuilder:
         Raises:
           ValueError: one of them does not hold.
         """
-        if not isinstance(spec.actions, specs.DiscreteArray):
-            raise ValueError(
-                f"A2C and A3C need discrete actions; those of the environment are "
-                f"{spec.actions.dtype} arrays of shape {list(spec.actions.shape)}. Ape-X DPG, the "
-                "command apex-dpg, is for continuous ones."
-            )
+        require_discrete_actions(spec, "A2C and A3C need")
         check_observations(self.config, spec, self._torso_fn)
         network = self.make_networks(spec)
         if any(isinstance(module, RunningNormalization) for module in network.submodules):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core, specs
+from acme import core
 from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
@@ -17,7 +17,7 @@ from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, require_unit_vectors
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Update
 from apex_agents.networks.observations import is_image, require_no_normalized_images
@@ -57,27 +57,12 @@ class ApexDPGBuilder:
         Raises:
           ValueError: one of them does not hold.
         """
-        actions, observations = spec.actions, spec.observations
-        if not np.issubdtype(actions.dtype, np.floating) or len(actions.shape) != 1:
-            given = f"{actions.dtype} arrays of shape {list(actions.shape)}."
-            if isinstance(actions, specs.DiscreteArray):
-                command = "the command apex-dqn, which is launch/apex_dqn.py"
-                given = f"{actions.num_values} discrete actions. Use Ape-X DQN: {command}."
-            raise ValueError(
-                f"Ape-X DPG needs actions that are float vectors; the environment has {given}"
-            )
-        low, high = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
-        if np.any(low != -1) or np.any(high != 1):
-            bounds = " and ".join(str(np.asarray(bound).tolist()) for bound in (low, high))
-            raise ValueError(
-                f"Ape-X DPG needs actions in [-1, 1]; those of the environment are {actions.dtype} "
-                f"vectors of shape {list(actions.shape)}, between {bounds}. Let it scale them."
-            )
+        require_unit_vectors(spec)
         torsos = {self.config.policy_torso, self.config.critic_torso}
         built_in = torsos.intersection(TORSOS) if self._torso_fn is None else set()
         if is_image(spec) and built_in:
             raise ValueError(
-                f"observations are images of shape {observations.shape}, and Ape-X DPG's torso "
+                f"observations are images of shape {spec.observations.shape}; Ape-X DPG's torso "
                 "'mlp' is for vectors: set agent.policy_torso and agent.critic_torso to a "
                 "'module:function' of your own."
             )
@@ -171,14 +156,8 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        return ApexLearner(
-            update=self.make_update(spec, seed),
-            dataset=dataset,
-            client=client,
-            config=self.config,
-            logger=logger,
-            should_stop=should_stop,
-        )
+        update = self.make_update(spec, seed)
+        return ApexLearner(update, dataset, client, self.config, logger, should_stop)
 
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step)

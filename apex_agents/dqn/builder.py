@@ -7,7 +7,7 @@ import numpy as np
 import reverb
 import sonnet as snt
 import tensorflow as tf
-from acme import core, specs
+from acme import core
 from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
@@ -18,7 +18,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.precision import compute_dtype
 from apex_agents.learning.update import Update
@@ -43,8 +43,7 @@ class ApexDQNBuilder:
 
         Args:
           config: settings of the agent.
-          torso_fn: maker of the torso in place of `config.torso`: gets the environment's spec and
-            `config`, returns a Sonnet module from observations `[B, ...]` to features `[B, F]`.
+          torso_fn: maker of the torso in place of `config.torso`; see `networks.own_torso.TorsoFn`.
 
         Raises:
           ValueError: the config is another agent's, or a field has a value that is not allowed.
@@ -61,16 +60,7 @@ class ApexDQNBuilder:
         Raises:
           ValueError: one of them does not hold.
         """
-        if not isinstance(spec.actions, specs.DiscreteArray):
-            actions = spec.actions
-            low, high = getattr(actions, "minimum", -np.inf), getattr(actions, "maximum", np.inf)
-            advice = " Use Ape-X DPG: the command apex-dpg, which is launch/apex_dpg.py."
-            is_for_dpg = np.issubdtype(actions.dtype, np.floating) and len(actions.shape) == 1
-            raise ValueError(
-                f"Ape-X DQN needs discrete actions; those of the environment are {actions.dtype} "
-                f"arrays of shape {list(actions.shape)}, between {np.min(low):g} and "
-                f"{np.max(high):g}.{advice if is_for_dpg else ''}"
-            )
+        require_discrete_actions(spec, "Ape-X DQN needs")
         check_observations(self.config, spec, self._torso_fn)
         require_no_normalized_images(self.config.normalize_observations, spec)
         # Others have been checked.
@@ -141,8 +131,7 @@ class ApexDQNBuilder:
         """Build the exploring policy of one actor: each environment has its own epsilon."""
         epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
         network = self.make_networks(spec, seed, compute_dtype(self.config.bfloat16))
-        annealing_steps = self.config.exploration.annealing_steps
-        return EpsilonGreedyPolicy(network, epsilons, seed, annealing_steps)
+        return EpsilonGreedyPolicy(network, epsilons, seed, self.config.exploration.annealing_steps)
 
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated: with the config's evaluation epsilon."""
@@ -171,14 +160,8 @@ class ApexDQNBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        return ApexLearner(
-            update=self.make_update(spec, seed),
-            dataset=dataset,
-            client=client,
-            config=self.config,
-            logger=logger,
-            should_stop=should_stop,
-        )
+        update = self.make_update(spec, seed)
+        return ApexLearner(update, dataset, client, self.config, logger, should_stop)
 
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step, self.config.frame_stack)

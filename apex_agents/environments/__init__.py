@@ -1,5 +1,9 @@
 """Environments that are stepped together: Atari, control suite, gymnasium, toys, users' own."""
 
+from apex_agents.environments.action_checks import (
+    require_discrete_actions,
+    require_unit_vectors,
+)
 from apex_agents.environments.atari_config import AtariConfig
 from apex_agents.environments.dm_env_adapter import DmEnvironment
 from apex_agents.environments.factory import (
@@ -32,5 +36,7 @@ __all__ = [
     "find_environment_fn",
     "knows_evaluations",
     "make_vector_environment",
+    "require_discrete_actions",
+    "require_unit_vectors",
     "with_environment_fn",
 ]

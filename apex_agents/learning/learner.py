@@ -48,9 +48,8 @@ class ApexLearner(core.Learner):
           should_stop: asked while waiting for data.
         """
         self._update = update
-        self._replays = ReplayServers(
-            client, dataset, config.batch_size, config.num_sgd_steps_per_step
-        )
+        sizes = (config.batch_size, config.num_sgd_steps_per_step)
+        self._replays = ReplayServers(client, dataset, *sizes)
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop

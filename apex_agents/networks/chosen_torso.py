@@ -55,10 +55,8 @@ def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | N
     given, advice = "", "agent.frame_stack=0"
     if not is_own_torso(config, torso_fn):
         given = f"agent.torso is {config.torso!r} and "
-        stack = config.frame_stack if is_stack else 0
+        stack = shape[0] if is_stack or (len(shape) == 4 and is_image(spec)) else 0
         torso = "conv" if is_image(spec) else "mlp"
-        if len(shape) == 4 and is_image(spec):  # Colour images: (4, 64, 64, 3).
-            stack = shape[0]
         # Three images may also be the colours of one, unless the config says that they are a stack.
         if shape[1:] == (84, 84) and is_image(spec) and (is_stack or shape[0] != 3):
             torso, stack = "atari", shape[0]

@@ -1,6 +1,5 @@
 """Running normalization of vectors of observations."""
 
-import contextvars
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +8,6 @@ import tensorflow as tf
 
 _EPSILON = 1e-8
 _MAX_VALUE = 10.0
-
-# Where statistics are updated: those that were, in this thread.
-_updated = contextvars.ContextVar["list[RunningNormalization] | None"]("_updated", default=None)
 
 
 class RunningNormalization(snt.Module):
@@ -34,12 +30,13 @@ class RunningNormalization(snt.Module):
         self.mean = tf.Variable(tf.zeros(shape), trainable=False, name="mean")
         self.variance = tf.Variable(tf.ones(shape), trainable=False, name="variance")
         self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
+        self.is_updated_by_next_call = False
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` to float32 of the same shape, in [-10, 10]."""
-        if (updated := _updated.get()) is not None:
+        if self.is_updated_by_next_call:
+            self.is_updated_by_next_call = False
             self.update(observations)
-            updated.append(self)
         centred = tf.cast(observations, tf.float32) - self.mean
         normalized = centred * tf.math.rsqrt(self.variance + _EPSILON)
         return tf.clip_by_value(normalized, -_MAX_VALUE, _MAX_VALUE)
@@ -73,16 +70,9 @@ def update_statistics(network: Any, *batch: tf.Tensor) -> None:
       ValueError: it gives one of them nothing.
     """
     modules = [m for m in network.submodules if isinstance(m, RunningNormalization)]
-    if not modules:
-        return
-    updated: list[RunningNormalization] = []
-    token = _updated.set(updated)
-    try:
-        network(*batch)  # As a graph, without what no statistics depend on.
-    finally:
-        _updated.reset(token)
-    if unused := [module.name for module in modules if module not in updated]:
-        raise ValueError(
-            f"the RunningNormalization {unused} learns nothing: its network does not call it, or "
-            "does so in a tf.function of its own."
-        )
+    for module in modules:
+        module.is_updated_by_next_call = True
+    if modules:
+        network(*batch)  # In a graph, what no statistics depend on is left out.
+    if unused := [module.name for module in modules if module.is_updated_by_next_call]:
+        raise ValueError(f"RunningNormalization {unused}: the network does not call it.")

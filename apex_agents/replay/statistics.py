@@ -104,12 +104,10 @@ def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: i
 
 def add_statistics(parts: Sequence[ReplayStatistics]) -> ReplayStatistics:
     """Return the statistics of several servers together: sums, and the newest messages."""
-    evaluations = [part.evaluation for part in parts if part.evaluation is not None]
+    found = [part.evaluation for part in parts if part.evaluation is not None]
     last = max((p.last_step for p in parts if p.last_step is not None), default=None)
     # That of the last step, if there is one: the learner may have gone back behind later ones.
-    newest = max(
-        evaluations, key=lambda e: (e.learner_steps == last, e.learner_steps), default=None
-    )
+    newest = max(found, key=lambda e: (e.learner_steps == last, e.learner_steps), default=None)
     return ReplayStatistics(
         actor_steps=sum(part.actor_steps for part in parts),
         inserted=sum(part.inserted for part in parts),

@@ -67,11 +67,8 @@ def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
     tolerance = config.samples_per_insert_tolerance_rate * config.min_size * samples_per_item
     # Both sides work in batches: a tolerance below a few of them would only make them wait.
     smallest = 4.0 * max(config.max_in_flight * samples_per_item, 1.0)
-    return reverb.rate_limiters.SampleToInsertRatio(
-        samples_per_insert=samples_per_item,
-        min_size_to_sample=config.min_size,
-        error_buffer=max(tolerance, smallest),
-    )
+    limiter = reverb.rate_limiters.SampleToInsertRatio
+    return limiter(samples_per_item, config.min_size, max(tolerance, smallest))
 
 
 def make_transition_table(

@@ -106,7 +106,9 @@ def test_statistics_are_those_of_what_the_network_normalizes(run):
 def test_a_normalization_that_would_learn_nothing_is_an_error():
     network = snt.Sequential([lambda observations: observations])
     network.unused = RunningNormalization([2])
-    with pytest.raises(ValueError, match=r"RunningNormalization \['running_normalization'\]"):
+    with pytest.raises(
+        ValueError, match=r"\['running_normalization'\]: the network does not call it"
+    ):
         update_statistics(network, tf.zeros([3, 2]))
 
 
