@@ -39,10 +39,6 @@ class Progress:
     wall_time_seconds: float = 0.0
 
 
-# From the time that never jumps to seconds since the epoch.
-_CLOCK_OFFSET = time.time() - time.monotonic()
-
-
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """Everything that a program needs to run.
@@ -87,8 +83,14 @@ class Experiment:
 
     def elapsed_seconds(self) -> float:
         """Return the wall time since the run was started, pauses between two commands excluded."""
-        now = time.monotonic() + _CLOCK_OFFSET
-        return self.resumed_at.wall_time_seconds + now - self.started_at
+        before = self.resumed_at.wall_time_seconds - self.started_at
+        return before + time.monotonic() + _clock_offset(self.started_at)
+
+
+@functools.cache
+def _clock_offset(started_at: float) -> float:
+    """Return the difference to a clock that never jumps, as it is first seen in this run."""
+    return time.time() - time.monotonic()
 
 
 def make_experiment(

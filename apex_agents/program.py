@@ -17,7 +17,7 @@ import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Learner
-from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator
+from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator, withdraw_last_step
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
@@ -37,7 +37,6 @@ from apex_agents.replay.messages import LAST_STEP
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import StatisticsPoller
-from apex_agents.replay.tables import table_name
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
 
@@ -162,8 +161,7 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
 
     checkpoints = LearnerCheckpoints(experiment, learner)
     for client in clients:  # A learner before this one may have announced an end that was lost.
-        table = table_name(client, LAST_STEP)
-        threading.Thread(target=client.reset, args=(table,), daemon=True).start()
+        threading.Thread(target=withdraw_last_step, args=(client,), daemon=True).start()
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps

@@ -80,7 +80,9 @@ def train(  # noqa: PLR0913
         from apex_agents.experiment import make_experiment
         from apex_agents.launcher import launch, make_backend
         from apex_agents.runs.workdir import new_workdir
+        from apex_agents.user_code import take_new_definitions
 
+        take_new_definitions()
         backend = make_backend(launch_type, ray_address)
         folder = workdir or stack.enter_context(new_workdir(name))
         experiment = make_experiment(

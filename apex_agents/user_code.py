@@ -32,10 +32,13 @@ _MAX_FUNCTION_BYTES = 1_000_000  # Of a pickle: a function may refer to any amou
 _PACKAGE = __name__.partition(".")[0]
 CONFIG_MODULE = f"{_PACKAGE}_config_"  # A config file is a module of this name and its own.
 
+ID = "id:"  # Beginning of what is kept of an id of gymnasium.
+
 _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
 
 _config_file: str | None = None
-_functions: dict[str, Callable[..., Any]] = {}  # Those of scripts, by their references.
+# What `record` keeps, by reference: functions of scripts, and ids of gymnasium that they register.
+kept: dict[str, Any] = {}
 _named_in_script = set[str]()  # Names in this process's script; a notebook may define them anew.
 
 
@@ -51,10 +54,8 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
     """
     module_name, _, name = reference.partition(":")
     require(bool(module_name and name), field, reference, "'module:function'")
-    defined = getattr(sys.modules[_MAIN], name, None) if module_name == _MAIN else None
-    # A notebook may have defined it anew; a command's own `main` is of another module.
-    if reference in _functions and getattr(defined, "__module__", None) != _MAIN:
-        return _functions[reference]
+    if reference in kept:
+        return kept[reference]
     if module_name == _MAIN and not hasattr(sys.modules[module_name], name):
         raise ValueError(
             f"{field} is {reference!r}, a function of a script or notebook that the run could not "
@@ -98,18 +99,21 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
     if is_found and module_name != _MAIN:
         return f"{module_name}:{name}"
     reference = f"{_MAIN}:{name if is_found else role + _describe(function)}"
-    _functions[reference] = function
+    kept[reference] = function
     return reference
 
 
-def keep(reference: str, value: Any) -> None:
-    """Keep for `record` what a run needs and a later command may not find by its reference."""
-    _functions[reference] = value
+def take_new_definitions() -> None:
+    """Forget functions of runs so far that the notebook has defined anew by the same name.
 
-
-def kept(reference: str) -> Any:
-    """Return what was kept or restored; None if there is nothing."""
-    return _functions.get(reference)
+    Those of an older run, which `apex_agents.load` has restored, are among them.
+    """
+    script = vars(sys.modules[_MAIN])
+    for reference, function in kept.items():
+        defined = script.get(reference.removeprefix(f"{_MAIN}:"))
+        # Not an object that is called, which has the name of its class.
+        if hasattr(function, "__qualname__") and getattr(defined, "__module__", None) == _MAIN:
+            kept[reference] = defined
 
 
 def _describe(function: Any) -> str:
@@ -186,7 +190,7 @@ def record() -> dict[str, Any]:
     pickles = {}
     script = vars(sys.modules[_MAIN])
     named = {f"{_MAIN}:{name}": script[name] for name in _named_in_script if name in script}
-    for reference, function in {**_functions, **named}.items():
+    for reference, function in {**named, **kept}.items():
         with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
             pickle_bytes = cloudpickle.dumps(function)
             if len(pickle_bytes) <= _MAX_FUNCTION_BYTES:
@@ -194,22 +198,25 @@ def record() -> dict[str, Any]:
     return {_PYTHON_PATH: user_path(), _CONFIG_FILE: _config_file, _FUNCTIONS: pickles}
 
 
-def restore(recorded: Any) -> None:
+def restore(recorded: Any, with_ids: bool = True) -> None:
     """Put the folders of a record, and the current one, on Python's path; find its functions.
 
     Args:
       recorded: what `record` returned, or anything else, which holds nothing.
+      with_ids: whether ids of gymnasium are found that no module registers.
     """
     folders = _entry(recorded, _PYTHON_PATH, list) or []
     extend_path([*(f for f in folders if isinstance(f, str) and os.path.isdir(f)), os.getcwd()])
-    restore_functions(recorded)
+    restore_functions(recorded, with_ids)
 
 
-def restore_functions(recorded: Any) -> None:
+def restore_functions(recorded: Any, with_ids: bool = True) -> None:
     """Let `find_function` find the functions of scripts in a record."""
     for reference, encoded in (_entry(recorded, _FUNCTIONS, dict) or {}).items():
+        if reference.startswith(ID) and not with_ids:
+            continue
         with contextlib.suppress(Exception):  # `find_function` says what is missing.
-            _functions[reference] = pickle.loads(base64.b64decode(encoded))
+            kept[reference] = pickle.loads(base64.b64decode(encoded))
 
 
 def execute_recorded_file(recorded: Any) -> bool:

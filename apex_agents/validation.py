@@ -124,14 +124,14 @@ def require_types(config: Any, prefix: str) -> None:
     accepted for a tuple.
     """
     hints = typing.get_type_hints(type(config))
-    names = [field.name for field in dataclasses.fields(config)]
-    for name, declared in hints.items():
-        if name not in names and typing.get_origin(declared) is not typing.ClassVar:
+    for kind in type(config).__mro__:
+        lacks_decorator = "__dataclass_fields__" not in vars(kind)
+        if dataclasses.is_dataclass(kind) and lacks_decorator and kind.__annotations__:
             raise ValueError(
-                f"{prefix}{name} is declared, but is no field: decorate the class "
-                f"{type(config).__name__} with @dataclasses.dataclass."
+                f"{prefix}{next(iter(kind.__annotations__))} is declared, but is no field: "
+                f"decorate the class {kind.__name__} with @dataclasses.dataclass."
             )
-    for name in names:
+    for name in (field.name for field in dataclasses.fields(config)):
         declared = hints[name]
         # Such as `int | None` and `Optional[int]`.
         is_union = typing.get_origin(declared) in (types.UnionType, typing.Union)

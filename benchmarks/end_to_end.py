@@ -60,18 +60,25 @@ def main() -> None:
     peer_command("cartpole.py")  # Fails now if they are missing.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     seconds: dict[str, list[float]] = {name: [] for name in arguments.names}
+    failures = []
     for seed in range(arguments.seeds):
-        for name, so_far in seconds.items():
+        needed = {}
+        for name in arguments.names:
             run = run_ours if name in OUR_AGENTS else run_other
             try:
-                needed = run(name, seed, arguments.limit)
+                needed[name] = min(run(name, seed, arguments.limit), arguments.limit)
             except (SystemExit, subprocess.CalledProcessError) as error:
-                print(f"seed {seed}, {name}: {error}", flush=True)
-                needed = float("inf")
-            so_far.append(min(needed, arguments.limit))
-            print(f"seed {seed}, {name}: {so_far[-1]:.1f} s", flush=True)
+                failures.append(f"seed {seed}, {name}: {error}")
+                break  # This seed is left out: ratios are those of pairs.
+            print(f"seed {seed}, {name}: {needed[name]:.1f} s", flush=True)
+        else:
+            for name, so_far in seconds.items():
+                so_far.append(needed[name])
     series = {"seconds": seconds, "limit": arguments.limit}
-    report("end_to_end", arguments.out, make_rows(seconds, arguments.limit), series)
+    if all(seconds.values()):
+        report("end_to_end", arguments.out, make_rows(seconds, arguments.limit), series)
+    if failures:
+        raise SystemExit("\n".join(failures))
 
 
 def make_rows(seconds: Mapping[str, Sequence[float]], limit: float) -> list[Row]:

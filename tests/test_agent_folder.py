@@ -7,6 +7,7 @@ import json
 import pathlib
 import shutil
 
+import gymnasium
 import numpy as np
 import pytest
 from tiny_runs import make_run
@@ -258,6 +259,14 @@ def test_an_id_that_only_the_runs_config_file_registers_cannot_be_handed_on(
     values = json.loads((run / "config.json").read_text())
     values["environment"] |= {"suite": "gymnasium", "task": "HandedOn-v0"}
     values["user_code"]["config_file"] = str(tmp_path / "settings.py")
+    # The run also keeps what the file has registered, for commands on this machine.
+    monkeypatch.setattr(user_code, "kept", {})
+    code: dict = {"__name__": "__main__"}
+    exec(REGISTERING, code)
+    code["get_config"]()
+    user_code.kept["id:HandedOn-v0"] = gymnasium.registry.pop("HandedOn-v0")
+    values["user_code"]["functions"] = user_code.record()["functions"]
+    user_code.kept.clear()
     (run / "config.json").write_text(json.dumps(values))
     with pytest.raises(ValueError, match=r"'HandedOn-v0'.* needs it in a module"):
         write_agent_folder(run, tmp_path / "agent", "best", False)

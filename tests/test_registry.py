@@ -213,7 +213,7 @@ def test_as_many_environments_as_needed_are_made_before_a_run(
     function, settings, number, monkeypatch
 ):
     """Each may need a license, or half a minute."""
-    monkeypatch.setattr(user_code, "_functions", {})  # A later test has another `make`.
+    monkeypatch.setattr(user_code, "kept", {})  # A later test has another `make`.
     names = {"made": [], "Halls": Halls}
     exec(function, names)
     config = load_config("apex_dqn_catch")

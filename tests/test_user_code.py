@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch) -> pathlib.Path:
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_config_file", None)
-    monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "kept", {})
     monkeypatch.setattr(user_code, "_named_in_script", set())
     user_code.extend_path([str(tmp_path)])
     yield tmp_path
@@ -90,7 +90,7 @@ def test_a_later_command_finds_the_functions_of_a_script(folder, monkeypatch):
     size = 7
     name = name_function(lambda: size)
     recorded = json.loads(json.dumps(user_code.record()))
-    monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "kept", {})
     user_code.restore(recorded)
     assert find_function(name, "environment.task")() == 7
 
@@ -100,14 +100,14 @@ def test_functions_that_cannot_be_kept_are_named(folder, data, monkeypatch):
     name = name_function(lambda: data)
     assert find_function(name, "environment.task")() is data
     recorded = user_code.record()
-    monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "kept", {})
     user_code.restore(recorded)
     with pytest.raises(ValueError, match=r"environment.task is '__main__:"):
         find_function(name, "environment.task")
 
 
 def test_functions_of_a_script_are_found_by_the_same_script(monkeypatch):
-    monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "kept", {})
     monkeypatch.setattr(sys.modules["__main__"], "make", lambda: "made", raising=False)
     assert find_function("__main__:make", "environment.task")() == "made"
 
@@ -233,7 +233,7 @@ def make_number() -> int:
     return 7
 
 
-def test_what_a_notebook_defines_comes_before_what_a_run_has_kept(folder, monkeypatch):
+def test_a_run_takes_what_a_notebook_has_defined_anew(folder, monkeypatch):
     script = sys.modules["__main__"]
 
     def define(value: int) -> None:
@@ -242,18 +242,44 @@ def test_what_a_notebook_defines_comes_before_what_a_run_has_kept(folder, monkey
         function.__module__ = "__main__"
         monkeypatch.setattr(script, "make_number", function, raising=False)
 
+    def find() -> int:
+        return find_function("__main__:make_number", "agent.torso")()
+
     define(1)
     name_function(script.make_number)
     recorded = user_code.record()
     define(2)
-    user_code.restore_functions(recorded)  # As `load` does, or a run that is resumed.
-    assert find_function("__main__:make_number", "agent.torso")() == 2
+    user_code.restore_functions(recorded)
+    assert find() == 1  # Of the older run, which is loaded.
+    user_code.take_new_definitions()  # As a run does that is trained.
+    assert find() == 2
     user_code.restore_functions(user_code.record())
-    monkeypatch.delattr(script, "make_number")
-    assert find_function("__main__:make_number", "agent.torso")() == 2
-    # A command's own function of this name is imported from another module.
+    assert find() == 2
+    # A command's own function of this name is of another module.
+    user_code.restore_functions(recorded)
     monkeypatch.setattr(script, "make_number", make_number, raising=False)
-    assert find_function("__main__:make_number", "agent.torso")() == 2
+    user_code.take_new_definitions()
+    assert find() == 1
+
+
+class Maker:
+    """Makes a number; it is called itself."""
+
+    def __init__(self, number: int):
+        self._number = number
+
+    def __call__(self) -> int:
+        return self._number
+
+
+def test_an_object_that_is_called_is_not_its_class(folder, monkeypatch):
+    monkeypatch.setattr(Maker, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Maker", Maker, raising=False)
+    reference = name_function(Maker(3))
+    user_code.take_new_definitions()
+    assert find_function(reference, "environment.task")() == 3
+    user_code.restore_functions(user_code.record())
+    assert find_function(reference, "environment.task")() == 3
 
 
 def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_factory):

@@ -167,6 +167,19 @@ class MoreSizes(Sizes):
     limit: ClassVar[int] = 3
 
 
+class Mixin:
+    """No config, whatever it declares."""
+
+    _cache: dict
+
+
+@dataclasses.dataclass
+class Initialized(Mixin, Sizes):
+    """Has what dataclasses know beside fields."""
+
+    scale: dataclasses.InitVar[int] = 2
+
+
 class NoDataclass(MoreSizes):
     """Lacks the decorator that makes a field of what it declares."""
 
@@ -175,6 +188,7 @@ class NoDataclass(MoreSizes):
 
 def test_a_class_that_lacks_the_decorator_is_refused():
     require_fields(MoreSizes(), "a.")
+    require_fields(Initialized(), "a.")
     with pytest.raises(ValueError, match=r"a.alpha is declared.*NoDataclass with @dataclasses"):
         require_fields(NoDataclass(), "a.")
 

@@ -9,7 +9,7 @@ import sys
 import gymnasium
 from gymnasium.envs import registration
 
-from apex_agents.user_code import import_module, keep, kept
+from apex_agents import user_code
 from apex_agents.validation import unknown_name
 
 _logger = logging.getLogger(__name__)
@@ -28,10 +28,10 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
     """
     module_name, _, name = task.rpartition(":")
     if module_name:
-        import_module(module_name, task, field)
+        user_code.import_module(module_name, task, field)
     if name not in gymnasium.registry:
         _load_plugins()
-    if name not in gymnasium.registry and (spec := kept(f"id:{task}")):
+    if name not in gymnasium.registry and (spec := user_code.kept.get(user_code.ID + task)):
         gymnasium.registry[name] = spec  # The program that trained the run has registered it.
     if name not in gymnasium.registry:
         error = unknown_name("gymnasium task", name, gymnasium.registry)
@@ -45,7 +45,7 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
         # Nodes get the class itself: their `__main__` is another module.
         spec = dataclasses.replace(spec, entry_point=getattr(sys.modules[module_name], name))
     if module_name.partition(".")[0] != gymnasium.__name__:
-        keep(f"id:{task}", spec)
+        user_code.kept[user_code.ID + task] = spec
     return spec
 
 

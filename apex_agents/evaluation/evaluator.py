@@ -24,7 +24,7 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.node import num_restarts, report_ready
-from apex_agents.replay.messages import EVALUATION, Evaluation
+from apex_agents.replay.messages import EVALUATION, LAST_STEP, Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import (
@@ -32,6 +32,7 @@ from apex_agents.replay.statistics import (
     StatisticsPoller,
     count_actor_steps,
 )
+from apex_agents.replay.tables import table_name
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
@@ -39,6 +40,7 @@ from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
 Variables = Mapping[str, Sequence[tf.Variable]]
 
 _CHECK_PERIOD_SECONDS = 0.1
+_ASK_TIMEOUT_SECONDS = 5
 
 
 def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> None:
@@ -53,6 +55,14 @@ def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> N
             while not stop.wait(_CHECK_PERIOD_SECONDS):
                 if not is_done or evaluator.has_last_step() or time.monotonic() >= next_start:
                     break
+
+
+def withdraw_last_step(client: reverb.Client) -> None:
+    """Let a run go on whose end was announced by a learner that then lost its last steps."""
+    table = table_name(client, LAST_STEP)
+    with contextlib.suppress(KeyError, RuntimeError, reverb.errors.ReverbError):
+        if client.server_info(_ASK_TIMEOUT_SECONDS)[table].current_size:
+            client.reset(table)
 
 
 def await_evaluation(

@@ -74,6 +74,7 @@ def thin(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
     stops = np.flatnonzero(np.isnan(curve.x))
     starts = np.linspace(0, len(curve.x), max_points, endpoint=False).astype(int)
     starts = np.union1d(starts, [stops, stops + 1])
+    starts = starts[starts < len(curve.x)]
     counts = np.diff(np.append(starts, len(curve.x)))
     return Curve(
         np.add.reduceat(curve.x, starts) / counts,

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment, Progress
-from apex_agents.runs.files import report_failure, report_success
+from apex_agents.runs.files import report_failure, report_success, write_json
 from apex_agents.runs.parameter_file import (
     by_variable_name,
     encode_parameters,
@@ -79,9 +79,10 @@ class LearnerCheckpoints:
         """
         self._last_save = time.monotonic()
         state, step = self._learner.state, self._learner.num_steps
-        if step == self._last_step:
-            return True
         progress = Progress(step, self._experiment.elapsed_seconds())
+        if step == self._last_step:
+            path = _checkpoint_path(self._folder, step) / CHECKPOINT_PROGRESS
+            return write_json(path, dataclasses.asdict(progress))  # The time has passed.
         keep = self._experiment.run.num_checkpoints
         for path in self._unreadable:
             _put_aside(path)
@@ -128,7 +129,7 @@ def save_checkpoint(
     Returns:
       Whether the checkpoint was saved; if not, the older ones stay.
     """
-    path = folder / f"learner-{progress.learner_steps:012d}"
+    path = _checkpoint_path(folder, progress.learner_steps)
     partial = folder / f"{path.name}.partial"
     try:
         for left in folder.glob("learner-*.partial"):  # By a process that was killed.
@@ -153,6 +154,10 @@ def save_checkpoint(
     for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
         shutil.rmtree(other, ignore_errors=True)
     return True
+
+
+def _checkpoint_path(folder: pathlib.Path, learner_steps: int) -> pathlib.Path:
+    return folder / f"learner-{learner_steps:012d}"
 
 
 def _put_aside(path: pathlib.Path) -> None:

@@ -75,14 +75,14 @@ def read_config(
       workdir: folder of the run.
       agent_types: config classes that its agent may have, or a subclass of which.
       with_file: whether to execute the config file of the run if the config is not valid without
-        what it registers.
+        what it registers, and to register ids that the run's program did.
 
     Raises:
       ValueError: there is no such run, or its file holds unknown fields or wrong values.
     """
     values = _read_file(workdir)
     recorded = values.pop(_USER_CODE, None)
-    user_code.restore(recorded)
+    user_code.restore(recorded, with_ids=with_file)
     types = {kind.__name__: kind for kind in agent_types}
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)

@@ -82,9 +82,10 @@ def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
             logging.warning("%s cannot be read, its actor steps are lost: %s", path, error)
     each, rest = divmod(sum(counts), num_replays)
     shares = {total: sum(counts), **{path: each + (i < rest) for i, path in enumerate(wanted)}}
-    if all(write_json(path, share) for path, share in shares.items()):
-        for path in {*set(paths).difference(wanted), total}:
-            path.unlink(missing_ok=True)
+    if not all(write_json(path, share) for path, share in shares.items()):
+        raise ValueError(f"{workdir}: the actor steps of its replays cannot be written.")
+    for path in [*set(paths).difference(wanted), total]:
+        path.unlink(missing_ok=True)
 
 
 def remove_other_replays(workdir: pathlib.Path, num_replays: int) -> None:

@@ -332,13 +332,13 @@ def test_an_id_that_the_script_registers_by_a_name_is_found_by_other_processes(m
 
 
 def test_an_id_that_a_program_has_registered_is_found_by_later_commands(monkeypatch):
-    monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "kept", {})
     gymnasium.register("Corridor-v5", entry_point=Corridor, max_episode_steps=9)
     config = EnvironmentConfig("gymnasium", "Corridor-v5")
     config.validate()
     recorded = json.loads(json.dumps(user_code.record()))
     del gymnasium.registry["Corridor-v5"]
-    user_code._functions.clear()
+    user_code.kept.clear()
     with pytest.raises(ValueError, match="unknown gymnasium task 'Corridor-v5'"):
         config.validate()
     user_code.restore_functions(recorded)

@@ -20,7 +20,12 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation import evaluator as evaluator_module
-from apex_agents.evaluation.evaluator import Evaluator, await_evaluation, run_evaluator
+from apex_agents.evaluation.evaluator import (
+    Evaluator,
+    await_evaluation,
+    run_evaluator,
+    withdraw_last_step,
+)
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -385,3 +390,15 @@ def test_a_learner_waits_for_the_evaluation_of_its_last_step(
     looks = []
     assert await_evaluation(run, poller, 8, lambda: looks.append(1)) is not is_awaited
     assert looks == [1]
+
+
+def test_an_end_that_was_lost_is_withdrawn(serve):
+    client = serve()
+    withdraw_last_step(client)  # There is none.
+    report_last_step(client, 7)
+    assert read_statistics(client).last_step == 7
+    withdraw_last_step(client)
+    assert read_statistics(client).last_step is None
+    report_last_step(client, 9)
+    assert read_statistics(client).last_step == 9
+    withdraw_last_step(reverb.Client("localhost:1"))  # A server that is away.

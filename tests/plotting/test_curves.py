@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from apex_agents.plotting.curves import (
+    MAX_POINTS,
     Curve,
     aggregate,
     carry_forward,
@@ -12,6 +13,7 @@ from apex_agents.plotting.curves import (
     has_numbers,
     make_curve,
     thin,
+    thin_to_last,
 )
 
 NAN, INF = np.nan, np.inf
@@ -60,6 +62,19 @@ def test_thinning_averages_neighbours_and_keeps_their_extremes():
     assert found.y.tolist() == [1, 20, 0]
     assert found.lower.tolist() == [0, 10, -4]
     assert found.upper.tolist() == [2, 30, 4]
+
+
+def test_thinning_up_to_a_last_point_that_stays():
+    x = np.arange(200.0)
+    curve = make_curve(x, np.where(x < 199, 0.0, 7.0))
+    thinned = thin_to_last(curve)
+    assert len(thinned.x) == MAX_POINTS
+    assert (thinned.x[-1], thinned.y[-1]) == (199.0, 7.0)
+    # The run was stopped, and resumed just before its last point.
+    x[-1] = 150.0
+    stopped = thin_to_last(make_curve(x, np.where(np.arange(200) < 199, 0.0, 7.0)))
+    assert (stopped.x[-1], stopped.y[-1]) == (150.0, 7.0)
+    assert np.isnan(stopped.x[:-1]).any()
 
 
 def test_thinning_takes_every_point():

@@ -1,6 +1,7 @@
 """Tests of checkpoints: restored bit by bit, skipped if corrupted, removed if old."""
 
 import contextlib
+import dataclasses
 import errno
 import logging
 import os
@@ -328,10 +329,16 @@ def test_the_checkpoint_that_a_run_resumes_from_is_not_written_anew(agent, tmp_p
     learner.step()
     assert LearnerCheckpoints(experiment, learner).save_last()
     (folder,) = (tmp_path / "checkpoints").glob("learner-*")
-    before = folder.stat()
+    before = {path.name: path.stat().st_ino for path in (folder, *folder.iterdir())}
+    experiment = dataclasses.replace(experiment, resumed_at=Progress(1, 1000.0))
     resumed = LearnerCheckpoints(experiment, agent.make_learner(1, seed=2))
     assert resumed.save_last()
-    assert (folder.stat().st_ino, folder.stat().st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
+    after = {path.name: path.stat().st_ino for path in (folder, *folder.iterdir())}
+    # But for the time that has passed.
+    assert before.pop("progress.json") != after.pop("progress.json")
+    assert after == before
+    progress = find_checkpoint(tmp_path / "checkpoints").progress
+    assert (progress.learner_steps, progress.wall_time_seconds > 1000) == (1, True)
 
 
 def test_a_count_that_is_published_is_no_parameter(tmp_path):

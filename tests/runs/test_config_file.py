@@ -125,7 +125,7 @@ def get_config():
 @pytest.mark.parametrize("has_file", [True, False])
 def test_an_id_that_the_settings_have_registered_is_found_again(tmp_path, monkeypatch, has_file):
     monkeypatch.setattr(user_code, "_config_file", None)
-    monkeypatch.setattr(user_code, "_functions", {})
+    monkeypatch.setattr(user_code, "kept", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "settings.py").write_text(REGISTERING)
     values = change(to_values(DQN), "environment.task", "Registered-v0")

@@ -131,6 +131,34 @@ def test_no_step_is_lost_or_doubled_by_an_interruption(
     assert (len(counts), sum(counts)) == (num_replays, 125)
 
 
+@pytest.mark.parametrize("num_removed", [0, 1, 2, 3])
+def test_no_step_is_doubled_when_removing_is_interrupted(num_removed, tmp_path, monkeypatch):
+    def unlink_some(path: pathlib.Path, missing_ok: bool) -> None:
+        if len(removed) == num_removed:
+            raise KeyboardInterrupt
+        removed.append(path)
+        unlink(path, missing_ok)
+
+    removed: list[pathlib.Path] = []
+    unlink = pathlib.Path.unlink
+    for index, count in enumerate((100, 20, 5)):
+        (tmp_path / actor_steps_file(index)).write_text(str(count))
+    monkeypatch.setattr(pathlib.Path, "unlink", unlink_some)
+    with contextlib.suppress(KeyboardInterrupt):
+        share_actor_steps(tmp_path, 1)
+    monkeypatch.undo()
+    share_actor_steps(tmp_path, 1)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["125"]
+
+
+def test_no_run_begins_with_steps_that_could_not_be_shared_out(tmp_path, monkeypatch):
+    for index in range(2):
+        (tmp_path / actor_steps_file(index)).write_text("10")
+    monkeypatch.setattr(opening, "write_json", lambda path, value: False)
+    with pytest.raises(ValueError, match="actor steps of its replays cannot be written"):
+        share_actor_steps(tmp_path, 1)
+
+
 def test_steps_that_cannot_be_read_are_lost_and_said(tmp_path, caplog):
     (tmp_path / actor_steps_file(0)).write_text("null")
     (tmp_path / actor_steps_file(1)).write_text("20")
