@@ -62,7 +62,12 @@ TASKS = {
 }
 CONFIGS = ("apex_dpg_control_single_host",)
 OTHERS = ("sac", "td3")
-LABELS = {"apex_dpg_control_single_host": "Ape-X DPG", "sac": "SAC", "td3": "TD3"}
+LABELS = {
+    "apex_dpg_control_single_host": "Ape-X DPG",
+    "apex_dpg_control_single_host agent.num_critics=2": "Ape-X DPG, two critics",
+    "sac": "SAC",
+    "td3": "TD3",
+}
 COLUMNS = ("task", "name", "seed", "environment_steps", "seconds", "mean_return")
 
 
@@ -79,7 +84,10 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3, help="runs of each, with seeds 0, 1, ...")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each run")
-    parser.add_argument("--configs", nargs="*", default=CONFIGS, help="our settings")
+    what = (
+        "our settings: configs, each of which may be followed by fields, as 'NAME agent.n_step=3'"
+    )
+    parser.add_argument("--configs", nargs="*", default=CONFIGS, help=what)
     parser.add_argument("--others", nargs="*", choices=OTHERS, default=OTHERS)
     parser.add_argument("--curves", type=pathlib.Path, default=ROOT / "results" / "control.csv")
     parser.add_argument("--runs", type=pathlib.Path, help="folder that keeps our runs")
@@ -176,10 +184,12 @@ def show(values: Sequence[float]) -> str:
 
 
 def run_ours(
-    config: str, task: str, seed: int, limit: float, runs: pathlib.Path | None
+    settings: str, task: str, seed: int, limit: float, runs: pathlib.Path | None
 ) -> list[Evaluation]:
     """Run our command until the level, the task's steps or a number of seconds."""
     level, max_steps, action_repeat = TASKS[task]
+    config, *changes = settings.split()
+    name = "-".join([pathlib.Path(config).stem, *changes, task.replace(":", "_"), str(seed)])
     fields = {
         "environment.task": task,
         "environment.action_repeat": action_repeat,
@@ -187,9 +197,9 @@ def run_ours(
         "run.target_return": level,
         "run.max_actor_steps": max_steps // action_repeat,
     }
-    flags = [f"--config.{field}={value}" for field, value in fields.items()]
+    changes += [f"{field}={value}" for field, value in fields.items()]
+    flags = [f"--config.{change}" for change in changes]
     with tempfile.TemporaryDirectory() as folder:
-        name = f"{pathlib.Path(config).stem}-{task.replace(':', '_')}-{seed}"
         workdir = pathlib.Path(runs or folder, name)
         training = our_run(workdir, f"--config={config}", *flags, agent="apex_dpg")
         with training as run, contextlib.suppress(subprocess.TimeoutExpired):
