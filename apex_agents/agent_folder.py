@@ -100,7 +100,7 @@ def _load_from_settings_alone(workdir: pathlib.Path, checkpoint: str) -> Trained
     except ValueError as error:
         load(workdir, checkpoint)  # It says so itself if something else is wrong.
         raise ValueError(
-            f"{error}. The config file of the run registers it, which others do not have; an agent "
+            f"{error}. The run's config file or script registers it, which others lack; an agent "
             "to hand on needs it in a module, such as 'my_envs:Name-v0'."
         ) from error
     return load(workdir, checkpoint)

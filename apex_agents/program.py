@@ -161,7 +161,8 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
 
     checkpoints = LearnerCheckpoints(experiment, learner)
     for client in clients:  # A learner before this one may have announced an end that was lost.
-        threading.Thread(target=withdraw_last_step, args=(client,), daemon=True).start()
+        args = (client, should_stop)
+        threading.Thread(target=withdraw_last_step, args=args, daemon=True).start()
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps

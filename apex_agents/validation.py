@@ -125,12 +125,14 @@ def require_types(config: Any, prefix: str) -> None:
     """
     hints = typing.get_type_hints(type(config))
     for kind in type(config).__mro__:
-        lacks_decorator = "__dataclass_fields__" not in vars(kind)
-        if dataclasses.is_dataclass(kind) and lacks_decorator and kind.__annotations__:
-            raise ValueError(
-                f"{prefix}{next(iter(kind.__annotations__))} is declared, but is no field: "
-                f"decorate the class {kind.__name__} with @dataclasses.dataclass."
-            )
+        if not dataclasses.is_dataclass(kind) or "__dataclass_fields__" in vars(kind):
+            continue
+        for name in vars(kind).get("__annotations__", ()):
+            if typing.get_origin(hints[name]) is not typing.ClassVar:
+                raise ValueError(
+                    f"{prefix}{name} is declared, but is no field: decorate the class "
+                    f"{kind.__name__} with @dataclasses.dataclass."
+                )
     for name in (field.name for field in dataclasses.fields(config)):
         declared = hints[name]
         # Such as `int | None` and `Optional[int]`.

@@ -70,6 +70,7 @@ PUBLISHED = ROOT / "results" / "atari" / "published.csv"
 
 Row = dict[str, Any]
 KEY = ("game", "sticky", "seed")
+NOT_STICKY = "0"  # The probability of sticky actions in the file.
 
 
 def main() -> None:
@@ -91,7 +92,9 @@ def main() -> None:
                 raise SystemExit(f"{other} and {run.path} have other settings; --runs takes one.")
             if not (run.summary() or {}).get("finished") or tuple(key.values()) in known:
                 continue
-            label = OURS if key["sticky"] == "0" else f"{OURS}, sticky actions {key['sticky']}"
+            label = (
+                OURS if key["sticky"] == NOT_STICKY else f"{OURS}, sticky actions {key['sticky']}"
+            )
             curve = list(read_evaluations(run, key["game"], label, int(key["seed"])))
             points = [point for point in points if point[:3] != curve[0][:3]] + curve
             row = key | score(run)
@@ -194,15 +197,20 @@ def append_row(path: pathlib.Path, row: Row) -> None:
 
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
-    """Return a row for each game, beside published scores, and human-normalized means below."""
+    """Return a row for each game, beside published scores, and human-normalized means below.
+
+    Games with sticky actions have rows of their own, which count in no mean.
+    """
     known = ours(scores)
     games = in_order(known.get(f"{OURS}, last", ()))
     columns_of_games = known | others(published, games)
     cells = [["game", "random, human", *columns_of_games]]
-    for game in games:
-        extremes = f"{atari_scores()[game].random:g}, {atari_scores()[game].human:g}"
-        scores_of_game = [show(column.get(game, [])) for column in columns_of_games.values()]
-        cells.append([game, extremes, *scores_of_game])
+    cells += [make_row(game, game, columns_of_games) for game in games]
+    for sticky in sorted({row["sticky"] for row in scores} - {NOT_STICKY}, key=float):
+        found = ours(scores, sticky)
+        with_sticky = columns_of_games | {name: found.get(name, {}) for name in known}
+        for game in in_order(found.get(f"{OURS}, last", ())):
+            cells.append(make_row(game, f"{game}, sticky {sticky}", with_sticky))
     for name, function in (("median", np.median), ("mean", np.mean)):
         row = [f"{name}, human-normalized", ""]
         for column in columns_of_games.values():
@@ -212,18 +220,26 @@ def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[
     return format_table(cells)
 
 
+def make_row(game: str, label: str, scores: Mapping[str, Mapping[str, list[float]]]) -> list[str]:
+    """Return the cells of a game: its label, the scores of players, and those of the columns."""
+    extremes = f"{atari_scores()[game].random:g}, {atari_scores()[game].human:g}"
+    return [label, extremes, *(show(column.get(game, [])) for column in scores.values())]
+
+
 def in_order(games: Iterable[str]) -> list[str]:
     """Return each game once: those of `GAMES` in their order, then the others by name."""
     names = set(games)
     return [game for game in GAMES if game in names] + sorted(names.difference(GAMES))
 
 
-def ours(scores: Sequence[Mapping[str, str]]) -> dict[str, dict[str, list[float]]]:
-    """Return the scores of our runs without sticky actions: by kind and game, one per seed."""
+def ours(
+    scores: Sequence[Mapping[str, str]], sticky: str = NOT_STICKY
+) -> dict[str, dict[str, list[float]]]:
+    """Return the scores of our runs with these sticky actions: by kind and game, one per seed."""
     found: dict[str, dict[str, list[float]]] = {}
     for kind, label in KINDS.items():
         for row in scores:
-            if row["sticky"] == "0" and row.get(kind):
+            if row["sticky"] == sticky and row.get(kind):
                 games = found.setdefault(f"{OURS}, {label}", {})
                 games.setdefault(row["game"], []).append(float(row[kind]))
     return found

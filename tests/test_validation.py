@@ -178,6 +178,12 @@ class Mixed(Mixin, Sizes):
     """Has no field of the mixin's."""
 
 
+class OnlyConstant(Sizes):
+    """Needs no decorator: what it declares would be no field with one."""
+
+    limit: ClassVar[int] = 4
+
+
 class NoDataclass(MoreSizes):
     """Lacks the decorator that makes a field of what it declares."""
 
@@ -187,6 +193,7 @@ class NoDataclass(MoreSizes):
 def test_a_class_that_lacks_the_decorator_is_refused():
     require_fields(MoreSizes(), "a.")
     require_fields(Mixed(), "a.")
+    require_fields(OnlyConstant(), "a.")
     with pytest.raises(ValueError, match=r"a.alpha is declared.*NoDataclass with @dataclasses"):
         require_fields(NoDataclass(), "a.")
 

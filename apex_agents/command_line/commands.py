@@ -8,6 +8,7 @@ import functools
 import importlib
 import io
 import os
+import signal
 import sys
 import time
 
@@ -44,6 +45,8 @@ def _open_streams() -> None:
 
 
 def _run(command: str, *args: str) -> None:
+    # Until the command handles it, Ctrl-C ends it without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
     module = importlib.import_module(f"apex_agents.command_line.{command}")
     # What --help shows.

@@ -23,7 +23,9 @@ def print_failure(message: object) -> None:
     """Print several lines on standard error, in red if it is a terminal."""
     text = f"error: {message}"
     with contextlib.suppress(OSError):
-        print(f"\033[31m{text}\033[0m" if sys.stderr.isatty() else text, file=sys.stderr)
+        has_colours = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        is_red = has_colours and not os.environ.get("NO_COLOR")
+        print(f"\033[31m{text}\033[0m" if is_red else text, file=sys.stderr)
 
 
 def leave(exit_code: int) -> NoReturn:

@@ -221,6 +221,4 @@ def _on_failure(error: Exception) -> None:
 
 def main() -> None:
     """Run the command."""
-    # Until episodes are played, Ctrl-C ends the command without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     app.run(_main, flags_parser=parse_flags)

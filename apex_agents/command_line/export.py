@@ -33,6 +33,7 @@ from rich import filesize
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
 from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
+from apex_agents.evaluation.parameters import is_of_run
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
     ExportError,
@@ -44,6 +45,7 @@ from apex_agents.export import (
 from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.runs.files import replace_file
+from apex_agents.runs.workdir import check_path
 
 _WORKDIR = define_workdir()
 _CHECKPOINT = define_checkpoint()
@@ -68,8 +70,12 @@ def _main(argv: Sequence[str]) -> None:
             name = "float16" if _FLOAT16.value else "license"
             raise ValueError(f"--{name} is for --agent.")
         policy = load(run, _CHECKPOINT.value)
-        default = os.path.join(run, "exports", policy.path.stem)
-        output = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
+        folder = pathlib.Path(os.path.expanduser(run))
+        # Parameters of another run have a folder of their own.
+        name = policy.path.stem if is_of_run(policy.path, folder) else f"other-{policy.path.stem}"
+        chosen = _OUTPUT.value and pathlib.Path(os.path.expanduser(_OUTPUT.value))
+        output = chosen or folder / "exports" / name
+        check_path(output.absolute())
         output.mkdir(parents=True, exist_ok=True)
         _export(policy, output)
     except ExportError as error:

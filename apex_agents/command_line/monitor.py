@@ -10,15 +10,17 @@ Examples:
   python launch/monitor.py runs/apex_dqn_cartpole-20260101-120000 --once
 """
 
+import functools
+import signal
 import sys
 import time
 
 from absl import app, flags
 from rich.console import Console
 
-from apex_agents.command_line.errors import fail, parse_flags, take_run
+from apex_agents.command_line.errors import fail, leave, parse_flags, take_run
 from apex_agents.command_line.run_flags import define_workdir
-from apex_agents.exit_codes import EXIT_INTERRUPTED
+from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
 from apex_agents.metrics.run_state import RunState
@@ -38,15 +40,18 @@ def _main(argv: list[str]) -> None:
     if _ONCE.value or state.is_over():
         Console(highlight=False).print(render(state))
         return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _follow(state)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:  # As `| head` has it.
+        leave(EXIT_FAILURE)
 
 
 def _follow(state: RunState) -> None:
     """Show the run until it ends."""
-    view = make_view(True, print)
+    view = make_view(True, functools.partial(print, flush=True))
     try:
         while True:
             view.show(state)

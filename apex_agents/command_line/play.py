@@ -42,7 +42,6 @@ _VIDEO = flags.DEFINE_string("video", None, "MP4 file to write in place of a win
 
 def main() -> None:
     """Run the command."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     app.run(_main, flags_parser=parse_flags)
 
 

@@ -4,7 +4,6 @@ import copy
 import os
 import pathlib
 import re
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -65,8 +64,6 @@ def run_with_settings(
       agent: name of the agent that the command trains; '' for any agent.
       has_variants: whether fields may be given several values.
     """
-    # Until the command handles it, Ctrl-C ends it without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     parsed: list[Settings] = []
 
     def parse(argv: Sequence[str]) -> list[str]:

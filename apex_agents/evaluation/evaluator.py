@@ -57,12 +57,20 @@ def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> N
                     break
 
 
-def withdraw_last_step(client: reverb.Client) -> None:
-    """Let a run go on whose end was announced by a learner that then lost its last steps."""
+def withdraw_last_step(client: reverb.Client, should_stop: Callable[[], bool]) -> None:
+    """Let a run go on whose end was announced by a learner that then lost its last steps.
+
+    A server that is busy is asked again until it answers, or until told to stop.
+    """
     table = table_name(client, LAST_STEP)
-    with contextlib.suppress(KeyError, RuntimeError, reverb.errors.ReverbError):
-        if client.server_info(_ASK_TIMEOUT_SECONDS)[table].current_size:
-            client.reset(table)
+    while not should_stop():
+        try:
+            tables = client.server_info(_ASK_TIMEOUT_SECONDS)
+            if table in tables and tables[table].current_size:
+                client.reset(table)
+            return
+        except (RuntimeError, reverb.errors.ReverbError):
+            time.sleep(_CHECK_PERIOD_SECONDS)
 
 
 def await_evaluation(

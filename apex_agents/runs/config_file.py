@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import typing
@@ -192,7 +193,7 @@ def _complete(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any
 
 
 def _read_file(workdir: pathlib.Path) -> dict[str, Any]:
-    if not workdir.is_dir():
+    if not os.path.isdir(workdir):  # Also if it is in a folder that cannot be entered.
         raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
     try:
         values = json.loads((workdir / CONFIG_FILE).read_text())

@@ -40,6 +40,7 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     assert cells[2:] == [
         ["pong", "-20.7, 14.6", *pong],
         ["boxing", "0.1, 12.1", "6.1", "12.1", "24.1", "0.1", ""],
+        ["pong, sticky 0.25", "-20.7, 14.6", "99.0", "99.0", "99.0", "-3.0", "1.0"],
         ["median, human-normalized", "", "0.25", "0.95", "1.58", "0.25", ""],
         ["mean, human-normalized", "", "0.25", "0.95", "1.58", "0.25", ""],
     ]

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -50,6 +51,15 @@ def test_parameters_and_output(run_command_line, runs, tmp_path):
     onnxruntime.InferenceSession(tmp_path / "mine" / "policy.onnx")
 
 
+def test_parameters_of_another_run_have_a_folder_of_their_own(run_command_line, runs, tmp_path):
+    other = tmp_path / "best.npz"
+    shutil.copy(runs / "catch" / "checkpoints" / "best.npz", other)
+    flags = [str(runs / "catch"), f"--checkpoint={other}"]
+    exit_code, stdout, _ = run_command_line(flags, tmp_path, "export.py")
+    assert exit_code == 0
+    assert str(runs / "catch" / "exports" / "other-best" / "policy.json") in stdout
+
+
 # Flags, and what the one line says; {runs} is the folder of the runs.
 MISTAKES = {
     "no_run_named": ([], ["RUN"]),
@@ -61,6 +71,7 @@ MISTAKES = {
     "no_such_checkpoint": (["{runs}/catch", "--checkpoint=newest"], ["newest", "best, last"]),
     "unknown_flag": (["{runs}/catch", "--opset=9"], ["opset"]),
     "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
+    "output_with_a_pattern": (["{runs}/catch", "--output={runs}/a[1]"], ["a[1]", "without any of"]),
     "float16_of_an_export": (["{runs}/catch", "--float16"], ["--float16 is for --agent"]),
     "license_of_an_export": (["{runs}/catch", "--license=MIT"], ["--license is for --agent"]),
     "two_outputs": (["{runs}/catch", "--agent=a", "--output=b"], ["--output and --agent"]),

@@ -112,6 +112,16 @@ def test_a_terminal_may_lack_characters(run):
     assert "run ? catch" in shown.stdout
 
 
+def test_a_view_that_is_piped_writes_at_once_and_ends_with_its_reader(run):
+    command = [sys.executable, MONITOR, str(run.workdir)]
+    shown = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "actors" in shown.stdout.readline()
+    shown.stdout.close()
+    assert shown.wait(timeout=600) == 1
+    assert shown.stderr.read() == ""
+    shown.stderr.close()
+
+
 def test_a_view_ends_with_its_run(run, open_terminal):
     terminal = open_terminal(MONITOR, f"--workdir={run.workdir}")
     run.wait_for(lambda: "running for" in terminal.screen())

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import itertools
 import pathlib
 import threading
 import types
@@ -394,11 +395,14 @@ def test_a_learner_waits_for_the_evaluation_of_its_last_step(
 
 def test_an_end_that_was_lost_is_withdrawn(serve):
     client = serve()
-    withdraw_last_step(client)  # There is none.
+    withdraw_last_step(client, lambda: False)  # There is none.
     report_last_step(client, 7)
     assert read_statistics(client).last_step == 7
-    withdraw_last_step(client)
+    withdraw_last_step(client, lambda: False)
     assert read_statistics(client).last_step is None
     report_last_step(client, 9)
     assert read_statistics(client).last_step == 9
-    withdraw_last_step(reverb.Client("localhost:1"))  # A server that is away.
+    # Of a server that is away, until told to stop.
+    answers = itertools.chain([False] * 3, itertools.repeat(True))
+    withdraw_last_step(reverb.Client("localhost:1"), lambda: next(answers))
+    assert next(answers)
