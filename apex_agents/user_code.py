@@ -59,7 +59,7 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
     if module_name == _MAIN and not hasattr(sys.modules[module_name], name):
         raise ValueError(
             f"{field} is {reference!r}, a function of a script or notebook that the run could not "
-            "keep; train with a function that is in a module of its own."
+            "keep, or that needs a module which is missing here; train with one in a module."
         )
     module = import_module(module_name, reference, field)
     found = getattr(module, name, None)

@@ -5,6 +5,7 @@ Nothing here needs TensorFlow or a connection to the run: read access to the fol
 
 import csv
 import json
+import logging
 import os
 import pathlib
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import numpy as np
 
 from apex_agents.runs.config_file import CONFIG_FILE, read_values
 from apex_agents.runs.files import is_held
-from apex_agents.runs.workdir import LOCK_FILE, LOGS, NODES_FILE, SUMMARY_FILE
+from apex_agents.runs.workdir import AGENT_FILE, LOCK_FILE, LOGS, NODES_FILE, SUMMARY_FILE
 
 Row = dict[str, float | str]
 
@@ -90,6 +91,9 @@ class RunFolder:
 def find_runs(folder: str | pathlib.Path, max_depth: int = 3) -> list[RunFolder]:
     """Return the run in a folder, or, if it holds none, those in the folders within it.
 
+    Those that cannot be read, such as runs of earlier versions, are left out with a warning, and
+    agents that were handed on are no runs.
+
     Args:
       folder: folder of a run, of a sweep, or of several of these.
       max_depth: number of levels of folders within it that are searched.
@@ -101,8 +105,18 @@ def find_runs(folder: str | pathlib.Path, max_depth: int = 3) -> list[RunFolder]
     if not (path / CONFIG_FILE).exists() and path.is_dir():
         patterns = ["*/" * depth + CONFIG_FILE for depth in range(1, max_depth + 1)]
         found = sorted(file.parent for pattern in patterns for file in path.glob(pattern))
-        if found:
-            return [RunFolder(run) for run in found]
+        runs, errors = [], []
+        for run in (run for run in found if not (run / AGENT_FILE).exists()):
+            try:
+                runs.append(RunFolder(run))
+            except ValueError as error:
+                errors.append(error)
+        if errors and not runs:
+            raise errors[0]
+        for problem in errors:
+            logging.warning("A run is left out: %s", problem)
+        if runs:
+            return runs
     return [RunFolder(path)]
 
 

@@ -102,5 +102,5 @@ def _reading(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             yield file
-    except (EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"it is no file of parameters: {error}") from error

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -120,6 +121,18 @@ def test_of_a_long_file_pieces_from_all_over_it_are_read(max_bytes, num_pieces, 
     assert num_pieces == 1 or steps[0] < num_rows / 100
     everything = RunFolder(workdir).read_columns("learner", path.stat().st_size)
     assert everything["step"].tolist() == list(range(num_rows))
+
+
+def test_what_is_no_run_that_can_be_read_is_left_out(tmp_path, caplog):
+    for name, config in {"new": "{}", "old": '{"format_version": 1}', "agent": "{}"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(config)
+    (tmp_path / "agent" / "agent.json").write_text("{}")  # As apex-export --agent writes it.
+    assert [run.path.name for run in find_runs(tmp_path)] == ["new"]
+    assert "old was written by another version" in caplog.text
+    shutil.rmtree(tmp_path / "new")
+    with pytest.raises(ValueError, match="old was written by another version"):
+        find_runs(tmp_path)
 
 
 def test_the_runs_of_a_folder(tmp_path):
