@@ -122,7 +122,8 @@ def make_experiment(
         environment = with_environment_fn(environment, environment_fn)
         config = dataclasses.replace(config, environment=environment)
     config.validate()
-    environment_fn = environment_fn or find_environment_fn(environment)
+    if environment_fn is None:
+        environment_fn = find_environment_fn(environment)
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)

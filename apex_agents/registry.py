@@ -81,8 +81,9 @@ def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
     """Return the config of an agent whose torsos, all of them, a function makes."""
     fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A subclass may have others.
     config = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    reference = name_function(torso_fn, "torso_")
     for name in (field.name for field in fields if field.name.endswith("torso")):
-        setattr(config, name, name_function(torso_fn, "torso_"))
+        setattr(config, name, reference)
     return config
 
 

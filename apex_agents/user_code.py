@@ -104,10 +104,7 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
 
 
 def take_new_definitions() -> None:
-    """Forget functions of runs so far that the notebook has defined anew by the same name.
-
-    Those of an older run, which `apex_agents.load` has restored, are among them.
-    """
+    """Replace functions that runs have kept by those that the notebook now has by their names."""
     script = vars(sys.modules[_MAIN])
     for reference, function in kept.items():
         defined = script.get(reference.removeprefix(f"{_MAIN}:"))

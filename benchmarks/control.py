@@ -25,7 +25,6 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from measuring import Row, at_most, make_parser, ratios, report, spread
@@ -127,8 +126,7 @@ def make_rows(
     for name in steps:
         num_reached = sum(map(math.isfinite, steps[name]))
         title = f"{what}, {name} (reached by {num_reached} of {len(steps[name])})"
-        row = at_most(title, spread(steps[name]), TASKS[task].max_steps, "steps")
-        rows.append(row if num_reached == len(steps[name]) else replace(row, holds=False))
+        rows.append(at_most(title, spread(steps[name]), TASKS[task].max_steps, "steps"))
         if known := [value for value in seconds[name] if not math.isnan(value)]:
             rows.append(Row(f"{what}, {name}", spread(known), "s"))
     for name in (name for name in seconds if name not in OTHERS):
@@ -137,8 +135,7 @@ def make_rows(
             known_pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
             if known_pairs and math.inf not in seconds[other]:
                 ratio = ratios(*zip(*known_pairs, strict=True))
-                row = at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5)
-                rows.append(row if math.inf not in seconds[name] else replace(row, holds=False))
+                rows.append(at_most(f"{what}, time of {name} / {other}, by seed", ratio, 0.5))
     return rows
 
 

@@ -7,6 +7,7 @@ the same run, and a ratio is the median of the rounds' own ratios.
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import platform
@@ -79,8 +80,9 @@ def at_least(what: str, value: Spread, limit: float, unit: str = "") -> Row:
 
 
 def at_most(what: str, value: Spread, limit: float, unit: str = "") -> Row:
-    """Make a row of what should be small."""
-    return Row(what, value, unit, f"<= {limit:g}", value.median <= limit)
+    """Make a row of what should be small, and finite every time."""
+    holds = value.median <= limit and math.isfinite(value.high)
+    return Row(what, value, unit, f"<= {limit:g}", holds)
 
 
 def measure_in_turn(

@@ -154,8 +154,9 @@ def main() -> None:
     arguments = parser.parse_args()
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)
-        workdir = arguments.workdir or stack.enter_context(temporary)
+        workdir = arguments.workdir or stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True)
+        )
         soak = Soak(pathlib.Path(workdir), arguments.seed, arguments.replays)
         stack.callback(soak.close)
         soak.watch(arguments.minutes, arguments.kills)

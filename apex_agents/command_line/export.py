@@ -73,8 +73,8 @@ def _main(argv: Sequence[str]) -> None:
         folder = pathlib.Path(os.path.expanduser(run))
         # Parameters of another run have a folder of their own.
         name = policy.path.stem if is_of_run(policy.path, folder) else f"other-{policy.path.stem}"
-        chosen = _OUTPUT.value and pathlib.Path(os.path.expanduser(_OUTPUT.value))
-        output = chosen or folder / "exports" / name
+        default = folder / "exports" / name
+        output = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
         check_path(output.absolute())
         output.mkdir(parents=True, exist_ok=True)
         _export(policy, output)

@@ -45,7 +45,7 @@ def _main(argv: list[str]) -> None:
         _follow(state)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # As `| head` has it.
+    except BrokenPipeError:  # Its reader has gone, as that of `| head`.
         leave(EXIT_FAILURE)
 
 

@@ -4,9 +4,10 @@ import os
 import pathlib
 import time
 
+_FIELDS = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+_STARTED_AT = int(_FIELDS[19]) / os.sysconf("SC_CLK_TCK")  # Since the machine was booted.
+
 
 def seconds_of_process() -> float:
     """Return the seconds since this process started, to a hundredth."""
-    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # Since the machine was booted.
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - _STARTED_AT

@@ -67,12 +67,15 @@ def test_a_checkpoint_is_found_and_restored(tmp_path):
 def test_of_copies_those_that_came_last_stay(tmp_path):
     # The learner resumed from step 40, whose successor is corrupted, on a host whose clock is
     # behind; 300 is not complete yet.
+    newest = 0
     for seconds, steps in ((50, 5), (60, 40), (70, 2000), (1, 60), (2, 80)):
         progress = tmp_path / f"learner-{steps:012d}" / "progress.json"
         progress.parent.mkdir()
         progress.touch()
         os.utime(progress, (seconds, seconds))
-        time.sleep(0.02)  # Longer than the clock of a file system takes between two ticks.
+        while progress.stat().st_ctime_ns <= newest:  # The clock of a file system has ticks.
+            os.utime(progress, (seconds, seconds))
+        newest = progress.stat().st_ctime_ns
     (tmp_path / "learner-000000000300").mkdir()
     remove_old_checkpoints(tmp_path, 2)
     names = sorted(path.name for path in tmp_path.glob("learner-*"))
