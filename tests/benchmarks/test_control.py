@@ -48,6 +48,19 @@ def test_seconds_that_are_unknown_count_nowhere():
     }
 
 
+def test_a_run_of_ours_that_failed_is_no_success():
+    inf = float("inf")
+    steps = {NAME: [1.0, 2.0, inf], "sac": [2.0, 2.0, 2.0]}
+    seconds = {NAME: [1.0, 1.0, inf], "sac": [20.0, 20.0, 20.0]}
+    rows = control.make_rows("cartpole:swingup", steps, seconds)
+    holds = {row.what.partition(", ")[2]: row.holds for row in rows if row.aim}
+    assert holds == {
+        f"{NAME} (reached by 2 of 3)": False,
+        "sac (reached by 3 of 3)": True,
+        f"time of {NAME} / sac, by seed": False,
+    }
+
+
 def test_the_table_of_the_documentation_is_that_of_the_file():
     table = control.make_table(ROOT / "results" / "control.csv")
     assert table in (ROOT / "docs" / "results.md").read_text()

@@ -41,6 +41,11 @@ def test_rows_say_whether_the_median_reaches_the_aim(make, median, aim, holds):
     assert (row.aim, row.holds) == (aim, holds)
 
 
+def test_what_failed_once_is_not_small_though_its_median_is():
+    assert at_most("steps", Spread(2.0, 1.0, 3.0), 5.0).holds
+    assert not at_most("steps", Spread(2.0, 1.0, float("inf")), 5.0).holds
+
+
 def test_measurements_take_turns_and_the_first_round_is_forgotten():
     calls = []
 
