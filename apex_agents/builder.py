@@ -59,7 +59,7 @@ class Learner(Protocol):
         """Wait for data and learn from it; return without it if told to stop."""
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Go on with a replay server that has moved, the one with this index of `client`."""
+        """Continue with a replay server that has moved, the one with this index of `client`."""
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""

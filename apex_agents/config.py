@@ -148,9 +148,10 @@ class RunConfig:
         return range(actor, self.num_envs, self.num_actors)
 
     def node_seed(self, node: str, index: int = 0, num_restarts: int = 0) -> int:
-        """Return the seed of one node, different for every node and after every restart.
+        """Return the seed of one node, different for every node and every number of restarts.
 
-        Learner steps of a run that is resumed count as restarts.
+        For actors the learner steps at which a run is resumed count, too. Evaluations have no such
+        number: they begin with the same episodes after a restart.
         """
         entropy = [self.seed, *node.encode(), index, num_restarts]
         return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)

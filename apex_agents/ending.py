@@ -77,7 +77,8 @@ def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
     return (
         f"The run ended before its first learner step, and nothing was learned: "
         f"{run.summary['reason']}. The replay got {run.summary['actor_steps']:,} transitions; the "
-        f"learner starts at {flow.min_size_field}, {flow.min_size:,}. Lower it, or raise the limit."
+        f"learner starts at {flow.min_size:,}, by {flow.min_size_field}. Lower that, or raise the "
+        "limit."
     )
 
 

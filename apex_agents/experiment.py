@@ -2,14 +2,9 @@
 
 import dataclasses
 import functools
-import logging
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
-from dm_env import specs
 
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig, RunConfig, reaches
@@ -17,7 +12,6 @@ from apex_agents.environments import (
     EnvironmentSpec,
     VectorEnvironment,
     find_environment_fn,
-    knows_evaluations,
     make_vector_environment,
     with_environment_fn,
 )
@@ -128,8 +122,7 @@ def make_experiment(
     agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
     builder = make_builder(agent, torso_fn)
-    if config.run.num_replays > 1:
-        builder.share(config.run.num_replays)
+    builder.share(config.run.num_replays)
     return Experiment(
         builder=builder,
         make_vector_environment=functools.partial(
@@ -140,99 +133,6 @@ def make_experiment(
         task=environment.task,
         config=config,
     )
-
-
-def check_environment(experiment: Experiment) -> EnvironmentSpec:
-    """Return the environment's spec.
-
-    Raises:
-      ValueError: the agent cannot learn in it, or evaluations have another one.
-    """
-    with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
-        warnings.simplefilter("ignore")
-        environment = experiment.make_vector_environment(1, 0, evaluation=False)
-    level = logging.root.manager.disable
-    try:
-        experiment.builder.check_environment(environment.spec)
-        logging.disable(logging.WARNING)  # The error of the last attempt says it all.
-        _reset(environment, experiment.task)
-    finally:
-        logging.disable(level)
-        environment.close()
-    config = experiment.config and experiment.config.environment
-    if config and knows_evaluations(config):
-        _check_evaluation(experiment, environment.spec)
-    return environment.spec
-
-
-def check_own_networks(experiment: Experiment, spec: EnvironmentSpec) -> None:
-    """Let networks of the user, if there are any, act once, before a node does.
-
-    Raises:
-      ValueError: they cannot, or the value of an observation depends on the others of its batch.
-    """
-    names = vars(experiment.config.agent).values() if experiment.config else ()
-    if not any(isinstance(name, str) and ":" in name for name in names):
-        return
-    observed: Any = spec.observations
-    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
-    drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
-    if isinstance(observed, specs.BoundedArray):  # Those of the control suite have no bounds.
-        drawn = drawn.clip(observed.minimum, observed.maximum)
-    observations = drawn.astype(observed.dtype)
-    try:
-        policy = experiment.builder.make_policy(spec, range(2), 2, 0)
-        values = [float(policy(observations[i]).value[0]) for i in ([0, 1], [0, 1], [0, 2])]
-    except Exception as error:  # The user's code may raise anything.
-        line = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"The agent's networks cannot act: {type(error).__name__}: {line}"
-        ) from error
-    # Those of networks with noise of their own differ in any case.
-    if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
-        raise ValueError(
-            "The agent's networks give an observation another value when the others of its batch "
-            "change, as normalization over a batch does. Learner, actors and evaluations have "
-            "batches of other sizes; use layer normalization."
-        )
-
-
-def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:
-    environment = experiment.make_vector_environment(1, 0, evaluation=True)
-    environment.close()
-    for name in ("observations", "actions"):
-        trained, evaluated = (_describe(getattr(each, name)) for each in (spec, environment.spec))
-        if trained != evaluated:
-            raise ValueError(
-                f"In evaluations {name} are {evaluated}, in training they are {trained}; the agent "
-                "needs the same in both."
-            )
-
-
-def _describe(spec: Any) -> str:
-    if hasattr(spec, "num_values"):
-        return f"discrete, {spec.num_values} of them"
-    # Networks divide bytes by their maximum.
-    most = f" up to {np.max(spec.maximum)}" if spec.dtype == np.uint8 else ""
-    return f"{spec.dtype} {list(spec.shape)}{most}"
-
-
-def _reset(environment: VectorEnvironment, task: str) -> None:
-    try:
-        environment.reset()
-    except Exception as error:  # The code of an environment may raise anything.
-        name = type(error).__name__
-        raise ValueError(f"{task} fails when it is reset: {name}: {error}") from error
-
-
-def check_limits(run: RunConfig, flow: DataFlow) -> None:
-    """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
-    limit = run.max_actor_steps
-    if limit is not None and limit < flow.min_size:
-        raise ValueError(
-            f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_size_field}, "
-            f"{flow.min_size} transitions; raise the one or lower the other."
-        )
 
 
 def end_reason(

@@ -12,14 +12,10 @@ from collections.abc import Iterator, Sequence
 import launchpad as lp
 from rich import filesize
 
+from apex_agents.checks import check_experiment
 from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
-from apex_agents.experiment import (
-    Experiment,
-    check_environment,
-    check_limits,
-    check_own_networks,
-)
+from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
@@ -34,7 +30,7 @@ from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.opening import open_run
+from apex_agents.runs.opening import open_run, warning_of_resumption
 from apex_agents.runs.workdir import TENSORBOARD, close_workdir
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
@@ -51,9 +47,7 @@ def launch(
     exports: Sequence[Export] = (),
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
-    check_limits(experiment.run, experiment.data_flow())
-    spec = check_environment(experiment)
-    check_own_networks(experiment, spec)
+    spec = check_experiment(experiment)
     experiment = dataclasses.replace(experiment, spec=spec)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:
@@ -65,6 +59,9 @@ def launch(
     backend.prepare(experiment.run)
     experiment = open_run(experiment)
     try:
+        warning = warning_of_resumption(experiment)
+        if warning is not None:
+            print(f"warning: {warning}", file=sys.stderr)
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
         exports = [*_open_exports(experiment, wandb), *exports]

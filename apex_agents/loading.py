@@ -15,12 +15,13 @@ from dm_env import specs
 from apex_agents.acting.policy import CompiledFunction
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.networks import ActorCriticNetwork, PolicyLogits
+from apex_agents.checks import check_environment
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment
 from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
-from apex_agents.experiment import Experiment, check_environment, make_experiment
+from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 

@@ -10,8 +10,9 @@ import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Learner
+from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
-from apex_agents.experiment import Experiment, check_limits, end_reason
+from apex_agents.experiment import Experiment, end_reason
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 

@@ -78,8 +78,7 @@ def make_program(experiment: Experiment) -> lp.Program:
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
-    builder, num_replays = experiment.builder, experiment.run.num_replays
-    builder = builder.share(num_replays) if num_replays > 1 else builder
+    builder = experiment.builder.share(experiment.run.num_replays)
     return builder.make_replay_tables(experiment.environment_spec())
 
 
@@ -131,7 +130,7 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
 
     spec = experiment.environment_spec()
     logger = LearnerLogger(experiment, poller)
-    shared = builder.share(run.num_replays) if run.num_replays > 1 else builder
+    shared = builder.share(run.num_replays)
     datasets = [shared.make_dataset(client, spec) for client in clients]
     learner = builder.make_learner(
         spec,

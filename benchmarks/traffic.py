@@ -15,7 +15,7 @@ from serving import leave_with_parent
 
 from apex_agents import ApexDQNBuilder
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.replay.servers import ReplayServers
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.tables import TRANSITIONS
 
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -111,7 +111,7 @@ def make_learning(
     clients = [reverb.Client(address) for address in addresses]
     datasets = [shared.make_dataset(client, spec) for client in clients]
     num_batches = config.num_sgd_steps_per_step
-    replays = ReplayServers(clients, datasets, config.batch_size, num_batches)
+    replays = ReplayConnections(clients, datasets, config.batch_size, num_batches)
     rng = np.random.default_rng(0)
 
     def learn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import tiers
 from whole_runs import Command
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.transitions import Transition
 
 BATCH_SIZE = 8
@@ -90,6 +92,32 @@ def make_fixed_batches() -> Callable[[EnvironmentSpec, int], tf.data.Dataset]:
         return tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info, transitions))
 
     return make
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., reverb.Client]]:
+    """Start a server with the tables given and return a client of it."""
+    servers = []
+
+    def start(*tables: reverb.Table) -> reverb.Client:
+        servers.append(reverb.Server(list(tables)))
+        return reverb.Client(f"localhost:{servers[-1].port}")
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def reserved_port() -> Iterator[Callable[[], int]]:
+    """Returns ports of servers to be stopped; no other server gets them before the test's end."""
+    with contextlib.ExitStack() as reservations:
+
+        def reserve() -> int:
+            reservation = reservations.enter_context(contextlib.closing(reserve_port()))
+            return reservation.getsockname()[1]
+
+        yield reserve
 
 
 @pytest.fixture(scope="module")

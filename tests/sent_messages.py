@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import reverb
 
-from apex_agents.replay.messages import EVALUATION, LAST_STEP, Evaluation
+from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS, Evaluation
+from apex_agents.replay.tables import table_name
+
+
+def publish_parameters(
+    client: reverb.Client, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
+) -> None:
+    """Replaces the published parameters by those after `learner_steps`, arrays by name."""
+    message = {
+        "learner_steps": np.asarray(learner_steps, np.int64),
+        "variables": {name: list(group) for name, group in variables.items()},
+    }
+    client.insert(message, {table_name(client, PARAMETERS): 1.0})
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:

@@ -30,6 +30,7 @@ LAYERS = (
     ("plotting",),
     ("metrics",),
     ("runs",),
+    ("checks",),
     ("experiment",),
     ("registry",),
     ("dqn", "dpg", "actor_critic"),

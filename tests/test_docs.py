@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 from typing import Any
@@ -122,6 +123,7 @@ def test_config_fields_that_are_named_exist(field):
         ExperimentConfig(agent, EnvironmentConfig(), RunConfig())
         for agent in (ApexDQNConfig(), ApexDPGConfig())
     ]
+    configs.append(runpy.run_path(str(ROOT / "examples" / "own_priority.py"))["get_config"]())
     assert any(field in field_paths(config) for config in configs)
 
 

@@ -81,7 +81,7 @@ def test_a_run_without_a_learner_step_has_failed(state):
     # A sweep trains a run again that has not finished.
     assert (run.exit_code, run.summary["finished"]) == (1, False)
     failure = describe_failure(run, EXPERIMENT, Outcome())
-    for part in ("40 actor steps done", "40 transitions", "agent.replay.min_size, 1,000"):
+    for part in ("40 actor steps done", "40 transitions", "1,000, by agent.replay.min_size"):
         assert part in failure
     write(state, {**STOPPED, "learner_steps": 0})
     assert conclude(state, INTERRUPTED).exit_code == 130

@@ -24,11 +24,22 @@ from dm_env import specs
 from experiments import NUM_ENVS, assign_learned, learn, make_dqn_config
 from waiting import wait_for
 
+from apex_agents import program
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.actor_critic.config import A2CConfig
+from apex_agents.checks import (
+    check_environment,
+    check_experiment,
+    check_limits,
+    check_own_networks,
+    check_own_update,
+)
 from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import (
     EnvironmentConfig,
@@ -38,18 +49,19 @@ from apex_agents.environments import (
 )
 from apex_agents.experiment import (
     Experiment,
-    check_environment,
-    check_limits,
-    check_own_networks,
+    Progress,
     end_reason,
     make_experiment,
 )
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.losses import TDLoss
+from apex_agents.learning.update import Update, UpdateOutput
 from apex_agents.local import run_local
 from apex_agents.presets import load_config
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics
+from apex_agents.replay.transitions import Transition
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -464,9 +476,9 @@ def test_networks_of_users_act_once_before_a_run(own, message):
     experiment = make_experiment(load_config("apex_dqn_catch"), **own)
     spec = experiment.environment_spec()
     if message is None:
-        return check_own_networks(experiment, spec)
+        return check_own_networks(experiment.builder, spec)
     with pytest.raises(ValueError, match=message) as caught:
-        check_own_networks(experiment, spec)
+        check_own_networks(experiment.builder, spec)
     assert "\n" not in str(caught.value)
 
 
@@ -477,7 +489,7 @@ def test_they_act_on_observations_without_bounds():
     actions = specs.BoundedArray((1,), np.float32, -1, 1)
     spec = EnvironmentSpec(specs.Array((3,), np.float32), actions, None, None)
     experiment = make_experiment(load_config("apex_dpg_control_single_host"), torso_fn=make_torso)
-    check_own_networks(experiment, spec)
+    check_own_networks(experiment.builder, spec)
 
 
 def test_they_see_what_an_environment_may_show():
@@ -488,7 +500,82 @@ def test_they_see_what_an_environment_may_show():
     observations = specs.BoundedArray((7,), np.uint8, 0, 4)
     spec = EnvironmentSpec(observations, specs.DiscreteArray(2, np.int32), None, None)
     experiment = make_experiment(load_config("apex_dqn_catch"), torso_fn=make_torso)
-    check_own_networks(experiment, spec)
+    check_own_networks(experiment.builder, spec)
+
+
+class WithMetric(DQNUpdate):
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        output = super().__call__(transitions, weights)
+        return output._replace(metrics={**output.metrics, "beta": 0.5, "gamma": 3})
+
+
+class WithColumns(DQNUpdate):
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        output = super().__call__(transitions, weights)
+        return output._replace(priorities=output.priorities[:, tf.newaxis])
+
+
+class WithPythonIf(DQNUpdate):
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        return super().__call__(transitions, weights * 2 if weights[0] > 1 else weights)
+
+
+class WithVariables(DQNUpdate):
+    def compute_loss(self, transitions: Transition) -> Any:
+        (loss, td_error), values = super().compute_loss(transitions)
+        return TDLoss(loss * tf.Variable(2.0), td_error), values
+
+
+@pytest.mark.parametrize("num_updates", [1, 4])
+@pytest.mark.parametrize(
+    ("update_class", "message"),
+    [
+        (WithMetric, None),
+        (WithColumns, "ValueError: priorities has shape"),
+        (WithPythonIf, "OperatorNotAllowedInGraphError: "),
+        (WithVariables, "ValueError: tf.function only supports"),
+    ],
+)
+def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_updates):
+    class WithUpdate(ApexDQNBuilder):
+        def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+            return update_class(*(self.make_networks(spec, seed) for _ in range(2)), self.config)
+
+    config = load_config("apex_dqn_catch")
+    config.agent.num_sgd_steps_per_step = num_updates
+    experiment = make_experiment(config, builder_fn=WithUpdate)
+    if message is None:
+        check_experiment(experiment)
+        return
+    with pytest.raises(
+        ValueError, match=f"^The agent's update cannot be compiled: {message}"
+    ) as caught:
+        check_experiment(experiment)
+    assert "\n" not in str(caught.value)
+
+
+class CriticThatOnlyActs(snt.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = tf.Variable(1.0)
+
+    def __call__(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        return self.scale * tf.reduce_sum(actions, axis=-1)
+
+
+class WithCriticThatOnlyActs(ApexDPGBuilder):
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> DPGNetworks:
+        return super().make_networks(spec, seed)._replace(critic=CriticThatOnlyActs())
+
+
+def test_networks_of_users_with_which_the_learner_cannot_learn_are_refused():
+    experiment = make_experiment(
+        load_config("apex_dpg_control_single_host"), builder_fn=WithCriticThatOnlyActs
+    )
+    spec = experiment.environment_spec()
+    check_own_networks(experiment.builder, spec)
+    with pytest.raises(ValueError, match=r"compiled: AttributeError: .*return_distribution"):
+        check_own_update(experiment.builder, spec)
 
 
 def test_every_node_has_a_seed_of_its_own():
@@ -503,6 +590,22 @@ def test_every_node_has_a_seed_of_its_own():
     assert len({*seeds, *restarts[1:]}) == 2 * 363 + 3
     assert make_seeds(0) == seeds[:363]
     assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_an_actor_of_a_resumed_run_does_not_play_the_same_episodes_again(monkeypatch):
+    monkeypatch.setattr(program.lp, "stop_event", threading.Event)
+    seeds: list[int] = []
+
+    def make_environment(num_envs: int, seed: int, *, evaluation: bool) -> None:
+        seeds.append(seed)
+        raise KeyError(seed)
+
+    for learner_steps in (0, 5, 6):
+        resumed_at = Progress(learner_steps, 0.0)
+        experiment = Experiment(None, make_environment, RunConfig(), resumed_at=resumed_at)
+        with pytest.raises(KeyError):
+            program._act(experiment, (None,), 0)
+    assert len(set(seeds)) == 3
 
 
 def make_statistics(mean_return: float | None = None, actor_steps: int = 0) -> ReplayStatistics:
@@ -579,5 +682,5 @@ def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused
     run = RunConfig(max_actor_steps=limit)
     if not is_refused:
         return check_limits(run, flow)
-    with pytest.raises(ValueError, match=r"max_actor_steps is 99.*min_size, 100"):
+    with pytest.raises(ValueError, match=r"max_actor_steps is 99, .* at 100 .*min_size"):
         check_limits(run, flow)

@@ -256,6 +256,26 @@ def test_what_is_said_of_an_export(policies):
     assert point_mass["action"]["shape"] == [1]
 
 
+def test_an_environment_with_settings_is_described_with_them(policies):
+    policy = copy.copy(policies["cartpole"])
+    environment = EnvironmentConfig(
+        *("gymnasium", "CartPole-v1", {"sutton_barto_reward": True}),
+        max_episode_steps=300,
+        action_repeat=3,
+        evaluation_kwargs={"render_mode": "rgb_array"},
+    )
+    policy.config = dataclasses.replace(policy.config, environment=environment)
+    described = describe(policy)
+    assert described["gymnasium"] == {
+        "id": "CartPole-v1",
+        "sutton_barto_reward": True,
+        "render_mode": "rgb_array",
+        "max_episode_steps": 300,
+    }
+    assert described["action_repeat"] == 3
+    assert "held for 3 environment steps" in described["q_values"]["meaning"]
+
+
 def test_an_atari_environment_is_described_as_it_is(policies):
     description = json.loads(json.dumps(describe(policies["pong"])))
     described = gymnasium.make_vec(**description["gymnasium"], num_envs=1)

@@ -8,10 +8,11 @@ import pytest
 
 import apex_agents
 from apex_agents import user_code
+from apex_agents.checks import check_environment
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import Progress, check_environment, make_experiment
+from apex_agents.experiment import Progress, make_experiment
 from apex_agents.presets import load_config
 from apex_agents.registry import (
     AGENTS,
@@ -138,6 +139,13 @@ def test_time_counts_from_when_the_experiment_is_made():
     before = time.time()
     experiment = make_experiment(load_config("apex_dqn_catch"))
     assert 0 <= experiment.elapsed_seconds() <= time.time() - before  # This process is older.
+
+
+def test_a_clock_that_is_set_is_no_time_that_passed(monkeypatch):
+    experiment = make_experiment(load_config("apex_dqn_catch"))
+    before, now = experiment.elapsed_seconds(), time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 1e6)
+    assert 0 <= experiment.elapsed_seconds() - before < 1e5
 
 
 def test_elapsed_time_continues_from_the_checkpoint():

@@ -195,7 +195,11 @@ def no_fork_server(monkeypatch):
 @pytest.mark.parametrize(
     ("config", "options", "message"),
     [
-        (ExperimentConfig(AGENT, CATCH, RunConfig(max_actor_steps=999)), {}, "min_size, 1000"),
+        (
+            ExperimentConfig(AGENT, CATCH, RunConfig(max_actor_steps=999)),
+            {},
+            "1000 transitions, by agent.replay.min_size",
+        ),
         (ExperimentConfig(AGENT, CATCH, RunConfig(num_actors=0)), {}, r"run\.num_actors"),
         (ExperimentConfig(ApexDQNConfig(), CATCH), {}, "agent"),
         (ExperimentConfig(AGENT, CATCH), {"launch_type": "test_mt"}, "launch_type"),

@@ -108,6 +108,7 @@ def test_functions_that_cannot_be_kept_are_named(folder, data, monkeypatch):
 
 def test_functions_of_a_script_are_found_by_the_same_script(monkeypatch):
     monkeypatch.setattr(user_code, "kept", {})
+    monkeypatch.setattr(user_code, "_named_in_script", set())
     monkeypatch.setattr(sys.modules["__main__"], "make", lambda: "made", raising=False)
     assert find_function("__main__:make", "environment.task")() == "made"
 

@@ -108,7 +108,7 @@ class ActorCriticLearner(core.Learner):
         )
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Go on with a server that has moved; it gets the parameters at once."""
+        """Continue with a server that has moved; it gets the parameters at once."""
         del index  # There is only one.
         self._reader.close()
         self._publisher.close()

@@ -154,7 +154,7 @@ class FileSync:
             try:
                 self._files.write(change)
             except OSError as error:
-                # Of a log the same lines are wanted again: whoever reads it has those before them.
+                # Of a log the same lines are wanted again: its reader has those before them.
                 if not (change.offset and (self._files.folder / change.path).exists()):
                     self.known.pop(change.path, None)
                 report_failure(self._log, error)

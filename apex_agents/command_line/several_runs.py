@@ -10,18 +10,14 @@ from typing import IO, Any, NoReturn
 
 from absl import flags
 
+from apex_agents.checks import check_experiment
 from apex_agents.command_line import commands
 from apex_agents.command_line.errors import fail, leave, warn
 from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
-from apex_agents.experiment import (
-    check_environment,
-    check_limits,
-    check_own_networks,
-    make_experiment,
-)
+from apex_agents.experiment import make_experiment
 from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.registry import find_agent
 from apex_agents.runs.files import hold_lock, replace_file
@@ -100,9 +96,7 @@ def make_command(settings: Settings, fields: Mapping[str, Any]) -> list[str]:
 def check_config(config: ExperimentConfig) -> None:
     """Raise a ValueError if a run cannot learn; warn if the replay exceeds its share of memory."""
     experiment = make_experiment(config)
-    check_limits(experiment.run, experiment.data_flow())
-    spec = check_environment(experiment)
-    check_own_networks(experiment, spec)
+    spec = check_experiment(experiment)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     memory = available_memory() // PARALLEL.value
     warning = memory_warning(experiment.data_flow(), replay_bytes, memory)

@@ -60,7 +60,8 @@ class ApexDPGBuilder:
         require_unit_vectors(spec)
         torsos = {self.config.policy_torso, self.config.critic_torso}
         built_in = torsos.intersection(TORSOS) if self._torso_fn is None else set()
-        if is_image(spec) and built_in:
+        has_torsos = type(self).make_networks is ApexDPGBuilder.make_networks
+        if is_image(spec) and built_in and has_torsos:
             raise ValueError(
                 f"observations are images of shape {spec.observations.shape}; Ape-X DPG's torso "
                 "'mlp' is for vectors: set agent.policy_torso and agent.critic_torso to a "

@@ -61,7 +61,8 @@ class ApexDPGConfig:
         together, are clipped (as per DQN: 40).
       target_update_period: learner steps between updates of the target networks (appendix D: 100).
       target_update_rate: how much of the way to the online networks they then go (appendix D: 1,
-        copies; with a period of 1, 0.005 in TD3, Fujimoto et al. 2018).
+        copies); with a period of 1, tau of soft (Polyak) updates (0.005 in TD3, Fujimoto et al.
+        2018).
       exploration: noise of the actors.
       variable_update_period: steps of each environment between two pulls of parameters by an actor
         (as per DQN: 100).

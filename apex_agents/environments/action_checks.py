@@ -33,7 +33,14 @@ def require_unit_vectors(spec: EnvironmentSpec) -> None:
         raise ValueError(
             f"Ape-X DPG needs actions that are float vectors; the environment has {given}"
         )
-    low, high = _bounds(spec)
+    low, high = (np.broadcast_to(bound, actions.shape) for bound in _bounds(spec))
+    is_open = ~(np.isfinite(low) & np.isfinite(high))
+    if np.any(is_open):
+        raise ValueError(
+            "Ape-X DPG needs bounded actions; those of the environment have infinite bounds in the "
+            f"elements {np.flatnonzero(is_open).tolist()}. Give its action space finite ones: "
+            "actions are scaled to them."
+        )
     if np.any(low != -1) or np.any(high != 1):
         bounds = " and ".join(str(np.asarray(bound).tolist()) for bound in (low, high))
         raise ValueError(

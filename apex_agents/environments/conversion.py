@@ -37,8 +37,9 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     for path in filter(lambda path: is_image(parts[path]), parts):
         raise ValueError(
             f"{path} is an image among other parts. Agents observe one image or vectors: let "
-            "a wrapper such as gymnasium.wrappers.TransformObservation return one of them, in a "
-            "function that environment.suite='function' names."
+            "gymnasium.wrappers.TransformObservation return one of them, or FlattenObservation all "
+            "of them, for a torso of yours that takes them apart, in a function that "
+            "environment.suite='function' names."
         )
     for path in filter(lambda path: not isinstance(parts[path], _VECTORS), parts):
         raise ValueError(

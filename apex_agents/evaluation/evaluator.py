@@ -35,7 +35,7 @@ from apex_agents.replay.statistics import (
 from apex_agents.replay.tables import table_name
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
-from apex_agents.runs.workdir import BEST_CHECKPOINT, EVALUATOR_CSV
+from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
 
 Variables = Mapping[str, Sequence[tf.Variable]]
 
@@ -58,7 +58,7 @@ def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> N
 
 
 def withdraw_last_step(client: reverb.Client, should_stop: Callable[[], bool]) -> None:
-    """Let a run go on whose end was announced by a learner that then lost its last steps.
+    """Let a run continue whose end was announced by a learner that then lost its last steps.
 
     A server that is busy is asked again until it answers, or until told to stop.
     """
@@ -240,7 +240,8 @@ def _has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:
 def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:
     """Read the evaluations of the run before it was restarted, without corrupted rows."""
     evaluations = []
-    for row in RowReader(pathlib.Path(experiment.workdir, EVALUATOR_CSV)).read():
+    path = pathlib.Path(experiment.workdir, LOGS, f"{columns.EVALUATOR}.csv")
+    for row in RowReader(path).read():
         with contextlib.suppress(KeyError, ValueError):
             values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
             evaluations.append(Evaluation(*values))

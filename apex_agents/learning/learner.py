@@ -15,8 +15,8 @@ from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.parameters import to_finite_arrays
-from apex_agents.replay.servers import ReplayServers
 
 
 class ApexLearner(core.Learner):
@@ -49,7 +49,7 @@ class ApexLearner(core.Learner):
         """
         self._update = update
         sizes = (config.batch_size, config.num_sgd_steps_per_step)
-        self._replays = ReplayServers(client, dataset, *sizes)
+        self._replays = ReplayConnections(client, dataset, *sizes)
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
@@ -100,7 +100,7 @@ class ApexLearner(core.Learner):
         )
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Go on with a replay server that has moved; it gets the parameters at once."""
+        """Continue with a replay server that has moved; it gets the parameters at once."""
         self._replays.reconnect(index, client, dataset)
         self.publish()
 

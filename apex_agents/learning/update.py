@@ -53,7 +53,8 @@ class TargetCopies:
 
       target <- target + rate * (online - target)
 
-    A rate of 1 copies them. Variables that are not trained, such as statistics, are always copied.
+    A rate of 1 copies them; a smaller one, tau, makes soft (Polyak) updates. Variables that are not
+    trained, such as statistics, are always copied.
 
     Attributes:
       num_updates: int64 scalar, updates counted so far.
@@ -114,8 +115,9 @@ def update_in_turn(
         k: tf.Tensor, priorities: tf.TensorArray, metrics: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.TensorArray, tf.TensorArray]:
         output = update(tf.nest.map_structure(lambda rows: rows[k], batches))
-        dtypes.update({name: value.dtype for name, value in output.metrics.items()})
-        scalars = tf.stack([tf.cast(output.metrics[name], tf.float32) for name in dtypes])
+        values = tf.nest.map_structure(tf.convert_to_tensor, {**output.metrics})
+        dtypes.update({name: value.dtype for name, value in values.items()})
+        scalars = tf.stack([tf.cast(values[name], tf.float32) for name in dtypes])
         return k + 1, priorities.write(k, output.priorities), metrics.write(k, scalars)
 
     empty = [tf.TensorArray(tf.float32, num_updates) for _ in range(2)]

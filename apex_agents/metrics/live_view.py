@@ -80,7 +80,7 @@ def _draw_progress(state: RunState) -> RenderableType:
         ("actor steps", actor_steps, run.get("max_actor_steps"), state.actor_speed()),
         ("learner steps", learner_steps, run.get("max_learner_steps"), learner_speed),
         ("seconds", state.elapsed_seconds(), run.get("max_seconds"), 1.0),
-        ("replay", replay_size, replay.get("max_size"), math.nan),
+        ("replay", replay_size, replay.get("max_size", 0) / replay.get("replicas", 1), math.nan),
     ):
         if not total:
             continue
@@ -179,16 +179,14 @@ def _draw_returns(state: RunState) -> RenderableType:
         cells = _format_return(evaluations[-1]), _format_return(best), sparkline(returns)
         table.add_row(Text("evaluator", style="bold"), *cells)
     if environments := state.environments:
-        # The greater the index, the less an environment explores, unless all have one noise scale.
-        scales = {row.get(columns.NOISE_SCALE) for row in environments.values()}
+        # The greater the index, the less an environment explores, unless all explore alike.
         for i, end in {max(environments): "lowest", min(environments): "highest"}.items():
             row = environments[i]
             exploration = ""
-            if columns.EPSILON in row:
-                exploration = f"{end} epsilon, {_format(row, columns.EPSILON, '.3g')}"
-            if columns.NOISE_SCALE in row:
-                noise = f"noise scale {_format(row, columns.NOISE_SCALE, '.3g')}"
-                exploration = f"{end} {noise}" if len(scales) > 1 else noise
+            for column in {columns.EPSILON, columns.NOISE_SCALE} & row.keys():
+                exploration = f"{column.replace('_', ' ')} {_format(row, column, '.3g')}"
+                if len({other.get(column) for other in environments.values()}) > 1:
+                    exploration = f"{end} {exploration}"
             last = _format(row, columns.EPISODE_RETURN, ".3g")
             table.add_row(Text(f"environment {i}", style="bold"), last, "", exploration)
     if (target := state.run.settings("run").get("target_return")) is not None:

@@ -39,8 +39,8 @@ class RunState:
         self.is_running = False
         self._clock = clock
         self._refreshing = threading.Lock()
-        self._wall_time_seconds = 0.0  # Wall time of the newest row.
-        self._wall_time_written_at = 0.0
+        # By file: when it was modified, and the wall time of its newest row.
+        self._wall_times: dict[str, tuple[float, float]] = {}
         self._readers: dict[str, RowReader] = {}
         self._read_at: dict[str, float] = {}
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
@@ -64,9 +64,11 @@ class RunState:
             )
             # What cannot be read now is read again in the next period.
             with contextlib.suppress(OSError, csv.Error):
-                for row in reader.read():
+                new = reader.read()
+                modified_at = _modification_time(self.run.log_path(name))
+                for row in new:
                     with contextlib.suppress(ValueError):  # A number of it is damaged.
-                        self._take(name, row, is_old)
+                        self._take(name, row, is_old, modified_at)
                     rows.append((name, row))
         return rows
 
@@ -91,10 +93,13 @@ class RunState:
 
     def elapsed_seconds(self) -> float:
         """Return the wall time of the run, without the time for which it was down."""
+        times, started_at = list(self._wall_times.values()), self._started_at()
+        # After a crash the clock goes back to that of the checkpoint: other files are older.
+        new = [] if self.summary else [(at, seconds) for at, seconds in times if at >= started_at]
+        wall_time = max((seconds for _, seconds in new or times), default=0.0)
         if self.is_over():
-            return self._wall_time_seconds
-        since = max(self._started_at(), self._wall_time_written_at)
-        return self._wall_time_seconds + self._clock() - since
+            return wall_time
+        return wall_time + self._clock() - max([started_at, *(at for at, _ in new)])
 
     def num_actors(self) -> int:
         """Return the number of actors of the run, whether they have written rows or not."""
@@ -133,15 +138,16 @@ class RunState:
         count = self.run.settings("run").get(name)
         return count if isinstance(count, int) else 0
 
-    def _take(self, name: str, row: Row, is_old: bool) -> None:
+    def _take(self, name: str, row: Row, is_old: bool, modified_at: float) -> None:
         """Take over a row; of an old one, written before the command started, what still holds."""
         self._read_at[name] = self._clock()
         wall_time = number(row, columns.WALL_TIME_SECONDS)
-        if wall_time > self._wall_time_seconds:
-            self._wall_time_seconds = wall_time
-            self._wall_time_written_at = _modification_time(self.run.log_path(name))
+        if np.isfinite(wall_time):
+            self._wall_times[name] = modified_at, wall_time
         if name == columns.LEARNER:
             self.learner = _keep(row, columns.LEARNER_STEPS) if is_old else row
+            while self._learner_steps and self._learner_steps[-1][0] >= wall_time:
+                self._learner_steps.pop()  # Steps that were lost.
             self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
         elif name == columns.REPLAY:
             self.replay = _keep(row, columns.ACTOR_STEPS) if is_old else row

@@ -41,11 +41,12 @@ def memory_warning(flow: DataFlow, estimate: int, available: int) -> str | None:
     item_bytes = estimate / flow.max_size
     allowed = int(_USABLE * available / item_bytes)
     allowed -= allowed % 10 ** max(len(str(allowed)) - 2, 0)  # Rounded down to two digits.
-    lower = f"lower {flow.max_size_field} to {allowed:,} or less, or "
+    can_be_lower = allowed > flow.count_items(flow.min_size)
+    lower = f"lower {flow.max_size_field} to {allowed:,} or less, or " if can_be_lower else ""
     return (
         f"The replay will grow to about {decimal(estimate)} ({flow.max_size:,} items of about "
         f"{decimal(round(item_bytes))}), and this machine has {decimal(available)} of memory free: "
-        f"{lower if allowed > flow.min_size else ''}use a machine with more memory."
+        f"{lower}use a machine with more memory."
     )
 
 

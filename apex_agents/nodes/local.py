@@ -24,7 +24,7 @@ from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.nodes.user_modules import WithUserCode
-from apex_agents.runs.workdir import lock_descriptors
+from apex_agents.runs.workdir import LOGS, lock_descriptors
 
 _launchpad_handlers: dict[int, Any] = {}
 
@@ -117,7 +117,7 @@ def make_command(node: Any, workdir: str, sees_gpus: bool) -> NodeCommand:
         name=node.name,
         argv=(),
         env=env if sees_gpus else {**env, "CUDA_VISIBLE_DEVICES": "-1"},
-        log=pathlib.Path(workdir, "logs", f"{node.name}.log"),
+        log=pathlib.Path(workdir, LOGS, f"{node.name}.log"),
         stop_seconds=node.role.stop_seconds,
         stops_last=node.role.stops_last,
     )

@@ -2,24 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import reverb
 
+from apex_agents.builder import Adder
 from apex_agents.config import RunConfig
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import count_actor_steps
 
 _PARTS = 8
-
-
-class Adder(Protocol):
-    """What the limit needs of an adder; see `acting.adder.PrioritizedNStepAdder`."""
-
-    num_transitions: int
-
-    def flush(self) -> None:
-        """Send all complete transitions."""
 
 
 class StepLimit:

@@ -4,6 +4,7 @@ Each function takes groups of runs and returns a figure, or None if the runs hav
 runs of a group are seeds, whose curves are aggregated.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ class Quantity(NamedTuple):
     error: str = ""  # Column with half the height of a single run's band.
     axis: str = "zero"  # See `style.scale_axes`.
     point: str = "mean since the point before"  # What a point of a single run is.
-    field: str = ""  # Field of the config with the value that is aimed at.
+    fields: tuple[str, ...] = ()  # Field of the config that has the aim, and one that divides it.
 
 
 _RETURN = Quantity(
@@ -66,7 +67,7 @@ _SPEEDS = (
         "samples per insert",
         columns.SAMPLES_PER_SECOND,
         divisor=columns.INSERTS_PER_SECOND,
-        field="agent.replay.samples_per_insert",
+        fields=("agent.replay.samples_per_insert",),
     ),
     Quantity(
         columns.LEARNER,
@@ -80,7 +81,7 @@ _SPEEDS = (
         "transitions in the replay",
         columns.REPLAY_SIZE,
         point="",
-        field="agent.replay.max_size",
+        fields=("agent.replay.max_size", "agent.replay.replicas"),
     ),
     _RETURN,
 )
@@ -121,7 +122,7 @@ def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     figure, panels = style.new_panels(make_title(groups), len(shown), sharey=is_one_task)
     for axes, (members, x) in zip(panels, shown, strict=True):
         _draw_quantity(axes, members, _RETURN, x, len(groups) == 1, order)
-        _draw_reference(axes, members, f"run.{_TARGET}", "target return")
+        _draw_reference(axes, members, "target return", f"run.{_TARGET}")
         if is_one_task:
             axes.label_outer()
         else:
@@ -173,8 +174,8 @@ def _draw_quantities(
     figure, panels = style.new_figure(make_title(groups), 2, style.PANELS_PER_ROW, 4.5)
     for axes, quantity in zip(panels, quantities, strict=True):
         _draw_quantity(axes, groups, quantity, x)
-        if quantity.field:
-            _draw_reference(axes, groups, quantity.field, "as configured")
+        if quantity.fields:
+            _draw_reference(axes, groups, "as configured", *quantity.fields)
     style.add_legend(figure)
     return figure if _shows_anything(panels[:-1]) else None  # `draw_returns` shows the return, too.
 
@@ -248,11 +249,11 @@ def _has_ended_at_target(run: RunFolder, table: Columns) -> bool:
     return reaches(table[columns.MEAN_RETURN][-1], target)
 
 
-def _draw_reference(axes: Axes, groups: Sequence[RunGroup], field: str, label: str) -> None:
-    """Draw a number on which all groups' configs agree."""
-    value, *others = {group.field(field) for group in groups}
-    if axes.get_lines() and not others and isinstance(value, int | float):
-        style.draw_reference(axes, value, label)
+def _draw_reference(axes: Axes, groups: Sequence[RunGroup], label: str, *fields: str) -> None:
+    """Draw a number on which all groups' configs agree, divided by others if they have them."""
+    (value, *divisors), *rest = {tuple(map(group.field, fields)) for group in groups}
+    if axes.get_lines() and not rest and isinstance(value, int | float):
+        style.draw_reference(axes, value / math.prod(d or 1 for d in divisors), label)
 
 
 def _shows_anything(panels: Sequence[Axes]) -> bool:

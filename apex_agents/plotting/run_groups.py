@@ -24,6 +24,8 @@ _ADDED_FIELDS = {
     "agent.builder": "standard",
     "agent.learning_rate_steps": None,
     "agent.num_critics": 1,
+    "run.evaluation.min_period_learner_steps": 0,
+    "run.num_replays": 1,
 }
 
 _MAX_FIELDS_OF_LABEL = 3

@@ -20,21 +20,6 @@ from apex_agents.replay.tables import table_name
 _LEARNER_STEPS = "learner_steps"
 
 
-def publish_parameters(
-    client: reverb.Client, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
-) -> None:
-    """Replace the published parameters by those after `learner_steps`, arrays by name."""
-    message = _make_message(variables, learner_steps)
-    client.insert(message, {table_name(client, PARAMETERS): 1.0})
-
-
-def _make_message(variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> Any:
-    return {
-        "learner_steps": np.asarray(learner_steps, np.int64),
-        "variables": {name: list(group) for name, group in variables.items()},
-    }
-
-
 class ParameterPublisher:
     """Publishes parameters without holding up the learner; see `Publisher`."""
 
@@ -46,12 +31,15 @@ class ParameterPublisher:
         self.close = self._publisher.close
 
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Hand over new parameters, in place of any that still wait; see `publish_parameters`.
+        """Hand over those after so many learner steps, arrays by name, in place of any that wait.
 
         Raises:
-          ValueError: the server's table is missing, or is for other parameters.
+          KeyError: the server has no such table.
+          ValueError: its table is for other parameters.
         """
-        self._publisher.publish(_make_message(variables, learner_steps))
+        groups = {name: list(group) for name, group in variables.items()}
+        steps = np.asarray(learner_steps, np.int64)
+        self._publisher.publish({_LEARNER_STEPS: steps, "variables": groups})
 
 
 class ParameterSource(core.VariableSource):
@@ -134,7 +122,7 @@ class ParameterSource(core.VariableSource):
         if table.current_size == 0 or version == self._version:
             return
         item = read_latest(client, name)
-        self._variables = {**item["variables"], _LEARNER_STEPS: [item["learner_steps"]]}
+        self._variables = {**item["variables"], _LEARNER_STEPS: [item[_LEARNER_STEPS]]}
         self._version = version
 
 

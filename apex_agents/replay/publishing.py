@@ -41,7 +41,8 @@ class Publisher:
           message: nest of arrays with the table's signature.
 
         Raises:
-          ValueError: the server's table is missing, or is for other messages.
+          KeyError: the server has no such table.
+          ValueError: its table is for other messages.
         """
         self.check()
         with self._changed:

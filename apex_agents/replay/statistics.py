@@ -119,7 +119,7 @@ def add_statistics(parts: Sequence[ReplayStatistics]) -> ReplayStatistics:
 
 
 class StatisticsPoller:
-    """Reads statistics in a thread for each server, so that a slow one holds up nobody.
+    """Reads statistics in a thread for each server, so that a slow one blocks no caller.
 
     Attributes:
       parts: newest statistics of each server, None before the first. One that is away has those

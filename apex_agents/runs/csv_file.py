@@ -82,10 +82,10 @@ class CSVLogger(loggers.Logger):
                 if self._columns and not file.seek(0, os.SEEK_END):
                     _append(file, _encode(self._columns))
                     self._separator = b""
-                while self._rows:
-                    _append(file, self._separator + self._rows[0])
+                if self._rows:  # At once: a reader sees all rows of a histogram, or none.
+                    _append(file, self._separator + b"".join(self._rows))
                     self._separator = b""
-                    self._rows.popleft()
+                    self._rows.clear()
         except OSError as error:
             report_failure(self._path, error)
             return

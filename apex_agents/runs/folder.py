@@ -88,22 +88,21 @@ class RunFolder:
         return {column: _make_column(values) for column, values in columns}
 
 
-def find_runs(folder: str | pathlib.Path, max_depth: int = 3) -> list[RunFolder]:
-    """Return the run in a folder, or, if it holds none, those in the folders within it.
+def find_runs(folder: str | pathlib.Path) -> list[RunFolder]:
+    """Return the run in a folder, or, if it holds none, those up to three levels of folders below.
 
     Those that cannot be read, such as runs of earlier versions, are left out with a warning, and
     agents that were handed on are no runs.
 
     Args:
       folder: folder of a run, of a sweep, or of several of these.
-      max_depth: number of levels of folders within it that are searched.
 
     Raises:
       ValueError: there is no run that can be read.
     """
     path = pathlib.Path(os.path.expanduser(folder)).absolute()
     if not (path / CONFIG_FILE).exists() and path.is_dir():
-        patterns = ["*/" * depth + CONFIG_FILE for depth in range(1, max_depth + 1)]
+        patterns = ["*/" * depth + CONFIG_FILE for depth in (1, 2, 3)]
         found = sorted(file.parent for pattern in patterns for file in path.glob(pattern))
         runs, errors = [], []
         for run in (run for run in found if not (run / AGENT_FILE).exists()):

@@ -74,18 +74,37 @@ def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
     wanted = [workdir / actor_steps_file(index) for index in range(num_replays)]
     if not total.exists() and (not paths or set(paths) == set(wanted)):
         return
-    counts = []
-    for path in [total] if total.exists() else paths:
-        try:
-            counts.append(int(json.loads(path.read_text())))
-        except (OSError, ValueError, TypeError) as error:
-            logging.warning("%s cannot be read, its actor steps are lost: %s", path, error)
-    each, rest = divmod(sum(counts), num_replays)
-    shares = {total: sum(counts), **{path: each + (i < rest) for i, path in enumerate(wanted)}}
+    count = sum(map(_read_count, [total] if total.exists() else paths))
+    each, rest = divmod(count, num_replays)
+    shares = {total: count, **{path: each + (i < rest) for i, path in enumerate(wanted)}}
     if not all(write_json(path, share) for path, share in shares.items()):
         raise ValueError(f"{workdir}: the actor steps of its replays cannot be written.")
     for path in [*set(paths).difference(wanted), total]:
         path.unlink(missing_ok=True)
+
+
+def _read_count(path: pathlib.Path) -> int:
+    try:
+        return int(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        logging.warning("%s cannot be read, its actor steps are lost: %s", path, error)
+        return 0
+
+
+def warning_of_resumption(experiment: Experiment) -> str | None:
+    """Return a warning if a run begins with an empty replay that its limit does not let fill."""
+    run, flow = experiment.run, experiment.data_flow()
+    counted = sum(map(_read_count, pathlib.Path(experiment.workdir).glob("actor_steps*.json")))
+    if run.max_actor_steps is None or run.replay_checkpoint_period_seconds is not None:
+        return None
+    left = run.max_actor_steps - counted
+    if counted == 0 or left <= 0 or left >= flow.min_size:
+        return None
+    return (
+        f"{left:,} of {run.max_actor_steps:,} actor steps are left, but the replay begins empty, "
+        f"and the learner starts at {flow.min_size:,} transitions, by {flow.min_size_field}: "
+        "nothing more will be learned. Raise run.max_actor_steps."
+    )
 
 
 def remove_other_replays(workdir: pathlib.Path, num_replays: int) -> None:

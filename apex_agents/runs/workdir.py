@@ -22,7 +22,6 @@ BEST_CHECKPOINT = "checkpoints/best.npz"
 LAST_CHECKPOINT = "checkpoints/last.npz"
 CHECKPOINT_PROGRESS = "progress.json"  # The last file of a checkpoint that is written.
 TENSORBOARD = "tensorboard"
-EVALUATOR_CSV = "logs/evaluator.csv"
 VIDEOS = "videos"
 EVALUATIONS = "evaluations"
 LOCK_FILE = ".lock"

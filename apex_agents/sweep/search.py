@@ -15,12 +15,12 @@ from optuna.trial import Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from apex_agents.config import ExperimentConfig
-from apex_agents.metrics import columns
-from apex_agents.plotting.curves import has_numbers
+from apex_agents.plotting.curves import make_curve
 from apex_agents.plotting.run_groups import flatten
 from apex_agents.runs.config_file import find_difference, to_values
 from apex_agents.sweep.plan import RUN_FIELDS, Run
 from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
+from apex_agents.sweep.study import read_evaluations, score
 
 # The values that are tried, by the dotted path of their field.
 Space = dict[str, BaseDistribution]
@@ -31,8 +31,6 @@ _STORAGE = "study.db"
 _NUM_COMPARISONS = 20
 _WARM_UP = 0.25
 _FINISHED_BEFORE_PRUNING = 4
-# The score of a run is the mean return of the evaluations in this newest part of its actor steps.
-_NEWEST = 0.25
 # How a run ended, by the state of its trial.
 _ENDINGS = {"COMPLETE": FINISHED, "PRUNED": PRUNED, "FAIL": FAILED}
 
@@ -165,9 +163,10 @@ class Search:
     def _end(self, trial: Trial, run: Run, ending: str) -> None:
         """Record how a run has ended; one that was stopped can be resumed."""
         steps, returns = _read_evaluations(run)
-        if ending == FINISHED and len(steps):
+        curve = make_curve(steps, returns)
+        if ending == FINISHED and len(curve.x):
             self._report(trial, steps, returns)  # Later runs are compared with them.
-            self._study.tell(trial, float(returns[steps >= (1 - _NEWEST) * steps[-1]].mean()))
+            self._study.tell(trial, score(curve))
         elif ending == PRUNED:
             self._study.tell(trial, state=TrialState.PRUNED)
         elif ending in (FINISHED, FAILED):
@@ -203,9 +202,5 @@ def find_importances(study: optuna.Study) -> dict[str, float]:
 def _read_evaluations(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Return actor steps and mean returns of the evaluations of a run."""
     folder = run.open_folder()
-    table = folder.read_columns(columns.EVALUATOR) if folder else {}
-    if not has_numbers(table, columns.ACTOR_STEPS, columns.MEAN_RETURN):
-        return np.empty(0), np.empty(0)
-    steps, returns = table[columns.ACTOR_STEPS], table[columns.MEAN_RETURN]
-    is_known = np.isfinite(steps) & np.isfinite(returns)
-    return steps[is_known], returns[is_known]
+    points = [*read_evaluations(folder, run.task, "", run.seed)] if folder else []
+    return np.array([p.actor_steps for p in points]), np.array([p.mean_return for p in points])

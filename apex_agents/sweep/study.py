@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apex_agents.metrics import columns
-from apex_agents.plotting.curves import Curve, is_kept, make_curve
+from apex_agents.plotting.curves import Curve, has_numbers, is_kept, make_curve
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.plan import Run
@@ -108,12 +108,13 @@ def read_points(run: Run) -> Iterator[Point]:
 
 def read_evaluations(folder: RunFolder, task: str, setting: str, seed: int) -> Iterator[Point]:
     """Yield the evaluations of a run, but for those that were repeated after a stop."""
-    table = folder.read_columns(columns.EVALUATOR)
-    if not table:
+    table, names = folder.read_columns(columns.EVALUATOR), (*X_COLUMNS, columns.MEAN_RETURN)
+    if not has_numbers(table, *names):
         return
-    values = np.stack([table[name] for name in (*X_COLUMNS, columns.MEAN_RETURN)])
+    values = np.stack([table[name] for name in names])
     values = values[:, np.isfinite(values).all(axis=0)]
-    for row in values[:, is_kept(values[0])].T:
+    # The learner goes back to its checkpoint; actor steps do not.
+    for row in values[:, is_kept(values[names.index(columns.LEARNER_STEPS)])].T:
         yield Point(task, setting, seed, *map(float, row))
 
 

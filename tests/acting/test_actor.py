@@ -16,6 +16,7 @@ import tensorflow as tf
 from acme import EnvironmentLoop, core
 from acme.utils import loggers
 from dm_env import specs
+from sent_messages import publish_parameters
 from waiting import wait_for
 
 from apex_agents.acting.actor import ApexActor, make_actor
@@ -25,7 +26,7 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, GymnasiumEnvironment, SyncVectorEnvironment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import make_parameter_table
-from apex_agents.replay.parameters import ParameterSource, publish_parameters
+from apex_agents.replay.parameters import ParameterSource
 
 FIRST, MID, LAST = 0, 1, 2
 GAMMA = 0.9

@@ -22,6 +22,7 @@ from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.local import run_local
 from apex_agents.networks import RunningNormalization
+from apex_agents.replay.parameters import ParameterSource
 
 NUM_UPDATES = 100
 NUM_ENVS = 4
@@ -93,11 +94,33 @@ def test_the_data_flow_counts_rollouts():
     assert flow.transitions_per_step == T * 8
 
 
-@pytest.mark.parametrize("num_rollouts", [1, 3, 1000])
-def test_a_learner_step_is_due_after_each_rollout_of_any_size(num_rollouts):
-    for size in range(1, 300):
-        flow = ActorCriticBuilder(make_config(n_step=size)).data_flow(1)
-        assert num_rollouts * size / flow.transitions_per_step == num_rollouts
+@pytest.mark.parametrize(("greedy_evaluation", "num_actions"), [(True, 1), (False, 2)])
+def test_evaluations_are_greedy_where_the_config_says_so(greedy_evaluation, num_actions):
+    builder = ActorCriticBuilder(make_config(greedy_evaluation=greedy_evaluation))
+    spec = SPEC._replace(actions=specs.DiscreteArray(2, np.int32))
+    policy = builder.make_evaluation_policy(spec, 200, seed=0)
+    actions = policy(np.zeros([200, *SPEC.observations.shape], np.float32)).action
+    assert len(set(actions)) == num_actions
+
+
+def test_a_policy_begins_close_to_uniform():
+    observations = np.random.default_rng(0).uniform(-1, 1, [100, *SPEC.observations.shape])
+    for seed in range(5):
+        network = ActorCriticBuilder(make_config()).make_networks(SPEC, seed)
+        assert np.ptp(network(observations.astype(np.float32)).logits) < 0.05
+
+
+def test_a_server_that_has_moved_gets_the_parameters_at_once(serve):
+    builder = ActorCriticBuilder(make_config())
+    clients = [serve(*builder.make_replay_tables(SPEC)) for _ in range(2)]
+    dataset, moved = [builder.make_dataset(client, SPEC) for client in clients]
+    learner = builder.make_learner(SPEC, dataset, clients[0])
+    learner.reconnect(0, clients[1], moved)
+    source = ParameterSource(clients[1])
+    (published,) = source.get_variables(["network"])  # Workers wait for them.
+    for array, expected in zip(published, learner.get_variables(["network"])[0], strict=True):
+        np.testing.assert_array_equal(array, expected)
+    learner.close()
 
 
 def test_an_actor_without_adders_only_acts():
@@ -178,15 +201,13 @@ def test_networks_of_a_seed_are_equal():
     assert len({v.name for v in make_network().variables}) == len(make_network().variables)
 
 
-def test_a_worker_without_parameters_to_follow_is_refused():
+def test_a_worker_without_parameters_to_follow_is_refused(serve):
     builder = ActorCriticBuilder(make_config())
     policy = builder.make_policy(SPEC, range(1), 1, seed=0)
-    server = reverb.Server(builder.make_replay_tables(SPEC))
-    client = reverb.Client(f"localhost:{server.port}")
+    client = serve(*builder.make_replay_tables(SPEC))
     adders = builder.make_adders(client, learner_steps_fn=lambda: 0)
     with pytest.raises(ValueError, match="variable_source"):
         builder.make_actor(policy, adders)
-    server.stop()
 
 
 def test_workers_of_a2c_need_the_learner_steps():

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.checks import check_environment
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.experiment import Experiment, check_environment, make_experiment
+from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.local import run_local
 from apex_agents.validation import field_paths, get_field
 

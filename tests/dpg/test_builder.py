@@ -10,6 +10,7 @@ from dm_env import specs
 
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
@@ -43,10 +44,10 @@ def test_actions_that_fit(size, dtype):
         (specs.BoundedArray((2, 2), np.float32, -1.0, 1.0), "actions that are float vectors"),
         (specs.BoundedArray((2,), np.float32, -2.0, 2.0), "actions in [-1, 1]"),
         (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "actions in [-1, 1]"),
-        (specs.BoundedArray((2,), np.float32, [-1.0, -np.inf], 1.0), "actions in [-1, 1]"),
-        (specs.BoundedArray((2,), np.float32, -1.0, [1.0, np.inf]), "actions in [-1, 1]"),
-        (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "between [-1.0, 0.0] and 1.0."),
-        (specs.Array((2,), np.float32), "actions in [-1, 1]"),
+        (specs.BoundedArray((2,), np.float32, [-1.0, -np.inf], 1.0), "in the elements [1]."),
+        (specs.BoundedArray((2,), np.float32, -1.0, [np.inf, 1.0]), "in the elements [0]."),
+        (specs.BoundedArray((2,), np.float32, [-1.0, 0.0], 1.0), "[-1.0, 0.0] and [1.0, 1.0]."),
+        (specs.Array((2,), np.float32), "infinite bounds in the elements [0, 1]."),
     ],
 )
 def test_actions_that_do_not_fit(actions, message):
@@ -61,6 +62,16 @@ IMAGES = specs.BoundedArray((9, 9, 3), np.uint8, 0, 255)
 def test_images_are_refused(config):
     with pytest.raises(ValueError, match=r"agent\.policy_torso and agent\.critic_torso"):
         ApexDPGBuilder(config).check_environment(SPEC._replace(observations=IMAGES))
+
+
+class WithNetworks(ApexDPGBuilder):
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> DPGNetworks:
+        vectors = spec._replace(observations=VECTOR)
+        return make_networks(self.config, vectors, lambda spec, config: snt.Flatten())
+
+
+def test_images_are_for_networks_of_the_user():
+    WithNetworks(ApexDPGConfig()).check_environment(SPEC._replace(observations=IMAGES))
 
 
 def test_images_are_for_torsos_of_the_user():

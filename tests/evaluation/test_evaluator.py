@@ -14,7 +14,7 @@ import pytest
 import reverb
 import tensorflow as tf
 from dm_env import specs
-from sent_messages import report_last_step
+from sent_messages import publish_parameters, report_last_step
 from waiting import wait_for
 
 from apex_agents.acting.policy import PolicyOutput
@@ -37,7 +37,6 @@ from apex_agents.replay.messages import (
     make_last_step_table,
     make_parameter_table,
 )
-from apex_agents.replay.parameters import publish_parameters
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     read_statistics,
@@ -338,6 +337,30 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
     finally:
         stop.set()
         thread.join()
+
+
+def test_other_parameters_wait_for_the_next_period(experiment, serve, tmp_path, monkeypatch):
+    experiment.run.evaluation.min_period_seconds = 1e6
+    client = serve()
+    publish(client, 5, 9.0)
+
+    class StopEvent(threading.Event):
+        """A program that stops after twenty looks; new parameters arrive before the second."""
+
+        num_looks = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.num_looks += 1
+            if self.num_looks == 1:
+                publish(client, 8, 3.0)
+            if self.num_looks == 20:
+                self.set()
+            return self.is_set()
+
+    stop = StopEvent()
+    monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
+    run_evaluator(experiment, [client])
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5]
 
 
 def test_parameters_are_evaluated_after_so_many_learner_steps(

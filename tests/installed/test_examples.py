@@ -20,9 +20,11 @@ EXAMPLES = (
     "atari_lives",
     "fine_tuning",
     "load_and_play",
+    "own_critic",
     "own_environment",
     "own_loss",
     "own_network",
+    "own_priority",
     "own_program",
     "own_update",
     "play_onnx",
@@ -122,13 +124,21 @@ def test_own_update_learns(installation, copy, tmp_path):
         assert all(float(row["max_priority"]) > 0 for row in csv.DictReader(file))
 
 
-def test_own_loss_trains(installation, copy, tmp_path):
-    project, workdir = copy("own_loss.py"), tmp_path / "run"
+@pytest.mark.parametrize(
+    ("command", "example", "builder"),
+    [
+        ("apex-dqn", "own_loss", "AdvantageLearningBuilder"),
+        ("apex-dqn", "own_priority", "RarityBuilder"),
+        ("apex-dpg", "own_critic", "CriticBuilder"),
+    ],
+)
+def test_own_parts_in_a_config_file_train(installation, copy, tmp_path, command, example, builder):
+    project, workdir = copy(f"{example}.py"), tmp_path / "run"
     limit = "--config.run.max_actor_steps=3000"
-    argv = (f"--config={project / 'own_loss.py'}", f"--workdir={workdir}", limit)
-    installation.run("apex-dqn", *argv, cwd=tmp_path)
+    argv = (f"--config={project / f'{example}.py'}", f"--workdir={workdir}", limit)
+    installation.run(command, *argv, cwd=tmp_path)
     agent = json.loads((workdir / "config.json").read_text())["agent"]
-    assert agent["builder"].endswith("own_loss:AdvantageLearningBuilder")
+    assert agent["builder"].endswith(f"{example}:{builder}")
     installation.run("apex-evaluate", workdir, "--checkpoint=last", "--episodes=2", cwd=workdir)
     (evaluation,) = (workdir / "evaluations").iterdir()
     assert read_summary(evaluation)["learner_steps"] > 0

@@ -86,7 +86,7 @@ class CountingUpdate:
 class Replay(NamedTuple):
     """A server and what talks to it."""
 
-    server: reverb.Server
+    server: reverb.Server | None
     client: reverb.Client
 
     def make_learner(
@@ -111,14 +111,16 @@ class Replay(NamedTuple):
         return found
 
 
+def make_tables() -> list[reverb.Table]:
+    return [
+        make_transition_table(REPLAY, item_signature(SPEC)),
+        make_parameter_table(CountingUpdate().variables),
+    ]
+
+
 @pytest.fixture
 def replay() -> Iterator[Replay]:
-    server = reverb.Server(
-        [
-            make_transition_table(REPLAY, item_signature(SPEC)),
-            make_parameter_table(CountingUpdate().variables),
-        ]
-    )
+    server = reverb.Server(make_tables())
     yield Replay(server, reverb.Client(f"localhost:{server.port}"))
     server.stop()
 
@@ -217,6 +219,33 @@ def test_several_updates_per_call(replay):
     assert replay.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
     samples = learner.recent_samples.collect()
     assert {len(column) for column in samples} == {4 * 4 * BATCH_SIZE}
+    learner.close()
+
+
+def test_recent_samples_are_those_of_the_newest_batches(replay):
+    add_transitions(replay, PRIORITIES)
+    learner = replay.make_learner(CountingUpdate())
+    for _ in range(20):
+        learner.step()
+    num_samples = len(learner.recent_samples.collect().priority)
+    learner.step()
+    assert len(learner.recent_samples.collect().priority) == num_samples < 20 * BATCH_SIZE
+    learner.close()
+
+
+def test_a_server_that_has_moved_gets_the_parameters_at_once(replay, serve):
+    update = CountingUpdate()
+    learner = replay.make_learner(update)
+    update.count.assign([5.0])
+    moved = Replay(None, serve(*make_tables()))
+    dataset = make_dataset(moved.client, REPLAY, BATCH_SIZE, SPEC, item_signature(SPEC))
+    learner.reconnect(0, moved.client, dataset)
+    learner.flush()
+    assert ParameterSource(moved.client).get_variables(["network"])[0][0].tolist() == [5.0]
+    add_transitions(moved, PRIORITIES)  # It learns from that one now.
+    learner.step()
+    learner.flush()
+    assert moved.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
     learner.close()
 
 

@@ -289,23 +289,10 @@ TENSORS = [
 ]
 
 
-def make_column(tensor: tf.Tensor) -> tf.Tensor:
-    return tensor[..., tf.newaxis]
-
-
-def leave_out_a_row(tensor: tf.Tensor) -> tf.Tensor:
-    return tensor[:2]
-
-
-def keep_one_row(tensor: tf.Tensor) -> tf.Tensor:
-    return tensor[:1]
-
-
-@pytest.mark.parametrize("run", [lambda loss: loss, tf.function], ids=["eager", "tf.function"])
-@pytest.mark.parametrize("change", [make_column, leave_out_a_row, keep_one_row])
 @pytest.mark.parametrize(("loss", "name"), TENSORS)
-def test_an_argument_of_another_shape_is_refused(loss, name, change, run):
+def test_an_argument_of_another_shape_is_refused(loss, name):
     arguments = ARGUMENTS[loss]
-    run(loss)(**arguments)
+    loss(**arguments)
+    column = arguments[name][..., tf.newaxis]
     with pytest.raises(ValueError, match="shape"):
-        run(loss)(**{**arguments, name: change(arguments[name])})
+        loss(**{**arguments, name: column})

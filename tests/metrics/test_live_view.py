@@ -58,8 +58,8 @@ def lines(written_run) -> list[str]:
         ("evaluator 1/1", "0 3 evaluations"),
         ("0.25", "0.5 42 3 77 steps 50 steps"),
         ("evaluator +50", "± 1.5 90.0 ± 1.5 ▁█▅"),
-        ("environment 7", "27 lowest epsilon, 0.00066"),
-        ("environment 0", "20 highest epsilon, 0.4"),
+        ("environment 7", "27 lowest epsilon 0.00066"),
+        ("environment 0", "20 highest epsilon 0.4"),
         ("target", "475"),
         ("Stopping.", ""),
     ],
@@ -181,6 +181,22 @@ def test_noise_in_place_of_epsilon(written_run):
     assert (
         line_with(draw(written_run.folder), "environment 2") == "environment 2 -150 noise scale 0.3"
     )
+
+
+def test_environments_of_one_epsilon_have_no_ends(written_run):
+    for index in (0, 1):
+        written_run.append("actor_0_envs", env_index=index, epsilon=0.01, episode_return=index)
+    lines = draw(written_run.folder)
+    assert line_with(lines, "environment 0") == "environment 0 0 epsilon 0.01"
+    assert line_with(lines, "environment 1") == "environment 1 1 epsilon 0.01"
+
+
+def test_a_transition_that_is_several_items_fills_the_replay_sooner(written_run):
+    config = json.loads((written_run.folder / "config.json").read_text())
+    config["agent"]["replay"]["replicas"] = 8
+    written_run.write_json("config.json", config)
+    written_run.append("replay", wall_time_seconds=1.0, replay_size=500)
+    assert "100% 500 of 500" in line_with(draw(written_run.folder), "replay +━")
 
 
 def test_line(written_run):

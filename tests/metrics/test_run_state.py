@@ -127,6 +127,25 @@ def test_of_a_run_that_is_resumed_only_what_still_holds_is_known(written_run):
     assert state.num_episodes == 7
 
 
+def test_the_clock_of_a_run_that_lost_steps_goes_back_with_them(written_run):
+    clock = Clock(5000.0)
+    state = RunState(RunFolder(written_run.folder), clock)
+    os.utime(written_run.folder / "config.json", (4500, 4500))
+    for wall_time, steps in ((300.0, 30.0), (600.0, 60.0)):
+        for name in ("learner", "replay"):
+            written_run.append(name, wall_time_seconds=wall_time, learner_steps=steps)
+    for path in written_run.folder.glob("logs/*.csv"):
+        os.utime(path, (4000, 4000))
+    for wall_time, steps in ((310.0, 31.0), (320.0, 34.0)):
+        written_run.append("learner", wall_time_seconds=wall_time, learner_steps=steps)
+    os.utime(written_run.folder / "logs" / "learner.csv", (4990, 4990))
+    written_run.append("actor_0", wall_time_seconds=315.0, parameters_learner_steps=25.0)
+    os.utime(written_run.folder / "logs" / "actor_0.csv", (4985, 4985))
+    state.refresh()
+    assert state.elapsed_seconds() == 320 + 5000 - 4990
+    assert state.parameter_age() == 32.5 - 25
+
+
 def test_the_files_of_a_finished_run_may_be_copied_in_any_order(written_run):
     written_run.append_everything()
     written_run.end()

@@ -7,6 +7,7 @@ import pathlib
 import psutil
 import pytest
 
+from apex_agents.nodes import host
 from apex_agents.nodes.host import available_memory, free_in_cgroups, memory_warning
 from apex_agents.replay.flow import DataFlow
 
@@ -75,6 +76,14 @@ def test_memory_of_this_machine():
     assert 0 < available_memory() <= psutil.virtual_memory().total
 
 
+def test_memory_of_this_container(tmp_path, monkeypatch):
+    make_group(tmp_path / "cgroup", "1000", 300, 0)
+    (tmp_path / "memberships").write_text("0::/\n")
+    monkeypatch.setattr(host, "_CGROUP_ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(host, "_CGROUPS_OF_THIS_PROCESS", tmp_path / "memberships")
+    assert available_memory() == 700
+
+
 def test_what_fits_is_no_warning():
     # A fifth of the memory is reserved for other processes.
     assert memory_warning(DataFlow(max_size=1000), estimate=800, available=1000) is None
@@ -112,3 +121,13 @@ def test_what_fits_is_no_warning():
 def test_the_warning_says_what_to_do(max_size, estimate, available, expected):
     flow = DataFlow(max_size=max_size, max_size_field="agent.replay.max_size", min_size=1_000)
     assert memory_warning(flow, estimate, available) == expected
+
+
+def test_the_least_size_of_a_replay_counts_transitions_and_its_size_items():
+    flow = DataFlow(
+        replicas=8, max_size=50_000, max_size_field="agent.replay.max_size", min_size=6_250
+    )
+    warning = memory_warning(flow, estimate=75_000_000, available=32_000_000)  # For 17,000 items.
+    assert warning is not None and "lower agent.replay.max_size" not in warning
+    warning = memory_warning(flow._replace(min_size=2_000), 75_000_000, 32_000_000)
+    assert warning is not None and "lower agent.replay.max_size to 17,000" in warning

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 from collections.abc import Sequence
 
@@ -15,7 +14,6 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.process import reserve_port
 from apex_agents.nodes.replay import ActorStepCounter, ReplayNode, save_replay
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -31,7 +29,7 @@ from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 class Replay:
     """A replay server and its client; the folder holds its checkpoints."""
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, port: int):
         config = ReplayConfig(max_size=10, min_size=1)
         tables = [
             make_transition_table(config, tf.TensorSpec([], tf.int64)),
@@ -40,7 +38,7 @@ class Replay:
             make_last_step_table(),
         ]
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
-        self.server = reverb.Server(tables, checkpointer=checkpointer)
+        self.server = reverb.Server(tables, port, checkpointer)
         self.client = reverb.Client(f"localhost:{self.server.port}")
 
     def insert(self, num_items: int) -> None:
@@ -51,12 +49,12 @@ class Replay:
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, reserved_port):
     """Starts replay servers, which follow each other in one run."""
     started = []
 
     def start_server() -> Replay:
-        started.append(Replay(tmp_path / "replay"))
+        started.append(Replay(tmp_path / "replay", reserved_port()))
         return started[-1]
 
     yield start_server
@@ -135,7 +133,9 @@ def test_a_server_that_is_gone_leaves_the_count_as_it_was(start, tmp_path):
 
 
 @pytest.mark.parametrize(("period", "size"), [(None, 0), (60.0, 3)])
-def test_a_saved_replay_is_restored_where_replays_are_saved(period, size, start, tmp_path):
+def test_a_saved_replay_is_restored_where_replays_are_saved(
+    period, size, start, tmp_path, reserved_port
+):
     replay = start()
     replay.insert(3)
     save_replay(replay.client, tmp_path / "replay")
@@ -154,8 +154,7 @@ def test_a_saved_replay_is_restored_where_replays_are_saved(period, size, start,
     run = RunConfig(replay_checkpoint_period_seconds=period)
     agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
     node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path / "run")))
-    with contextlib.closing(reserve_port()) as reservation:  # No other test takes it meanwhile.
-        server = node._start_server(f"localhost:{reservation.getsockname()[1]}")
+    server = node._start_server(f"localhost:{reserved_port()}")
     client = reverb.Client(f"localhost:{server.port}")
     sizes = [
         info.current_size for name, info in client.server_info().items() if TRANSITIONS in name

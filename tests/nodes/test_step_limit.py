@@ -52,7 +52,7 @@ def make_limit(client, adders, limit, num_actors=1, num_replays=1, replicas=1) -
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[], tuple[reverb.Server, reverb.Client]]]:
+def start(reserved_port) -> Iterator[Callable[[], tuple[reverb.Server, reverb.Client]]]:
     servers = []
 
     def start_server() -> tuple[reverb.Server, reverb.Client]:
@@ -61,7 +61,7 @@ def start() -> Iterator[Callable[[], tuple[reverb.Server, reverb.Client]]]:
             make_transition_table(config, tf.TensorSpec([], tf.int64)),
             make_initial_actor_steps_table(),
         ]
-        servers.append(reverb.Server(tables))
+        servers.append(reverb.Server(tables, reserved_port()))
         return servers[-1], reverb.Client(f"localhost:{servers[-1].port}")
 
     yield start_server

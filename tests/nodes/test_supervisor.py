@@ -132,6 +132,8 @@ def test_a_node_that_dies_is_restarted(processes):
     run = Run(a=list(processes), b=[Process()])
     assert run.run() is None
     assert run.num_left("a") == 0
+    started = [process for process in processes[:-1] if isinstance(process, Process)]
+    assert run.events.count(("a", "SIGKILL")) == len(started)  # With what they had started.
     assert [(event.node, event.num_recent) for event in run.reports] == [
         ("a", i + 1) for i in range(num_deaths)
     ]

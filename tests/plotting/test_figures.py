@@ -426,6 +426,13 @@ def test_speeds(make_run):
     assert legend_texts(figure) == [SINCE, "as configured"]
 
 
+def test_the_replay_of_a_run_whose_transitions_are_several_items(make_run):
+    logs = {"learner": [learner_row(10)], "replay": [replay_row(1, 0, 0), replay_row(24, 4, 24)]}
+    agent = {"replay": {"max_size": 1000, "samples_per_insert": 8.0, "replicas": 4}}
+    *_, size, _ = draw_speeds(group_runs([make_run("a", logs, agent)])).axes
+    assert list(lines(size, "as configured")[0].get_ydata()) == [250, 250]
+
+
 def test_learning(make_run):
     rows = [learner_row(step, loss) for step, loss in ((1, 100.0), (2, 1.0), (3, np.nan))]
     logs = {"learner": rows, "evaluator": [evaluation(2, 7)]}

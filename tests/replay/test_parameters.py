@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import types
@@ -12,14 +11,18 @@ import pytest
 import reverb
 import tensorflow as tf
 from acme.tf import variable_utils
+from sent_messages import publish_parameters, report_last_step
 from waiting import wait_for
 
-from apex_agents.nodes.process import reserve_port
-from apex_agents.replay.messages import PARAMETERS, make_parameter_table
+from apex_agents.replay.messages import (
+    LAST_STEP,
+    PARAMETERS,
+    make_last_step_table,
+    make_parameter_table,
+)
 from apex_agents.replay.parameters import (
     ParameterPublisher,
     ParameterSource,
-    publish_parameters,
     to_arrays,
 )
 
@@ -121,8 +124,24 @@ def test_works_with_acmes_variable_client(client):
     assert_equal(list(to_arrays(variables).values()), [expected["policy"], expected["steps"]])
 
 
-def test_the_last_parameters_stand_while_the_server_is_away():
-    server = reverb.Server([make_parameter_table(make_variables(0.0))])
+def test_a_source_knows_whether_the_run_is_over(serve):
+    client = serve(make_parameter_table(make_variables(0.0)), make_last_step_table())
+    publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
+    source = ParameterSource(client)
+
+    def is_run_over() -> bool:
+        source.refresh()
+        return source.is_run_over
+
+    assert not is_run_over()
+    report_last_step(client, 7)
+    assert is_run_over()
+    client.reset(LAST_STEP)  # The learner went on after all.
+    assert not is_run_over()
+
+
+def test_the_last_parameters_stand_while_the_server_is_away(reserved_port):
+    server = reverb.Server([make_parameter_table(make_variables(0.0))], reserved_port())
     client = reverb.Client(f"localhost:{server.port}")
     publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
     source = ParameterSource(client, timeout_seconds=1)
@@ -206,13 +225,8 @@ def test_publisher_does_not_wait_for_a_slow_server():
     publisher.close()
 
 
-def test_publisher_publishes_on_the_server_that_replaces_another():
-    with contextlib.closing(reserve_port()) as reservation:  # No other test takes it meanwhile.
-        check_that_it_publishes_on_both(reservation.getsockname()[1])
-
-
-def check_that_it_publishes_on_both(port: int) -> None:
-    first = reverb.Server([make_parameter_table(make_variables(0.0))], port)
+def test_publisher_publishes_on_the_server_that_replaces_another(reserved_port):
+    first = reverb.Server([make_parameter_table(make_variables(0.0))], reserved_port())
     client = reverb.Client(f"localhost:{first.port}")
     publisher = ParameterPublisher(client)
     first.stop()
@@ -235,8 +249,8 @@ def test_publisher_tells_its_caller_of_a_mistake(client):
         publisher.publish(expected_arrays(1.0), 2)
 
 
-def test_a_source_of_several_servers_reads_what_one_has(serve):
-    stopped = reverb.Server([make_parameter_table(make_variables(0.0))])
+def test_a_source_of_several_servers_reads_what_one_has(serve, reserved_port):
+    stopped = reverb.Server([make_parameter_table(make_variables(0.0))], reserved_port())
     clients = [reverb.Client(f"localhost:{stopped.port}")]
     clients.append(serve(make_parameter_table(make_variables(0.0))))
     stopped.stop()
@@ -248,9 +262,9 @@ def test_a_source_of_several_servers_reads_what_one_has(serve):
     assert source.learner_steps == 4
 
 
-def test_a_source_of_several_servers_moves_to_another_one(serve):
+def test_a_source_of_several_servers_moves_to_another_one(serve, reserved_port):
     tables = [make_parameter_table(make_variables(0.0)) for _ in range(2)]
-    first = reverb.Server([tables[0]])
+    first = reverb.Server([tables[0]], reserved_port())
     clients = [reverb.Client(f"localhost:{first.port}"), serve(tables[1])]
     source = ParameterSource(clients, timeout_seconds=5)
     for client, start, steps in ((clients[0], 5.0, 3), (clients[1], 6.0, 4)):

@@ -20,6 +20,7 @@ from apex_agents.replay.messages import (
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
+    add_statistics,
     count_inserted,
     read_statistics,
     report_actor_steps_before,
@@ -108,8 +109,8 @@ def test_tables_of_another_run_are_no_statistics(client):
         read_statistics(stranger)
 
 
-def test_server_that_does_not_answer():
-    server = reverb.Server(make_tables())
+def test_server_that_does_not_answer(reserved_port):
+    server = reverb.Server(make_tables(), reserved_port())
     client = reverb.Client(f"localhost:{server.port}")
     server.stop()
     with pytest.raises((RuntimeError, reverb.errors.DeadlineExceededError)):
@@ -138,10 +139,18 @@ def test_several_servers_count_together(serve):
     for index in range(2):
         poller.refresh(index)
     assert poller.latest == ReplayStatistics(306, 6, 3, 6, newer, 70)
+    poller.close()
 
 
-def test_a_server_that_is_away_has_the_counts_that_it_had(client):
-    other = reverb.Server(make_tables())
+def test_the_evaluation_of_the_last_step_counts_though_another_server_has_one_of_a_later_step():
+    older, newer = (Evaluation(*np.full(5, value)) for value in (8.0, 9.0))
+    parts = [ReplayStatistics(evaluation=newer), ReplayStatistics(evaluation=older, last_step=8)]
+    for together in (add_statistics(parts), add_statistics(parts[::-1])):
+        assert together == ReplayStatistics(evaluation=older, last_step=8)
+
+
+def test_a_server_that_is_away_has_the_counts_that_it_had(client, reserved_port):
+    other = reverb.Server(make_tables(), reserved_port())
     clients = [client, reverb.Client(f"localhost:{other.port}")]
     poller = StatisticsPoller(clients, period_seconds=0.05)
     for each in clients:

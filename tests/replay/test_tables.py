@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import pickle
 
 import dm_env
@@ -11,12 +10,11 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-from sent_messages import report_evaluation
+from sent_messages import publish_parameters, report_evaluation
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, EnvironmentSpec
-from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import (
@@ -26,7 +24,6 @@ from apex_agents.replay.messages import (
     make_evaluation_table,
     make_parameter_table,
 )
-from apex_agents.replay.parameters import publish_parameters
 from apex_agents.replay.priorities import PriorityWriter
 from apex_agents.replay.tables import (
     TRANSITIONS,
@@ -189,10 +186,11 @@ def test_ratio_holds_the_learner_back(serve):
     assert insert(client, range(9))
     assert sample(client, seconds=0.5) == []  # Below min_size.
     assert insert(client, range(9, 12))
-    sample(client, seconds=3.0)
-    assert counts(client) == (12, 14)  # 2 * 12 - 14 = 10
+    assert len(sample(client, 14)) == 14  # 2 * 12 - 14 = 10
+    assert sample(client, seconds=0.5) == []
     assert insert(client, range(12, 13))
-    sample(client, seconds=3.0)
+    assert len(sample(client, 2)) == 2
+    assert sample(client, seconds=0.5) == []
     assert counts(client) == (13, 16)
 
 
@@ -217,7 +215,8 @@ def test_tolerance_leaves_room_for_batches(serve):
     config = ReplayConfig(1000, 10, samples_per_insert=0.1, insert_batch=50, max_in_flight=50)
     client = serve(make_transition_table(config, NUMBER))
     assert insert(client, range(200))
-    assert len(sample(client, seconds=3.0)) == 39  # 0.1 * 200 - 39 = -19
+    assert len(sample(client, 39)) == 39  # 0.1 * 200 - 39 = -19
+    assert sample(client, seconds=0.5) == []
 
 
 def test_rate_limiter_of_the_caller_replaces_that_of_the_config(serve):
@@ -249,11 +248,29 @@ def test_evaluation_table_keeps_the_newest(serve):
         assert [column.tolist() for column in item.data] == [[2], [1], [2], [3], [4]]
 
 
-def test_samples_per_insert_counts_a_transition_once_whatever_its_replicas():
-    config = ReplayConfig(max_size=1000, min_size=100, samples_per_insert=8.0, replicas=4)
-    table = make_transition_table(config, signature=None)
+@pytest.mark.parametrize(
+    ("samples_per_insert", "tolerance"),
+    [
+        (8.0, 0.5 * 100 * 2.0),
+        (0.2, 4.0),  # Four samples, which are more than 0.5 * 100 * 0.05 and 4 * 2 * 0.05.
+    ],
+)
+def test_samples_per_insert_counts_a_transition_once_whatever_its_replicas(
+    samples_per_insert, tolerance
+):
+    config = ReplayConfig(
+        *(1000, 100),
+        samples_per_insert=samples_per_insert,
+        samples_per_insert_tolerance_rate=0.5,
+        replicas=4,
+        insert_batch=1,
+        max_in_flight=2,
+    )
+    limiter = make_transition_table(config, signature=None).info.rate_limiter_info
     # Reverb counts items: 8 samples per transition are 2 for each of its 4 items.
-    assert table.info.rate_limiter_info.samples_per_insert == 2.0
+    assert limiter.samples_per_insert == samples_per_insert / 4
+    middle = 100 * limiter.samples_per_insert
+    assert limiter.max_diff - middle == middle - limiter.min_diff == tolerance
 
 
 REPLAY = ReplayConfig(max_size=10, min_size=1)
@@ -330,14 +347,9 @@ def test_strangers_are_refused(address):
     assert num_transitions(address) == 2
 
 
-def test_a_writer_that_knew_another_server_is_refused():
+def test_a_writer_that_knew_another_server_is_refused(reserved_port):
     # The server of another run takes over the port while an actor is connected.
-    with contextlib.closing(reserve_port()) as reservation:  # No other test takes it meanwhile.
-        check_that_a_writer_is_refused(reservation.getsockname()[1])
-
-
-def check_that_a_writer_is_refused(port: int) -> None:
-    first = reverb.Server(make_tables_of("ours"), port)
+    first = reverb.Server(make_tables_of("ours"), reserved_port())
     client = RunClient(f"localhost:{first.port}", "ours")
     add_an_episode(client)
     first.stop()
@@ -353,13 +365,8 @@ def check_that_a_writer_is_refused(port: int) -> None:
     breaks="priorities that arrive at a restarted replay for transitions of the old one",
     holds="they change no priority of a new transition",
 )
-def test_priorities_for_an_old_server_change_nothing():
-    with contextlib.closing(reserve_port()) as reservation:
-        check_that_priorities_change_nothing(reservation.getsockname()[1])
-
-
-def check_that_priorities_change_nothing(port: int) -> None:
-    first = reverb.Server(make_tables_of("ours"), port)
+def test_priorities_for_an_old_server_change_nothing(reserved_port):
+    first = reverb.Server(make_tables_of("ours"), reserved_port())
     client = RunClient(f"localhost:{first.port}", "ours")
     add_an_episode(client)
     samples = list(client.sample("transitions-ours", 20, emit_timesteps=False))

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -62,6 +63,27 @@ def test_a_checkpoint_is_found_and_restored(tmp_path):
     parameters, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
     np.testing.assert_array_equal(parameters["torso/w"], [20, 20, 20])
     assert learner_steps == 20
+
+
+def test_a_checkpoint_is_due_a_period_after_the_last_one(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(checkpoints_module.time, "monotonic", lambda: now[0])
+    saved: list[float] = []
+
+    class Checkpoints(LearnerCheckpoints):
+        def save(self) -> bool:
+            saved.append(now[0])
+            return super().save()
+
+    (tmp_path / "checkpoints").mkdir()
+    learner = types.SimpleNamespace(
+        state=make_state(1.0), num_steps=3, variables={}, get_all_variables=dict
+    )
+    experiment = Experiment(None, None, RunConfig(checkpoint_period_seconds=60), str(tmp_path))
+    checkpoints = Checkpoints(experiment, learner)
+    for now[0] in (100.0, 159.0, 161.0, 220.0, 222.0):
+        checkpoints.save_if_due()
+    assert saved == [161.0, 222.0]
 
 
 def test_of_copies_those_that_came_last_stay(tmp_path):

@@ -14,7 +14,12 @@ from apex_agents.experiment import make_experiment
 from apex_agents.program import make_program
 from apex_agents.runs import opening
 from apex_agents.runs.files import is_held, write_json
-from apex_agents.runs.opening import open_run, remove_other_replays, share_actor_steps
+from apex_agents.runs.opening import (
+    open_run,
+    remove_other_replays,
+    share_actor_steps,
+    warning_of_resumption,
+)
 from apex_agents.runs.workdir import actor_steps_file, close_workdir, find_open
 
 CONFIG = ExperimentConfig(
@@ -177,3 +182,27 @@ def test_replays_of_another_number_of_servers_are_removed(tmp_path, caplog):
     names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
     assert names == {"learner-000000000010"}
     assert caplog.text.count("is removed") == 3
+
+
+@pytest.mark.parametrize(
+    ("counted", "limit", "period", "is_warned"),
+    [
+        ((70_000, 10_000), 120_000, None, True),  # 40,000 are left.
+        ((70_000, 10_000), 130_000, None, False),
+        ((70_000, 10_000), 120_000, 60.0, False),  # The replay was saved.
+        ((70_000, 10_000), 80_000, None, False),  # All were done: the last evaluation follows.
+        ((70_000, 10_000), None, None, False),
+        ((), 60_000, None, False),
+    ],
+)
+def test_a_resumed_run_that_cannot_fill_its_replay_is_warned(
+    counted, limit, period, is_warned, tmp_path
+):
+    for index, count in enumerate(counted):
+        write_json(tmp_path / actor_steps_file(index), count)
+    run = RunConfig(max_actor_steps=limit, replay_checkpoint_period_seconds=period)
+    config = dataclasses.replace(CONFIG, run=run)  # The learner starts at 50,000 transitions.
+    warning = warning_of_resumption(make_experiment(config, workdir=str(tmp_path)))
+    assert (warning is not None) is is_warned
+    if warning:
+        assert "40,000 of 120,000 actor steps" in warning and "50,000 transitions" in warning

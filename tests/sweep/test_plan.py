@@ -66,7 +66,7 @@ def test_a_run_is_finished_if_it_ended_where_it_would_end_now(
     summary, limits, is_finished, tmp_path
 ):
     workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
-    open_workdir(str(workdir), CONFIG)
+    close_workdir(open_workdir(str(workdir), CONFIG))
     if summary is not None:
         (workdir / "summary.json").write_text(json.dumps(summary))
     config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
@@ -75,7 +75,7 @@ def test_a_run_is_finished_if_it_ended_where_it_would_end_now(
 
 
 def test_a_folder_with_another_agent_is_refused(tmp_path):
-    open_workdir(str(tmp_path / "ALE_Pong-v5" / "seed_4"), CONFIG)
+    close_workdir(open_workdir(str(tmp_path / "ALE_Pong-v5" / "seed_4"), CONFIG))
     config = dataclasses.replace(CONFIG, agent=ApexDQNConfig(batch_size=64))
     with pytest.raises(ValueError, match="batch_size"):
         plan_runs(config, {}, 2, tmp_path, ())

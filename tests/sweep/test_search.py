@@ -73,8 +73,9 @@ def write_evaluations(run, returns):
     (run.folder / "config.json").write_text("{}")
     with (run.folder / "logs" / "evaluator.csv").open("w") as file:
         writer = csv.writer(file)
-        writer.writerow(["actor_steps", "mean_return"])
-        writer.writerows([100 * i, value] for i, value in enumerate(returns, start=1))
+        names = ["actor_steps", "learner_steps", "wall_time_seconds", "mean_return"]
+        writer.writerow(names)
+        writer.writerows([100 * i, i, i, value] for i, value in enumerate(returns, start=1))
 
 
 def finish_one(search, runner, returns, ending=FINISHED):

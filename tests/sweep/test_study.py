@@ -100,16 +100,25 @@ def test_a_csv_file_with_other_columns_is_refused():
 def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
-    rows = ["10,20,1.0,5", "20,40,2.0,6", "nan,nan,nan,nan", "15,30,3.0,7", "25,50,4.0,8"]
+    # The learner had no checkpoint after step 10; the steps of the actors are counted all the same.
+    rows = ["10,20,1.0,5", "20,40,2.0,6", "nan,nan,nan,nan", "15,45,3.0,7", "25,50,4.0,8"]
     names = ["learner_steps", "actor_steps", "wall_time_seconds", "mean_return"]
     text = "\n".join([",".join(names), *rows, ""])
     (tmp_path / "logs" / "evaluator.csv").write_text(text)
     points = list(read_points(Run("catch", (("setting", "first"),), 3, tmp_path, ())))
     assert points == [
         Point("catch", "first", 3, 20.0, 10.0, 1.0, 5.0),
-        Point("catch", "first", 3, 30.0, 15.0, 3.0, 7.0),
+        Point("catch", "first", 3, 45.0, 15.0, 3.0, 7.0),
         Point("catch", "first", 3, 50.0, 25.0, 4.0, 8.0),
     ]
+
+
+def test_a_file_in_which_a_number_is_damaged_has_no_points(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
+    text = "learner_steps,actor_steps,wall_time_seconds,mean_return\n10,20,1.0,5\n20,4#,2.0,6\n"
+    (tmp_path / "logs" / "evaluator.csv").write_text(text)
+    assert list(read_points(Run("catch", (("setting", "first"),), 3, tmp_path, ()))) == []
 
 
 def test_a_run_without_an_evaluation_has_no_points(tmp_path):

@@ -31,7 +31,7 @@ _NUM_READY = 3
 _POLL_SECONDS, _IDLE_SECONDS = 0.1, 0.005
 
 
-class ReplayServer:
+class ReplayConnection:
     """The connection with one server.
 
     Attributes:
@@ -70,7 +70,7 @@ class ReplayServer:
 class Share(NamedTuple):
     """What one server gives to K batches, `[K * B / S, ...]` each."""
 
-    server: ReplayServer
+    server: ReplayConnection
     batches: reverb.ReplaySample
 
 
@@ -84,10 +84,10 @@ class Sample(NamedTuple):
     """
 
     batches: reverb.ReplaySample
-    shares: Sequence[tuple[ReplayServer, tf.Tensor]]
+    shares: Sequence[tuple[ReplayConnection, tf.Tensor]]
 
 
-class ReplayServers:
+class ReplayConnections:
     """Samples batches from all servers, and returns priorities to the one they came from."""
 
     def __init__(
@@ -111,7 +111,7 @@ class ReplayServers:
         self._num_batches = num_batches
         self._has_sampled = False
         self._servers = [
-            ReplayServer(client, dataset, self._num_rows)
+            ReplayConnection(client, dataset, self._num_rows)
             for client, dataset in zip(clients, datasets, strict=True)
         ]
         self._by_index = list(self._servers)  # The others are turned.
@@ -148,7 +148,7 @@ class ReplayServers:
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
         """Replace the connection with one server, which has moved."""
-        old, new = self._by_index[index], ReplayServer(client, dataset, self._num_rows)
+        old, new = self._by_index[index], ReplayConnection(client, dataset, self._num_rows)
         new.priorities.num_not_finite = old.priorities.num_not_finite
         new.priorities.num_dropped_batches = old.priorities.num_dropped_batches
         self._by_index[index] = new

@@ -15,12 +15,12 @@ from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.losses import importance_weights
-from apex_agents.replay import servers as servers_module
+from apex_agents.replay import connections as connections_module
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import make_parameter_table
 from apex_agents.replay.parameters import ParameterSource
-from apex_agents.replay.servers import ReplayServers
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import item_signature, pack_outcome, pack_transition
 
@@ -70,7 +70,7 @@ def patience(monkeypatch) -> Callable[[float], None]:
 
     def set_seconds(seconds: float) -> None:
         for name in ("_PATIENCE_SECONDS", "_FIRST_PATIENCE_SECONDS"):
-            monkeypatch.setattr(servers_module, name, seconds)
+            monkeypatch.setattr(connections_module, name, seconds)
 
     return set_seconds
 
@@ -80,10 +80,10 @@ def connect():
     """Connects to servers by their clients, for K batches at once."""
     made = []
 
-    def connect_to(*clients: reverb.Client, num_batches: int = 1) -> ReplayServers:
+    def connect_to(*clients: reverb.Client, num_batches: int = 1) -> ReplayConnections:
         size = BATCH_SIZE // len(clients)
         datasets = [make_dataset(c, REPLAY, size, SPEC, SIGNATURE, num_batches) for c in clients]
-        made.append(ReplayServers(clients, datasets, BATCH_SIZE, num_batches))
+        made.append(ReplayConnections(clients, datasets, BATCH_SIZE, num_batches))
         return made[-1]
 
     yield connect_to
@@ -196,7 +196,7 @@ def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, p
 
 
 def test_whoever_gives_is_sampled(start, connect, monkeypatch):
-    monkeypatch.setattr(servers_module, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(connections_module, "_PATIENCE_SECONDS", 0.5)
     clients = start({1.0: 1.0}, {2.0: 1.0}, {3.0: 1.0}, {4.0: 1.0})
     replays = connect(*clients)
 

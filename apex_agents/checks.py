@@ -1,0 +1,167 @@
+"""What is checked before a run starts a node: its limits, its environment, the user's own parts."""
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from dm_env import specs
+
+from apex_agents.builder import Builder
+from apex_agents.config import RunConfig
+from apex_agents.dpg.builder import ApexDPGBuilder
+from apex_agents.dqn.builder import ApexDQNBuilder
+from apex_agents.environments import EnvironmentSpec, VectorEnvironment, knows_evaluations
+from apex_agents.experiment import Experiment
+from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.update import UpdateOutput, update_in_turn
+from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.transitions import Transition
+
+
+def check_experiment(experiment: Experiment) -> EnvironmentSpec:
+    """Return the environment's spec.
+
+    Raises:
+      ValueError: the run would end before it learns, the agent cannot learn in the environment, or
+        networks or an update of the user's do not work.
+    """
+    check_limits(experiment.run, experiment.data_flow())
+    spec = check_environment(experiment)
+    settings = vars(experiment.config.agent) if experiment.config else {}
+    if any(isinstance(value, str) and ":" in value for value in settings.values()):
+        check_own_networks(experiment.builder, spec)
+    if ":" in settings.get("builder", "") and _has_standard_learner(experiment.builder):
+        check_own_update(experiment.builder, spec)
+    return spec
+
+
+def check_environment(experiment: Experiment) -> EnvironmentSpec:
+    """Return the environment's spec.
+
+    Raises:
+      ValueError: the agent cannot learn in it, or evaluations have another one.
+    """
+    with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
+        warnings.simplefilter("ignore")
+        environment = experiment.make_vector_environment(1, 0, evaluation=False)
+    level = logging.root.manager.disable
+    try:
+        experiment.builder.check_environment(environment.spec)
+        logging.disable(logging.WARNING)  # The error of the last attempt says it all.
+        _reset(environment, experiment.task)
+    finally:
+        logging.disable(level)
+        environment.close()
+    config = experiment.config and experiment.config.environment
+    if config and knows_evaluations(config):
+        _check_evaluation(experiment, environment.spec)
+    return environment.spec
+
+
+def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
+    """Let networks act once.
+
+    Raises:
+      ValueError: they cannot, or the value of an observation depends on the others of its batch.
+    """
+    observed: Any = spec.observations
+    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
+    drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
+    if isinstance(observed, specs.BoundedArray):  # Those of the control suite have no bounds.
+        drawn = drawn.clip(observed.minimum, observed.maximum)
+    observations = drawn.astype(observed.dtype)
+    try:
+        policy = builder.make_policy(spec, range(2), 2, 0)
+        values = [float(policy(observations[i]).value[0]) for i in ([0, 1], [0, 1], [0, 2])]
+    except Exception as error:  # The user's code may raise anything.
+        raise ValueError(f"The agent's networks cannot act: {_in_one_line(error)}") from error
+    # Those of networks with noise of their own differ in any case.
+    if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
+        raise ValueError(
+            "The agent's networks give an observation another value when the others of its batch "
+            "change, as normalization over a batch does. Learner, actors and evaluations have "
+            "batches of other sizes; use layer normalization."
+        )
+
+
+def check_own_update(builder: Any, spec: EnvironmentSpec) -> None:
+    """Compile what the learner of an Ape-X builder does with a sample, without running it.
+
+    Raises:
+      ValueError: it cannot be compiled, or returns priorities of another shape.
+    """
+    num_updates = builder.config.num_sgd_steps_per_step
+    num_rows = num_updates * builder.config.batch_size
+    column = tf.TensorSpec([num_rows], tf.float32)
+    parts = (spec.observations, spec.actions)
+    observation, action = (tf.TensorSpec([num_rows, *part.shape], part.dtype) for part in parts)
+    transitions = Transition(observation, action, column, column, observation, column)
+
+    def update_on_sample(transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+        def update_on_batch(batch: tuple[Transition, tf.Tensor]) -> UpdateOutput:
+            output = update(*batch)
+            check_shapes(batch[1].shape, priorities=output.priorities)
+            return output
+
+        return update_in_turn(update_on_batch, (transitions, weights), num_updates)
+
+    try:
+        update = builder.make_update(spec)
+        tf.function(update_on_sample, autograph=False).get_concrete_function(transitions, column)
+    except Exception as error:  # The user's code may raise anything.
+        raise ValueError(f"The agent's update cannot be compiled: {_in_one_line(error)}") from error
+
+
+def _has_standard_learner(builder: Builder) -> bool:
+    """Return whether the learner, and what it samples, are those of Ape-X DQN or Ape-X DPG."""
+    kind = type(builder)
+    return any(
+        issubclass(kind, standard)
+        and kind.make_dataset is standard.make_dataset
+        and kind.make_learner is standard.make_learner
+        for standard in (ApexDQNBuilder, ApexDPGBuilder)
+    )
+
+
+def _in_one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0]
+
+
+def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:
+    environment = experiment.make_vector_environment(1, 0, evaluation=True)
+    environment.close()
+    for name in ("observations", "actions"):
+        trained, evaluated = (_describe(getattr(each, name)) for each in (spec, environment.spec))
+        if trained != evaluated:
+            raise ValueError(
+                f"In evaluations {name} are {evaluated}, in training they are {trained}; the agent "
+                "needs the same in both."
+            )
+
+
+def _describe(spec: Any) -> str:
+    if hasattr(spec, "num_values"):
+        return f"discrete, {spec.num_values} of them"
+    # Networks divide bytes by their maximum.
+    most = f" up to {np.max(spec.maximum)}" if spec.dtype == np.uint8 else ""
+    return f"{spec.dtype} {list(spec.shape)}{most}"
+
+
+def _reset(environment: VectorEnvironment, task: str) -> None:
+    try:
+        environment.reset()
+    except Exception as error:  # The code of an environment may raise anything.
+        name = type(error).__name__
+        raise ValueError(f"{task} fails when it is reset: {name}: {error}") from error
+
+
+def check_limits(run: RunConfig, flow: DataFlow) -> None:
+    """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
+    limit = run.max_actor_steps
+    if limit is not None and limit < flow.min_size:
+        raise ValueError(
+            f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_size} "
+            f"transitions, by {flow.min_size_field}; raise the one or lower the other."
+        )
