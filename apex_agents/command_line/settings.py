@@ -74,13 +74,21 @@ def run_with_settings(
     def run(argv: Sequence[str]) -> None:
         refuse_arguments(argv)
         settings, variants = parsed[0], parsed[0].variants
-        for message in find_idle_fields(
-            settings.config, [*settings.overrides, *variants], variants
-        ):
-            warn(message)
+        if _is_valid(settings.config):  # Otherwise the command's error is all that is said.
+            given = [*settings.overrides, *variants]
+            for message in find_idle_fields(settings.config, given, variants):
+                warn(message)
         command(settings)
 
     app.run(run, flags_parser=parse)
+
+
+def _is_valid(config: ExperimentConfig) -> bool:
+    try:
+        config.validate()
+    except ValueError:
+        return False
+    return True
 
 
 def change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> ExperimentConfig:

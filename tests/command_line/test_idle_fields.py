@@ -1,6 +1,7 @@
 """Tests of the warnings of fields that nothing reads."""
 
 import pytest
+from refusals import assert_refused
 
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.command_line.idle_fields import READ_WITH, find_idle_fields
@@ -57,3 +58,8 @@ def test_the_command_warns_and_goes_on(run_command_line, tmp_path):
         "warning: --config.agent.adam_epsilon has no effect: agent.optimizer is 'rmsprop', "
         "not 'adam'.\n"
     )
+
+
+def test_of_a_value_that_is_refused_only_that_is_said(run_command_line, tmp_path):
+    flags = ["--config=apex_dqn_catch", "--config.agent.adam_epsilon=nan"]
+    assert_refused(run_command_line(flags, tmp_path), ["agent.adam_epsilon is nan"])
