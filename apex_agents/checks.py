@@ -1,7 +1,13 @@
 """What is checked before a run starts a node: its limits, its environment, the user's own parts."""
 
+import contextlib
 import logging
+import os
+import pathlib
+import sysconfig
+import traceback
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -109,7 +115,9 @@ def check_own_update(builder: Any, spec: EnvironmentSpec) -> None:
 
     try:
         update = builder.make_update(spec)
-        tf.function(update_on_sample, autograph=False).get_concrete_function(transitions, column)
+        compiled = tf.function(update_on_sample, autograph=False)
+        with _without_remarks():
+            compiled.get_concrete_function(transitions, column)
     except Exception as error:  # The user's code may raise anything.
         raise ValueError(f"The agent's update cannot be compiled: {_in_one_line(error)}") from error
 
@@ -125,8 +133,26 @@ def _has_standard_learner(builder: Builder) -> bool:
     )
 
 
+@contextlib.contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Drop what is written to standard error: dm-tree's C++ remarks on sets in Sonnet's modules."""
+    standard_error = os.dup(2)
+    with open(os.devnull, "wb") as null:
+        os.dup2(null.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+
+
 def _in_one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0]
+    """Return the first line of an error, and the newest line of the user's code that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (sysconfig.get_path("purelib"), str(pathlib.Path(__file__).parent))
+    theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
+    place = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0] + place
 
 
 def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:
