@@ -171,21 +171,29 @@ def num_sampled(client: reverb.Client) -> int:
     return client.server_info()[TRANSITIONS].rate_limiter_info.sample_stats.completed
 
 
-@pytest.mark.parametrize(
-    ("prefetch_batches", "batches_per_sample", "ahead"), [(4, 1, 4), (16, 1, 16), (16, 4, 4)]
-)
-def test_as_many_batches_are_read_ahead_as_configured(
-    prefetch_batches, batches_per_sample, ahead, serve
-):
+@pytest.mark.parametrize("prefetch_batches", [4, 16])
+def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve):
     client = serve(make_table(VECTORS))
     add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
     config = dataclasses.replace(CONFIG, prefetch_batches=prefetch_batches)
-    signature, sample_size = item_signature(VECTORS, 1), 10 * batches_per_sample
-    dataset = make_dataset(client, config, 10, VECTORS, signature, batches_per_sample)
+    reader = BatchReader(make_dataset(client, config, 10, VECTORS, item_signature(VECTORS, 1)))
+    assert reader.next() is not None
+    # Besides the one taken out, and a part of another one that is being put together.
+    wait_for(lambda: num_sampled(client) // 10 >= 1 + prefetch_batches)
+    for _ in range(200):  # Without a limit hundreds would follow meanwhile.
+        assert num_sampled(client) // 10 == 1 + prefetch_batches
+    reader.close()
+
+
+def test_batches_that_are_handed_over_together_count_among_those_read_ahead(serve):
+    client = serve(make_table(VECTORS))
+    add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
+    config = dataclasses.replace(CONFIG, prefetch_batches=16)
+    dataset = make_dataset(client, config, 10, VECTORS, item_signature(VECTORS, 1), 4)
     reader = BatchReader(dataset)
     assert reader.next() is not None
-    # Besides the sample taken out; one may still be put together.
-    wait_for(lambda: num_sampled(client) // sample_size >= ahead)
-    for _ in range(200):  # Without a limit hundreds would follow meanwhile.
-        assert num_sampled(client) // sample_size <= 1 + ahead
+    # Samples of 40: besides the one taken out four, of which the server gives two in one go.
+    wait_for(lambda: num_sampled(client) // 40 >= 4)
+    for _ in range(200):  # 16 samples would be four times as many.
+        assert num_sampled(client) // 40 <= 1 + 4 + 2
     reader.close()
