@@ -94,9 +94,9 @@ def _read_count(path: pathlib.Path) -> int:
 def warning_of_resumption(experiment: Experiment) -> str | None:
     """Return a warning if a run begins with an empty replay that its limit does not let fill."""
     run, flow = experiment.run, experiment.data_flow()
-    counted = sum(map(_read_count, pathlib.Path(experiment.workdir).glob("actor_steps*.json")))
     if run.max_actor_steps is None or run.replay_checkpoint_period_seconds is not None:
         return None
+    counted = sum(map(_read_count, pathlib.Path(experiment.workdir).glob("actor_steps*.json")))
     left = run.max_actor_steps - counted
     if counted == 0 or left <= 0 or left >= flow.min_size:
         return None

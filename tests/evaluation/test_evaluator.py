@@ -96,24 +96,15 @@ def experiment(tmp_path) -> Experiment:
 
 
 @pytest.fixture
-def serve():
-    """Starts replay servers and returns clients of them."""
-    servers = []
-
-    def start() -> reverb.Client:
-        tables = [
-            make_transition_table(ReplayConfig(), tf.TensorSpec([], tf.int64)),
-            make_parameter_table(ConstantPolicy().variables),
-            make_evaluation_table(),
-            make_initial_actor_steps_table(),
-            make_last_step_table(),
-        ]
-        servers.append(reverb.Server(tables))
-        return reverb.Client(f"localhost:{servers[-1].port}")
-
-    yield start
-    for server in servers:
-        server.stop()
+def serve_run(serve):
+    """Starts replay servers with the tables of a run and returns clients of them."""
+    return lambda: serve(
+        make_transition_table(ReplayConfig(), tf.TensorSpec([], tf.int64)),
+        make_parameter_table(ConstantPolicy().variables),
+        make_evaluation_table(),
+        make_initial_actor_steps_table(),
+        make_last_step_table(),
+    )
 
 
 @pytest.fixture
@@ -154,9 +145,9 @@ EXPECTED = {
 
 
 def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
-    serve, make_evaluator, tmp_path
+    serve_run, make_evaluator, tmp_path
 ):
-    client = serve()
+    client = serve_run()
     publish(client, 5, 9.0)
     assert make_evaluator(client).evaluate()
     (row,) = read_rows(tmp_path)
@@ -167,8 +158,8 @@ def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
     assert read_best(tmp_path) == (9.0, 5)
 
 
-def test_the_actor_steps_are_those_at_the_start(experiment, serve, tmp_path):
-    client = serve()
+def test_the_actor_steps_are_those_at_the_start(experiment, serve_run, tmp_path):
+    client = serve_run()
     report_actor_steps_before(client, 100)
     add_transitions(client, 3)
     publish(client, 5, 9.0)
@@ -199,9 +190,9 @@ def add_transitions(client: reverb.Client, number: int) -> None:
 
 
 def test_parameters_are_evaluated_once_and_never_before_the_first_learner_step(
-    serve, make_evaluator, tmp_path
+    serve_run, make_evaluator, tmp_path
 ):
-    client = serve()
+    client = serve_run()
     evaluator = make_evaluator(client)
     found = []
     for learner_steps in (0, 5, 5, 6):
@@ -211,8 +202,8 @@ def test_parameters_are_evaluated_once_and_never_before_the_first_learner_step(
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 6]
 
 
-def test_the_best_parameters_are_the_latest_of_equals(serve, make_evaluator, tmp_path):
-    client = serve()
+def test_the_best_parameters_are_the_latest_of_equals(serve_run, make_evaluator, tmp_path):
+    client = serve_run()
     evaluator = make_evaluator(client)
     best = []
     for learner_steps, action in ((1, 4.0), (2, 3.0), (3, 4.0), (4, 8.0)):
@@ -222,13 +213,13 @@ def test_the_best_parameters_are_the_latest_of_equals(serve, make_evaluator, tmp
     assert best == [(4.0, 1), (4.0, 1), (4.0, 3), (8.0, 4)]
 
 
-def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
-    first = serve()
+def test_a_restarted_evaluator_continues(serve_run, make_evaluator, tmp_path):
+    first = serve_run()
     publish(first, 5, 9.0)
     assert make_evaluator(first).evaluate()
     with (tmp_path / "logs" / "evaluator.csv").open("a") as file:
         file.write("x" + 5 * ",1.0" + "\n")  # A corrupted row.
-    second = serve()
+    second = serve_run()
     publish(second, 5, 9.0)
     evaluator = make_evaluator(second)
     assert not evaluator.evaluate()
@@ -243,10 +234,10 @@ def test_a_restarted_evaluator_continues(serve, make_evaluator, tmp_path):
 
 
 def test_there_is_no_evaluation_after_one_that_reached_the_target(
-    experiment, serve, make_evaluator, tmp_path
+    experiment, serve_run, make_evaluator, tmp_path
 ):
     experiment.run.target_return = 7.0
-    first, second = serve(), serve()
+    first, second = serve_run(), serve_run()
     publish(first, 5, 9.0)
     assert make_evaluator(first).evaluate()
     publish(second, 6, 9.0)
@@ -257,8 +248,8 @@ def test_there_is_no_evaluation_after_one_that_reached_the_target(
     assert read_statistics(second).evaluation.mean_return == 7.0
 
 
-def test_an_evaluation_that_is_stopped_leaves_nothing(serve, make_evaluator, tmp_path):
-    client = serve()
+def test_an_evaluation_that_is_stopped_leaves_nothing(serve_run, make_evaluator, tmp_path):
+    client = serve_run()
     publish(client, 5, 9.0)
     evaluator = make_evaluator(client, should_stop=lambda: True)
     with pytest.raises(RuntimeError):  # No parameters are read any more.
@@ -270,8 +261,10 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(serve, make_evaluator, tmp
     assert not (tmp_path / "checkpoints" / "best.npz").exists()
 
 
-def test_the_last_parameters_are_evaluated_instead_of_older_ones(serve, make_evaluator, tmp_path):
-    client = serve()
+def test_the_last_parameters_are_evaluated_instead_of_older_ones(
+    serve_run, make_evaluator, tmp_path
+):
+    client = serve_run()
     publish(client, 5, 9.0)
     evaluator = make_evaluator(client)
     assert not evaluator.has_last_step()
@@ -285,9 +278,11 @@ def test_the_last_parameters_are_evaluated_instead_of_older_ones(serve, make_eva
     assert read_best(tmp_path) == (3.0, 8)
 
 
-def test_the_last_parameters_are_evaluated_though_later_ones_were(serve, make_evaluator, tmp_path):
+def test_the_last_parameters_are_evaluated_though_later_ones_were(
+    serve_run, make_evaluator, tmp_path
+):
     """The learner died, and went back to a checkpoint before the last evaluation."""
-    client = serve()
+    client = serve_run()
     publish(client, 9, 3.0)
     assert make_evaluator(client).evaluate()
     wait_for(lambda: read_statistics(client).evaluation is not None)
@@ -303,9 +298,9 @@ def test_the_last_parameters_are_evaluated_though_later_ones_were(serve, make_ev
 
 
 def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
-    serve, make_evaluator, tmp_path
+    serve_run, make_evaluator, tmp_path
 ):
-    client = serve()
+    client = serve_run()
     publish(client, 5, 9.0)
     evaluators = []
 
@@ -320,10 +315,10 @@ def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
 
 
 def test_the_last_parameters_do_not_wait_for_the_next_period(
-    experiment, serve, tmp_path, monkeypatch
+    experiment, serve_run, tmp_path, monkeypatch
 ):
     experiment.run.evaluation.min_period_seconds = 1e6
-    client, stop = serve(), threading.Event()
+    client, stop = serve_run(), threading.Event()
     monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
     publish(client, 5, 9.0)
     thread = threading.Thread(target=run_evaluator, args=(experiment, [client]))
@@ -339,9 +334,9 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
         thread.join()
 
 
-def test_other_parameters_wait_for_the_next_period(experiment, serve, tmp_path, monkeypatch):
+def test_other_parameters_wait_for_the_next_period(experiment, serve_run, tmp_path, monkeypatch):
     experiment.run.evaluation.min_period_seconds = 1e6
-    client = serve()
+    client = serve_run()
     publish(client, 5, 9.0)
 
     class StopEvent(threading.Event):
@@ -364,10 +359,10 @@ def test_other_parameters_wait_for_the_next_period(experiment, serve, tmp_path, 
 
 
 def test_parameters_are_evaluated_after_so_many_learner_steps(
-    experiment, serve, make_evaluator, tmp_path
+    experiment, serve_run, make_evaluator, tmp_path
 ):
     experiment.run.evaluation.min_period_learner_steps = 100
-    client = serve()
+    client = serve_run()
     evaluator = make_evaluator(client)
     for learner_steps in (20, 100, 119, 120, 219, 320, 340):
         publish(client, learner_steps, 3.0)
@@ -416,8 +411,8 @@ def test_a_learner_waits_for_the_evaluation_of_its_last_step(
     assert looks == [1]
 
 
-def test_an_end_that_was_lost_is_withdrawn(serve):
-    client = serve()
+def test_an_end_that_was_lost_is_withdrawn(serve_run):
+    client = serve_run()
     withdraw_last_step(client, lambda: False)  # There is none.
     report_last_step(client, 7)
     assert read_statistics(client).last_step == 7

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 import threading
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -84,9 +83,8 @@ class CountingUpdate:
 
 
 class Replay(NamedTuple):
-    """A server and what talks to it."""
+    """The client of a server, and what talks to it."""
 
-    server: reverb.Server | None
     client: reverb.Client
 
     def make_learner(
@@ -119,10 +117,8 @@ def make_tables() -> list[reverb.Table]:
 
 
 @pytest.fixture
-def replay() -> Iterator[Replay]:
-    server = reverb.Server(make_tables())
-    yield Replay(server, reverb.Client(f"localhost:{server.port}"))
-    server.stop()
+def replay(serve) -> Replay:
+    return Replay(serve(*make_tables()))
 
 
 def add_transitions(replay: Replay, priorities: dict[float, float], learner_steps: int = 0) -> None:
@@ -237,7 +233,7 @@ def test_a_server_that_has_moved_gets_the_parameters_at_once(replay, serve):
     update = CountingUpdate()
     learner = replay.make_learner(update)
     update.count.assign([5.0])
-    moved = Replay(None, serve(*make_tables()))
+    moved = Replay(serve(*make_tables()))
     dataset = make_dataset(moved.client, REPLAY, BATCH_SIZE, SPEC, item_signature(SPEC))
     learner.reconnect(0, moved.client, dataset)
     learner.flush()
