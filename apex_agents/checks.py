@@ -1,15 +1,17 @@
 """What is checked before a run starts a node: its limits, its environment, the user's own parts."""
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import dm_env
 import numpy as np
 import tensorflow as tf
 from dm_env import specs
@@ -19,6 +21,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, knows_evaluations
+from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import UpdateOutput, update_in_turn
@@ -46,24 +49,17 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec.
 
+    A copy of the environment begins an episode, takes one step and is closed, and so does one for
+    evaluations where they may have another one.
+
     Raises:
-      ValueError: the agent cannot learn in it, or evaluations have another one.
+      ValueError: the agent cannot learn in it, it fails, or evaluations have other specs.
     """
-    with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
-        warnings.simplefilter("ignore")
-        environment = experiment.make_vector_environment(1, 0, evaluation=False)
-    level = logging.root.manager.disable
-    try:
-        experiment.builder.check_environment(environment.spec)
-        logging.disable(logging.WARNING)  # The error of the last attempt says it all.
-        _reset(environment, experiment.task)
-    finally:
-        logging.disable(level)
-        environment.close()
+    spec = _try_environment(experiment, False, experiment.builder.check_environment)
     config = experiment.config and experiment.config.environment
     if config and knows_evaluations(config):
-        _check_evaluation(experiment, environment.spec)
-    return environment.spec
+        _try_environment(experiment, True, functools.partial(_require_same, spec))
+    return spec
 
 
 def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
@@ -155,15 +151,54 @@ def _in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0] + place
 
 
-def _check_evaluation(experiment: Experiment, spec: EnvironmentSpec) -> None:
-    environment = experiment.make_vector_environment(1, 0, evaluation=True)
-    environment.close()
+def _try_environment(
+    experiment: Experiment, evaluation: bool, check: Callable[[EnvironmentSpec], None]
+) -> EnvironmentSpec:
+    """Return the spec of an environment, which `check` gets before the environment is used."""
+    with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
+        warnings.simplefilter("ignore")
+        environment = experiment.make_vector_environment(1, 0, evaluation=evaluation)
+    level = logging.root.manager.disable
+    try:
+        check(environment.spec)
+        logging.disable(logging.WARNING)  # The error of the last attempt says it all.
+        with _naming(experiment.task, "reset"):
+            environment.reset()
+        with _naming(experiment.task, "stepped"):
+            _step(environment)
+    finally:
+        logging.disable(level)
+        with _naming(experiment.task, "closed"):
+            environment.close()
+    return environment.spec
+
+
+@contextlib.contextmanager
+def _naming(task: str, use: str) -> Iterator[None]:
+    """Raise a ValueError if an environment fails; `use` says when it is, as 'reset'."""
+    try:
+        yield
+    except Exception as error:  # The code of an environment may raise anything.
+        raise ValueError(f"{task} fails when it is {use}: {_in_one_line(error)}") from error
+
+
+def _step(environment: VectorEnvironment) -> None:
+    """Take the first step of an episode, with the action that is closest to 0."""
+    actions: Any = environment.spec.actions
+    action = np.clip(np.zeros(actions.shape), actions.minimum, actions.maximum)
+    batch = action.astype(actions.dtype)[np.newaxis]
+    for _ in range(MAX_FAILURES_IN_A_ROW):  # A failure begins another episode; the last one raises.
+        if environment.step(batch).step_type[0] != dm_env.StepType.FIRST:
+            return
+
+
+def _require_same(trained: EnvironmentSpec, evaluated: EnvironmentSpec) -> None:
     for name in ("observations", "actions"):
-        trained, evaluated = (_describe(getattr(each, name)) for each in (spec, environment.spec))
-        if trained != evaluated:
+        training, evaluation = (_describe(getattr(spec, name)) for spec in (trained, evaluated))
+        if training != evaluation:
             raise ValueError(
-                f"In evaluations {name} are {evaluated}, in training they are {trained}; the agent "
-                "needs the same in both."
+                f"In evaluations {name} are {evaluation}, in training they are {training}; the "
+                "agent needs the same in both."
             )
 
 
@@ -173,14 +208,6 @@ def _describe(spec: Any) -> str:
     # Networks divide bytes by their maximum.
     most = f" up to {np.max(spec.maximum)}" if spec.dtype == np.uint8 else ""
     return f"{spec.dtype} {list(spec.shape)}{most}"
-
-
-def _reset(environment: VectorEnvironment, task: str) -> None:
-    try:
-        environment.reset()
-    except Exception as error:  # The code of an environment may raise anything.
-        name = type(error).__name__
-        raise ValueError(f"{task} fails when it is reset: {name}: {error}") from error
 
 
 def check_limits(run: RunConfig, flow: DataFlow) -> None:

@@ -3,15 +3,11 @@
 import dataclasses
 import time
 
-import gymnasium
 import pytest
 
 import apex_agents
-from apex_agents import user_code
-from apex_agents.checks import check_environment
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Progress, make_experiment
 from apex_agents.presets import load_config
 from apex_agents.registry import (
@@ -159,84 +155,6 @@ def test_an_experiment_is_not_made_from_an_invalid_config():
     config.run.num_actors = 0
     with pytest.raises(ValueError, match=r"run\.num_actors"):
         make_experiment(config)
-
-
-class Halls(gymnasium.Env):
-    """Has as many places as `length` says, and observes one that may be wrong."""
-
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, length: int, place: int = 0):
-        self.observation_space = gymnasium.spaces.Discrete(length)
-        self._place = place
-
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[int, dict]:
-        return self._place, {}
-
-
-def test_the_environments_of_an_experiment_are_those_of_a_given_function():
-    config = load_config("apex_dqn_catch")
-    # Not of the suite in the config, Atari, which repeats actions itself.
-    config.environment = EnvironmentConfig(kwargs={"length": 7}, action_repeat=2)
-    experiment = make_experiment(config, environment_fn=Halls)
-    assert experiment.task == f"{__name__}:Halls"
-    assert check_environment(experiment).observations.shape == (7,)
-
-
-def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts():
-    config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
-    with pytest.raises(
-        ValueError, match=r"Halls fails when it is reset: ValueError: observation is 7"
-    ):
-        check_environment(make_experiment(config, environment_fn=Halls))
-
-
-def test_evaluations_have_environments_of_their_own_kwargs():
-    config = load_config("apex_dqn_catch")
-    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"place": 3}}
-    config.environment = EnvironmentConfig(**settings)
-    experiment = make_experiment(config, environment_fn=Halls)
-    assert check_environment(experiment).observations.shape == (7,)
-    places = [
-        experiment.make_vector_environment(1, 0, evaluation=evaluation).reset().observation
-        for evaluation in (False, True)
-    ]
-    assert [place.argmax() for place in places] == [0, 3]
-
-
-@pytest.mark.parametrize(
-    ("function", "settings", "number"),
-    [
-        ("def make(length): made.append(0); return Halls(length)", {}, 1),
-        ("def make(length, evaluation): made.append(0); return Halls(length)", {}, 2),
-        (
-            "def make(length, place=0): made.append(0); return Halls(length, place)",
-            {"evaluation_kwargs": {"place": 1}},
-            2,
-        ),
-    ],
-)
-def test_as_many_environments_as_needed_are_made_before_a_run(
-    function, settings, number, monkeypatch
-):
-    """Each may need a license, or half a minute."""
-    monkeypatch.setattr(user_code, "kept", {})  # A later test has another `make`.
-    names = {"made": [], "Halls": Halls}
-    exec(function, names)
-    config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig(kwargs={"length": 7}, **settings)
-    check_environment(make_experiment(config, environment_fn=names["make"]))
-    assert len(names["made"]) == number
-
-
-def test_evaluations_in_other_spaces_are_refused_before_anything_starts():
-    config = load_config("apex_dqn_catch")
-    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"length": 9}}
-    config.environment = EnvironmentConfig(**settings)
-    expected = r"In evaluations observations are float32 \[9\], in training they are .* \[7\]"
-    with pytest.raises(ValueError, match=expected):
-        check_environment(make_experiment(config, environment_fn=Halls))
 
 
 def test_public_names_are_listed_for_completion():

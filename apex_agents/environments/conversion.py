@@ -92,6 +92,18 @@ def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConv
     return spec, scale
 
 
+def to_number(value: Any, name: str) -> float:
+    """Return a reward or a discount as a float.
+
+    Raises:
+      ValueError: it is no number, such as None, a text or an array of several numbers.
+    """
+    array = np.asarray(value)
+    if array.size == 1 and array.dtype.kind in "fiub":
+        return float(array.item())
+    raise ValueError(f"the {name} is {value!r}; it has to be a number")
+
+
 def is_image(space: spaces.Space) -> bool:
     """Return whether observations of a space are images: uint8 or bool, with two axes or more."""
     is_box = isinstance(space, spaces.Box) and len(space.shape) > 1

@@ -8,7 +8,12 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.conversion import convert_actions, convert_observations, space_of
+from apex_agents.environments.conversion import (
+    convert_actions,
+    convert_observations,
+    space_of,
+    to_number,
+)
 from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
 
 
@@ -75,8 +80,16 @@ class DmEnvironment(dm_env.Environment):
         self._environment.close()
 
     def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        if not isinstance(timestep, dm_env.TimeStep):
+            kind = type(timestep).__name__
+            raise ValueError(f"it returns a {kind}; it has to return a dm_env.TimeStep")
         self._num_steps = 0 if timestep.first() else self._num_steps + 1
         if timestep.mid() and self._num_steps == self._max_steps:
             timestep = timestep._replace(step_type=dm_env.StepType.LAST)
         self._needs_reset = timestep.last()
+        if not timestep.first():  # There they are not read.
+            timestep = timestep._replace(
+                reward=to_number(timestep.reward, "reward"),
+                discount=to_number(timestep.discount, "discount"),
+            )
         return timestep._replace(observation=self._convert_observation(timestep.observation))

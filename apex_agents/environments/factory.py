@@ -10,7 +10,6 @@ from typing import Any
 
 import dm_env
 import gymnasium
-import gymnasium.wrappers
 import numpy as np
 
 from apex_agents.environments.action_repeat import ActionRepeat
@@ -223,10 +222,7 @@ def _make(
             raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
         if render and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
-        limit = config.max_episode_steps
-        if limit is not None and getattr(environment.spec, "max_episode_steps", None) != limit:
-            environment = gymnasium.wrappers.TimeLimit(environment, limit)
-        return GymnasiumEnvironment(environment, offered["seed"])
+        return GymnasiumEnvironment(environment, offered["seed"], config.max_episode_steps)
     # The code may raise anything. Often its library is missing, or an argument is wrong.
     except Exception as error:
         how = "made to be drawn" if render else "made"

@@ -13,7 +13,11 @@ import gymnasium
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.conversion import convert_actions, convert_observations
+from apex_agents.environments.conversion import (
+    convert_actions,
+    convert_observations,
+    to_number,
+)
 from apex_agents.environments.opengl import has_display, prepare_opengl
 from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
 
@@ -30,12 +34,19 @@ class GymnasiumEnvironment(dm_env.Environment):
       frames_per_second: speed of videos, from the environment's metadata.
     """
 
-    def __init__(self, environment: gymnasium.Env, seed: int | None = None):
+    def __init__(
+        self,
+        environment: gymnasium.Env,
+        seed: int | None = None,
+        max_episode_steps: int | None = None,
+    ):
         """Adapt an environment.
 
         Args:
           environment: the environment.
           seed: seed of the first reset, which decides the later episodes, too.
+          max_episode_steps: number of steps after which an episode is truncated; None: no limit
+            besides the environment's.
 
         Raises:
           ValueError: agents cannot handle the observation or the action space, or a wrapper's
@@ -47,15 +58,18 @@ class GymnasiumEnvironment(dm_env.Environment):
         )
         self._environment = environment
         self._seed = seed
+        self._max_steps = max_episode_steps
         self._observation_spec, self._convert_observation = convert_observations(
             environment.observation_space
         )
         self._action_spec, self._convert_action = convert_actions(environment.action_space)
+        self._num_steps = 0
         self._needs_reset = True
 
     def reset(self) -> dm_env.TimeStep:
-        observation, _ = self._environment.reset(seed=self._seed)
+        observation, _ = _unpack("reset", _RESET, self._environment.reset(seed=self._seed))
         self._seed = None
+        self._num_steps = 0
         self._needs_reset = False
         return dm_env.restart(self._convert_observation(observation))
 
@@ -63,9 +77,15 @@ class GymnasiumEnvironment(dm_env.Environment):
         if self._needs_reset:
             return self.reset()
         action = self._convert_action(action)
-        observation, reward, terminated, truncated, _ = self._environment.step(action)
+        returned = self._environment.step(action)
+        observation, reward, terminated, truncated, _ = _unpack("step", _STEP, returned)
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(value, (bool, np.bool_)) and value not in (0, 1):
+                raise ValueError(f"its `{name}` is {value!r}; it has to be True or False")
+        self._num_steps += 1
+        truncated = truncated or self._num_steps == self._max_steps
         self._needs_reset = terminated or truncated
-        reward, observation = float(reward), self._convert_observation(observation)
+        reward, observation = to_number(reward, "reward"), self._convert_observation(observation)
         if terminated:
             return dm_env.termination(reward, observation)
         if truncated:
@@ -92,6 +112,22 @@ class GymnasiumEnvironment(dm_env.Environment):
 
     def close(self) -> None:
         self._environment.close()
+
+
+_RESET = ("observation", "info")
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
+
+
+def _unpack(method: str, names: tuple[str, ...], returned: Any) -> tuple[Any, ...]:
+    """Return what a method returned; a ValueError says what it has to return, if it is not that."""
+    if isinstance(returned, tuple) and len(returned) == len(names):
+        return returned
+    is_tuple = isinstance(returned, tuple)
+    given = f"{len(returned)} values" if is_tuple else f"a {type(returned).__name__}"
+    raise ValueError(
+        f"its `{method}` returns {given}; it has to return the tuple ({', '.join(names)}), as in "
+        "gymnasium and in gym since 0.26"
+    )
 
 
 def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

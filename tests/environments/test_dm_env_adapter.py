@@ -6,6 +6,7 @@ from typing import Any
 
 import dm_env
 import numpy as np
+import pytest
 from absl.testing import absltest
 from dm_env import specs, test_utils
 
@@ -96,6 +97,37 @@ def test_discrete_actions_have_the_dtype_of_the_spec():
     adapted.reset()
     adapted.step(2)
     assert environment.actions == [[5]]
+
+
+class Returning(Pair):
+    """Returns from `step` what it was made with."""
+
+    def __init__(self, of_step: Any):
+        super().__init__()
+        self._of_step = of_step
+
+    def step(self, action: Any) -> Any:
+        return self._of_step
+
+
+OBSERVATION = {"steps": 1, "action": np.zeros(1)}
+
+
+@pytest.mark.parametrize(
+    ("of_step", "expected"),
+    [
+        ((OBSERVATION, 1.0, False, False, {}), "returns a tuple"),
+        (None, "returns a NoneType"),
+        (dm_env.transition(None, OBSERVATION), "reward is None"),
+        (dm_env.transition(1.0, OBSERVATION, discount=None), "discount is None"),
+        (dm_env.transition(np.ones(2), OBSERVATION), "reward is array"),
+    ],
+)
+def test_a_step_that_returns_something_else_is_an_error(of_step, expected):
+    environment = DmEnvironment(Returning(of_step))
+    environment.reset()
+    with pytest.raises(ValueError, match=expected):
+        environment.step(np.zeros(1, np.float32))
 
 
 def test_episodes_end_as_they_end():

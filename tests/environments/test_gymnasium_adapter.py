@@ -158,6 +158,61 @@ def test_an_observation_of_another_shape_is_an_error(observation):
         environment.reset()
 
 
+class Returning(gymnasium.Env):
+    """Returns from `reset` and `step` what it was made with."""
+
+    observation_space = UNIT_BOX
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, of_step: Any = None, of_reset: Any = None):
+        self._of_step = of_step
+        self._of_reset = (np.zeros(2), {}) if of_reset is None else of_reset
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+        return self._of_reset
+
+    def step(self, action: Any) -> Any:
+        return self._of_step
+
+
+@pytest.mark.parametrize(
+    ("of_step", "expected"),
+    [
+        ((np.zeros(2), 1.0, False, {}), r"`step` returns 4 values.*terminated, truncated"),
+        (None, "`step` returns a NoneType"),
+        (np.zeros(5), "`step` returns a ndarray"),
+        ((np.zeros(2), 1.0, False, {}, {}), r"`truncated` is \{\}"),
+        ((np.zeros(2), 1.0, None, False, {}), "`terminated` is None"),
+        ((np.zeros(2), None, False, False, {}), "reward is None"),
+        ((np.zeros(2), "1", False, False, {}), "reward is '1'"),
+        ((np.zeros(2), np.ones(2), False, False, {}), "reward is array"),
+        ((np.zeros(3), 1.0, False, False, {}), r"\(3,\)"),
+    ],
+)
+def test_a_step_that_returns_something_else_is_an_error(of_step, expected):
+    environment = GymnasiumEnvironment(Returning(of_step))
+    environment.reset()
+    with pytest.raises(ValueError, match=expected):
+        environment.step(0)
+
+
+# Unpacked, the first would be the observation 0.0, and the second one "a".
+@pytest.mark.parametrize("of_reset", [np.zeros(2), {"a": 0.0, "b": 1.0}, (np.zeros(2), {}, 1)])
+def test_a_reset_that_returns_something_else_is_an_error(of_reset):
+    with pytest.raises(ValueError, match=r"`reset` returns .*\(observation, info\)"):
+        GymnasiumEnvironment(Returning(of_reset=of_reset)).reset()
+
+
+@pytest.mark.parametrize("reward", [1, np.float32(1.0), np.ones(1), True])
+def test_rewards_and_ends_may_be_of_any_type_of_numbers(reward):
+    ends = (np.bool_(True), 0)
+    step = (np.zeros(2), reward, *ends, {})
+    environment = GymnasiumEnvironment(Returning(step))
+    environment.reset()
+    timestep = environment.step(0)
+    assert (timestep.reward, timestep.discount, timestep.last()) == (1.0, 0.0, True)
+
+
 def test_mujoco_tasks_take_actions_in_their_own_bounds():
     environment = GymnasiumEnvironment(gymnasium.make("Humanoid-v5"), seed=3)
     raw = gymnasium.make("Humanoid-v5")

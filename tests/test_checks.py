@@ -1,0 +1,173 @@
+"""Tests of the checks before a run, on environments that are wrong in one way each."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+import pytest
+
+from apex_agents import user_code
+from apex_agents.checks import check_environment
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import make_experiment
+from apex_agents.presets import load_config
+
+
+class Halls(gymnasium.Env):
+    """Has as many places as `length` says, and observes one that may be wrong."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length: int, place: int = 0):
+        self.observation_space = gymnasium.spaces.Discrete(length)
+        self._place = place
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[int, dict]:
+        return self._place, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+        return self._place, 1.0, False, False, {}
+
+
+def test_the_environments_of_an_experiment_are_those_of_a_given_function():
+    config = load_config("apex_dqn_catch")
+    # Not of the suite in the config, Atari, which repeats actions itself.
+    config.environment = EnvironmentConfig(kwargs={"length": 7}, action_repeat=2)
+    experiment = make_experiment(config, environment_fn=Halls)
+    assert experiment.task == f"{__name__}:Halls"
+    assert check_environment(experiment).observations.shape == (7,)
+
+
+def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts():
+    config = load_config("apex_dqn_catch")
+    config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
+    with pytest.raises(
+        ValueError, match=r"Halls fails when it is reset: ValueError: observation is 7"
+    ):
+        check_environment(make_experiment(config, environment_fn=Halls))
+
+
+class Steps(Halls):
+    """Does in its steps what it was made with; records what all copies do."""
+
+    taken: ClassVar[list[str]] = []
+
+    def __init__(self, returned: Any = None, num_failures: int = 0, evaluation: bool = False):
+        super().__init__(3)
+        self._returned, self._num_failures = returned, num_failures
+        self._evaluation = evaluation
+
+    def step(self, action: int) -> Any:
+        self.taken.append("evaluation" if self._evaluation else "training")
+        if self._num_failures:
+            self._num_failures -= 1
+            raise RuntimeError("it is stuck")
+        return super().step(action) if self._returned is None else self._returned
+
+    def close(self) -> None:
+        self.taken.append("closed")
+
+
+def check_steps(monkeypatch, make: Any = Steps, **kwargs: Any) -> list[str]:
+    """Check an environment before a run, and return what its copies did."""
+    monkeypatch.setattr(Steps, "taken", [])
+    config = load_config("apex_dqn_catch")
+    config.environment = EnvironmentConfig(kwargs=kwargs)
+    try:
+        check_environment(make_experiment(config, environment_fn=make))
+    finally:
+        taken = Steps.taken
+    return taken
+
+
+def test_copies_take_one_step_before_a_run_and_are_closed(monkeypatch):
+    assert check_steps(monkeypatch) == ["training", "closed", "evaluation", "closed"]
+
+
+def test_a_failure_that_a_run_survives_does_not_prevent_it(monkeypatch):
+    taken = check_steps(monkeypatch, num_failures=2)
+    assert taken == [*3 * ["training"], "closed", *3 * ["evaluation"], "closed"]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "expected"),
+    [
+        ({"returned": [0, 1.0, False, {}]}, "4 values"),
+        ({"returned": [9, 1.0, False, False, {}]}, "9"),
+        ({"returned": [0, None, False, False, {}]}, "reward is None"),
+        ({"num_failures": 3}, r"RuntimeError: it is stuck \(.*test_checks.py, line \d+\)"),
+    ],
+)
+def test_an_environment_that_cannot_be_stepped_is_refused_before_anything_starts(
+    kwargs, expected, monkeypatch
+):
+    def make(returned=None, **kwargs):
+        return Steps(returned and tuple(returned), **kwargs)
+
+    with pytest.raises(ValueError, match=f"make.* fails when it is stepped: .*{expected}"):
+        check_steps(monkeypatch, make, **kwargs)
+    assert Steps.taken[-1] == "closed"
+
+
+def test_a_step_that_fails_in_evaluations_alone_is_refused(monkeypatch):
+    def make(evaluation):
+        return Steps(num_failures=3 * evaluation, evaluation=evaluation)
+
+    with pytest.raises(ValueError, match="it is stuck"):
+        check_steps(monkeypatch, make)
+    assert Steps.taken == ["training", "closed", *3 * ["evaluation"], "closed"]
+
+
+def test_an_environment_that_cannot_be_closed_is_refused(monkeypatch):
+    def close(self):
+        raise OSError("no such window")
+
+    monkeypatch.setattr(Steps, "close", close)
+    with pytest.raises(ValueError, match="fails when it is closed: OSError: no such window"):
+        check_steps(monkeypatch)
+
+
+def test_evaluations_have_environments_of_their_own_kwargs():
+    config = load_config("apex_dqn_catch")
+    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"place": 3}}
+    config.environment = EnvironmentConfig(**settings)
+    experiment = make_experiment(config, environment_fn=Halls)
+    assert check_environment(experiment).observations.shape == (7,)
+    places = [
+        experiment.make_vector_environment(1, 0, evaluation=evaluation).reset().observation
+        for evaluation in (False, True)
+    ]
+    assert [place.argmax() for place in places] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "number"),
+    [
+        ("def make(length): made.append(0); return Halls(length)", {}, 1),
+        ("def make(length, evaluation): made.append(0); return Halls(length)", {}, 2),
+        (
+            "def make(length, place=0): made.append(0); return Halls(length, place)",
+            {"evaluation_kwargs": {"place": 1}},
+            2,
+        ),
+    ],
+)
+def test_as_many_environments_as_needed_are_made_before_a_run(
+    function, settings, number, monkeypatch
+):
+    """Each may need a license, or half a minute."""
+    monkeypatch.setattr(user_code, "kept", {})  # A later test has another `make`.
+    names = {"made": [], "Halls": Halls}
+    exec(function, names)
+    config = load_config("apex_dqn_catch")
+    config.environment = EnvironmentConfig(kwargs={"length": 7}, **settings)
+    check_environment(make_experiment(config, environment_fn=names["make"]))
+    assert len(names["made"]) == number
+
+
+def test_evaluations_in_other_spaces_are_refused_before_anything_starts():
+    config = load_config("apex_dqn_catch")
+    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"length": 9}}
+    config.environment = EnvironmentConfig(**settings)
+    expected = r"In evaluations observations are float32 \[9\], in training they are .* \[7\]"
+    with pytest.raises(ValueError, match=expected):
+        check_environment(make_experiment(config, environment_fn=Halls))
