@@ -31,7 +31,7 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: moved help train train-dpg train-a2c quick test test-all test-faults test-cluster bench docs docs-serve \
+.PHONY: moved help train train-dpg train-a2c quick test test-all test-faults test-cluster bench pages docs docs-serve \
   lint format pins dist clean
 
 # Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
@@ -74,6 +74,9 @@ test-cluster: $(INSTALLED) ## Run programs on a cluster of hosts made of namespa
 
 bench: $(INSTALLED) $(PEERS_NEEDED) ## Measure speed and memory, also of other libraries; ARGS: --parts acting ...
 	@$(PYTHON) benchmarks/bench.py $(ARGS)
+
+pages: $(INSTALLED) ## Write what docs/ takes from the code: fields, flags, docstrings, tables of studies.
+	@$(PYTHON) docs/from_code.py
 
 docs: $(INSTALLED) ## Build the documentation into build/docs; warnings are errors.
 	@$(PYTHON) -m sphinx -q -E -W --keep-going docs build/docs

@@ -1,102 +1,154 @@
-"""What the pages take from the code: fields of configs, flags of commands, docstrings."""
+"""Writes what the pages take from the code: fields of configs, flags of commands, docstrings.
+
+A page has it between two comments, such as `<!-- fields run apex_agents.RunConfig -->` and
+`<!-- end -->`. `make pages` writes all of it anew; `--check` only names the pages that are not what
+the code says.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import dataclasses
 import importlib
 import inspect
 import itertools
+import pathlib
+import re
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 from apex_agents.command_line.field_help import read_meanings
 from apex_agents.presets import CONFIGS, preset_names
 
+DOCS = pathlib.Path(__file__).resolve().parent
+_BLOCK = re.compile(r"<!-- (\w+)(.*?) -->\n.*?<!-- end -->", re.DOTALL)
+_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):\n", re.MULTILINE)
+_ENTRY = re.compile(r"^([\w*., ]+): (.*(?:\n .*)*)", re.MULTILINE)
 
-class ConfigFields(SphinxDirective):
-    """Describe the fields of a dataclass: type, default, meaning, allowed values.
 
-    Arguments: the path of the fields, such as `run`, and the class, such as
-    `apex_agents.RunConfig`. Configs among its fields are left out.
+def main() -> int:
+    """Write or check all pages; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    is_check = parser.parse_args().check
+    pages = {path: path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+    written = {path: write_blocks(text) for path, text in pages.items()}
+    stale = [path for path in pages if written[path] != pages[path]]
+    for path in stale:
+        print(path.relative_to(DOCS.parent))
+        if not is_check:
+            path.write_text(written[path])
+    if stale and is_check:
+        print("These pages are not what the code says; `make pages` writes them anew.")
+    return int(bool(stale) and is_check)
+
+
+def write_blocks(page: str) -> str:
+    """Return a page with the content of all its blocks written anew."""
+
+    def write(block: re.Match[str]) -> str:
+        kind, arguments = block[1], block[2].split()
+        text = "\n".join(["", *_WRITERS[kind](*arguments), "", "<!-- end -->"])
+        return f"<!-- {kind}{block[2]} -->\n" + re.sub(r"\n{3,}", "\n\n", text)
+
+    return _BLOCK.sub(write, page)
+
+
+def write_fields(prefix: str, path: str) -> Iterator[str]:
+    """Yield the table of the fields of a dataclass, but for configs among them.
+
+    Args:
+      prefix: path of the fields, such as `run`.
+      path: path of the class, such as `apex_agents.RunConfig`.
     """
-
-    required_arguments = 2
-
-    def run(self) -> list[nodes.Node]:
-        """Return a description of each field."""
-        prefix, path = self.arguments
-        module, _, name = path.rpartition(".")
-        kind = getattr(importlib.import_module(module), name)
-        lines = itertools.chain.from_iterable(
-            self._describe(f"{prefix}.{field.name}", field, default, meaning)
-            for field, default, meaning in _read_fields(kind)
-        )
-        return self.parse_text_to_nodes("\n".join(lines))
-
-    def _describe(
-        self, path: str, field: dataclasses.Field, default: Any, meaning: str
-    ) -> Iterator[str]:
-        # Of two agents with a field of the same name, the first one is in the index.
-        described = self.env.temp_data.setdefault("described_fields", set())
-        declared = field.type.__name__ if isinstance(field.type, type) else field.type
-        yield f"```{{confval}} {path}"
-        if path in described:
-            yield ":no-index:"
-        described.add(path)
-        allowed = [f", {allowed}" for _, allowed in field.metadata.values()]
-        yield from ("", meaning, "")
-        yield f"`{declared}`{''.join(allowed)}; default `{default!r}`."
-        yield "```"
-
-
-class CommandHelp(SphinxDirective):
-    """Show what `--help` says about a command: what it does, and its own flags.
-
-    Arguments: name of the command, and of its module in `apex_agents.command_line`.
-    """
-
-    required_arguments = 2
-
-    def run(self) -> list[nodes.Node]:
-        """Return the docstring of the module and a description of each flag."""
-        command, module = self.arguments
-        text, found = _read_command(f"apex_agents.command_line.{module}")
-        lines = [*_to_markdown(text), f"```{{program}} {command}", "```"]
-        for flag in found:
-            names = f"--{flag.name}, --no{flag.name}" if flag.boolean else f"--{flag.name}"
-            lines += [f"```{{option}} {names}", flag.help]
-            lines += [] if flag.default is None else [f"Default: `{flag.default}`."]
-            lines += ["```"]
-        return self.parse_text_to_nodes("\n".join(lines))
-
-
-class Presets(SphinxDirective):
-    """List the settings that come with the package: their names and what they train."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return a table of names and first sentences."""
-        rows = []
-        for name in preset_names():
-            text = ast.get_docstring(ast.parse((CONFIGS / f"{name}.py").read_text())) or ""
-            sentence = text.partition("\n\n")[0].removesuffix(".").replace("\n", " ")
-            rows.append(f"| `{name}` | {sentence} |")
-        return self.parse_text_to_nodes("\n".join(["| `--config` | trains |", "|---|---|", *rows]))
-
-
-def _read_fields(kind: type) -> Iterator[tuple[dataclasses.Field, Any, str]]:
-    """Yield the fields of a dataclass that are no configs, with their defaults and meanings."""
+    kind = _find(path)
     config, meanings = kind(), read_meanings(kind)
+    yield from _head("field", "type", "default", "meaning")
     for field in dataclasses.fields(config):
         default = getattr(config, field.name)
         if not dataclasses.is_dataclass(default):
-            yield field, default, meanings[field.name]
+            declared = field.type.__name__ if isinstance(field.type, type) else field.type
+            allowed = "".join(f", {allowed}" for _, allowed in field.metadata.values())
+            name, meaning = f"`{prefix}.{field.name}`", meanings[field.name]
+            yield _row(name, f"`{declared}`{allowed}", f"`{default!r}`", _escape(meaning))
+
+
+def write_command(module: str) -> Iterator[str]:
+    """Yield what `--help` says about a command: its docstring, and a table of its own flags.
+
+    Args:
+      module: name of its module in `apex_agents.command_line`.
+    """
+    text, found = _read_command(f"apex_agents.command_line.{module}")
+    yield from _to_blocks(text)
+    yield from ("", *_head("flag", "default", "meaning"))
+    for flag in found:
+        names = f"`--{flag.name}`, `--no{flag.name}`" if flag.boolean else f"`--{flag.name}`"
+        default = "" if flag.default is None else f"`{flag.default}`"
+        yield _row(names, default, _escape(flag.help))
+
+
+def write_presets() -> Iterator[str]:
+    """Yield the table of the settings that come with the package, and what they train."""
+    yield from _head("`--config`", "trains")
+    for name in preset_names():
+        text = ast.get_docstring(ast.parse((CONFIGS / f"{name}.py").read_text())) or ""
+        yield _row(f"`{name}`", text.partition("\n\n")[0].removesuffix("."))
+
+
+def write_object(path: str) -> Iterator[str]:
+    """Yield the documentation of a class or a function, such as `apex_agents.train`."""
+    found = _find(path)
+    bases = found.__mro__ if isinstance(found, type) else (found,)
+    # A base that is not public has no documentation but that of its children.
+    shown = [base for base in bases if base is found or base.__name__.startswith("_")]
+    (node, lines), *inherited = [_parse(textwrap.dedent(inspect.getsource(one))) for one in shown]
+    yield from _describe(node, lines, 3, path)
+    own = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
+    for base, lines_of_base in inherited:
+        base.body = [member for member in base.body if getattr(member, "name", "") not in own]
+        yield from _to_markdown(ast.get_docstring(base) or "")
+        yield from _describe_members(base, lines_of_base, 4, found.__name__)
+
+
+def write_module(name: str) -> Iterator[str]:
+    """Yield the documentation of a module and of what is public in it."""
+    text = (DOCS.parent / f"{name.replace('.', '/')}.py").read_text()
+    module = ast.parse(text)
+    yield from (f"### `{name}`", "", *_to_markdown(ast.get_docstring(module) or ""))
+    yield from _describe_members(module, text.splitlines(), 4)
+
+
+_WRITERS: dict[str, Callable[..., Iterator[str]]] = {
+    "command": write_command,
+    "fields": write_fields,
+    "module": write_module,
+    "object": write_object,
+    "presets": write_presets,
+}
+
+
+def _find(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _head(*names: str) -> Sequence[str]:
+    return _row(*names), f"|{'---|' * len(names)}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _escape(text: str) -> str:
+    """Keep what is no code from being read as HTML or as emphasis."""
+    return re.sub(r"(`[^`]*`)|([<*](?=\S))", lambda found: found[1] or f"\\{found[2]}", text)
 
 
 def _read_command(name: str) -> tuple[str, list[flags.Flag]]:
@@ -118,33 +170,61 @@ def _read_command(name: str) -> tuple[str, list[flags.Flag]]:
     return inspect.cleandoc(module.__doc__ or ""), found
 
 
-def _to_markdown(text: str) -> Iterator[str]:
-    """Yield the lines of a docstring; those that are indented become blocks of code."""
+def _parse(source: str) -> tuple[Any, Sequence[str]]:
+    return ast.parse(source).body[0], source.splitlines()
+
+
+def _describe_members(
+    parent: Any, lines: Sequence[str], level: int, prefix: str = ""
+) -> Iterator[str]:
+    """Yield the documentation of the public classes and functions in a class or a module."""
+    for node in parent.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and re.match(r"[^_]|__", node.name):
+            yield from _describe(node, lines, level, f"{prefix}.{node.name}".lstrip("."))
+
+
+def _describe(node: Any, lines: Sequence[str], level: int, name: str) -> Iterator[str]:
+    """Yield heading, declaration and docstring of a class or function that has one."""
+    text = ast.get_docstring(node)
+    if text is not None:
+        first = min(one.lineno for one in (node, *node.decorator_list))
+        shown = [(first, node.body[0].lineno - 1)]
+        if isinstance(node, ast.ClassDef):
+            fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+            shown += [(field.lineno, field.end_lineno or 0) for field in fields]
+        declaration = textwrap.dedent(
+            "\n".join(line for start, end in shown for line in lines[start - 1 : end])
+        )
+        declaration = re.sub(r"  # noqa.*", "", declaration)
+        yield from (f"{'#' * level} `{name}`", "", "```python", declaration, "```", "")
+        yield from _to_markdown(text)
+        if isinstance(node, ast.ClassDef):
+            yield from _describe_members(node, lines, level + 1, node.name)
+
+
+def _to_markdown(docstring: str) -> Iterator[str]:
+    """Yield the lines of a docstring, whose sections become lists."""
+    intro, *sections = _SECTION.split(docstring)
+    yield from _to_blocks(intro)
+    for title, content in zip(sections[::2], sections[1::2], strict=True):
+        body = textwrap.dedent(content).strip()
+        if title in ("Returns", "Yields"):
+            first, *rest = _to_blocks(body)
+            yield from (f"**{title}:** {first}", *rest, "")
+        else:
+            entries = _ENTRY.findall(body)
+            lists = [f"- `{name}`: {' '.join(_escape(text).split())}" for name, text in entries]
+            yield from (f"**{title}:**", "", *lists, "")
+
+
+def _to_blocks(text: str) -> Iterator[str]:
+    """Yield the lines of a text; those that are indented become blocks of code."""
     groups = itertools.groupby(text.splitlines(), lambda line: line.startswith("  "))
     for is_indented, lines in groups:
-        yield from (
-            ("", "```text", *(line[2:] for line in lines), "```", "") if is_indented else lines
-        )
+        block = textwrap.dedent("\n".join(lines))
+        yield from ("", "```text", block, "```", "") if is_indented else _escape(block).splitlines()
+    yield ""
 
 
-def make_equations_literal(*args: Any) -> None:
-    """Turn equations, which are indented in the text of a docstring, into literal blocks.
-
-    What belongs to `Args:` and the like is indented, too, but no empty line precedes it.
-    """
-    lines: list[str] = args[-1]
-    for index in range(len(lines) - 2, 0, -1):
-        before, line, after = lines[index - 1 : index + 2]
-        if not line and after.startswith("  ") and before and not before.startswith(" "):
-            lines[index : index + 1] = ["", "::", ""]
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Register what this module has for Sphinx."""
-    app.setup_extension("sphinx.ext.autodoc")
-    app.add_directive("config-fields", ConfigFields)
-    app.add_directive("command-help", CommandHelp)
-    app.add_directive("presets", Presets)
-    # Before Napoleon, which reads the sections of docstrings.
-    app.connect("autodoc-process-docstring", make_equations_literal, priority=400)
-    return {"parallel_read_safe": False}
+if __name__ == "__main__":
+    sys.exit(main())

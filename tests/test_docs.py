@@ -15,7 +15,6 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from apex_agents import exit_codes
-from apex_agents.command_line import commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "results" / "README.md"])
@@ -104,6 +103,17 @@ def test_links_lead_to_files(page):
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
+def test_every_page_is_reached_from_the_readme():
+    reached, found = set(), ["README.md"]
+    while found:
+        page = found.pop()
+        reached.add(page)
+        links = re.findall(r"\]\((?!https?:)([^)#]+\.md)", PAGES[page])
+        paths = [ROOT.joinpath(page).parent.joinpath(link).resolve() for link in links]
+        found += {path.relative_to(ROOT).as_posix() for path in paths} & set(PAGES) - reached
+    assert [page for page in PAGES if page.startswith("docs/") and page not in reached] == []
+
+
 @pytest.mark.parametrize(
     "name", sorted(set(re.findall(r"--config=((?:apex|a2c|a3c|dqn|prioritized|ddpg)_\w+)", TEXT)))
 )
@@ -127,9 +137,29 @@ def test_config_fields_that_are_named_exist(field):
     assert any(field in field_paths(config) for config in configs)
 
 
+def test_the_pages_are_what_the_code_says():
+    command = [sys.executable, str(ROOT / "docs" / "from_code.py"), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("modules", "Policy.__call__"),  # All that a policy is asked for.
+        ("modules", "Update.__call__"),
+        ("api", "RunningNormalization.__call__"),
+        ("api", "TrainedDPG.make_environment"),  # Of a base that is not public.
+    ],
+)
+def test_all_that_can_be_called_is_documented(page, name):
+    headings = re.findall(r"^#+ `(.+)`$", PAGES[f"docs/reference/{page}.md"], re.MULTILINE)
+    assert headings.count(name) == 1
+
+
 def test_every_setting_is_on_the_page_of_settings():
     page = PAGES["docs/reference/settings.md"]
-    listed = re.findall(r"\{config-fields\} ([\w.<>]+) apex_agents\.(?:\w+\.)?(\w+)", page)
+    listed = re.findall(r"<!-- fields ([\w.<>]+) apex_agents\.(?:\w+\.)?(\w+) -->", page)
     assert set(listed) == set(_find_sections()) - {("", "ExperimentConfig")}
 
 
@@ -158,9 +188,7 @@ def test_every_command_is_on_the_page_of_commands():
     installed = re.findall(r"^(apex-\w+) = \"", pyproject, re.MULTILINE)
     headings = re.findall(r"^## (apex-.*)$", page, re.MULTILINE)
     assert sorted(name for heading in headings for name in heading.split(", ")) == sorted(installed)
-    modules = re.findall(r"\{command-help\} apex-\w+ (\w+)", page)
-    folder = pathlib.Path(commands.__file__).parent
-    assert [module for module in modules if not (folder / f"{module}.py").exists()] == []
+    assert len(re.findall(r"<!-- command \w+ -->", page)) == len(headings)
 
 
 def test_every_exit_code_is_on_the_page_of_commands():

@@ -32,6 +32,7 @@ TIERS = ("unit", "reverb", "process")  # From the cheapest to the most expensive
 ESSENTIAL = (
     "tests/test_program.py",  # Trains both agents to the end of their runs.
     "tests/test_docs.py::test_example_learns",
+    "tests/test_docs.py::test_the_pages_are_what_the_code_says",
     "tests/faults/test_stops.py::test_ctrl_c",
     "tests/faults/test_stops.py::test_a_run_resumes_where_it_was_stopped",
     "tests/faults/test_deaths.py::test_killed_actor",

@@ -17,9 +17,9 @@ _MIN_RELATIVE_VARIANCE = 1e-5
 class CenteredRMSProp(snt.optimizers.RMSProp):
     """RMSProp that divides by the standard deviation of the gradient (Tieleman & Hinton 2012).
 
-    mean_square <- decay * mean_square + (1 - decay) * gradient^2
-    mean <- decay * mean + (1 - decay) * gradient
-    parameter <- parameter - learning_rate * gradient / sqrt(mean_square - mean^2 + epsilon)
+      mean_square <- decay * mean_square + (1 - decay) * gradient^2
+      mean <- decay * mean + (1 - decay) * gradient
+      parameter <- parameter - learning_rate * gradient / sqrt(mean_square - mean^2 + epsilon)
 
     If a gradient hardly changes for hundreds of steps, rounding would make the argument of the root
     negative; the mean square is therefore kept a little above the squared mean.

@@ -44,9 +44,10 @@ class RunningNormalization(snt.Module):
     def update(self, observations: tf.Tensor) -> None:
         """Add a batch `[B, ...]` to the statistics.
 
-        share = B / (count + B), delta = batch_mean - mean
-        mean <- mean + share * delta
-        variance <- (1 - share) * variance + share * batch_variance + share * (1 - share) * delta^2
+          share = B / (count + B), delta = batch_mean - mean
+          mean <- mean + share * delta
+          variance <- (1 - share) * variance + share * batch_variance
+                      + share * (1 - share) * delta^2
 
         Source: Chan, Golub & LeVeque 1979.
         """
