@@ -5,7 +5,8 @@ Spaces are gymnasium's; `space_of` turns specs of dm_env into them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ ObservationConverter = Callable[[Any], np.ndarray]
 ActionConverter = Callable[[Any], Any]
 
 
+_NUMBERS = "fiub"  # Kinds of dtypes.
 _VECTORS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
 
@@ -32,7 +34,9 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
       ValueError: the space holds something else, nothing, or an image among other parts.
     """
     if isinstance(space, spaces.Box):
-        return _convert_box(space)
+        spec = _make_spec(space.low, space.high, _dtype_of(space))
+        read = _make_reader(space, "observation")
+        return spec, lambda observation: read(observation).reshape(spec.shape)
     parts = dict(_parts(space, "observation"))
     for path in filter(lambda path: is_image(parts[path]), parts):
         raise ValueError(
@@ -48,13 +52,7 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
             "a function that environment.suite='function' names."
         )
     box: Any = spaces.flatten_space(space)
-    spec = _make_spec(box.low, box.high, np.float32)
-
-    def convert(observation: Any) -> np.ndarray:
-        _check_values(space, observation, "observation")
-        return np.asarray(spaces.flatten(space, observation), np.float32)
-
-    return spec, convert
+    return _make_spec(box.low, box.high, np.float32), _make_reader(space, "observation")
 
 
 def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConverter]:
@@ -124,12 +122,9 @@ def space_of(spec: Any, name: str) -> spaces.Space:
         return spaces.Dict({key: space_of(part, f"{name}[{key!r}]") for key, part in spec.items()})
     if isinstance(spec, (list, tuple)):
         return spaces.Tuple([space_of(part, f"{name}[{i}]") for i, part in enumerate(spec)])
-    if not isinstance(spec, specs.Array) or spec.dtype.kind not in "fiub":
+    if not isinstance(spec, specs.Array) or spec.dtype.kind not in _NUMBERS:
         raise ValueError(f"{name} is {spec!r}; agents need arrays of numbers.")
-    if spec.dtype.kind == "f":
-        bounds = (-np.inf, np.inf)
-    else:
-        bounds = (0, 1) if spec.dtype.kind == "b" else _range_of(spec.dtype)
+    bounds = (-np.inf, np.inf) if spec.dtype.kind == "f" else _range_of(spec.dtype)
     low = np.broadcast_to(getattr(spec, "minimum", bounds[0]), spec.shape)
     high = np.broadcast_to(getattr(spec, "maximum", bounds[1]), spec.shape)
     # A bounded number that is observed may have any range, and is a place on a line.
@@ -139,45 +134,71 @@ def space_of(spec: Any, name: str) -> spaces.Space:
     return spaces.Box(low, high, spec.shape, spec.dtype)
 
 
-def _convert_box(space: spaces.Box) -> tuple[specs.BoundedArray, ObservationConverter]:
-    is_bytes = is_image(space) or space.dtype == np.uint8
-    dtype = np.dtype(np.uint8 if is_bytes else np.float32)
-    spec = _make_spec(space.low, space.high, dtype)
+def _make_reader(space: spaces.Space, path: str) -> ObservationConverter:
+    """Build what makes numbers for agents of an observation, or of the part of one at `path`.
 
-    def convert(observation: Any) -> np.ndarray:
-        array = np.asarray(observation)
-        if array.shape != space.shape:
-            raise ValueError(f"an observation has the shape {array.shape}, its space {space.shape}")
-        if is_bytes and array.dtype.kind == "f":  # Fractions would become 0.
-            raise ValueError(f"an observation is {array.dtype}, its space {space.dtype}")
-        return array.astype(dtype, copy=False).reshape(spec.shape)
-
-    return spec, convert
-
-
-def _check_values(space: spaces.Space, observation: Any, path: str) -> None:
-    """Raise a ValueError if a part of an observation would be read as another one.
-
-    Boxes may have another shape or lose their fractions, numbers may be outside of their range.
+    What it returns raises a ValueError that names the part, the value and the space if the space
+    does not contain the part. Two exceptions: a part may have any dtype that holds its numbers, and
+    those of a box only have to be in the range of its dtype, since many exceed their bounds a bit.
     """
-    if isinstance(space, spaces.Dict):
-        for key, part in space.spaces.items():
-            _check_values(part, observation[key], f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for index, (part, value) in enumerate(zip(space.spaces, observation, strict=True)):
-            _check_values(part, value, f"{path}[{index}]")
-    elif isinstance(space, spaces.Box):
-        array = np.asarray(observation)
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return _make_array_reader(space, path)
+    readers = {key: _make_reader(part, f"{path}[{key!r}]") for key, part in _children(space)}
+
+    def read_parts(observation: Any) -> np.ndarray:
+        keys = _keys(observation)
+        if keys is None:
+            value = reprlib.repr(observation)
+            raise ValueError(f"{path} is {value}, its space has the parts {[*readers]}")
+        if set(keys) != readers.keys():
+            raise ValueError(f"{path} has the parts {[*keys]}, its space {[*readers]}")
+        parts = [read(observation[key]).ravel() for key, read in readers.items()]
+        return np.concatenate(parts, dtype=np.float32)
+
+    return read_parts
+
+
+def _make_array_reader(space: Any, path: str) -> ObservationConverter:
+    dtype, bounds, is_box = _dtype_of(space), _whole_bounds(space), isinstance(space, spaces.Box)
+    shown = " ".join(str(space).split())  # Arrays of bounds have several lines.
+    is_one_hot = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
+
+    def read(observation: Any) -> np.ndarray:
+        try:
+            array = np.asarray(observation)
+        except (TypeError, ValueError):  # Rows of different lengths.
+            array = np.asarray(None)
+        if array.dtype.kind not in _NUMBERS:
+            raise ValueError(f"{path} is {reprlib.repr(observation)}, its space is {shown}")
         if array.shape != space.shape:
             raise ValueError(f"{path} has the shape {array.shape}, its space {space.shape}")
-        is_rounded = space.dtype.kind in "uib" and array.dtype.kind == "f"
-        if is_rounded and np.any(array != np.trunc(array)):
-            raise ValueError(f"{path} is {array.dtype} with fractions, its space {space.dtype}")
-    elif isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
-        place = np.asarray(observation) - space.start
-        limit = space.n if isinstance(space, spaces.Discrete) else space.nvec
-        if np.any(place < 0) or np.any(place >= limit):
-            raise ValueError(f"{path} is {observation}, its space {space}")
+        # A frame in the dtype of its box has no number that could be outside.
+        if bounds is not None and not (is_box and array.dtype == space.dtype):
+            is_outside = (array < bounds[0]) | (array > bounds[1]) | (array != np.trunc(array))
+            if is_outside.any():
+                raise ValueError(f"{path} holds {array[is_outside][0]}, its space is {shown}")
+        if is_one_hot:
+            array = np.asarray(spaces.flatten(space, array.astype(space.dtype)))
+        return array.astype(dtype, copy=False)
+
+    return read
+
+
+def _whole_bounds(space: Any) -> tuple[Any, Any] | None:
+    """Return the bounds of a space of whole numbers, None for one of others."""
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    if isinstance(space, spaces.MultiBinary):
+        return 0, 1
+    return None if space.dtype.kind == "f" else _range_of(space.dtype)
+
+
+def _dtype_of(space: Any) -> np.dtype:
+    """Return the dtype in which agents observe what is neither a dict nor a tuple."""
+    is_bytes = isinstance(space, spaces.Box) and (is_image(space) or space.dtype == np.uint8)
+    return np.dtype(np.uint8 if is_bytes else np.float32)
 
 
 def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> specs.BoundedArray:
@@ -193,15 +214,24 @@ def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> sp
 
 def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]:
     """Yield the parts of a space that are neither dicts nor tuples, and how one reaches them."""
-    if isinstance(space, spaces.Dict):
-        for key, part in space.spaces.items():
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, part in _children(space):
             yield from _parts(part, f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for index, part in enumerate(space.spaces):
-            yield from _parts(part, f"{path}[{index}]")
     else:
         yield path, space
 
 
+def _children(space: spaces.Dict | spaces.Tuple) -> Iterable[tuple[Any, spaces.Space]]:
+    return space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+
+
+def _keys(observation: Any) -> Iterable[Any] | None:
+    """Return the keys of a dict or the indices of a sequence, None for something else."""
+    if isinstance(observation, Mapping):
+        return observation.keys()
+    is_sequence = isinstance(observation, (tuple, list)) or getattr(observation, "ndim", 0) > 0
+    return range(len(observation)) if is_sequence else None
+
+
 def _range_of(dtype: np.dtype) -> tuple[int, int]:
-    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))

@@ -95,8 +95,8 @@ _logger = logging.getLogger(__name__)
 class SyncVectorEnvironment:
     """A `VectorEnvironment` made of single environments, which are stepped one after the other.
 
-    An environment fails when it raises, or returns an observation, a reward or a discount that is
-    not finite in float32.
+    An environment fails when it raises, as adapters do for observations outside of their space, or
+    returns an observation, a reward or a discount that is not finite in float32.
     It then begins another episode with a FIRST step, and the previous episode ends without a LAST
     step or a report. When an environment, its resets included, fails `MAX_FAILURES_IN_A_ROW` times
     without an episode that ends regularly in between, the error is raised.

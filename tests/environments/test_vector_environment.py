@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dm_env
+import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
+from gymnasium import spaces
 
-from apex_agents.environments import EnvironmentSpec, Episode
+from apex_agents.environments import (
+    DmEnvironment,
+    EnvironmentSpec,
+    Episode,
+    GymnasiumEnvironment,
+)
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 
 FIRST, MID, LAST = 0, 1, 2
@@ -284,6 +291,58 @@ def test_an_environment_that_fails_begins_another_episode(action, message, caplo
         timestep = environment.step(np.array([1, 1]))
     # The abandoned episode is neither reported nor counted.
     assert environment.finished_episodes() == [Episode(0, 9.0, 9.0, 9), Episode(1, 18.0, 18.0, 9)]
+
+
+class Counter(gymnasium.Env):
+    """Observes the last action, twice, whether its space contains it or not."""
+
+    observation_space = spaces.Dict({"a": spaces.Box(0, 255, (2,), np.uint8)})
+    action_space = spaces.Discrete(300)
+
+    def reset(self, *, seed=None, options=None):
+        return {"a": np.zeros(2, np.uint8)}, {}
+
+    def step(self, action):
+        return {"a": np.full(2, action)}, 1.0, False, False, {}
+
+
+class CounterOfDmEnv(Countdown):
+    """The same in dm_env."""
+
+    def __init__(self):
+        super().__init__(9, 1.0, 0.0)
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        return super().step(action)._replace(observation={"a": np.full(2, action)})
+
+    def observation_spec(self) -> dict[str, specs.Array]:
+        return {"a": specs.Array((2,), np.uint8)}
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(300)
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        return {"a": np.zeros(2, np.uint8)}
+
+
+@pytest.mark.fault(
+    breaks="an observation that its space does not contain",
+    holds="its environment begins another episode, counted and logged",
+)
+@pytest.mark.parametrize(
+    "make",
+    [lambda: GymnasiumEnvironment(Counter()), lambda: DmEnvironment(CounterOfDmEnv())],
+    ids=["gymnasium", "dm_env"],
+)
+def test_an_observation_that_its_space_does_not_contain_is_a_failure(make, caplog):
+    environment = SyncVectorEnvironment([make(), make()])
+    environment.reset()
+    timestep = environment.step(np.array([255, 256]))
+    assert timestep.step_type.tolist() == [MID, FIRST]
+    assert timestep.observation.tolist() == [[255, 255], [0, 0]]
+    assert environment.num_failures == 1
+    (record,) = caplog.records
+    assert all(text in record.getMessage() for text in ("observation['a']", "256", "Box(0, 255"))
 
 
 def test_an_environment_that_fails_in_each_episode_is_an_error():
