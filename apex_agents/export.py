@@ -1,11 +1,11 @@
 """Exports a trained policy as a SavedModel and as ONNX, and compares both with its network.
 
-Both have one input, `observation` `[B, ...]`, and one output, `q_values` `[B, A]` (Ape-X DQN) or
-`action` `[B, D]` in [-1, 1] (Ape-X DPG) or `logits` `[B, A]` (A2C, A3C). B is free.
+Both have one input, `observation` `[B, ...]`, and the output `action`, `[B]` or `[B, D]`, in the
+units and the dtype of the environment's action space; those of Ape-X DQN also have `q_values`,
+those of A2C and A3C `logits`, both `[B, A]`. B is free.
 """
 
 import contextlib
-import dataclasses
 import logging
 import pathlib
 import shutil
@@ -17,12 +17,9 @@ import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
-from apex_agents.environments import EnvironmentConfig
-from apex_agents.environments.atari import emulator_settings
-from apex_agents.environments.atari_config import rom_name
+from apex_agents.environments import BoxActions, DiscreteActions
 from apex_agents.loading import TrainedPolicy
 from apex_agents.networks.pixel_convolution import PixelConv2D
-from apex_agents.registry import find_agent
 
 _OPSET = 17  # The newest one that all of tf2onnx's converters know.
 # Greatest difference from the network, absolute, or relative to the greatest output if that is more
@@ -47,7 +44,8 @@ def record_observations(
         for _ in range(num_steps):
             actions = policy.act(observations[-1])
             is_random = random.random(num_envs) < 0.5
-            actions[is_random] = _random_actions(policy.spec.actions, num_envs, random)[is_random]
+            drawn = _random_actions(policy.actions.environment_spec, num_envs, random)
+            actions[is_random] = drawn[is_random]
             observations.append(environment.step(actions).observation)
     return np.concatenate(observations)
 
@@ -55,8 +53,8 @@ def record_observations(
 def _random_actions(
     spec: specs.BoundedArray, num_envs: int, random: np.random.Generator
 ) -> np.ndarray:
-    if isinstance(spec, specs.DiscreteArray):
-        return random.integers(spec.num_values, size=num_envs)
+    if not spec.shape:  # Numbers of a discrete space.
+        return random.integers(spec.minimum, spec.maximum, num_envs, endpoint=True)
     return random.uniform(spec.minimum, spec.maximum, [num_envs, *spec.shape])
 
 
@@ -87,8 +85,9 @@ def export_saved_model(
         raise ExportError(f"the network needs a known number of observations: {error}") from error
     signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
-    def evaluate(batch: np.ndarray) -> np.ndarray:
-        return signature(observation=tf.constant(batch))[policy.output_name].numpy()
+    def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:
+        outputs = signature(observation=tf.constant(batch))
+        return {name: output.numpy() for name, output in outputs.items()}
 
     try:
         difference = _greatest_difference(policy, evaluate, observations)
@@ -130,8 +129,9 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
     except Exception as error:  # Of tf2onnx, of onnxruntime, or of the code of a network.
         raise ExportError(f"the network cannot be written as ONNX: {error}") from error
 
-    def evaluate(batch: np.ndarray) -> np.ndarray:
-        return session.run([policy.output_name], {"observation": batch})[0]
+    def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:
+        names = [value.name for value in session.get_outputs()]
+        return dict(zip(names, session.run(names, {"observation": batch}), strict=True))
 
     difference = _greatest_difference(policy, evaluate, observations)
     path.write_bytes(content)
@@ -139,14 +139,26 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
 
 
 def _make_function(policy: TrainedPolicy) -> Any:
-    """Return a function with one signature, from `observation` to the policy's output by name."""
+    """Return a function with one signature, from `observation` to outputs by name."""
     spec = policy.spec.observations
 
     def evaluate(observation: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        return {policy.output_name: policy.network(observation)}
+        output = policy.network(observation)
+        return {policy.output_name: output, "action": _to_action(policy.actions, output)}
 
     signature = [tf.TensorSpec([None, *spec.shape], spec.dtype, name="observation")]
     return tf.function(evaluate, signature, autograph=False)
+
+
+def _to_action(actions: DiscreteActions | BoxActions, output: tf.Tensor) -> tf.Tensor:
+    """Return the environment's action for the output of a network; see `Actions.to_environment`."""
+    if isinstance(actions, DiscreteActions):
+        action = tf.argmax(output, axis=-1) + int(actions.space.start)
+    else:
+        bounds = [tf.cast(bound, tf.float64) for bound in (actions.space.low, actions.space.high)]
+        scaled = actions.middle + actions.radius * tf.cast(output, tf.float64)
+        action = tf.clip_by_value(scaled, *bounds)
+    return tf.cast(action, actions.space.dtype)
 
 
 @contextlib.contextmanager
@@ -172,89 +184,27 @@ def _split_by_transposition(frames: tf.Tensor) -> tf.Tensor:
 
 
 def _greatest_difference(
-    policy: TrainedPolicy, evaluate: Callable[[np.ndarray], np.ndarray], observations: np.ndarray
+    policy: TrainedPolicy,
+    evaluate: Callable[[np.ndarray], Mapping[str, np.ndarray]],
+    observations: np.ndarray,
 ) -> float:
     """Compare the outputs for all observations at once, and for a single one."""
-    batches = [observations, observations[:1]]
-    outputs = [policy.network(tf.convert_to_tensor(batch)).numpy() for batch in batches]
-    pairs = zip(batches, outputs, strict=True)
-    difference = float(np.max([np.abs(evaluate(batch) - output).max() for batch, output in pairs]))
-    tolerance = max(_TOLERANCE, _RELATIVE_TOLERANCE * float(np.abs(outputs[0]).max()))
+    name, largest, differences = policy.output_name, 0.0, [0.0]
+    for batch in (observations, observations[:1]):
+        outputs, expected = evaluate(batch), policy.network(tf.convert_to_tensor(batch)).numpy()
+        if name == "action":
+            expected = policy.actions.to_environment(expected)
+        elif np.any(outputs["action"] != policy.actions.to_environment(outputs[name].argmax(-1))):
+            raise ExportError(f"action is not always that of the greatest of {name}.")
+        largest = max(largest, float(np.abs(expected).max()))
+        differences.append(float(np.abs(outputs[name] - expected).max()))
+    difference, tolerance = (
+        float(np.max(differences)),
+        max(_TOLERANCE, _RELATIVE_TOLERANCE * largest),
+    )
     if not difference <= tolerance:
         raise ExportError(
-            f"{policy.output_name} differ from those of the network by up to {difference:.1e}, "
-            f"more than {tolerance:.1e}."
+            f"{name} differ from those of the network by up to {difference:.1e}, more than "
+            f"{tolerance:.1e}."
         )
     return difference
-
-
-def describe(policy: TrainedPolicy) -> dict[str, Any]:
-    """Return what a program needs to act with an export, as JSON values."""
-    config, (observations, actions, *_) = policy.config, policy.spec
-    is_discrete = isinstance(actions, specs.DiscreteArray)
-    return {
-        "agent": find_agent(config.agent),
-        "parameters": policy.path.stem,
-        "learner_steps": policy.learner_steps,
-        "environment": dataclasses.asdict(config.environment),
-        "gymnasium": _gymnasium_environment(config.environment),
-        "action_repeat": config.environment.action_repeat,  # Beside what that does itself.
-        "observation": {
-            "shape": list(observations.shape),
-            "dtype": str(observations.dtype),
-            "meaning": _meaning_of_observations(config.environment),
-        },
-        policy.output_name: {
-            "shape": [actions.num_values] if is_discrete else list(actions.shape),
-            "dtype": "float32",
-            "meaning": _MEANINGS[policy.output_name] + _held(config.environment),
-        },
-    }
-
-
-def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
-    """Return the arguments of `gymnasium.make_vec` for the environment; None if it has no id."""
-    if config.suite == "atari":
-        game = rom_name(config.task).title().replace("_", "")
-        return {"id": f"ALE/{game}-v5", **emulator_settings(config.atari, evaluation=True)}
-    if config.suite != "gymnasium":
-        return None
-    limit = config.max_episode_steps
-    limits = {} if limit is None else {"max_episode_steps": limit}
-    return {"id": config.task, **config.kwargs, **config.evaluation_kwargs, **limits}
-
-
-def _held(config: EnvironmentConfig) -> str:
-    repeat = config.action_repeat
-    return f"; an action is held for {repeat} environment steps" if repeat > 1 else ""
-
-
-def _meaning_of_observations(config: EnvironmentConfig) -> str:
-    if config.suite != "atari":
-        return (
-            "what the environment returns, converted to this shape and dtype; one of a Dict, a "
-            "Tuple or a discrete space is flattened as gymnasium.spaces.flatten does"
-        )
-    atari = config.atari
-    lives = (
-        "; after the loss of a life action 0 is taken once, and frames from before that are black"
-        if atari.life_loss_ends_episode
-        else ""
-    )
-    return (
-        f"the last {atari.frame_stack} grey images, oldest first, black before an episode's first; "
-        f"each is the maximum of the last two of {atari.action_repeat} frames, scaled to "
-        f"{atari.frame_size} x {atari.frame_size} pixels{lives}"
-    )
-
-
-_ACT = (
-    "act with the index of the greatest, plus the first value (`start`) of the environment's "
-    "action space"
-)
-_MEANINGS = {
-    "q_values": f"value of each action; {_ACT}",
-    "logits": f"logarithm of each action's probability, up to a constant; {_ACT}",
-    "action": "action in [-1, 1], to be scaled linearly to the bounds of the environment's action "
-    "space",
-}

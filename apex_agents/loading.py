@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import sonnet as snt
@@ -19,7 +19,13 @@ from apex_agents.checks import check_environment
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.networks import DPGNetworks
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentSpec, VectorEnvironment
+from apex_agents.environments import (
+    EnvironmentSpec,
+    EnvironmentUnits,
+    VectorEnvironment,
+    actions_of,
+    convert_own,
+)
 from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
@@ -29,19 +35,21 @@ from apex_agents.runs.config_file import read_config
 class _Policy:
     """What the policies of all agents have in common.
 
-    Observations are those of `make_environment`: one of the shape of `spec.observations`, or a
-    batch of them with one more axis in front. What is returned has that axis, too, or has not.
-    `gymnasium.spaces.flatten` makes them of what an environment itself returns for a Dict, a Tuple
-    or a discrete space.
+    Actions are those of the environment: numbers of a discrete space from its start, vectors
+    within the bounds of a box, in the dtype of the space. Observations are what the environment
+    itself returns, or what agents see of it, as `spec.observations` describes and
+    `make_environment` returns it: one, or a batch of them with one more axis in front, of each part
+    of a Dict or a Tuple. What is returned has that axis, too, or has not.
 
     Attributes:
       config: settings of the run.
-      spec: specification of one environment.
+      spec: specification of one environment as agents see it.
+      actions: its specification of actions, which converts those of agents and environments.
       path: file or folder of the parameters.
       learner_steps: learner steps that led to the parameters.
       network: module from observations `[B, ...]` to what `output_name` says.
       output_name: 'q_values', `[B, A]`, for Ape-X DQN; 'action', `[B, D]`, for Ape-X DPG;
-        'logits', `[B, A]`, for A2C and A3C.
+        'logits', `[B, A]`, for A2C and A3C. Actions of Ape-X DPG are in [-1, 1] there.
     """
 
     output_name: str
@@ -49,6 +57,7 @@ class _Policy:
     def __init__(self, run: _Run, networks: Mapping[str, snt.Module], path: pathlib.Path):
         """Load parameters into networks, the one that acts first; use `load`."""
         self.config, self._experiment, self.spec = run
+        self.actions = actions_of(self.spec)
         self.path = path
         self.learner_steps = load_into(
             {name: net.variables for name, net in networks.items()}, path
@@ -59,15 +68,25 @@ class _Policy:
     def make_environment(
         self, num_envs: int = 1, seed: int = 0, *, evaluation: bool = True, num_rendered: int = 0
     ) -> VectorEnvironment:
-        """Make environments of the run; see `environments.make_vector_environment`."""
-        return self._experiment.make_vector_environment(
+        """Make environments of the run; see `environments.make_vector_environment`.
+
+        They are stepped with actions as `act` returns them.
+        """
+        environment = self._experiment.make_vector_environment(
             num_envs, seed, evaluation=evaluation, num_rendered=num_rendered
         )
+        return cast(VectorEnvironment, EnvironmentUnits(environment))
 
     def _output(self, observation: Any) -> np.ndarray:
-        batch, is_batch = _to_batch("observation", observation, self.spec.observations)
+        batch, is_batch = self._to_batch(observation)
         output = self._evaluate(batch).numpy()
         return output if is_batch else output[0]
+
+    def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
+        """Return what agents see of observations as a batch, and whether they were one."""
+        spec = self.spec.observations
+        own = convert_own(spec, observation)
+        return _to_batch("observation", observation, spec) if own is None else own
 
 
 class TrainedDQN(_Policy):
@@ -76,12 +95,12 @@ class TrainedDQN(_Policy):
     output_name = "q_values"
 
     def act(self, observation: Any) -> np.ndarray:
-        """Return the index of the action with the highest value, int32 `[]` or `[B]`.
+        """Return the action with the highest value, `[]` or `[B]`.
 
         Raises:
           ValueError: the observation has another shape or dtype than the environment's.
         """
-        return self.q_values(observation).argmax(axis=-1).astype(np.int32)
+        return self.actions.to_environment(self.q_values(observation).argmax(axis=-1))
 
     def q_values(self, observation: Any) -> np.ndarray:
         """Return the values of all actions, `[A]` or `[B, A]`; raises as `act` does."""
@@ -99,24 +118,25 @@ class TrainedDPG(_Policy):
         self._critic = networks.critic
 
     def act(self, observation: Any) -> np.ndarray:
-        """Return the action, `[D]` or `[B, D]`, in [-1, 1].
+        """Return the action, `[D]` or `[B, D]`, within the environment's bounds.
 
         Raises:
           ValueError: the observation has another shape or dtype than the environment's.
         """
-        return self._output(observation)
+        return self.actions.to_environment(self._output(observation))
 
     action = act
 
     def value(self, observation: Any, action: Any) -> np.ndarray:
-        """Return q(s, a), `[]` or `[B]`, for actions `[D]` or `[B, D]` in [-1, 1].
+        """Return q(s, a), `[]` or `[B]`, for actions `[D]` or `[B, D]` of the environment.
 
         Raises:
           ValueError: observations or actions have other shapes or dtypes than the environment's, or
             their numbers differ.
         """
-        observations, is_batch = _to_batch("observation", observation, self.spec.observations)
-        actions, _ = _to_batch("action", action, self.spec.actions)
+        observations, is_batch = self._to_batch(observation)
+        actions, _ = _to_batch("action", action, self.actions.environment_spec)
+        actions = self.actions.to_agent(actions)
         if len(observations) != len(actions):
             raise ValueError(f"{len(actions)} actions do not fit {len(observations)} observations.")
         values = self._critic(*map(tf.convert_to_tensor, (observations, actions))).numpy()
@@ -136,12 +156,12 @@ class TrainedActorCritic(_Policy):
         self._evaluate = CompiledFunction(self.network)
 
     def act(self, observation: Any) -> np.ndarray:
-        """Return the index of the most likely action, int32 `[]` or `[B]`.
+        """Return the most likely action, `[]` or `[B]`.
 
         Raises:
           ValueError: the observation has another shape or dtype than the environment's.
         """
-        return self.logits(observation).argmax(axis=-1).astype(np.int32)
+        return self.actions.to_environment(self.logits(observation).argmax(axis=-1))
 
     def logits(self, observation: Any) -> np.ndarray:
         """Return the policy's logits, `[A]` or `[B, A]`; raises as `act` does."""
@@ -149,17 +169,12 @@ class TrainedActorCritic(_Policy):
 
     def value(self, observation: Any) -> np.ndarray:
         """Return v(s), `[]` or `[B]`; raises as `act` does."""
-        batch, is_batch = _to_batch("observation", observation, self.spec.observations)
+        batch, is_batch = self._to_batch(observation)
         values = self._policy_and_value(tf.convert_to_tensor(batch)).value.numpy()
         return values if is_batch else values[0]
 
 
 TrainedPolicy = TrainedDQN | TrainedDPG | TrainedActorCritic
-
-_FLATTEN = (
-    " One of a Dict, a Tuple or a discrete space first has to be flattened: "
-    "gymnasium.spaces.flatten(environment.observation_space, observation)."
-)
 
 
 class _Run(NamedTuple):
@@ -209,7 +224,7 @@ def _to_batch(name: str, value: Any, spec: specs.Array) -> tuple[np.ndarray, boo
         is_array = array.dtype != np.object_
         given = f"{array.dtype} {list(array.shape)}" if is_array else f"a {type(value).__name__}"
         raise ValueError(
-            f"{name} is {given}; it has to be {spec.dtype} {list(spec.shape)}, or a batch of such "
-            f"arrays.{_FLATTEN if len(spec.shape) == 1 and name == 'observation' else ''}"
+            f"{name} is {given}; it has to be what the environment itself takes or returns, or "
+            f"{spec.dtype} {list(spec.shape)}, or a batch of such."
         )
     return array.astype(spec.dtype, copy=False).reshape([-1, *spec.shape]), is_batch

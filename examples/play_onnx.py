@@ -1,4 +1,4 @@
-"""Plays with an exported policy: needs onnxruntime, gymnasium and numpy, and ale-py for Atari.
+"""Plays with an exported policy: needs onnxruntime and gymnasium, and ale-py for Atari.
 
 Run `python play_onnx.py EXPORT`, where EXPORT is a folder that apex-export has written.
 """
@@ -8,7 +8,6 @@ import pathlib
 import sys
 
 import gymnasium
-import numpy as np
 import onnxruntime
 
 policy = json.loads(pathlib.Path(sys.argv[1], "policy.json").read_text())
@@ -23,13 +22,10 @@ if "loss of a life" in policy["observation"]["meaning"]:
     from atari_lives import LivesBeginBlack
 
     environment = LivesBeginBlack(environment)
-space, (observation, _) = environment.single_action_space, environment.reset(seed=0)
+observation, _ = environment.reset(seed=0)
 returns, dtype, ended = [0.0], policy["observation"]["dtype"], False
 while len(returns) <= 5:
-    (output,) = session.run(None, {"observation": observation.astype(dtype)})
-    actions = output.argmax(axis=-1) + getattr(space, "start", 0)
-    if isinstance(space, gymnasium.spaces.Box):
-        actions = space.low + (np.clip(output, -1, 1) + 1) / 2 * (space.high - space.low)
+    (actions,) = session.run(["action"], {"observation": observation.astype(dtype)})
     for _ in range(1 if ended else policy["action_repeat"]):  # A step after the end resets.
         observation, rewards, terminated, truncated, _ = environment.step(actions)
         returns[-1] += float(rewards[0])

@@ -15,20 +15,27 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
-from tiny_runs import make_run
+from gymnasium import spaces
+from tiny_runs import make_run, registered_mirror
 
 from apex_agents.actor_critic.config import A3CConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import AtariConfig, EnvironmentConfig
+from apex_agents.environments import (
+    AtariConfig,
+    DiscreteActions,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    actions_of,
+)
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.export import (
     ExportError,
-    describe,
     export_onnx,
     export_saved_model,
     record_observations,
 )
+from apex_agents.export_description import describe
 from apex_agents.loading import load
 from apex_agents.networks.pixel_convolution import PixelConv2D
 
@@ -69,20 +76,23 @@ def policy(request, policies):
 
 def test_files_compute_what_the_network_computes(policy, tmp_path):
     observations = record_observations(policy, num_steps=4, num_envs=2)
-    expected = policy.network(observations).numpy()
+    output = policy.network(observations).numpy()
+    expected = {policy.output_name: output, "action": policy.act(observations)}
     path = tmp_path / "saved_model"
     assert 0 <= export_saved_model(policy, path, observations) < 1e-6
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
-    assert list(signature.structured_outputs) == [policy.output_name]
+    assert signature.structured_outputs.keys() == expected.keys()
 
     assert 0 <= export_onnx(policy, tmp_path / "policy.onnx", observations) < 1e-6
     session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
-    assert [value.name for value in session.get_outputs()] == [policy.output_name]
+    assert {value.name for value in session.get_outputs()} == expected.keys()
     for batch in (observations, observations[:3], observations[:1]):
-        output = signature(observation=tf.constant(batch))[policy.output_name]
-        np.testing.assert_allclose(output, expected[: len(batch)], atol=1e-6)
-        (output,) = session.run(None, {"observation": batch})
-        np.testing.assert_allclose(output, expected[: len(batch)], atol=1e-6)
+        outputs = signature(observation=tf.constant(batch))
+        for name, values in expected.items():
+            (of_onnx,) = session.run([name], {"observation": batch})
+            assert of_onnx.dtype == outputs[name].numpy().dtype == values.dtype
+            np.testing.assert_allclose(outputs[name], values[: len(batch)], atol=1e-6)
+            np.testing.assert_allclose(of_onnx, values[: len(batch)], atol=1e-6)
 
 
 def test_the_network_keeps_its_fast_convolution(policies, tmp_path):
@@ -105,8 +115,11 @@ class Network(snt.Module):
 
 
 def make_policy(network: Network) -> types.SimpleNamespace:
-    spec = types.SimpleNamespace(observations=specs.Array([3], np.float32))
-    return types.SimpleNamespace(network=network, output_name="q_values", spec=spec)
+    spec = EnvironmentSpec(specs.Array([3], np.float32), specs.DiscreteArray(2), None, None)
+    actions = actions_of(spec)
+    return types.SimpleNamespace(
+        network=network, output_name="q_values", spec=spec, actions=actions
+    )
 
 
 EXPORTS = {"saved_model": export_saved_model, "onnx": export_onnx}
@@ -184,7 +197,7 @@ def test_the_example_sees_what_evaluations_see(tmp_path, monkeypatch):
 
         def run(self, names, batch):
             seen.append(batch["observation"].copy())
-            return [np.eye(4)[played[[len(seen)]]]]
+            return [played[[len(seen)]]]
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
@@ -221,7 +234,7 @@ def test_half_of_the_recorded_actions_are_random():
         types.SimpleNamespace(
             act=lambda observation: np.full(4, 7, np.int32),
             make_environment=lambda num_envs, seed: environment,
-            spec=types.SimpleNamespace(actions=specs.DiscreteArray(5)),
+            actions=actions_of(EnvironmentSpec(None, specs.DiscreteArray(5), None, None)),
         ),
         num_steps=200,
         num_envs=4,
@@ -242,6 +255,57 @@ def test_recorded_actions_of_dpg_are_within_their_bounds(policies):
     assert np.any(observations != record_observations(policy, 20, 3, seed=2))
 
 
+BOX = spaces.Box(np.float64([0, -1]), np.float64([3, 10]), dtype=np.float64)
+NUMBERS = spaces.Discrete(3, start=1)
+
+
+@pytest.mark.parametrize(
+    ("run", "space", "described"),
+    [
+        ("point_mass", BOX, {"dtype": "float64", "low": [0, -1], "high": [3, 10]}),
+        ("cartpole", NUMBERS, {"dtype": "int64", "low": 1, "high": 3}),
+        ("catch", NUMBERS, {"dtype": "int64", "low": 1, "high": 3}),
+    ],
+)
+def test_exports_act_in_the_units_of_the_environment(tmp_path, run, space, described):
+    agent, _ = RUNS[run]
+    with registered_mirror(spaces.Box(-1, 1, [2]), space) as task:
+        make_run(tmp_path / "run", agent, EnvironmentConfig("gymnasium", task))
+        policy = load(tmp_path / "run")
+        observations = record_observations(policy, num_steps=50)  # With random actions.
+    export_saved_model(policy, tmp_path / "saved_model", observations)
+    export_onnx(policy, tmp_path / "policy.onnx", observations)
+    assert describe(policy)["action"].items() >= described.items()
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    signature = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
+    (of_onnx,) = session.run(["action"], {"observation": observations})
+    of_saved_model = signature(observation=tf.constant(observations))["action"].numpy()
+    output = policy.network(observations).numpy()
+    expected = output.argmax(axis=1) + 1
+    if space is BOX:
+        expected = np.stack([1.5 + 1.5 * output[:, 0], 4.5 + 5.5 * output[:, 1]], axis=1)
+    for actions in (of_onnx, of_saved_model, policy.act(observations)):
+        np.testing.assert_allclose(actions, expected, rtol=1e-5)
+        assert actions.dtype == space.dtype
+        assert all(map(space.contains, actions))
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_another_action_than_that_of_the_greatest_value_is_refused(tmp_path, export):
+    class OthersActions(DiscreteActions):
+        def to_environment(self, actions):
+            return 1 - actions
+
+    policy = make_policy(Network(0.0, function=lambda q: q + tf.constant([1.0, 0.0])))
+    policy.actions = OthersActions(spaces.Discrete(2))
+    with pytest.raises(ExportError, match="action"):
+        export(policy, tmp_path / "policy", np.zeros([4, 3], np.float32))
+    assert list(tmp_path.iterdir()) == []
+
+
+UNITS = ("float32", [-1.0], [1.0])
+
+
 def test_what_is_said_of_an_export(policies):
     cartpole, point_mass = [
         json.loads(json.dumps(describe(policies[name]))) for name in ("cartpole", "point_mass")
@@ -253,7 +317,9 @@ def test_what_is_said_of_an_export(policies):
     assert cartpole["q_values"]["shape"] == [2]
     assert point_mass["agent"] == "apex_dpg"
     assert point_mass["gymnasium"] is None
-    assert point_mass["action"]["shape"] == [1]
+    for described, expected in ((cartpole, ([], "int64", 0, 1)), (point_mass, ([1], *UNITS))):
+        action = described["action"]
+        assert tuple(action[key] for key in ("shape", "dtype", "low", "high")) == expected
 
 
 def test_an_environment_with_settings_is_described_with_them(policies):
@@ -273,7 +339,7 @@ def test_an_environment_with_settings_is_described_with_them(policies):
         "max_episode_steps": 300,
     }
     assert described["action_repeat"] == 3
-    assert "held for 3 environment steps" in described["q_values"]["meaning"]
+    assert "held for 3 environment steps" in described["action"]["meaning"]
 
 
 def test_an_atari_environment_is_described_as_it_is(policies):

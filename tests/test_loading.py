@@ -6,7 +6,8 @@ import pathlib
 import gymnasium
 import numpy as np
 import pytest
-from tiny_runs import make_run
+from gymnasium import spaces
+from tiny_runs import Mirror, make_run, registered_mirror
 
 import apex_agents
 from apex_agents.actor_critic.config import A2CConfig
@@ -112,7 +113,6 @@ def test_one_observation_is_a_row_of_a_batch(policies, name):
         ("catch", np.zeros([49], np.float32), "float32 [49]"),
         ("catch", np.zeros([1, 2, 50], np.float32), "float32 [1, 2, 50]"),
         ("catch", "left", "<U4 []"),
-        ("pong", np.zeros([4, 84, 84]), "float64 [4, 84, 84]"),  # Would be 0 or 1 as bytes.
         ("pong", np.zeros([84, 84, 4], np.uint8), "uint8 [84, 84, 4]"),
     ],
 )
@@ -125,47 +125,102 @@ def test_observations_that_do_not_fit(policies, name, value, given):
     assert f"{spec.dtype} {list(spec.shape)}" in str(error.value)
 
 
-@pytest.fixture
-def dict_policy(tmp_path):
-    gymnasium.register("Dicts-v0", entry_point=Dicts)
-    make_run(tmp_path / "run", MLP, EnvironmentConfig("gymnasium", "Dicts-v0"))
-    yield load(tmp_path / "run")
-    del gymnasium.registry["Dicts-v0"]
+BOX = spaces.Box(np.float64([0, -1]), np.float64([3, 10]), dtype=np.float64)
+NUMBERS = spaces.Discrete(3, start=1)
+DICT = spaces.Dict({"speed": spaces.Box(-1, 1, [2]), "room": spaces.Discrete(3, start=2)})
+NESTED = spaces.Tuple([spaces.MultiDiscrete([2, 3]), DICT])
+IMAGE = spaces.Box(0, 255, [2, 3], np.uint8)
 
 
-class Dicts(gymnasium.Env):
-    """Observes a dict, whose parts have other names than their order."""
+def load_mirror(folder, observation_space, action_space):
+    """Return the policy of a run in an environment with these spaces, and the environment."""
+    agent = DPG if isinstance(action_space, spaces.Box) else MLP
+    with registered_mirror(observation_space, action_space) as task:
+        make_run(folder / "run", agent, EnvironmentConfig("gymnasium", task))
+        return load(folder / "run"), Mirror(observation_space, action_space)
 
-    observation_space = gymnasium.spaces.Dict(
-        {"speed": gymnasium.spaces.Box(-1, 1, [2]), "room": gymnasium.spaces.Discrete(3)}
-    )
-    action_space = gymnasium.spaces.Discrete(2)
 
-    def reset(self, *, seed=None, options=None):
-        return {"speed": np.array([0.5, -0.5], np.float32), "room": 1}, {}
+@pytest.mark.parametrize("action_space", [BOX, NUMBERS], ids=["box", "discrete"])
+@pytest.mark.parametrize(
+    "observation_space",
+    [DICT, NESTED, NUMBERS, spaces.MultiDiscrete([2, 3]), spaces.Box(0, 9, (), np.int64), IMAGE],
+    ids=["dict", "tuple", "discrete", "multi_discrete", "number", "image"],
+)
+def test_a_plain_loop_over_the_environment(tmp_path, observation_space, action_space):
+    if observation_space is IMAGE and action_space is BOX:
+        pytest.skip("Ape-X DPG has no torso for images.")
+    policy, environment = load_mirror(tmp_path, observation_space, action_space)
+    observation, _ = environment.reset(seed=0)
+    seen = []
+    for _ in range(5):
+        seen.append(observation)
+        observation, *_ = environment.step(policy.act(observation))
+    if action_space is NUMBERS:
+        best = np.stack([policy.q_values(observation) for observation in seen]).argmax(axis=1)
+        assert [policy.act(observation) for observation in seen] == (best + 1).tolist()
+
+
+@pytest.mark.parametrize("action_space", [BOX, NUMBERS], ids=["box", "discrete"])
+def test_environments_of_the_run_take_what_act_returns(tmp_path, action_space):
+    policy, _ = load_mirror(tmp_path, DICT, action_space)
+    environment = policy.make_environment(num_envs=4)
+    timestep = environment.reset()
+    for _ in range(3):  # Mirrors refuse actions of other units, which then are failures.
+        timestep = environment.step(policy.act(timestep.observation))
+    assert environment.num_failures == 0
+
+
+def test_a_batch_has_the_rows_of_each_part(tmp_path):
+    policy, environment = load_mirror(tmp_path, NESTED, NUMBERS)
+    places, parts = zip(*[environment.observation_space.sample() for _ in range(4)], strict=True)
+    batch = np.stack(places), {name: np.stack([p[name] for p in parts]) for name in DICT}
+    rows = [policy.q_values(row) for row in zip(places, parts, strict=True)]
+    np.testing.assert_allclose(policy.q_values(batch), rows, rtol=1e-5)
+    assert policy.act(batch).shape == (4,)
+
+
+def test_actions_of_dpg_are_scaled_to_the_bounds(tmp_path):
+    policy, _ = load_mirror(tmp_path, spaces.Box(-1, 1, [2]), BOX)
+    observations = observe(policy)
+    output = policy.network(observations).numpy()  # In [-1, 1].
+    expected = np.stack([1.5 + 1.5 * output[:, 0], 4.5 + 5.5 * output[:, 1]], axis=1)
+    np.testing.assert_allclose(policy.act(observations), expected, rtol=1e-6)
+    # The critic has the value of that action.
+    values = policy._critic(observations, output).numpy()
+    np.testing.assert_allclose(policy.value(observations, policy.act(observations)), values, 1e-4)
+
+
+def test_a_converted_observation_is_the_same_one(tmp_path):
+    policy, environment = load_mirror(tmp_path, DICT, NUMBERS)
+    observation, _ = environment.reset(seed=3)
+    flat = gymnasium.spaces.flatten(DICT, observation)
+    np.testing.assert_array_equal(policy.q_values(flat), policy.q_values(observation))
+    np.testing.assert_array_equal(policy.q_values([flat])[0], policy.q_values(observation))
 
 
 @pytest.mark.parametrize(
-    ("value", "given"),
+    ("space", "value", "given"),
     [
-        ({"speed": [0.5, -0.5], "room": 1}, "a dict"),
-        ((np.zeros([3]), np.zeros([2])), "a tuple"),
-        (1, "int64 []"),
+        (DICT, {"speed": [0.5, -0.5]}, "a dict"),
+        (DICT, {"speed": [[0.5, -0.5]], "room": 2}, "a dict"),
+        (DICT, (np.zeros([3]), np.zeros([2])), "a tuple"),
+        (DICT, 1, "int64 []"),
+        (DICT, {"speed": np.zeros(2), "room": 1}, "observation['room'] holds 1"),
+        (NUMBERS, 4, "observation holds 4"),
+        (NUMBERS, 1.5, "float64 []"),
     ],
 )
-def test_observations_that_have_to_be_flattened(dict_policy, value, given):
-    with pytest.raises(ValueError, match=r"gymnasium\.spaces\.flatten") as error:
-        dict_policy.act(value)
-    assert f"observation is {given}; it has to be float32 [5]" in str(error.value)
+def test_what_is_no_observation_of_the_environment(tmp_path, space, value, given):
+    policy, _ = load_mirror(tmp_path, space, NUMBERS)
+    with pytest.raises(ValueError) as error:
+        policy.act(value)
+    assert given in str(error.value)
 
 
-def test_a_flattened_observation_is_that_of_the_run(dict_policy):
-    environment = Dicts()
-    observation, _ = environment.reset()
-    flat = gymnasium.spaces.flatten(environment.observation_space, observation)
-    ours = dict_policy.make_environment().reset().observation
-    np.testing.assert_array_equal(flat, ours[0])
-    np.testing.assert_array_equal(dict_policy.q_values(flat), dict_policy.q_values(ours)[0])
+def test_fractions_do_not_become_the_bytes_of_an_image(policies):
+    _, policy = policies["pong"]
+    with pytest.raises(ValueError, match="0.5"):
+        policy.act(np.full([4, 84, 84], 0.5))
 
 
 def test_numbers_of_other_kinds_become_floats(policies):

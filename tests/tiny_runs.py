@@ -1,7 +1,12 @@
 """Folders of runs that have just begun: a config, and initial parameters."""
 
+import contextlib
 import pathlib
+from collections.abc import Iterator
 from typing import Any
+
+import gymnasium
+import numpy as np
 
 from apex_agents.acting.policy import Policy
 from apex_agents.config import ExperimentConfig, RunConfig
@@ -34,3 +39,32 @@ def make_run(
         path.parent.mkdir(exist_ok=True)
         assert save_parameters(path, parameters, learner_steps)
     return policy
+
+
+class Mirror(gymnasium.Env):
+    """Observes and acts in any spaces; refuses actions that its space does not contain."""
+
+    def __init__(self, observation_space: gymnasium.Space, action_space: gymnasium.Space):
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed=None, options=None):
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert np.asarray(action).dtype == self.action_space.dtype
+        assert self.action_space.contains(action)
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+@contextlib.contextmanager
+def registered_mirror(
+    observation_space: gymnasium.Space, action_space: gymnasium.Space
+) -> Iterator[str]:
+    """Register a `Mirror`, and yield its id."""
+    kwargs = {"observation_space": observation_space, "action_space": action_space}
+    gymnasium.register("Mirror-v0", entry_point=Mirror, kwargs=kwargs)
+    try:
+        yield "Mirror-v0"
+    finally:
+        del gymnasium.registry["Mirror-v0"]

@@ -3,8 +3,8 @@ r"""Exports the policy of a run, to act with it without this package.
   python launch/export.py RUN [FLAGS]
 
 Writes into a folder:
-  saved_model/  for TensorFlow: its signature maps `observation` to `q_values` (Ape-X DQN) or to
-                `action` (Ape-X DPG), for any number of observations at once
+  saved_model/  for TensorFlow: its signature maps `observation` to `action`, as the environment
+                takes it, and to `q_values` or `logits`, for any number of observations at once
   policy.onnx   the same for onnxruntime and other runtimes; needs the extra `export`
   policy.json   what observations and outputs mean, the environment and its preprocessing
 
@@ -37,11 +37,11 @@ from apex_agents.evaluation.parameters import is_of_run
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
     ExportError,
-    describe,
     export_onnx,
     export_saved_model,
     record_observations,
 )
+from apex_agents.export_description import describe
 from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.runs.files import replace_file

@@ -1,6 +1,10 @@
 """Environments that are stepped together: Atari, control suite, gymnasium, toys, users' own."""
 
-from apex_agents.environments.action_checks import (
+from apex_agents.environments.actions import (
+    BoxActions,
+    DiscreteActions,
+    EnvironmentUnits,
+    actions_of,
     require_discrete_actions,
     require_unit_vectors,
 )
@@ -14,6 +18,7 @@ from apex_agents.environments.factory import (
     with_environment_fn,
 )
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
+from apex_agents.environments.own_observations import convert_own
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import (
     EnvironmentSpec,
@@ -24,15 +29,20 @@ from apex_agents.environments.vector_environment import (
 
 __all__ = [
     "AtariConfig",
+    "BoxActions",
     "Catch",
+    "DiscreteActions",
     "DmEnvironment",
     "EnvironmentConfig",
     "EnvironmentSpec",
+    "EnvironmentUnits",
     "Episode",
     "GymnasiumEnvironment",
     "PointMass",
     "SyncVectorEnvironment",
     "VectorEnvironment",
+    "actions_of",
+    "convert_own",
     "find_environment_fn",
     "knows_evaluations",
     "make_vector_environment",

@@ -13,6 +13,8 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
+from apex_agents.environments.actions import convert_actions
+from apex_agents.environments.conversion import space_of
 from apex_agents.environments.opengl import prepare_opengl, without_opengl
 from apex_agents.validation import unknown_name
 
@@ -33,7 +35,6 @@ def _silence() -> Iterator[None]:
 with _silence(), without_opengl():
     import mujoco
     from dm_control import _render, suite
-    from dm_control.suite.wrappers import action_scale
 
 
 # The actions of lqr go up to 1e10: scaled to that, nothing could be learned. escape draws its
@@ -61,28 +62,27 @@ class ControlEnvironment(dm_env.Environment):
           ValueError: there is no such task.
         """
         check_control_task(task)
-        environment = suite.load(
+        self._environment = suite.load(
             *task.split(":"),
             task_kwargs={"random": seed},
             environment_kwargs={"flat_observation": True},
         )
-        self._environment = action_scale.Wrapper(environment, minimum=-1.0, maximum=1.0)
-        (self._key,) = environment.observation_spec()
-        self.frames_per_second = 1.0 / environment.control_timestep()
+        (self._key,) = self._environment.observation_spec()
+        self._action_spec = convert_actions(space_of(self._environment.action_spec(), "action"))
+        self.frames_per_second = 1.0 / self._environment.control_timestep()
 
     def reset(self) -> dm_env.TimeStep:
         return self._convert(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        return self._convert(self._environment.step(np.asarray(action)))
+        return self._convert(self._environment.step(self._action_spec.to_environment(action)))
 
     def observation_spec(self) -> specs.Array:
         shape = self._environment.observation_spec()[self._key].shape
         return specs.Array(shape, np.float32, name="observation")
 
     def action_spec(self) -> specs.BoundedArray:
-        shape = self._environment.action_spec().shape
-        return specs.BoundedArray(shape, np.float32, -1.0, 1.0, name="action")
+        return self._action_spec
 
     def render(self) -> np.ndarray:
         """Draw the scene, uint8 `[480, 640, 3]`.

@@ -1,4 +1,4 @@
-"""What agents see of spaces: observations as one array, actions as numbers or in [-1, 1].
+"""What agents see of observation spaces: one array.
 
 Spaces are gymnasium's; `space_of` turns specs of dm_env into them.
 """
@@ -14,7 +14,17 @@ from dm_env import specs
 from gymnasium import spaces
 
 ObservationConverter = Callable[[Any], np.ndarray]
-ActionConverter = Callable[[Any], Any]
+
+
+class ObservationSpec(specs.BoundedArray):
+    """Spec of what agents observe, with the space of what the environment itself returns."""
+
+    def __init__(self, shape: Any, dtype: Any, minimum: Any, maximum: Any, space: spaces.Space):
+        super().__init__(shape, dtype, minimum, maximum, name="observation")
+        self.space = space
+
+    def __reduce__(self) -> Any:
+        return ObservationSpec, tuple(self._get_constructor_kwargs().values())
 
 
 _NUMBERS = "fiub"  # Kinds of dtypes.
@@ -34,7 +44,7 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
       ValueError: the space holds something else, nothing, or an image among other parts.
     """
     if isinstance(space, spaces.Box):
-        spec = _make_spec(space.low, space.high, _dtype_of(space))
+        spec = _make_spec(space, space, _dtype_of(space))
         read = _make_reader(space, "observation")
         return spec, lambda observation: read(observation).reshape(spec.shape)
     parts = dict(_parts(space, "observation"))
@@ -51,43 +61,8 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
             "many: let a wrapper such as gymnasium.wrappers.TransformObservation leave it out, in "
             "a function that environment.suite='function' names."
         )
-    box: Any = spaces.flatten_space(space)
-    return _make_spec(box.low, box.high, np.float32), _make_reader(space, "observation")
-
-
-def convert_actions(space: spaces.Space) -> tuple[specs.BoundedArray, ActionConverter]:
-    """Return the spec of an agent's actions, and the function that makes an action of the space.
-
-    Discrete actions are int32 and start at 0. Those of a bounded box of floats are float32 in
-    [-1, 1] and scaled to its bounds. Other boxes stay as they are: agents refuse them.
-
-    Raises:
-      ValueError: the space is neither discrete nor a box.
-    """
-    if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        spec = specs.DiscreteArray(int(space.n), dtype=np.int32, name="action")
-        return spec, lambda action: space.dtype.type(int(action) + start)
-    if not isinstance(space, spaces.Box):
-        raise ValueError(
-            f"actions are {space}; agents need Discrete actions (Ape-X DQN) or a Box (Ape-X DPG). "
-            "Let a gymnasium.ActionWrapper number the combinations, in a function that "
-            "environment.suite='function' names."
-        )
-    low, high, dtype = space.low, space.high, space.dtype
-    if not np.issubdtype(dtype, np.floating):
-        spec = specs.BoundedArray(space.shape, dtype, low, high, name="action")
-        return spec, lambda action: np.asarray(action, dtype)
-    if not space.is_bounded():
-        return _make_spec(low, high, np.float32, "action"), lambda action: np.asarray(action, dtype)
-    spec = specs.BoundedArray(space.shape, np.float32, -1.0, 1.0, name="action")
-    middle, radius = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
-
-    def scale(action: Any) -> np.ndarray:
-        scaled = middle + radius * np.asarray(action, np.float64)
-        return np.clip(scaled, low, high).astype(dtype)
-
-    return spec, scale
+    spec = _make_spec(space, spaces.flatten_space(space), np.float32)
+    return spec, _make_reader(space, "observation")
 
 
 def to_number(value: Any, name: str) -> float:
@@ -130,7 +105,7 @@ def space_of(spec: Any, name: str) -> spaces.Space:
     # A bounded number that is observed may have any range, and is a place on a line.
     kinds = specs.BoundedArray if name == "action" else specs.DiscreteArray
     if spec.shape == () and spec.dtype.kind in "iu" and isinstance(spec, kinds):
-        return spaces.Discrete(int(high) - int(low) + 1, start=int(low))
+        return spaces.Discrete(int(high) - int(low) + 1, start=int(low), dtype=spec.dtype)
     return spaces.Box(low, high, spec.shape, spec.dtype)
 
 
@@ -201,15 +176,16 @@ def _dtype_of(space: Any) -> np.dtype:
     return np.dtype(np.uint8 if is_bytes else np.float32)
 
 
-def _make_spec(low: Any, high: Any, dtype: Any, name: str = "observation") -> specs.BoundedArray:
+def _make_spec(space: spaces.Space, box: Any, dtype: Any) -> ObservationSpec:
+    """Return the spec of what a space, converted to a box, becomes in a dtype."""
     with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
-        low, high = (np.atleast_1d(bound).astype(dtype) for bound in (low, high))
+        low, high = (np.atleast_1d(bound).astype(dtype) for bound in (box.low, box.high))
     if not low.size:
         raise ValueError(
-            f"the {name} has no element, its shape is {low.shape}; let it be a constant."
+            f"the observation has no element, its shape is {low.shape}; let it be a constant."
         )
-    bounds = [b.flat[0] if np.all(b == b.flat[0]) else b for b in (low, high)]
-    return specs.BoundedArray(low.shape, dtype, *bounds, name=name)
+    least, most = (b.flat[0] if np.all(b == b.flat[0]) else b for b in (low, high))
+    return ObservationSpec(low.shape, dtype, least, most, space)
 
 
 def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]:

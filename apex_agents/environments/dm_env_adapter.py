@@ -8,17 +8,13 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.conversion import (
-    convert_actions,
-    convert_observations,
-    space_of,
-    to_number,
-)
+from apex_agents.environments.actions import convert_actions
+from apex_agents.environments.conversion import convert_observations, space_of, to_number
 from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
 
 
 class DmEnvironment(dm_env.Environment):
-    """A dm_env environment with observations and actions as `conversion` describes them.
+    """A dm_env environment with observations and actions as agents have them.
 
     Attributes:
       frames_per_second: speed of videos, the environment's own where it has this attribute.
@@ -39,10 +35,7 @@ class DmEnvironment(dm_env.Environment):
         self._observation_spec, self._convert_observation = convert_observations(
             space_of(environment.observation_spec(), "observation")
         )
-        self._action_spec, self._convert_action = convert_actions(
-            space_of(environment.action_spec(), "action")
-        )
-        self._action_type = environment.action_spec().dtype.type
+        self._action_spec = convert_actions(space_of(environment.action_spec(), "action"))
         self.frames_per_second = getattr(
             environment, "frames_per_second", DEFAULT_FRAMES_PER_SECOND
         )
@@ -55,10 +48,7 @@ class DmEnvironment(dm_env.Environment):
     def step(self, action: Any) -> dm_env.TimeStep:
         if self._needs_reset:
             return self.reset()
-        converted = self._convert_action(action)
-        if np.isscalar(converted):  # The environment may compare the dtype with its spec's.
-            converted = self._action_type(converted)
-        return self._convert(self._environment.step(converted))
+        return self._convert(self._environment.step(self._action_spec.to_environment(action)))
 
     def observation_spec(self) -> specs.BoundedArray:
         return self._observation_spec

@@ -13,11 +13,8 @@ import gymnasium
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.conversion import (
-    convert_actions,
-    convert_observations,
-    to_number,
-)
+from apex_agents.environments.actions import convert_actions
+from apex_agents.environments.conversion import convert_observations, to_number
 from apex_agents.environments.opengl import has_display, prepare_opengl
 from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
 
@@ -27,8 +24,8 @@ class GymnasiumEnvironment(dm_env.Environment):
 
     A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
     discount 1. A step before the first reset, or after a LAST step, ignores its action and resets.
-    `conversion` describes what becomes of observations and actions. An array that has its dtype
-    already is not copied: an environment that reuses its arrays does so here, too.
+    `conversion` and `actions` describe what becomes of observations and actions. An array that has
+    its dtype already is not copied: an environment that reuses its arrays does so here, too.
 
     Attributes:
       frames_per_second: speed of videos, from the environment's metadata.
@@ -62,7 +59,7 @@ class GymnasiumEnvironment(dm_env.Environment):
         self._observation_spec, self._convert_observation = convert_observations(
             environment.observation_space
         )
-        self._action_spec, self._convert_action = convert_actions(environment.action_space)
+        self._action_spec = convert_actions(environment.action_space)
         self._num_steps = 0
         self._needs_reset = True
 
@@ -76,7 +73,7 @@ class GymnasiumEnvironment(dm_env.Environment):
     def step(self, action: Any) -> dm_env.TimeStep:
         if self._needs_reset:
             return self.reset()
-        action = self._convert_action(action)
+        action = self._action_spec.to_environment(action)
         returned = self._environment.step(action)
         observation, reward, terminated, truncated, _ = _unpack("step", _STEP, returned)
         for name, value in (("terminated", terminated), ("truncated", truncated)):

@@ -1,4 +1,4 @@
-"""Tests of what agents see of observation and action spaces: specs and values, case by case."""
+"""Tests of what agents see of observation spaces: specs and values, case by case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
-from apex_agents.environments.conversion import convert_actions, convert_observations, space_of
+from apex_agents.environments.conversion import convert_observations, space_of
 
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
 VECTOR = spaces.Box(-1.0, 2.0, (2,), np.float64)
@@ -236,69 +236,14 @@ def test_bounds_that_are_no_numbers_are_refused():
         space_of(spec, "observation")
 
 
-def test_discrete_actions_start_at_zero():
-    spec, convert = convert_actions(spaces.Discrete(3, start=-1))
-    assert spec == specs.DiscreteArray(3, np.int32, name="action")
-    assert [convert(np.int32(action)) for action in range(3)] == [-1, 0, 1]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_actions_are_scaled_to_a_bounded_box(dtype):
-    box = spaces.Box(np.array([-1.0, 0.0], dtype), np.array([3.0, 10.0], dtype), dtype=dtype)
-    spec, convert = convert_actions(box)
-    assert spec == specs.BoundedArray((2,), np.float32, -1.0, 1.0, name="action")
-    given = [[-1, -1], [0, 0], [1, 1], [-1, 0.5]]
-    scaled = [convert(np.array(action, np.float32)) for action in given]
-    assert np.array(scaled).tolist() == [[-1, 0], [1, 5], [3, 10], [-1, 7.5]]
-    assert {action.dtype for action in scaled} == {np.dtype(dtype)}
-
-
-def test_scaled_actions_stay_within_bounds():
-    box = spaces.Box(np.float32([0.1]), np.float32([0.3]))
-    _, convert = convert_actions(box)
-    for action in np.linspace(-1, 1, 101, dtype=np.float32):
-        assert box.contains(convert(np.array([action])))
-
-
-def test_an_action_of_one_value_has_it_whatever_the_agent_says():
-    spec, convert = convert_actions(spaces.Box(np.float32([-2, 1]), np.float32([2, 1])))
-    assert (spec.minimum.tolist(), spec.maximum.tolist()) == (-1.0, 1.0)
-    assert convert(np.float32([0.5, -0.7])).tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("box", "action"),
-    [
-        (spaces.Box(-np.inf, np.inf, (2,), np.float32), [-7.5, 100.0]),
-        (spaces.Box(np.float32([-2, 0]), np.float32([2, np.inf])), [-2.0, 100.0]),
-        (spaces.Box(-5, 5, (2,), np.int32), [-5, 4]),
-        (spaces.Box(0, 255, (2,), np.uint8), [0, 254]),
-    ],
-    ids=["unbounded", "half_bounded", "int32", "uint8"],
-)
-def test_actions_of_other_boxes_are_not_scaled(box, action):
-    spec, convert = convert_actions(box)
-    assert (spec.shape, spec.dtype) == (box.shape, box.dtype)
-    assert np.broadcast_to(spec.minimum, 2).tolist() == box.low.tolist()
-    assert np.broadcast_to(spec.maximum, 2).tolist() == box.high.tolist()
-    converted = convert(np.array(action, spec.dtype))
-    assert (converted.dtype, converted.tolist()) == (box.dtype, action)
-
-
-@pytest.mark.parametrize(
-    "space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Dict({"a": VECTOR})]
-)
-def test_refused_action_spaces(space):
-    with pytest.raises(ValueError) as caught:
-        convert_actions(space)
-    assert str(caught.value).startswith(f"actions are {space}")
-    assert "environment.suite='function'" in str(caught.value)
+def discrete(num_values: int) -> spaces.Discrete:
+    return spaces.Discrete(num_values, dtype=np.int32)  # The dtype of `specs.DiscreteArray`.
 
 
 @pytest.mark.parametrize(
     ("spec", "space"),
     [
-        (specs.DiscreteArray(4), spaces.Discrete(4)),
+        (specs.DiscreteArray(4), discrete(4)),
         (specs.BoundedArray((), np.int64, 2, 10**9), spaces.Box(2, 10**9, (), np.int64)),
         (specs.Array((2,), np.float64), spaces.Box(-np.inf, np.inf, (2,), np.float64)),
         (specs.Array((2, 3), np.uint8), IMAGE),
@@ -306,7 +251,7 @@ def test_refused_action_spaces(space):
         (specs.BoundedArray((2,), np.float64, -1.0, 2.0), VECTOR),
         (
             collections.OrderedDict(y=specs.DiscreteArray(2), x=[specs.DiscreteArray(3)]),
-            spaces.Dict({"x": spaces.Tuple([spaces.Discrete(3)]), "y": spaces.Discrete(2)}),
+            spaces.Dict({"x": spaces.Tuple([discrete(3)]), "y": discrete(2)}),
         ),
     ],
     ids=["discrete", "integer", "array", "bytes", "bool", "bounded", "nest"],

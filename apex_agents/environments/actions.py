@@ -1,0 +1,181 @@
+"""Actions: those of agents, those of environments, and which agent can act in which environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+from gymnasium import spaces
+
+from apex_agents.environments.conversion import space_of
+from apex_agents.environments.vector_environment import EnvironmentSpec, VectorEnvironment
+
+
+class DiscreteActions(specs.DiscreteArray):
+    """Spec of actions that agents count from 0, environments from the start of their space.
+
+    Attributes:
+      space: action space of the environment.
+    """
+
+    def __init__(self, space: spaces.Discrete):
+        super().__init__(int(space.n), np.int32, name="action")
+        self.space = space
+
+    def __reduce__(self) -> Any:
+        return DiscreteActions, (self.space,)
+
+    @property
+    def environment_spec(self) -> specs.BoundedArray:
+        """Spec of the environment's own numbers."""
+        start = int(self.space.start)
+        last = start + self.num_values - 1
+        return specs.BoundedArray((), self.space.dtype, start, last, name="action")
+
+    def to_environment(self, actions: Any) -> Any:
+        """Return the environment's numbers of an agent's, `[]` or `[B]`, in the space's dtype."""
+        return (np.asarray(actions, np.int64) + self.space.start).astype(self.space.dtype)
+
+    def to_agent(self, actions: Any) -> Any:
+        """Return the agent's numbers, int32, of the environment's, `[]` or `[B]`."""
+        return (np.asarray(actions, np.int64) - self.space.start).astype(np.int32)
+
+
+class BoxActions(specs.BoundedArray):
+    """Spec of actions that agents choose in [-1, 1], float32, and that are scaled to a box.
+
+    A box of whole numbers, or one without finite bounds, is not scaled: agents refuse it.
+
+    Attributes:
+      space: action space of the environment, with the bounds `low` and `high`.
+      middle: what an action of 0 becomes, in the shape of an action.
+      radius: by how much one of 1 is more.
+    """
+
+    def __init__(self, space: spaces.Box):
+        self.space = space
+        low: Any = space.low
+        high: Any = space.high
+        dtype: Any = np.float32
+        self.middle, self.radius = np.zeros_like(low), np.ones_like(high)
+        if not np.issubdtype(space.dtype, np.floating):
+            dtype = space.dtype
+        elif space.is_bounded():
+            self.middle, self.radius = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+            low, high = -1.0, 1.0
+        with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
+            bounds = [np.asarray(bound).astype(dtype) for bound in (low, high)]
+        super().__init__(space.shape, dtype, *bounds, name="action")
+
+    def __reduce__(self) -> Any:
+        return BoxActions, (self.space,)
+
+    @property
+    def environment_spec(self) -> specs.BoundedArray:
+        """Spec of the environment's own actions."""
+        low, high = self.space.low, self.space.high
+        return specs.BoundedArray(self.space.shape, self.space.dtype, low, high, name="action")
+
+    def to_environment(self, actions: Any) -> np.ndarray:
+        """Return the environment's actions of an agent's, `[D]` or `[B, D]`, in its dtype."""
+        scaled = self.middle + self.radius * np.asarray(actions, np.float64)
+        return np.clip(scaled, self.space.low, self.space.high).astype(self.space.dtype)
+
+    def to_agent(self, actions: Any) -> np.ndarray:
+        """Return the agent's actions of the environment's, `[D]` or `[B, D]`."""
+        moved = np.asarray(actions, np.float64) - self.middle
+        # Where the bounds are equal there is one action, whatever the agent says.
+        return (moved / np.where(self.radius > 0, self.radius, 1)).astype(self.dtype)
+
+
+Actions = DiscreteActions | BoxActions
+
+
+def convert_actions(space: spaces.Space) -> Actions:
+    """Return the spec of an agent's actions, which knows those of the environment.
+
+    Raises:
+      ValueError: the space is neither discrete nor a box.
+    """
+    if isinstance(space, spaces.Discrete):
+        return DiscreteActions(space)
+    if isinstance(space, spaces.Box):
+        return BoxActions(space)
+    raise ValueError(
+        f"actions are {space}; agents need Discrete actions (Ape-X DQN) or a Box (Ape-X DPG). "
+        "Let a gymnasium.ActionWrapper number the combinations, in a function that "
+        "environment.suite='function' names."
+    )
+
+
+def actions_of(spec: EnvironmentSpec) -> Actions:
+    """Return the spec of an environment's actions; without a space their units are the agent's."""
+    if isinstance(spec.actions, Actions):
+        return spec.actions
+    return convert_actions(space_of(spec.actions, "action"))
+
+
+class EnvironmentUnits:
+    """A `VectorEnvironment` that is stepped with actions in the units of the environment."""
+
+    def __init__(self, environment: VectorEnvironment):
+        """Wrap environments that are stepped with the actions of agents."""
+        self._environment, self._actions = environment, actions_of(environment.spec)
+        self.spec = environment.spec._replace(actions=self._actions.environment_spec)
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        return self._environment.step(self._actions.to_agent(actions))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+
+def require_discrete_actions(spec: EnvironmentSpec, needs: str) -> None:
+    """Raise a ValueError unless actions are discrete; `needs` begins it, as 'Ape-X DQN needs'."""
+    actions = spec.actions
+    if isinstance(actions, specs.DiscreteArray):
+        return
+    low, high = _bounds(spec)
+    advice = " Use Ape-X DPG: the command apex-dpg, which is launch/apex_dpg.py."
+    raise ValueError(
+        f"{needs} discrete actions; those of the environment are {actions.dtype} arrays of shape "
+        f"{list(actions.shape)}, between {np.min(low):g} and {np.max(high):g}."
+        f"{advice if _are_float_vectors(spec) else ''}"
+    )
+
+
+def require_unit_vectors(spec: EnvironmentSpec) -> None:
+    """Raise a ValueError unless actions are float vectors in [-1, 1], as Ape-X DPG needs them."""
+    actions = spec.actions
+    if not _are_float_vectors(spec):
+        given = f"{actions.dtype} arrays of shape {list(actions.shape)}."
+        if isinstance(actions, specs.DiscreteArray):
+            command = "the command apex-dqn, which is launch/apex_dqn.py"
+            given = f"{actions.num_values} discrete actions. Use Ape-X DQN: {command}."
+        raise ValueError(
+            f"Ape-X DPG needs actions that are float vectors; the environment has {given}"
+        )
+    low, high = (np.broadcast_to(bound, actions.shape) for bound in _bounds(spec))
+    is_open = ~(np.isfinite(low) & np.isfinite(high))
+    if np.any(is_open):
+        raise ValueError(
+            "Ape-X DPG needs bounded actions; those of the environment have infinite bounds in the "
+            f"elements {np.flatnonzero(is_open).tolist()}. Give its action space finite ones: "
+            "actions are scaled to them."
+        )
+    if np.any(low != -1) or np.any(high != 1):
+        bounds = " and ".join(str(np.asarray(bound).tolist()) for bound in (low, high))
+        raise ValueError(
+            f"Ape-X DPG needs actions in [-1, 1]; those of the environment are {actions.dtype} "
+            f"vectors of shape {list(actions.shape)}, between {bounds}. Let it scale them."
+        )
+
+
+def _are_float_vectors(spec: EnvironmentSpec) -> bool:
+    return bool(np.issubdtype(spec.actions.dtype, np.floating) and len(spec.actions.shape) == 1)
+
+
+def _bounds(spec: EnvironmentSpec) -> tuple[Any, Any]:
+    return getattr(spec.actions, "minimum", -np.inf), getattr(spec.actions, "maximum", np.inf)

@@ -1,0 +1,156 @@
+"""Tests of actions: those of agents, those of environments, and both ways between them."""
+
+from __future__ import annotations
+
+import pickle
+
+import dm_env
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+
+from apex_agents.environments import EnvironmentSpec, EnvironmentUnits, SyncVectorEnvironment
+from apex_agents.environments.actions import actions_of, convert_actions
+
+
+def test_discrete_actions_start_at_zero():
+    spec = convert_actions(spaces.Discrete(3, start=-1))
+    assert spec == specs.DiscreteArray(3, np.int32, name="action")
+    assert [spec.to_environment(np.int32(action)) for action in range(3)] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_are_scaled_to_a_bounded_box(dtype):
+    box = spaces.Box(np.array([-1.0, 0.0], dtype), np.array([3.0, 10.0], dtype), dtype=dtype)
+    spec = convert_actions(box)
+    assert spec == specs.BoundedArray((2,), np.float32, -1.0, 1.0, name="action")
+    given = [[-1, -1], [0, 0], [1, 1], [-1, 0.5]]
+    scaled = [spec.to_environment(np.array(action, np.float32)) for action in given]
+    assert np.array(scaled).tolist() == [[-1, 0], [1, 5], [3, 10], [-1, 7.5]]
+    assert {action.dtype for action in scaled} == {np.dtype(dtype)}
+
+
+def test_scaled_actions_stay_within_bounds():
+    box = spaces.Box(np.float32([0.1]), np.float32([0.3]))
+    spec = convert_actions(box)
+    for action in np.linspace(-1, 1, 101, dtype=np.float32):
+        assert box.contains(spec.to_environment(np.array([action])))
+
+
+def test_an_action_of_one_value_has_it_whatever_the_agent_says():
+    spec = convert_actions(spaces.Box(np.float32([-2, 1]), np.float32([2, 1])))
+    assert (spec.minimum.tolist(), spec.maximum.tolist()) == (-1.0, 1.0)
+    assert spec.to_environment(np.float32([0.5, -0.7])).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("box", "action"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,), np.float32), [-7.5, 100.0]),
+        (spaces.Box(np.float32([-2, 0]), np.float32([2, np.inf])), [-2.0, 100.0]),
+        (spaces.Box(-5, 5, (2,), np.int32), [-5, 4]),
+        (spaces.Box(0, 255, (2,), np.uint8), [0, 254]),
+    ],
+    ids=["unbounded", "half_bounded", "int32", "uint8"],
+)
+def test_actions_of_other_boxes_are_not_scaled(box, action):
+    spec = convert_actions(box)
+    assert (spec.shape, spec.dtype) == (box.shape, box.dtype)
+    assert np.broadcast_to(spec.minimum, 2).tolist() == box.low.tolist()
+    assert np.broadcast_to(spec.maximum, 2).tolist() == box.high.tolist()
+    converted = spec.to_environment(np.array(action, spec.dtype))
+    assert (converted.dtype, converted.tolist()) == (box.dtype, action)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(2),
+        spaces.Dict({"a": spaces.Box(-1, 1, (2,))}),
+    ],
+)
+def test_refused_action_spaces(space):
+    with pytest.raises(ValueError) as caught:
+        convert_actions(space)
+    assert str(caught.value).startswith(f"actions are {space}")
+    assert "environment.suite='function'" in str(caught.value)
+
+
+BOX = spaces.Box(np.float64([0, -1]), np.float64([3, 10]), dtype=np.float64)
+
+
+@pytest.mark.parametrize(
+    ("space", "of_agent", "of_environment"),
+    [
+        (spaces.Discrete(3, start=5, dtype=np.int16), [0, 2, 1], [5, 7, 6]),
+        (BOX, [[-1, -1], [0, 0], [1, 0.5]], [[0, -1], [1.5, 4.5], [3, 7.25]]),
+    ],
+    ids=["discrete", "box"],
+)
+def test_a_batch_is_converted_in_both_directions(space, of_agent, of_environment):
+    spec = convert_actions(space)
+    converted = spec.to_environment(np.array(of_agent, spec.dtype))
+    assert (converted.dtype, converted.tolist()) == (space.dtype, of_environment)
+    back = spec.to_agent(converted)
+    assert (back.dtype, back.tolist()) == (spec.dtype, of_agent)
+    assert spec.to_environment(spec.dtype.type(0)).shape == space.shape
+
+
+def test_a_spec_keeps_its_space_in_another_process():
+    for space in (spaces.Discrete(3, start=5), BOX):
+        assert pickle.loads(pickle.dumps(convert_actions(space))).space == space
+
+
+def test_units_of_environments():
+    discrete, box = (
+        convert_actions(s).environment_spec for s in (spaces.Discrete(3, start=5), BOX)
+    )
+    assert discrete == specs.BoundedArray((), np.int64, 5, 7)
+    assert box == specs.BoundedArray((2,), np.float64, [0, -1], [3, 10])
+
+
+@pytest.mark.parametrize(
+    "spec", [specs.DiscreteArray(4), specs.BoundedArray((2,), np.float32, -1, 1)]
+)
+def test_actions_without_a_space_are_those_of_the_environment(spec):
+    actions = actions_of(EnvironmentSpec(None, spec, None, None))
+    assert actions.environment_spec == specs.BoundedArray(
+        spec.shape, spec.dtype, spec.minimum, spec.maximum
+    )
+    assert actions.to_environment(np.ones(spec.shape)).tolist() == np.ones(spec.shape).tolist()
+
+
+class Recorder(dm_env.Environment):
+    """Keeps the actions of agents that it gets."""
+
+    def __init__(self, space):
+        self.space, self.actions = space, []
+
+    def reset(self):
+        return dm_env.restart(np.zeros(1, np.float32))
+
+    def step(self, action):
+        self.actions.append(np.asarray(action).tolist())
+        return dm_env.transition(0.0, np.zeros(1, np.float32))
+
+    def observation_spec(self):
+        return specs.Array((1,), np.float32)
+
+    def action_spec(self):
+        return convert_actions(self.space)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "agents"),
+    [(spaces.Discrete(3, start=5), [5, 7], [0, 2]), (BOX, [[3, -1], [0, 4.5]], [[1, -1], [-1, 0]])],
+)
+def test_environments_that_are_stepped_in_their_own_units(space, given, agents):
+    recorders = [Recorder(space), Recorder(space)]
+    environment = EnvironmentUnits(SyncVectorEnvironment(recorders))
+    assert environment.spec.actions == convert_actions(space).environment_spec
+    environment.reset()
+    environment.step(np.array(given))
+    assert [one.actions for one in recorders] == [[action] for action in agents]
+    assert environment.num_envs == 2
