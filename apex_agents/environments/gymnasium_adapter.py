@@ -148,15 +148,28 @@ def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _check_wrappers(environment: Any) -> None:
-    """Raise a ValueError for a wrapper with which evaluations observe other numbers."""
+    """Raise a ValueError for a wrapper with which each environment has another scale."""
     while isinstance(environment, gymnasium.Wrapper):
-        kind = gymnasium.wrappers.NormalizeObservation
-        if isinstance(environment, kind) and environment.update_running_mean:
+        is_frozen = not getattr(environment, "update_running_mean", True)
+        if _has_running_statistics(environment) and not is_frozen:
             raise ValueError(
-                "its wrapper NormalizeObservation has other statistics in every environment, and "
-                "none in a new one; scale by constants, or set agent.normalize_observations=True"
+                f"its wrapper {type(environment).__name__} scales by running statistics, which "
+                "each environment has for itself, those of evaluations too: scale rewards by a "
+                "constant, as gymnasium.wrappers.TransformReward can, and observations by "
+                "agent.normalize_observations=True. Statistics that are final are accepted with "
+                "update_running_mean=False"
             )
         environment = environment.env
+
+
+def _has_running_statistics(wrapper: gymnasium.Wrapper) -> bool:
+    """Return whether a wrapper, or an object that it holds, has a mean, a variance and a count.
+
+    That is what gymnasium's `RunningMeanStd` has, in whatever wrapper it is, and copies of it.
+    """
+    held = [each for each in vars(wrapper).values() if not isinstance(each, gymnasium.Env)]
+    names = {"mean", "var", "count"}
+    return any(names <= getattr(holder, "__dict__", {}).keys() for holder in [wrapper, *held])
 
 
 def _follow_body(environment: gymnasium.Env) -> None:

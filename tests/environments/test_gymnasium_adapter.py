@@ -11,6 +11,7 @@ import pytest
 from absl.testing import absltest
 from dm_env import specs, test_utils
 from gymnasium import spaces
+from gymnasium.wrappers.utils import RunningMeanStd
 
 from apex_agents.environments import GymnasiumEnvironment
 
@@ -122,13 +123,64 @@ def test_discrete_spaces_start_at_zero_for_the_agent():
     assert {type(action) for action in recorder.actions} == {np.int64}
 
 
-def test_statistics_of_one_environment_alone_are_refused():
-    normalized = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
+class ScaledReward(gymnasium.RewardWrapper):
+    """Divides rewards by the standard deviation of those before, which an object counts."""
+
+    def __init__(self, environment: gymnasium.Env):
+        super().__init__(environment)
+        self.seen = RunningMeanStd(shape=())
+
+    def reward(self, reward: Any) -> float:
+        self.seen.update(np.array([reward]))
+        return reward / np.sqrt(self.seen.var)
+
+
+class CentredReward(gymnasium.RewardWrapper):
+    """Subtracts the mean of all rewards, which the wrapper itself counts."""
+
+    def __init__(self, environment: gymnasium.Env):
+        super().__init__(environment)
+        self.mean, self.var, self.count = 0.0, 1.0, 0
+
+    def reward(self, reward: Any) -> float:
+        self.count += 1
+        self.mean += (reward - self.mean) / self.count
+        return reward - self.mean
+
+
+class ConstantScale(gymnasium.RewardWrapper):
+    """Scales by numbers that are the same in every environment."""
+
+    mean, var = 1.0, 4.0
+
+    def reward(self, reward: Any) -> float:
+        return (reward - self.mean) / np.sqrt(self.var)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        gymnasium.wrappers.NormalizeObservation,
+        gymnasium.wrappers.NormalizeReward,
+        ScaledReward,
+        CentredReward,
+    ],
+)
+def test_running_statistics_of_one_environment_alone_are_refused(wrapper):
+    normalized = wrapper(gymnasium.make("CartPole-v1"))
     outer = gymnasium.wrappers.TimeLimit(normalized, 10)
-    with pytest.raises(ValueError, match=r"NormalizeObservation.*normalize_observations=True"):
+    with pytest.raises(ValueError, match=f"{wrapper.__name__}.*agent.normalize_observations=True"):
         GymnasiumEnvironment(outer)
     normalized.update_running_mean = False
     GymnasiumEnvironment(outer).reset()
+
+
+def test_constants_and_what_an_environment_itself_counts_are_no_running_statistics():
+    inner = Recorder(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32))
+    inner.mean, inner.var, inner.count = 0.0, 1.0, 0  # As a bandit may.
+    environment = GymnasiumEnvironment(ConstantScale(inner))
+    environment.reset()
+    assert environment.step(0).reward == (2 - 1.0) / 2.0
 
 
 def test_full_action_is_the_full_torque_of_pendulum():
