@@ -17,6 +17,7 @@ from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.parameters import to_finite_arrays
+from apex_agents.replay.priorities import at_bound_fraction
 
 
 class ApexLearner(core.Learner):
@@ -82,7 +83,8 @@ class ApexLearner(core.Learner):
         if sample is None:
             return
         output = self._update_on_sample(sample.batches)
-        self._replays.write_priorities(sample, output.priorities.numpy())
+        priorities = output.priorities.numpy()
+        self._replays.write_priorities(sample, priorities)
         self.recent_samples.add(sample.batches, output, self.num_steps)
         num_updates = self._config.num_sgd_steps_per_step
         self.num_steps += num_updates
@@ -94,6 +96,7 @@ class ApexLearner(core.Learner):
                 **output.metrics,
                 "num_updates": num_updates,
                 "waiting_seconds": waiting_seconds,
+                "priorities_at_bound_fraction": at_bound_fraction(priorities),
                 "priorities_not_finite": self._replays.num_not_finite,
                 "priority_batches_dropped": self._replays.num_dropped_batches,
             }

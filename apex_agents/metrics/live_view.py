@@ -27,8 +27,7 @@ def render(state: RunState, note: str = "") -> RenderableType:
     parts: list[RenderableType] = [_draw_progress(state)]
     for draw in (_draw_nodes, _draw_learning, _draw_returns):
         parts += [Text(), draw(state)]
-    if note:
-        parts += [Text(), Text(note, style="yellow")]
+    parts += [Text(f"\n{text}", style="yellow") for text in (state.warning(), note) if text]
     task = state.run.settings("environment").get("task", "?")
     # A `Text`, since what is in brackets would be markup: names of folders and errors have them.
     title = Text.assemble((state.run.path.name, "bold"), f" · {task}")

@@ -49,7 +49,7 @@ class LiveView:
 
 
 class PlainLines:
-    """A line every ten seconds."""
+    """A line every ten seconds, and the first warning at once."""
 
     is_live = False
 
@@ -60,9 +60,13 @@ class PlainLines:
         self._print_line = print_line
         self._clock = clock
         self._last = clock()
+        self._has_warned = False
 
     def show(self, state: RunState, note: str = "") -> None:
         """Print a line if one is due and the replay has written a row."""
+        if not self._has_warned and (warning := state.warning()):
+            self._print_line(f"warning: {warning}")
+            self._has_warned = True
         if self._clock() >= self._last + _LINE_PERIOD_SECONDS and state.replay:
             self._print_line(format_line(state))
             self._last = self._clock()

@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from apex_agents.metrics import columns
+from apex_agents.replay.config import MAX_PRIORITY, MIN_PRIORITY
 from apex_agents.runs.config_file import CONFIG_FILE
 from apex_agents.runs.folder import Row, RowReader, RunFolder
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.
 _STALE_SECONDS = 20.0
+# Of the priorities: with more of them sampling is no longer prioritized.
+_MAX_AT_BOUND_FRACTION = 0.5
 
 
 class RunState:
@@ -129,6 +132,19 @@ class RunState:
             for row in self.actors.values()
         ]
         return max(float(np.mean(ages)), 0.0)
+
+    def warning(self) -> str:
+        """Return what the learner's newest row shows to be wrong, '' for nothing."""
+        share = number(self.learner, columns.PRIORITIES_AT_BOUND_FRACTION)
+        is_uniform = self.run.settings("agent", "replay").get("priority_exponent") == 0
+        if is_uniform or not share > _MAX_AT_BOUND_FRACTION:
+            return ""
+        return (
+            f"{share:.0%} of the new priorities are at a bound, {MIN_PRIORITY:g} or "
+            f"{MAX_PRIORITY:g}: the replay samples almost uniformly. Scale rewards in a wrapper: "
+            f"TD errors, {number(self.learner, columns.TD_ERROR):.2g} on average, have to be "
+            "between the bounds."
+        )
 
     def _started_at(self) -> float:
         # The command wrote the config when it was started.

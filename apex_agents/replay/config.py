@@ -9,7 +9,9 @@ from apex_agents.validation import bounded, one_of, positive, require, require_f
 EVICTION_POLICIES = ("fifo", "prioritized")
 # Reverb's sizes have 32 bits.
 MAX_SIZE = 2**31 - 1
-# Priorities are between 1e-6 and 1e6: with an exponent of 52 their sum would be infinite.
+# A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
+MIN_PRIORITY, MAX_PRIORITY = 1e-6, 1e6
+# With an exponent of 52 the sum of such priorities would be infinite.
 MAX_EXPONENT = 10
 
 

@@ -11,12 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import reverb
 
-from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.config import MAX_PRIORITY, MIN_PRIORITY, ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS, table_name
-
-# A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
-MIN_PRIORITY = 1e-6
-MAX_PRIORITY = 1e6
 
 _CLOSE_TIMEOUT_SECONDS = 1
 
@@ -24,6 +20,12 @@ _CLOSE_TIMEOUT_SECONDS = 1
 def bounded_priority(td_error: float) -> float:
     """Return `|td_error|` clipped to what a Reverb table can hold; NaN stays NaN."""
     return min(max(abs(td_error), MIN_PRIORITY), MAX_PRIORITY)
+
+
+def at_bound_fraction(td_errors: np.ndarray) -> float:
+    """Return the share of TD errors, `[B]`, whose priorities are at a bound of those of a table."""
+    sizes = np.abs(td_errors)
+    return float(np.mean((sizes <= MIN_PRIORITY) | (sizes >= MAX_PRIORITY)))
 
 
 def make_priority_fn(config: ReplayConfig) -> Callable[[float], float]:

@@ -288,9 +288,28 @@ def test_logs_what_every_step_did(replay):
             "loss": 99.5 + steps,
             "sample_age_steps": steps - 1.5,
             "num_updates": 2,
+            "priorities_at_bound_fraction": 0.0,
             "priorities_not_finite": 0,
             "priority_batches_dropped": 0,
         }
+
+
+def test_logs_the_share_of_new_priorities_at_a_bound(replay):
+    class LargeForFrequent(CountingUpdate):
+        def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
+            super().__call__(transitions, weights)
+            is_large = transitions.n_step_return == FREQUENT
+            return UpdateOutput(tf.where(is_large, 1e7, 1.0), metrics={})
+
+    add_transitions(replay, PRIORITIES)
+    logger = loggers.InMemoryLogger()
+    update = LargeForFrequent()
+    learner = replay.make_learner(update, logger=logger)
+    learner.step()
+    learner.close()
+    num_large = np.count_nonzero(update.seen[0] == FREQUENT)
+    assert 0 < num_large < BATCH_SIZE  # One of them is missing once in a million runs.
+    assert logger.data[0]["priorities_at_bound_fraction"] == num_large / BATCH_SIZE
 
 
 def test_rows_continue_from_the_steps_of_a_restored_state(replay):

@@ -224,3 +224,10 @@ def test_line(written_run):
 )
 def test_sparkline(values, expected):
     assert sparkline(values) == expected
+
+
+def test_a_warning_is_drawn_as_long_as_it_holds(written_run):
+    written_run.append("learner", learner_steps=1, priorities_at_bound_fraction=0.9)
+    assert line_with(draw(written_run.folder, width=120), "90% of the new priorities")
+    written_run.append("learner", learner_steps=2, priorities_at_bound_fraction=0.1)
+    assert "new priorities" not in "".join(draw(written_run.folder, width=120))

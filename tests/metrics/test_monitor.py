@@ -141,6 +141,17 @@ def test_lines_appear_every_ten_seconds_once_the_replay_has_a_row(written_run, s
     assert [count_lines(seconds) for seconds in (9, 1)] == [3, 4]
 
 
+def test_a_warning_is_printed_once_and_at_once(written_run, state):
+    lines: list[str] = []
+    view = PlainLines(lines.append, clock=lambda: 1000.0)
+    for share in (0.1, 0.9, 0.95):
+        written_run.append("learner", learner_steps=1, priorities_at_bound_fraction=share)
+        state.refresh()
+        view.show(state)
+    assert [line.partition(" ")[0] for line in lines] == ["warning:"]
+    assert "90%" in lines[0]
+
+
 def test_what_is_printed_appears_above_the_live_view(written_run, state):
     written_run.append_everything()
     state.refresh()

@@ -161,3 +161,21 @@ def test_a_run_that_was_killed_is_over(written_run, state):
     written_run.end(None)
     state.refresh()
     assert (state.summary, state.is_running, state.is_over()) == (None, False, True)
+
+
+@pytest.mark.parametrize(
+    ("share", "exponent", "is_warned"),
+    [(0.9, 0.6, True), (0.5, 0.6, False), (float("nan"), 0.6, False), (0.9, 0.0, False)],
+)
+def test_a_warning_of_priorities_that_are_mostly_at_a_bound(
+    share, exponent, is_warned, written_run
+):
+    config = json.loads((written_run.folder / "config.json").read_text())
+    config["agent"]["replay"]["priority_exponent"] = exponent
+    written_run.write_json("config.json", config)
+    state = RunState(RunFolder(written_run.folder))
+    assert state.warning() == ""
+    written_run.append("learner", priorities_at_bound_fraction=share, td_error=2e7)
+    state.refresh()
+    assert bool(state.warning()) == is_warned
+    assert not is_warned or all(part in state.warning() for part in ("90%", "2e+07", "rewards"))

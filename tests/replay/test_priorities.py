@@ -15,6 +15,7 @@ from waiting import wait_for
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.priorities import (
     PriorityWriter,
+    at_bound_fraction,
     bounded_priority,
     make_priority_fn,
 )
@@ -31,6 +32,19 @@ def test_bounded_priority(td_error, expected):
 
 def test_bounded_priority_of_nan_stays_nan():
     assert math.isnan(bounded_priority(math.nan))
+
+
+@pytest.mark.parametrize(
+    ("td_errors", "share"),
+    [
+        ([2.5, -3.0, 1e-5, -9e5], 0.0),
+        ([0.0, -1e-9, 1e-6, 2.5], 3 / 4),
+        ([1e6, -1e7, np.inf, 2.5], 3 / 4),
+        ([np.nan, 0.0, -1e7, 2.5], 2 / 4),
+    ],
+)
+def test_share_of_priorities_at_a_bound(td_errors, share):
+    assert at_bound_fraction(np.float32(td_errors)) == share
 
 
 def test_the_highest_priority_is_kept():
