@@ -130,7 +130,7 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
         raise ExportError(f"the network cannot be written as ONNX: {error}") from error
 
     def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:
-        names = [value.name for value in session.get_outputs()]
+        names = list(dict.fromkeys([policy.output_name, "action"]))
         return dict(zip(names, session.run(names, {"observation": batch}), strict=True))
 
     difference = _greatest_difference(policy, evaluate, observations)
@@ -189,22 +189,21 @@ def _greatest_difference(
     observations: np.ndarray,
 ) -> float:
     """Compare the outputs for all observations at once, and for a single one."""
-    name, largest, differences = policy.output_name, 0.0, [0.0]
+    name = policy.output_name
+    pairs = []
     for batch in (observations, observations[:1]):
-        outputs, expected = evaluate(batch), policy.network(tf.convert_to_tensor(batch)).numpy()
-        if name == "action":
-            expected = policy.actions.to_environment(expected)
-        elif np.any(outputs["action"] != policy.actions.to_environment(outputs[name].argmax(-1))):
-            raise ExportError(f"action is not always that of the greatest of {name}.")
-        largest = max(largest, float(np.abs(expected).max()))
-        differences.append(float(np.abs(outputs[name] - expected).max()))
-    difference, tolerance = (
-        float(np.max(differences)),
-        max(_TOLERANCE, _RELATIVE_TOLERANCE * largest),
-    )
+        output = policy.network(tf.convert_to_tensor(batch)).numpy()
+        expected = policy.actions.to_environment(output) if name == "action" else output
+        pairs.append((evaluate(batch), expected))
+    difference = float(np.max([np.abs(outputs[name] - right).max() for outputs, right in pairs]))
+    tolerance = max(_TOLERANCE, _RELATIVE_TOLERANCE * float(np.abs(pairs[0][1]).max()))
     if not difference <= tolerance:
         raise ExportError(
             f"{name} differ from those of the network by up to {difference:.1e}, more than "
             f"{tolerance:.1e}."
         )
+    for outputs, _ in pairs if name != "action" else ():
+        greedy = policy.actions.to_environment(outputs[name].argmax(axis=-1))
+        if not np.array_equal(outputs["action"], greedy):
+            raise ExportError(f"action is not that of the greatest of {name}.")
     return difference

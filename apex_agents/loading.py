@@ -47,6 +47,7 @@ class _Policy:
       actions: its specification of actions, which converts those of agents and environments.
       path: file or folder of the parameters.
       learner_steps: learner steps that led to the parameters.
+      variables: variables of all networks, by the name of the network.
       network: module from observations `[B, ...]` to what `output_name` says.
       output_name: 'q_values', `[B, A]`, for Ape-X DQN; 'action', `[B, D]`, for Ape-X DPG;
         'logits', `[B, A]`, for A2C and A3C. Actions of Ape-X DPG are in [-1, 1] there.
@@ -59,9 +60,8 @@ class _Policy:
         self.config, self._experiment, self.spec = run
         self.actions = actions_of(self.spec)
         self.path = path
-        self.learner_steps = load_into(
-            {name: net.variables for name, net in networks.items()}, path
-        )
+        self.variables = {name: net.variables for name, net in networks.items()}
+        self.learner_steps = load_into(self.variables, path)
         self.network, *_ = networks.values()
         self._evaluate = CompiledFunction(self.network)
 

@@ -16,6 +16,7 @@ import apex_agents
 from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig, ExperimentConfig, user_code
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.evaluation.parameters import read_parameters
+from apex_agents.export import ExportError
 from apex_agents.runs.parameter_file import save_parameters
 
 DQN = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
@@ -35,6 +36,9 @@ class HandedOn(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
 
 def get_config():
     gymnasium.register("HandedOn-v0", entry_point=HandedOn)
@@ -158,6 +162,12 @@ def test_a_builder_of_the_users_is_handed_on_if_it_makes_the_networks(tmp_path, 
     assert apex_agents.load(tmp_path / "agent").learner_steps == 1234
 
 
+def read_both(folder: pathlib.Path) -> list[dict[str, np.ndarray]]:
+    """Return the parameters of a run and those of the agent that was made of it."""
+    paths = [folder / name / "checkpoints" / "best.npz" for name in ("run", "agent")]
+    return [read_parameters(path).arrays for path in paths]
+
+
 @pytest.mark.parametrize(
     ("agent", "environment"),
     [
@@ -167,17 +177,54 @@ def test_a_builder_of_the_users_is_handed_on_if_it_makes_the_networks(tmp_path, 
 )
 def test_half_the_precision(tmp_path, agent, environment):
     make_run(tmp_path / "run", agent, environment)
-    write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", True)
-    whole, half = [
-        read_parameters(tmp_path / folder / "checkpoints" / "best.npz").arrays
-        for folder in ("run", "agent")
-    ]
+    difference = write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", True).difference
+    assert 0 < difference < 1e-2
+    whole, half = read_both(tmp_path)
     assert {array.dtype for array in half.values()} == {np.dtype(np.float16)}
     for name, array in half.items():
         np.testing.assert_allclose(array, whole[name], rtol=1e-3, atol=1e-7)
     policy = apex_agents.load(tmp_path / "agent")
     assert {variable.dtype.as_numpy_dtype for variable in policy.network.variables} == {np.float32}
     policy.act(np.zeros(policy.spec.observations.shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("agent", "environment"),
+    [
+        (DQN, EnvironmentConfig("toy", "catch")),
+        (DPG, EnvironmentConfig("gymnasium", "Pendulum-v1")),
+    ],
+)
+def test_statistics_of_observations_are_not_rounded(tmp_path, agent, environment):
+    agent = dataclasses.replace(agent, normalize_observations=True)
+    make_run(tmp_path / "run", agent, environment)
+    path = tmp_path / "run" / "checkpoints" / "best.npz"
+    arrays = read_parameters(path).arrays
+    statistics = [name for name in arrays if "normalization/" in name]
+    for name in statistics:
+        value = {"mean": 1000.37, "variance": 3e-9, "count": 70_000}[name.split("/")[-1]]
+        arrays[name][...] = value
+    assert save_parameters(path, arrays, 1234)
+    write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", True)
+    whole, half = read_both(tmp_path)
+    assert len(statistics) >= 3
+    for name, array in half.items():
+        assert array.dtype == (whole[name].dtype if name in statistics else np.float16)
+    for name in statistics:
+        np.testing.assert_array_equal(half[name], whole[name])
+
+
+def test_rounding_that_changes_what_the_network_computes_is_refused(run, tmp_path):
+    path = run / "checkpoints" / "best.npz"
+    arrays = read_parameters(path).arrays
+    for name, array in arrays.items():
+        array[...] = name in ("torso/linear_1/b", "head/hidden/b")
+    # Eight units of 1: their sum, 4 * 0.3, becomes 4 * 0.5 with 1000.5, the nearest float16.
+    arrays["head/value/w"][:, 0] = [1000.3, -1000.0] * 4
+    assert save_parameters(path, arrays, 1234)
+    with pytest.raises(ExportError, match=r"differ .* by up to 8.0e-01, more than"):
+        write_agent_folder(run, tmp_path / "agent", "best", True)
+    assert not (tmp_path / "agent").exists()
 
 
 def test_what_does_not_fit_into_half_the_precision_is_refused(run, tmp_path):

@@ -219,7 +219,7 @@ def test_what_is_no_observation_of_the_environment(tmp_path, space, value, given
 
 def test_fractions_do_not_become_the_bytes_of_an_image(policies):
     _, policy = policies["pong"]
-    with pytest.raises(ValueError, match="0.5"):
+    with pytest.raises(ValueError, match=r"0\.5"):
         policy.act(np.full([4, 84, 84], 0.5))
 
 

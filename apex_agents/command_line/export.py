@@ -91,10 +91,14 @@ def _write_agent(run: pathlib.Path) -> None:
         raise ValueError("--agent is empty; it has to be a folder.")
     folder = pathlib.Path(os.path.expanduser(_AGENT.value))
     checkpoint = os.path.expanduser(_CHECKPOINT.value)
-    parameters = write_agent_folder(run, folder, checkpoint, _FLOAT16.value, _LICENSE.value)
+    parameters, difference = write_agent_folder(
+        run, folder, checkpoint, _FLOAT16.value, _LICENSE.value
+    )
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _show("parameters", f"{parameters.path.stem}, learner step {parameters.learner_steps:,}")
     _show("agent", f"{folder}, {filesize.decimal(size)}")
+    if difference is not None:
+        _show("float16", f"greatest difference {difference:.1e}")
 
 
 def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:

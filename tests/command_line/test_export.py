@@ -134,7 +134,7 @@ def test_an_export_that_is_wrong_is_exit_code_1(runs, tmp_path):
 import numpy as np
 class InferenceSession:
     def __init__(self, *args, **kwargs): pass
-    def run(self, names, inputs): return [np.ones([len(inputs["observation"]), 3])]
+    def run(self, names, inputs): return [np.ones([len(inputs["observation"]), 3]) for _ in names]
 """
     result = run_with("onnxruntime", content, runs, tmp_path)
     assert result.returncode == 1
