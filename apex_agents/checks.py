@@ -21,6 +21,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, knows_evaluations
+from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.learning.shapes import check_shapes
@@ -47,7 +48,7 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
 
 
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
-    """Return the environment's spec.
+    """Return the environment's spec; warn of numbers that agents cannot tell apart.
 
     A copy of the environment begins an episode, takes one step and is closed, and so does one for
     evaluations where they may have another one.
@@ -55,7 +56,10 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     Raises:
       ValueError: the agent cannot learn in it, it fails, or evaluations have other specs.
     """
-    spec = _try_environment(experiment, False, experiment.builder.check_environment)
+    check = experiment.builder.check_environment
+    spec, observation = _try_environment(experiment, False, check)
+    if rounding := describe_rounding(spec.observations, observation):
+        logging.warning("%s: %s", experiment.task, rounding)
     config = experiment.config and experiment.config.environment
     if config and knows_evaluations(config):
         _try_environment(experiment, True, functools.partial(_require_same, spec))
@@ -153,8 +157,8 @@ def _in_one_line(error: Exception) -> str:
 
 def _try_environment(
     experiment: Experiment, evaluation: bool, check: Callable[[EnvironmentSpec], None]
-) -> EnvironmentSpec:
-    """Return the spec of an environment, which `check` gets before the environment is used."""
+) -> tuple[EnvironmentSpec, np.ndarray]:
+    """Return the spec of an environment, which `check` gets first, and its first observation."""
     with warnings.catch_warnings():  # The nodes make it too, and their warnings are logged.
         warnings.simplefilter("ignore")
         environment = experiment.make_vector_environment(1, 0, evaluation=evaluation)
@@ -163,14 +167,14 @@ def _try_environment(
         check(environment.spec)
         logging.disable(logging.WARNING)  # The error of the last attempt says it all.
         with _naming(experiment.task, "reset"):
-            environment.reset()
+            observation = environment.reset().observation
         with _naming(experiment.task, "stepped"):
             _step(environment)
     finally:
         logging.disable(level)
         with _naming(experiment.task, "closed"):
             environment.close()
-    return environment.spec
+    return environment.spec, observation
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import pytest
 
 from apex_agents import user_code
@@ -41,7 +42,7 @@ def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts()
     config = load_config("apex_dqn_catch")
     config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
     with pytest.raises(
-        ValueError, match=r"Halls fails when it is reset: ValueError: observation is 7"
+        ValueError, match=r"Halls fails when it is reset: ValueError: observation holds 7"
     ):
         check_environment(make_experiment(config, environment_fn=Halls))
 
@@ -171,3 +172,19 @@ def test_evaluations_in_other_spaces_are_refused_before_anything_starts():
     expected = r"In evaluations observations are float32 \[9\], in training they are .* \[7\]"
     with pytest.raises(ValueError, match=expected):
         check_environment(make_experiment(config, environment_fn=Halls))
+
+
+class Clock(Halls):
+    """Observes the seconds since the epoch."""
+
+    def __init__(self, evaluation: bool = False):
+        super().__init__(3, place=1_700_000_001)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (), np.float64)
+
+
+def test_numbers_that_agents_cannot_tell_apart_are_said_once(caplog):
+    config = load_config("apex_dqn_catch")
+    config.environment = EnvironmentConfig()
+    check_environment(make_experiment(config, environment_fn=Clock))  # Also one for evaluations.
+    (record,) = caplog.records
+    assert (record.levelname, "Clock" in record.getMessage()) == ("WARNING", True)

@@ -27,6 +27,7 @@ class ObservationSpec(specs.BoundedArray):
         return ObservationSpec, tuple(self._get_constructor_kwargs().values())
 
 
+_MAX_EXACT = 2**24  # Up to here float32 has all whole numbers.
 _NUMBERS = "fiub"  # Kinds of dtypes.
 _VECTORS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
@@ -75,6 +76,32 @@ def to_number(value: Any, name: str) -> float:
     if array.size == 1 and array.dtype.kind in "fiub":
         return float(array.item())
     raise ValueError(f"the {name} is {value!r}; it has to be a number")
+
+
+def describe_rounding(spec: specs.Array, observation: np.ndarray) -> str:
+    """Describe numbers of an environment that agents cannot tell apart, '' if none is known.
+
+    Args:
+      spec: spec of what agents observe.
+      observation: what they observe first.
+    """
+    parts = _parts(spec.space, "observation") if isinstance(spec, ObservationSpec) else ()
+    allowed = [
+        (f"{path} may hold", int(bound))
+        for path, part in parts
+        if isinstance(part, spaces.Box) and part.dtype.kind in "iu"
+        for bound in (part.low.min(), part.high.max())
+        if bound not in _range_of(part.dtype)  # A limit of the dtype stands for no bound.
+    ]
+    observed = ("the first observation holds", int(np.max(np.abs(observation))))
+    for holds, number in (*allowed, observed):
+        if abs(number) > _MAX_EXACT:
+            return (
+                f"{holds} {number}, but agents observe float32, in which numbers of this size are "
+                f"multiples of {np.spacing(np.float32(abs(number))):.0f}. Let the environment "
+                "subtract a constant, or return the parts of such a number."
+            )
+    return ""
 
 
 def is_image(space: spaces.Space) -> bool:

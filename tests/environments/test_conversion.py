@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
-from apex_agents.environments.conversion import convert_observations, space_of
+from apex_agents.environments.conversion import convert_observations, describe_rounding, space_of
 
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
 VECTOR = spaces.Box(-1.0, 2.0, (2,), np.float64)
@@ -268,3 +268,36 @@ def test_an_action_that_is_a_bounded_number_is_discrete():
 def test_specs_that_are_no_numbers_are_refused(spec):
     with pytest.raises(ValueError, match=r"observation\['x'\] is "):
         space_of({"x": spec}, "observation")
+
+
+LARGE = 2**24 + 1
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "named"),
+    [
+        (spaces.Box(0, LARGE, (2,), np.int64), [0, 0], ["observation may hold 16777217", " 2."]),
+        (
+            spaces.Dict({"a": spaces.Box(-(10**9), 5, (2,), np.int64)}),
+            {"a": [0, 0]},
+            ["observation['a'] may hold -1000000000", " 64."],
+        ),
+        (
+            spaces.Box(-np.inf, np.inf, (2,), np.float64),
+            [1_700_000_050.0, 0.0],
+            ["the first observation holds 1700000000", " 128."],
+        ),
+        # Only what it observes tells: these are the limits of the dtype.
+        (spaces.Box(0, 2**63 - 1, (1,), np.int64), [-(2**31)], ["first observation holds 2147"]),
+        (spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64), [2**24], []),
+        (spaces.Box(0, 2**24, (1,), np.int32), [2**24], []),
+        (spaces.Box(-1e30, 1e30, (1,), np.float64), [0.0], []),
+        (spaces.Box(0, 255, (2, 2, 1), np.uint8), np.full((2, 2, 1), 255), []),
+        (spaces.Discrete(5, start=LARGE), LARGE + 1, []),
+    ],
+)
+def test_numbers_that_agents_cannot_tell_apart_are_named(space, observation, named):
+    spec, convert = convert_observations(space)
+    told = describe_rounding(spec, convert(observation))
+    assert bool(told) == bool(named)
+    assert all(text in told for text in named)
