@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from apex_agents.json_values import can_be_kept
+
 # Units of a layer. Like most upper limits of the configs it is no limit of the code: a larger
 # number is a typing error that would take all memory, or hours, before its cause is visible.
 MAX_LAYER_SIZE = 10_000
@@ -141,9 +143,9 @@ def require_types(config: Any, prefix: str) -> None:
         value = getattr(config, name)
         allowed = " or ".join(_KINDS.get(kind) or f"of type {_name(kind)}" for kind in kinds)
         require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
-        can_be_kept = dataclasses.is_dataclass(value) or _can_be_json(value)
+        is_json = dataclasses.is_dataclass(value) or _can_be_json(value)
         allowed = "of numbers, strings, lists and dicts, which config.json can hold"
-        require(can_be_kept, f"{prefix}{name}", value, allowed)
+        require(is_json, f"{prefix}{name}", value, allowed)
 
 
 def closest(name: str, *allowed: Iterable[str]) -> str:
@@ -165,8 +167,12 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
 
 
 def get_field(config: Any, path: str) -> Any:
-    """Return the field of a config with a dotted path."""
-    return functools.reduce(getattr, path.split("."), config)
+    """Return the field of a config, or the entry of a field that is a dict, with a dotted path."""
+    return functools.reduce(_get, path.split("."), config)
+
+
+def _get(parent: Any, name: str) -> Any:
+    return parent[name] if isinstance(parent, dict) else getattr(parent, name)
 
 
 def field_paths(config: Any, prefix: str = "") -> list[str]:
@@ -207,7 +213,7 @@ _KINDS: dict[Any, str] = {
     bool: "True or False",
     str: "a string",
     tuple[int, ...]: "a tuple of whole numbers",
-    dict[str, Any]: "a dict of names to JSON values (numbers, strings, lists, dicts and the like)",
+    dict[str, Any]: "a dict of names to numbers, strings, tuples, lists, dicts and the like",
     types.NoneType: "None",
 }
 
@@ -225,7 +231,7 @@ def _is_a(value: Any, kind: Any) -> bool:
     if kind == tuple[int, ...]:
         return isinstance(value, (tuple, list)) and all(_is_a(element, int) for element in value)
     if kind == dict[str, Any]:
-        return isinstance(value, dict) and _is_json(value)
+        return isinstance(value, dict) and can_be_kept(value)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return value in arguments
@@ -250,11 +256,3 @@ def _can_be_json(value: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-def _is_json(value: Any) -> bool:
-    """Return whether a value is the same after it was written as JSON and read."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False)) == value
-    except (TypeError, ValueError, RecursionError):
-        return False

@@ -44,6 +44,7 @@ LAYERS = (
     ("environments",),
     ("user_code",),
     ("validation", "exit_codes", "extras"),
+    ("json_values",),
 )
 # The package's `__init__.py` names what users import, from any layer.
 PUBLIC_NAMES = "apex_agents/__init__.py"

@@ -59,8 +59,8 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.replay.max_in_flight": ([0, 19, 1_000_001], [20]),
     "agent.replay.prefetch_batches": ([0, -1, 1001], []),
     "environment.kwargs": (
-        [{"size": (5, 5)}, {1: 2}, {"make": len}, {"x": float("nan")}],
-        [{"size": [5, 5], "map": {"a": None}, "is_slippery": False}],
+        [{1: 2}, {"make": len}, {"x": float("nan")}, {"x": {1, 2}}, {"__tuple__": [1]}],
+        [{"size": [5, 5], "map": {"a": None}, "is_slippery": False}, {"a": ({"b": (1,)}, [])}],
     ),
     "environment.evaluation_kwargs": ([{1: 2}], [{"levels": [3, 4]}]),
     "agent.builder": (["", "builder", "a b:c"], ["my_update:MyBuilder"]),

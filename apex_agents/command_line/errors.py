@@ -49,7 +49,7 @@ def parse_flags(
 
     Args:
       argv: the command line, which begins with the command's name.
-      suggest: finds the flag that is meant by the name of an unknown one; None for no idea.
+      suggest: says in a clause what is meant by the name of an unknown flag; None for no idea.
 
     Returns:
       The arguments that are no flags.
@@ -58,7 +58,7 @@ def parse_flags(
         return flags.FLAGS(list(argv))
     except flags.UnrecognizedFlagError as error:
         meant = suggest(error.flagname)
-        fail(f"--{error.flagname} is no flag; the closest is {meant}." if meant else error)
+        fail(f"--{error.flagname} is no flag; {meant}." if meant else error)
     except flags.Error as error:
         fail(error)
     except SystemExit:  # Of --help; absl has another exit code for it.

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import json
 from typing import Any
 
 from absl import flags
@@ -15,14 +16,53 @@ def register_field_parsers() -> None:
     config_flags.register_flag_parser_for_type(int, _WholeNumberParser())
 
 
+def parse_value(text: str) -> Any:
+    """Return what a text is as JSON or Python writes it, or the text if it is neither."""
+    try:
+        return _parse_literal(text)
+    except ValueError:
+        return text
+
+
+def parse_dict(text: str) -> dict[str, Any]:
+    """Return a dict as JSON or Python writes it; a ValueError says that a text is none."""
+    with contextlib.suppress(ValueError):
+        value = _parse_literal(text)
+        if isinstance(value, dict):
+            return value
+    raise ValueError(
+        "it has to be a dict as JSON or Python writes it, with its quotes, such as "
+        "'{\"size\": 7}', or single entries of it, such as kwargs.size=7"
+    )
+
+
 class _DictParser(flags.ArgumentParser):
-    """Parser of a dict as Python writes it: "{'size': 7}"."""
+    """Parser of a dict."""
 
     def parse(self, argument: Any) -> dict:
-        value = argument if isinstance(argument, dict) else ast.literal_eval(argument)
-        if not isinstance(value, dict):
-            raise ValueError(f"it has to be a dict such as {{'size': 7}}, not {argument!r}")
-        return value
+        return argument if isinstance(argument, dict) else parse_dict(argument)
+
+
+def _parse_literal(text: str) -> Any:
+    """Return a value of JSON or a literal of Python, in which names of JSON may be; or raise.
+
+    Raises:
+      ValueError: the text is neither.
+    """
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(text, parse_constant=int)  # It raises for NaN and infinity.
+    try:
+        return ast.literal_eval(_JSONNames().visit(ast.parse(text.strip(), mode="eval")))
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{text!r} is no literal") from error
+
+
+class _JSONNames(ast.NodeTransformer):
+    """Replaces the names that JSON has for True, False and None."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        names = {"true": True, "false": False, "null": None}
+        return ast.Constant(names[node.id]) if node.id in names else node
 
 
 class _NumberParser(flags.FloatParser):

@@ -33,15 +33,14 @@ from absl import app, flags
 from rich.console import Console
 
 from apex_agents.command_line import several_runs
-from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments
-from apex_agents.command_line.settings import (
-    Settings,
-    change_fields,
+from apex_agents.command_line.config_files import (
     execute_file,
     find_config,
     is_file,
     load_config_file,
 )
+from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments
+from apex_agents.command_line.settings import Settings, change_fields
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK

@@ -37,7 +37,8 @@ class EnvironmentConfig:
         task for 'control' ('humanoid:stand'), an id for 'gymnasium' ('CartPole-v1', or 'module:id'
         of a module that registers it), 'catch' or 'point_mass' for 'toy', 'module:function' for
         'function': a function that returns a gymnasium or a dm_env environment.
-      kwargs: keyword arguments of the environment, JSON values; for 'gymnasium' and 'function'.
+      kwargs: keyword arguments of the environment: numbers, strings, tuples, lists, dicts and the
+        like; for 'gymnasium' and 'function'. A flag may name one of them: `kwargs.size=7`.
       max_episode_steps: number of environment steps after which an episode is truncated, for the
         same suites; None: as the environment is registered or made.
       action_repeat: number of environment steps for which an action is held, whose rewards are

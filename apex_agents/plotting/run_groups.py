@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from apex_agents.json_values import decode
 from apex_agents.runs.config_file import AGENT_TYPE, agent_name
 from apex_agents.runs.folder import RunFolder
 
@@ -92,7 +93,7 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the fields of nested dicts by their dotted paths; lists become tuples."""
     fields: dict[str, Any] = {}
-    for name, value in config.items():
+    for name, value in decode(config).items():
         if isinstance(value, dict):
             fields |= flatten(value, f"{prefix}{name}.")
         else:

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import dacite
@@ -14,6 +14,7 @@ import dacite
 from apex_agents import user_code
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.json_values import decode, encode
 
 CONFIG_FILE = "config.json"
 # In the file, beside the fields of the config: the class of its agent's config, and the format of
@@ -39,9 +40,20 @@ def to_values(config: Any) -> dict[str, Any]:
     values = {
         FORMAT_VERSION: _FORMAT,
         AGENT_TYPE: _name_type(type(getattr(config, "agent", None))),
-        **dataclasses.asdict(config),
+        **dataclasses.asdict(config, dict_factory=_Section.of_fields),
     }
     return json.loads(json.dumps(values))
+
+
+class _Section(dict):
+    """The fields of a config by their names, unlike a field that is a dict."""
+
+    @classmethod
+    def of_fields(cls, fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """Encode fields that are dicts: what type their values have is not declared."""
+        return cls(
+            (name, encode(value) if type(value) is dict else value) for name, value in fields
+        )
 
 
 def _name_type(kind: type) -> str:
@@ -103,7 +115,7 @@ def read_config(
         ]
         section: Any = dataclasses.make_dataclass("Config", fields)
         read: Any = dacite.from_dict(
-            section, values, dacite.Config(strict=True, type_hooks=_find_hooks(section))
+            section, decode(values), dacite.Config(strict=True, type_hooks=_find_hooks(section))
         )
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
@@ -138,7 +150,8 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
     if difference is not None:
         field, old, new = difference
         raise ValueError(
-            f"The folder {workdir} holds a run with {field} {old!r}, not {new!r}; only fields "
+            f"The folder {workdir} holds a run with {field} {decode(old)!r}, not "
+            f"{decode(new)!r}; only fields "
             f"of run and {_FREE_FIELD} can change when it is resumed."
         )
 

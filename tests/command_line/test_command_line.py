@@ -80,6 +80,14 @@ MISTAKES = {
         ["--total_timesteps=1000"],
         ["--total_timesteps is no flag", "--config.run.max_actor_steps."],
     ),
+    "environment_of_another_library": (["--env=CartPole-v1"], ["--config.environment.task."]),
+    "replay_of_another_library": (["--buffer-size", "5"], ["--config.agent.replay.max_size."]),
+    "device_of_another_library": (
+        ["--device=cpu"],
+        ["--device is no flag", "CUDA_VISIBLE"],
+    ),
+    "field_of_another_library": (["--config.agent.gamma=0.9"], ["is --config.agent.discount."]),
+    "misspelt_field_for_a_flag": (["--num_actor=2"], ["--config.run.num_actors."]),
     "abbreviated_field_for_a_flag": (["--lr", "1"], ["--lr is no flag", "learning_rate."]),
     "no_actors": (["--config.run.num_actors=0"], ["run.num_actors is 0", "between 1 and 10000"]),
     "negative_capacity": (
@@ -151,6 +159,26 @@ MISTAKES = {
         ["--config.environment.kwargs=[1]"],
         ["--config.environment.kwargs=[1]: ", "a dict"],
     ),
+    "arguments_that_lost_their_quotes": (
+        ["--config.environment.kwargs={{is_slippery: false}}"],
+        ["kwargs={is_slippery: false}: it has to be a dict", "JSON", "its quotes"],
+    ),
+    "arguments_that_are_calls": (
+        ["--config.environment.kwargs={{'a': open('/etc/passwd')}}"],
+        ["open('/etc/passwd')", "it has to be a dict"],
+    ),
+    "argument_that_is_no_number_of_json": (
+        ['--config.environment.kwargs={{"a": NaN}}'],
+        ["it has to be a dict"],
+    ),
+    "entry_of_what_has_none": (
+        ["--config.environment.kwargs.a=1", "--config.environment.kwargs.a.b=2"],
+        ["--config.environment.kwargs.a.b=2: a is 1, which has no entries"],
+    ),
+    "entry_that_the_task_does_not_have": (
+        ["--config.environment.kwargs.colour=red"],
+        ["environment.task 'CartPole-v1' cannot be made", "colour"],
+    ),
     "task_that_warns": (
         ["--config.environment.task=CartPole-v0", "--config.agent.frame_stack=4"],
         ["agent.frame_stack is 4, but observations are float32 (4,)"],
@@ -191,7 +219,8 @@ MISTAKES = {
     ),
     "config_with_a_misspelt_name": (["--config=catsch"], ["apex_dqn_catch"]),
     "config_by_a_part_of_several_names": (["--config=dqn"], ["apex_dqn_catch", "apex_dqn_atari"]),
-    "config_by_a_part_of_a_word": (["--config=cartpol"], ["the closest: cartpole."]),
+    "config_by_a_misspelt_part": (["--config=cartpola"], ["the closest: cartpole"]),
+    "config_by_a_part_of_several_words": (["--config=ca"], ["apex_dqn_cartpole", "apex_dqn_catch"]),
     "config_by_a_part_of_another_agents_name": (
         ["--config=pendulum"],
         ["the closest: apex_dpg_pendulum"],
@@ -292,6 +321,16 @@ OVERRIDES = {
         "environment.kwargs",
         {"sutton_barto_reward": True},
     ),
+    "dict_of_json": (
+        '--config.environment.kwargs={"sutton_barto_reward": true}',
+        "environment.kwargs",
+        {"sutton_barto_reward": True},
+    ),
+    "entry_of_a_dict": (
+        "--config.environment.kwargs.sutton_barto_reward=true",
+        "environment.kwargs",
+        {"sutton_barto_reward": True},
+    ),
     "boolean": (
         "--config.environment.atari.clip_rewards=false",
         "environment.atari.clip_rewards",
@@ -328,6 +367,12 @@ OVERRIDES = {
 }
 
 
+BY_NAME = (
+    *("config_by_name", "config_by_a_word", "config_by_file_name"),
+    "config_by_a_part_of_a_word",
+)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("command_lines")
@@ -348,6 +393,7 @@ def results(folder, run_command_line) -> dict[str, tuple[int, str, str]]:
         "config_by_name": ["--config=apex_dqn_catch"],
         "config_by_a_word": ["--config=catch"],
         "config_by_file_name": ["--config=apex_dqn_catch.py"],
+        "config_by_a_part_of_a_word": ["--config=catc"],
         "huge_replay": ["--config.agent.replay.max_size=2000000000"],
         **{name: [flag] for name, (flag, _, _) in OVERRIDES.items()},
         **{
@@ -433,8 +479,7 @@ def refuse(flags: list[str], expected: list[str], folder: pathlib.Path, **env: s
 
 def test_mistakes_leave_no_file(results, folder):
     fixtures = {"binary", "old", "list", "brackets", *FILES}
-    runs = {"config_as_two_arguments", "config_by_name", "config_by_a_word", "config_by_file_name"}
-    runs |= {"huge_replay", *OVERRIDES}
+    runs = {"config_as_two_arguments", *BY_NAME, "huge_replay", *OVERRIDES}
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     left -= fixtures
     assert {path.split("/")[0] for path in left} == runs
@@ -447,7 +492,7 @@ def test_config_flag_may_be_two_arguments(results, folder):
     assert config["environment"]["suite"] == "atari"
 
 
-@pytest.mark.parametrize("name", ["config_by_name", "config_by_a_word", "config_by_file_name"])
+@pytest.mark.parametrize("name", BY_NAME)
 def test_settings_are_found_by_name(results, folder, name):
     assert results[name][0] == 0, results[name]
     config = json.loads((folder / name / "config.json").read_text())

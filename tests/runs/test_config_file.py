@@ -58,6 +58,25 @@ def test_a_config_is_read_back_as_it_was(tmp_path, config):
     check_same_run(tmp_path, config)
 
 
+TUPLES = {"shape": (84, 84), "deep": [{"pair": (1, (2.5, None))}], "list": [84, 84], "none": ()}
+
+
+def test_tuples_in_kwargs_are_tuples_when_a_run_is_resumed(tmp_path):
+    environment = EnvironmentConfig("gymnasium", "CartPole-v1", TUPLES, evaluation_kwargs=TUPLES)
+    config = dataclasses.replace(DQN, environment=environment)
+    write(tmp_path, to_file(config))
+    found = read_config(tmp_path, AGENTS)
+    assert found == config
+    assert type(found.environment.kwargs["deep"][0]["pair"][1]) is tuple
+    assert type(found.environment.kwargs["list"]) is list
+    check_same_run(tmp_path, config)
+    # A field that is declared as a tuple needs no mark: files of older versions have none.
+    assert read_values(tmp_path)["agent"]["mlp_hidden_sizes"] == [64, 32]
+    environment = dataclasses.replace(environment, kwargs={**TUPLES, "shape": [84, 84]})
+    with pytest.raises(ValueError, match=r"kwargs\.shape \(84, 84\), not \[84, 84\];"):
+        check_same_run(tmp_path, dataclasses.replace(config, environment=environment))
+
+
 @dataclasses.dataclass
 class OwnConfig(ApexDQNConfig):
     own_rate: float = 0.5
