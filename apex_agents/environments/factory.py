@@ -12,7 +12,6 @@ import dm_env
 import gymnasium
 import numpy as np
 
-from apex_agents.environments.action_repeat import ActionRepeat
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.dm_env_adapter import DmEnvironment
@@ -42,7 +41,8 @@ class EnvironmentConfig:
       max_episode_steps: number of environment steps after which an episode is truncated, for the
         same suites; None: as the environment is registered or made.
       action_repeat: number of environment steps for which an action is held, whose rewards are
-        added up: an agent step. For 'atari' it is `atari.action_repeat`.
+        added up, with the environment's discounts: an agent step. For 'atari' it is
+        `atari.action_repeat`.
       atari: preprocessing of the 'atari' suite; the others do not read it.
       evaluation_kwargs: keyword arguments that evaluations have beside those of `kwargs`, or in
         their place, such as held-out levels.
@@ -153,10 +153,8 @@ def make_vector_environment(
                 offered = {"seed": env_seed, "evaluation": evaluation}
                 render = index < num_rendered
                 environment = _make(environment_fn, config, offered, render, earlier)
-            if config.action_repeat > 1:
-                environment = ActionRepeat(environment, config.action_repeat)
             environments.append(made.enter_context(contextlib.closing(environment)))
-        vector = SyncVectorEnvironment(environments)
+        vector = SyncVectorEnvironment(environments, config.action_repeat)
         made.pop_all()
         return vector
 

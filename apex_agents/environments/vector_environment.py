@@ -11,6 +11,8 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
+from apex_agents.environments.agent_steps import check_finite, hold_action
+
 
 class EnvironmentSpec(NamedTuple):
     """The specs of one environment, without the batch axis; as `acme.specs.EnvironmentSpec`."""
@@ -87,7 +89,6 @@ class VectorEnvironment(Protocol):
 
 MAX_FAILURES_IN_A_ROW = 3
 DEFAULT_FRAMES_PER_SECOND = 15.0
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 _logger = logging.getLogger(__name__)
 
@@ -102,8 +103,12 @@ class SyncVectorEnvironment:
     without an episode that ends regularly in between, the error is raised.
     """
 
-    def __init__(self, environments: Sequence[dm_env.Environment]):
+    def __init__(self, environments: Sequence[dm_env.Environment], num_repeats: int = 1):
         """Take E environments with equal specs; they may reuse their arrays.
+
+        Args:
+          environments: the environments.
+          num_repeats: number of their steps for which an action is held; see `hold_action`.
 
         Raises:
           ValueError: there is no environment, or one has other specs than the first.
@@ -111,6 +116,7 @@ class SyncVectorEnvironment:
         if not environments:
             raise ValueError("environments must hold at least one environment, got none")
         self._environments = list(environments)
+        self._num_repeats = num_repeats
         self.num_envs = len(self._environments)
         self.spec = _make_spec(self._environments[0])
         for i, environment in enumerate(self._environments):
@@ -119,10 +125,10 @@ class SyncVectorEnvironment:
                 raise ValueError(f"environment {i} has {spec}, unlike environment 0: {self.spec}")
         self._observation_shape = (self.num_envs, *self.spec.observations.shape)
         self._observation_dtype = self.spec.observations.dtype
-        self.frames_per_second = getattr(
-            environments[0], "frames_per_second", DEFAULT_FRAMES_PER_SECOND
-        )
+        frames_per_second = getattr(environments[0], "frames_per_second", DEFAULT_FRAMES_PER_SECOND)
+        self.frames_per_second = frames_per_second / num_repeats
         self._returns = [0.0] * self.num_envs
+        self._clipped_returns = [0.0] * self.num_envs
         self._lengths = [0] * self.num_envs
         self._finished: list[Episode] = []
         self.num_failures = 0
@@ -133,7 +139,7 @@ class SyncVectorEnvironment:
         self._paused = set()
         rows = self._make_rows()
         for i in range(self.num_envs):
-            self._record(rows, i, self._reset(i))
+            self._record(rows, i, self._reset(i), 0.0)
         return rows
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
@@ -143,12 +149,11 @@ class SyncVectorEnvironment:
                 self._fill(rows, i)
                 continue
             try:
-                timestep = environment.step(actions[i])
-                _check_finite(timestep)
+                timestep, reward = hold_action(environment, actions[i], self._num_repeats)
             except Exception as error:  # No error of one environment may stop the others.
                 self._count_failure(i, error)
-                timestep = self._reset(i)
-            self._record(rows, i, timestep)
+                timestep, reward = self._reset(i), 0.0
+            self._record(rows, i, timestep, reward)
         return rows
 
     def pause(self, env_index: int) -> None:
@@ -159,8 +164,8 @@ class SyncVectorEnvironment:
         return finished
 
     def current_episode(self, env_index: int) -> Episode:
-        total = self._returns[env_index]
-        return Episode(env_index, total, total, self._lengths[env_index])
+        returns = self._returns[env_index], self._clipped_returns[env_index]
+        return Episode(env_index, *returns, self._lengths[env_index])
 
     def render(self, env_index: int) -> np.ndarray:
         environment: Any = self._environments[env_index]
@@ -183,7 +188,7 @@ class SyncVectorEnvironment:
         while True:
             try:
                 timestep = self._environments[i].reset()
-                _check_finite(timestep)
+                check_finite(timestep)
                 return timestep
             except Exception as error:
                 self._count_failure(i, error)
@@ -209,35 +214,27 @@ class SyncVectorEnvironment:
         rows.step_type[i], rows.reward[i], rows.discount[i] = dm_env.StepType.MID, 0.0, 1.0
         rows.observation[i] = 0
 
-    def _record(self, rows: dm_env.TimeStep, i: int, timestep: dm_env.TimeStep) -> None:
-        """Copy the time step of one environment into its row, and add it to its episode."""
-        step_type, reward, discount, observation = timestep
+    def _record(
+        self, rows: dm_env.TimeStep, i: int, timestep: dm_env.TimeStep, reward: float
+    ) -> None:
+        """Copy an agent step of an environment into its row; add it, and its own reward, up."""
+        step_type, agent_reward, discount, observation = timestep
         rows.step_type[i] = step_type
         rows.observation[i] = observation
         if step_type == dm_env.StepType.FIRST:  # Environments of dm_env may have numbers.
             rows.reward[i] = 0.0
             rows.discount[i] = 1.0
-            self._returns[i] = 0.0
+            self._returns[i] = self._clipped_returns[i] = 0.0
             self._lengths[i] = 0
             return
-        rows.reward[i] = reward
+        rows.reward[i] = agent_reward
         rows.discount[i] = discount
-        self._returns[i] += float(reward)  # In float32 0.9 would miss a target of 0.9.
+        self._returns[i] += reward  # In float32 0.9 would miss a target of 0.9.
+        self._clipped_returns[i] += agent_reward
         self._lengths[i] += 1
         if step_type == dm_env.StepType.LAST:
             self._finished.append(self.current_episode(i))
             self._failures_in_a_row[i] = 0
-
-
-def _check_finite(timestep: dm_env.TimeStep) -> None:
-    """Raise a ValueError if an agent would learn from a number that is NaN or infinite."""
-    if not np.isfinite(timestep.observation).all():
-        raise ValueError("the observation is not finite")
-    if timestep.step_type == dm_env.StepType.FIRST:  # Its reward and its discount are not read.
-        return
-    for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
-        if value is None or not abs(float(value)) <= _MAX_FLOAT32:
-            raise ValueError(f"the {name} is {value}")
 
 
 def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
