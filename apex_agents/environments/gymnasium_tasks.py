@@ -1,10 +1,14 @@
 """Ids of gymnasium: those that are registered, and those that modules and packages register."""
 
+import contextlib
 import dataclasses
 import functools
+import importlib
 import importlib.metadata
 import logging
+import re
 import sys
+import warnings
 
 import gymnasium
 from gymnasium.envs import registration
@@ -20,7 +24,8 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
 
     Args:
       task: an id, or 'module:id' of a module whose import registers it. An id that is not
-        registered yet may be one of an installed package that has entry points of gymnasium.
+        registered yet may be one of an installed package: of its entry points of gymnasium, or
+        registered by the import of a package that needs gymnasium.
       field: dotted path of the config's field, for messages.
 
     Raises:
@@ -31,6 +36,8 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
         user_code.import_module(module_name, task, field)
     if name not in gymnasium.registry:
         _load_plugins()
+    if name not in gymnasium.registry:
+        _import_packages(name)
     if name not in gymnasium.registry and (spec := user_code.kept.get(user_code.ID + task)):
         gymnasium.registry[name] = spec  # The program that trained the run has registered it.
     if name not in gymnasium.registry:
@@ -47,6 +54,36 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
     if module_name.partition(".")[0] != gymnasium.__name__:
         user_code.kept[user_code.ID + task] = spec
     return spec
+
+
+def _import_packages(name: str) -> None:
+    """Import installed packages that need gymnasium, which registers their ids, until one is known.
+
+    Args:
+      name: the id. Packages whose name it begins with are imported first.
+    """
+    modules = {
+        file.parts[0]
+        for package in importlib.metadata.distributions()
+        if any(map(_NEEDS_GYMNASIUM, package.requires or ()))
+        for file in package.files or ()
+        if len(file.parts) == 2 and file.name == "__init__.py"
+    }
+    first = {module for module in modules if name.lower().startswith(module.split("_")[0].lower())}
+    for module in (*sorted(first), *sorted(modules - first)):
+        if name in gymnasium.registry or module in sys.modules:
+            continue
+        try:
+            # pygame greets whoever imports it. Warnings are those of nodes, too, which log them.
+            with contextlib.redirect_stdout(None), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(module)
+        except Exception as error:  # A package that is broken does not concern other tasks.
+            _logger.warning("package %s: %s: %s", module, type(error).__name__, error)
+
+
+# Of a requirement that no extra adds.
+_NEEDS_GYMNASIUM = re.compile(r"gymnasium\b(?![-_.])(?!.*\bextra\b)", re.IGNORECASE).match
 
 
 @functools.cache  # Once is enough.

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import itertools
 import json
+import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -127,8 +128,8 @@ def test_environments_have_seeds_of_their_own(config):
             "environment.task is 'json:dumps_', but json has no callable 'dumps_'; the closest: d",
         ),
         (
-            EnvironmentConfig("function", "json:dump", {"x": (5, 5)}),
-            "environment.kwargs is {'x': (",
+            EnvironmentConfig("function", "json:dump", {"x": {5}}),
+            "environment.kwargs is {'x': {5}",
         ),
         (EnvironmentConfig("toy", "cach"), "unknown toy task 'cach'; closest: catch; allowed: cat"),
     ],
@@ -383,6 +384,56 @@ def test_packages_register_their_ids_when_an_id_is_unknown(monkeypatch):
         EnvironmentConfig("gymnasium", task).validate()
         del gymnasium.registry["Corridor-v3"], gymnasium.registry["Halls/Corridor-v3"]
     gymnasium_tasks._load_plugins.cache_clear()
+
+
+def install(folder: pathlib.Path, name: str, code: str, requires: str) -> None:
+    """Install a package of one module into a folder of Python's path."""
+    module, metadata = folder / name, folder / f"{name}-1.0.dist-info"
+    for path in (module, metadata):
+        path.mkdir()
+    (module / "__init__.py").write_text(code)
+    fields = f"Metadata-Version: 2.1\nName: {name}\nRequires-Dist: {requires}\n"
+    (metadata / "METADATA").write_text(fields)
+    (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n")
+
+
+@pytest.mark.parametrize(
+    ("requires", "imported"),
+    [
+        ("Gymnasium>=1.0", ["halls_env"]),  # Its name comes first, and then its id is known.
+        ("gymnasium-robotics", []),
+        ("gymnasium; extra == 'rl'", []),
+        ("numpy", []),
+    ],
+)
+def test_ids_of_installed_packages_are_found_by_their_import(
+    tmp_path, monkeypatch, requires, imported
+):
+    monkeypatch.setattr(user_code, "kept", {})
+    register = "import gymnasium\ngymnasium.register('Halls-v0', entry_point='halls_env:Halls')\n"
+    for name, code in [("broken_env", "raise OSError\n"), ("halls_env", register)]:
+        install(tmp_path, name, code, requires)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = EnvironmentConfig("gymnasium", "Halls-v0")
+    try:
+        if imported:
+            config.validate()
+        else:
+            with pytest.raises(ValueError, match="unknown gymnasium task 'Halls-v0'"):
+                config.validate()
+        assert [name for name in ("broken_env", "halls_env") if name in sys.modules] == imported
+    finally:
+        gymnasium.registry.pop("Halls-v0", None)
+        sys.modules.pop("halls_env", None)
+
+
+def test_a_package_that_cannot_be_imported_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_code, "kept", {})
+    for name, code in [("a_env", "raise OSError\n"), ("b_env", "raise SystemError\n")]:
+        install(tmp_path, name, code, "gymnasium")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="unknown gymnasium task 'Halls-v0'"):
+        EnvironmentConfig("gymnasium", "Halls-v0").validate()
 
 
 def test_no_environment_is_an_error():
