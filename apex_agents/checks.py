@@ -20,7 +20,13 @@ from apex_agents.builder import Builder
 from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.environments import EnvironmentSpec, VectorEnvironment, knows_evaluations
+from apex_agents.environments import (
+    EnvironmentSpec,
+    VectorEnvironment,
+    find_spec_difference,
+    knows_evaluations,
+    record_spec,
+)
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
@@ -197,21 +203,13 @@ def _step(environment: VectorEnvironment) -> None:
 
 
 def _require_same(trained: EnvironmentSpec, evaluated: EnvironmentSpec) -> None:
-    for name in ("observations", "actions"):
-        training, evaluation = (_describe(getattr(spec, name)) for spec in (trained, evaluated))
-        if training != evaluation:
-            raise ValueError(
-                f"In evaluations {name} are {evaluation}, in training they are {training}; the "
-                "agent needs the same in both."
-            )
-
-
-def _describe(spec: Any) -> str:
-    if hasattr(spec, "num_values"):
-        return f"discrete, {spec.num_values} of them"
-    # Networks divide bytes by their maximum.
-    most = f" up to {np.max(spec.maximum)}" if spec.dtype == np.uint8 else ""
-    return f"{spec.dtype} {list(spec.shape)}{most}"
+    difference = find_spec_difference(record_spec(trained), record_spec(evaluated))
+    if difference is not None:
+        name, training, evaluation = difference
+        raise ValueError(
+            f"In evaluations {name} are {evaluation}, in training they are {training}; the agent "
+            "needs the same in both."
+        )
 
 
 def check_limits(run: RunConfig, flow: DataFlow) -> None:

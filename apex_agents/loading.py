@@ -25,11 +25,12 @@ from apex_agents.environments import (
     VectorEnvironment,
     actions_of,
     convert_own,
+    record_spec,
 )
 from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
-from apex_agents.runs.config_file import read_config
+from apex_agents.runs.config_file import check_same_spec, read_config
 
 
 class _Policy:
@@ -196,13 +197,15 @@ def load(
 
     Raises:
       ValueError: the folder holds no run that can be read, there are no such parameters, they are
-        not those of the run's networks, or the run's environment cannot be made.
+        not those of the run's networks, or the run's environment cannot be made or has another
+        spec than the run's.
     """
     workdir = pathlib.Path(os.path.expanduser(run_folder))
     config = read_config(workdir, list(CONFIG_CLASSES.values()))
     path = find_parameters(workdir, os.path.expanduser(checkpoint))
     experiment = make_experiment(config)
     run = _Run(config, experiment, check_environment(experiment))
+    check_same_spec(workdir, record_spec(run.spec))
     networks: Any = experiment.builder.make_networks(run.spec)
     if isinstance(config.agent, ApexDQNConfig):
         return TrainedDQN(run, {"network": networks}, path)

@@ -10,7 +10,7 @@ import numpy as np
 
 from apex_agents.acting.policy import Policy
 from apex_agents.config import ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig, make_vector_environment
+from apex_agents.environments import EnvironmentConfig, make_vector_environment, record_spec
 from apex_agents.registry import make_builder
 from apex_agents.replay.parameters import to_arrays
 from apex_agents.runs.parameter_file import by_variable_name, save_parameters
@@ -29,8 +29,8 @@ def make_run(
       *others: other files of parameters, of learner step 5678, within `checkpoints`.
     """
     config = ExperimentConfig(agent, environment, RunConfig())
-    close_workdir(open_workdir(str(folder), config))
     made = make_vector_environment(environment, 1, 0)
+    close_workdir(open_workdir(str(folder), config, spec=record_spec(made.spec)))
     policy = make_builder(agent).make_evaluation_policy(made.spec, 1, seed=3)
     made.close()
     parameters = by_variable_name(policy.variables, to_arrays(policy.variables))

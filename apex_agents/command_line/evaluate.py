@@ -42,7 +42,7 @@ from apex_agents.evaluation.parameters import (
     read_parameters,
 )
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
-from apex_agents.experiment import make_experiment
+from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.files import encode_json, replace_file
@@ -93,7 +93,7 @@ def _main(argv: Sequence[str]) -> None:
         with _making_output(workdir, parameters) as output:
             paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
             request = Request(parameters, _EPISODES.value, _SEED.value, paths)
-            result = _play(config, request)
+            result = _play(make_experiment(config, workdir=str(workdir)), request)
             _report(config, request, result, output, is_of_run(path, workdir))
     except (ValueError, OSError) as error:
         fail(error)
@@ -155,8 +155,7 @@ def _expand(path: str) -> pathlib.Path:
     return pathlib.Path(os.path.expanduser(path))  # Keeps a ~ that cannot be expanded.
 
 
-def _play(config: ExperimentConfig, request: Request) -> Result:
-    experiment = make_experiment(config)
+def _play(experiment: Experiment, request: Request) -> Result:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _show_progress(request.num_episodes) as on_lock_step:

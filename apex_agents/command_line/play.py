@@ -51,7 +51,8 @@ def _main(argv: Sequence[str]) -> None:
         workdir = pathlib.Path(os.path.expanduser(run))
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
-        experiment, parameters = make_experiment(config), read_parameters(path)
+        experiment = make_experiment(config, workdir=str(workdir))
+        parameters = read_parameters(path)
         # SDL_VIDEODRIVER=dummy opens windows that nobody sees, as tests do.
         is_filmed = bool(_VIDEO.value) or not (has_display() or os.environ.get("SDL_VIDEODRIVER"))
         video = pathlib.Path(os.path.expanduser(_VIDEO.value or f"{workdir.resolve().name}.mp4"))

@@ -19,6 +19,7 @@ from apex_agents.environments.factory import (
 )
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.own_observations import convert_own
+from apex_agents.environments.spec_record import SpecRecord, find_spec_difference, record_spec
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import (
     EnvironmentSpec,
@@ -39,13 +40,16 @@ __all__ = [
     "Episode",
     "GymnasiumEnvironment",
     "PointMass",
+    "SpecRecord",
     "SyncVectorEnvironment",
     "VectorEnvironment",
     "actions_of",
     "convert_own",
     "find_environment_fn",
+    "find_spec_difference",
     "knows_evaluations",
     "make_vector_environment",
+    "record_spec",
     "require_discrete_actions",
     "require_unit_vectors",
     "with_environment_fn",

@@ -11,7 +11,7 @@ import numpy as np
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.config import ExperimentConfig
-from apex_agents.environments import EnvironmentConfig, Episode
+from apex_agents.environments import EnvironmentConfig, Episode, record_spec
 from apex_agents.evaluation.atari_scores import (
     atari_scores,
     human_normalized_score,
@@ -23,6 +23,7 @@ from apex_agents.evaluation.parameters import SavedParameters, assign
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.evaluation.videos import FilmedActor, MakeWriter
 from apex_agents.experiment import Experiment
+from apex_agents.runs.config_file import check_same_spec
 
 MAX_ENVS = 100  # More at once are not faster.
 
@@ -54,7 +55,7 @@ def evaluate(
     """Play episodes with saved parameters; equal requests give equal episodes.
 
     Args:
-      experiment: experiment that was trained.
+      experiment: experiment that was trained; with a `workdir` its spec has to be that of the run.
       request: parameters and episodes.
       on_lock_step: called after every lock-step with the episodes that ended in it.
       on_failure: called when the videos cannot be made, see `FilmedActor`.
@@ -62,7 +63,8 @@ def evaluate(
       make_writer: see `FilmedActor`.
 
     Raises:
-      ValueError: the parameters are not those of the experiment's networks.
+      ValueError: the run had an environment with another spec, or the parameters are not those of
+        the experiment's networks.
     """
     episodes: list[Episode] = []
     finished: list[pathlib.Path] = []
@@ -75,6 +77,8 @@ def evaluate(
             num_envs, seed, evaluation=True, num_rendered=len(videos)
         )
         experiment.builder.check_environment(environment.spec)
+        if experiment.workdir:
+            check_same_spec(pathlib.Path(experiment.workdir), record_spec(environment.spec))
         policy = experiment.builder.make_evaluation_policy(environment.spec, num_envs, seed)
         assign(policy.variables, request.parameters)
         captions = (experiment.task, f"learner step {request.parameters.learner_steps:,}")

@@ -13,7 +13,7 @@ import dacite
 
 from apex_agents import user_code
 from apex_agents.config import ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments import EnvironmentConfig, SpecRecord, find_spec_difference
 from apex_agents.json_values import decode, encode
 
 CONFIG_FILE = "config.json"
@@ -23,6 +23,8 @@ AGENT_TYPE = "agent_type"
 FORMAT_VERSION = "format_version"
 # Where the code of the user is that the config names, see `user_code.record`; no field of a config.
 _USER_CODE = "user_code"
+# What the run's environment was like when it started, see `record_spec`; no field of a config.
+ENVIRONMENT_SPEC = "environment_spec"
 
 _FORMAT = 2
 # What has to be the same when a run is resumed, but for one field.
@@ -30,9 +32,9 @@ _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELD = "environment.max_episode_steps"
 
 
-def to_file(config: Any) -> dict[str, Any]:
-    """Return what the file of a run holds: the config, and where the code that it names is."""
-    return {**to_values(config), _USER_CODE: user_code.record()}
+def to_file(config: Any, spec: SpecRecord | None = None) -> dict[str, Any]:
+    """Return what the file of a run holds: the config, the user's code, and `record_spec`."""
+    return {**to_values(config), _USER_CODE: user_code.record(), ENVIRONMENT_SPEC: spec or {}}
 
 
 def to_values(config: Any) -> dict[str, Any]:
@@ -69,8 +71,14 @@ def read_values(workdir: pathlib.Path) -> dict[str, Any]:
       ValueError: there is no such folder, or it holds no such file or one of another version.
     """
     values = _read_file(workdir)
-    values.pop(_USER_CODE, None)
-    return values
+    return {
+        name: value for name, value in values.items() if name not in (_USER_CODE, ENVIRONMENT_SPEC)
+    }
+
+
+def read_spec(workdir: pathlib.Path) -> SpecRecord:
+    """Return what a run's environment was like when it started, {} if that was not recorded."""
+    return _read_file(workdir).get(ENVIRONMENT_SPEC, {})
 
 
 def agent_name(config_type: str | None) -> str:
@@ -99,6 +107,7 @@ def read_config(
     types = {kind.__name__: kind for kind in agent_types}
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
+    values.pop(ENVIRONMENT_SPEC, None)
     try:
         if with_file and user_code.CONFIG_MODULE in json.dumps([name, values]):
             user_code.execute_recorded_file(recorded)  # It defines what they name.
@@ -151,8 +160,19 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
         field, old, new = difference
         raise ValueError(
             f"The folder {workdir} holds a run with {field} {decode(old)!r}, not "
-            f"{decode(new)!r}; only fields "
-            f"of run and {_FREE_FIELD} can change when it is resumed."
+            f"{decode(new)!r}; only fields of run and {_FREE_FIELD} can change when it is resumed."
+        )
+
+
+def check_same_spec(workdir: pathlib.Path, spec: SpecRecord) -> None:
+    """Raise a ValueError if a run was started in an environment with another spec."""
+    difference = find_spec_difference(read_spec(workdir), spec)
+    if difference is not None:
+        name, old, new = difference
+        raise ValueError(
+            f"The run in {workdir} was started in an environment whose {name} are {old}; now they "
+            f"are {new}, for which its networks are not made. Change the environment back, or "
+            "begin another run."
         )
 
 

@@ -6,6 +6,7 @@ import logging
 import pathlib
 import shutil
 
+from apex_agents.environments import record_spec
 from apex_agents.experiment import Experiment
 from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.config_file import check_same_run
@@ -33,7 +34,7 @@ def open_run(experiment: Experiment) -> Experiment:
 
     Raises:
       ValueError: there is no `workdir`, it cannot be written, another command runs in it, or it
-        holds another run.
+        holds another run, or one of an environment whose spec was another.
     """
     if not experiment.workdir:
         raise ValueError(
@@ -46,7 +47,8 @@ def open_run(experiment: Experiment) -> Experiment:
     if workdir is not None:
         check_same_run(pathlib.Path(workdir), experiment.config)
         return _open(experiment, workdir)
-    workdir = open_workdir(experiment.workdir, experiment.config)
+    spec = record_spec(experiment.spec) if experiment.spec else None
+    workdir = open_workdir(experiment.workdir, experiment.config, spec=spec)
     try:
         return _open(experiment, workdir)
     except BaseException:  # A notebook that is interrupted keeps no lock.

@@ -10,7 +10,14 @@ import uuid
 from collections.abc import Iterator
 from typing import IO, Any
 
-from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_file
+from apex_agents.environments import SpecRecord
+from apex_agents.runs.config_file import (
+    CONFIG_FILE,
+    check_same_run,
+    check_same_spec,
+    read_spec,
+    to_file,
+)
 from apex_agents.runs.files import encode_json, hold_lock, replace_file
 
 SUMMARY_FILE = "summary.json"
@@ -55,7 +62,9 @@ def actor_steps_file(index: int) -> str:
 _locks: dict[str, IO[str]] = {}
 
 
-def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
+def open_workdir(
+    path: str, config: Any, wait_seconds: float = 5.0, spec: SpecRecord | None = None
+) -> str:
     """Make the folder of a new run, or take over that of a run to resume, and write the config.
 
     It is locked until `close_workdir`, or until all processes with its lock descriptor have ended.
@@ -64,13 +73,14 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
       path: path of the folder, see `new_workdir`.
       config: dataclass to write to `config.json`.
       wait_seconds: seconds to wait for a lock; nodes of a killed launcher take a moment to exit.
+      spec: what is known of the environment, for `config.json`, too.
 
     Returns:
       The folder's absolute path.
 
     Raises:
       ValueError: the folder cannot be written, another command runs in it, or it holds a run of
-        another agent or environment.
+        another agent or environment, or one whose spec was another.
     """
     workdir = pathlib.Path(path)
     try:
@@ -80,10 +90,12 @@ def open_workdir(path: str, config: Any, wait_seconds: float = 5.0) -> str:
             raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")
         if (workdir / CONFIG_FILE).exists():
             check_same_run(workdir, config)
+            check_same_spec(workdir, spec or {})
+            spec = spec or read_spec(workdir)
         make_folders(workdir)
         lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
-            replace_file(workdir / CONFIG_FILE, encode_json(to_file(config)))
+            replace_file(workdir / CONFIG_FILE, encode_json(to_file(config, spec)))
             for file in (SUMMARY_FILE, NODES_FILE):  # How the run ended the last time.
                 (workdir / file).unlink(missing_ok=True)
         except BaseException:

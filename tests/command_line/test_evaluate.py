@@ -262,6 +262,19 @@ def test_a_mistake_leaves_no_folder(run_command_line, runs, tmp_path):
 
 
 # Flags, and what the one line says. {runs} is the folder of the runs, {tmp} one of this test.
+@pytest.mark.parametrize("script", ["evaluate.py", "play.py", "export.py"])
+def test_a_run_of_an_environment_with_another_spec_is_refused(
+    run_command_line, runs, tmp_path, script
+):
+    shutil.copytree(runs / "cartpole", tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    values = json.loads(path.read_text())
+    values["environment_spec"]["actions"]["num_values"] = 3
+    path.write_text(json.dumps(values))
+    result = run_command_line(["run"], tmp_path, script)
+    assert_refused(result, ["actions are discrete, 3 of them; now they are discrete, 2"])
+
+
 MISTAKES = {
     "no_workdir": ([], ["--workdir"]),
     "no_such_workdir": (["--workdir={runs}/gone"], ["gone is no folder"]),

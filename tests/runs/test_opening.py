@@ -5,14 +5,17 @@ import dataclasses
 import json
 import pathlib
 
+import numpy as np
 import pytest
+from dm_env import specs
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments import EnvironmentConfig, EnvironmentSpec
 from apex_agents.experiment import make_experiment
 from apex_agents.program import make_program
 from apex_agents.runs import opening
+from apex_agents.runs.config_file import read_spec
 from apex_agents.runs.files import is_held, write_json
 from apex_agents.runs.opening import (
     open_run,
@@ -42,6 +45,58 @@ def test_a_program_writes_into_the_folder_of_its_experiment(workdir):
     assert json.loads((workdir / "config.json").read_text())["environment"]["task"] == "catch"
     assert (workdir / "logs").is_dir() and (workdir / "checkpoints").is_dir()
     assert is_held(workdir / ".lock")
+
+
+def open_with(workdir: pathlib.Path, observations: specs.Array, actions: specs.Array) -> None:
+    """Open the folder of a run whose environment has these specs, and close it."""
+    experiment = make_experiment(CONFIG, workdir=str(workdir))
+    number = specs.Array((), np.float32)
+    spec = EnvironmentSpec(observations, actions, number, number)
+    open_run(dataclasses.replace(experiment, spec=spec))
+    close_workdir(str(workdir))
+
+
+BYTES = specs.BoundedArray((4, 4), np.uint8, 0, 255)
+TWO = specs.DiscreteArray(2)
+FORCES = specs.BoundedArray((3,), np.float32, -1.0, 1.0)
+
+
+@pytest.mark.fault(
+    breaks="the environment of a finished run, whose command is given again: it has another spec",
+    holds="refused, with what differs; the run stays finished",
+)
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ((BYTES, TWO), (specs.Array((4, 5), np.uint8), TWO), r"observations are uint8 \[4, 4\]"),
+        ((BYTES, TWO), (specs.Array((4, 4), np.float32), TWO), r"are float32 \[4, 4\]"),
+        ((BYTES, TWO), (BYTES.replace(maximum=1), TWO), "up to 255; now they are .* up to 1"),
+        ((BYTES, TWO), (BYTES, specs.DiscreteArray(3)), "actions are discrete, 2 of them; .* 3"),
+        ((BYTES, TWO), (BYTES, FORCES), r"discrete, 2 of them; now they are float32 \[3\]"),
+    ],
+)
+def test_a_run_of_an_environment_with_another_spec_is_not_resumed(workdir, before, now, expected):
+    open_with(workdir, *before)
+    (workdir / "summary.json").write_text('{"finished": true}')
+    config = (workdir / "config.json").read_text()
+    with pytest.raises(ValueError, match=expected):
+        open_with(workdir, *now)
+    assert (workdir / "summary.json").read_text() == '{"finished": true}'
+    assert (workdir / "config.json").read_text() == config
+    open_with(workdir, *before)
+    assert not (workdir / "summary.json").exists()
+
+
+def test_a_run_that_has_no_spec_yet_gets_one_when_it_is_resumed(workdir):
+    open_with(workdir, BYTES, TWO)
+    config = json.loads((workdir / "config.json").read_text())
+    spec = config.pop("environment_spec")
+    (workdir / "config.json").write_text(json.dumps(config))
+    open_with(workdir, FORCES, TWO)
+    assert read_spec(workdir) == {**spec, "observations": {"dtype": "float32", "shape": [3]}}
+    # A program made by hand does not know the spec, and keeps it.
+    open_run(make_experiment(CONFIG, workdir=str(workdir)))
+    assert read_spec(workdir)["actions"] == {"num_values": 2}
 
 
 def test_an_experiment_is_opened_once(workdir, monkeypatch):
