@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from apex_agents.environments import (
 from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics
+from apex_agents.stopwatch import Stopwatch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Experiment:
         VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
       workdir: path of the folder for all files, '' for a run that writes none (`run_local`).
-      started_at: time from which the wall time counts, in seconds since the epoch; by default that
-        at which the experiment is made.
+      stopwatch: measures the wall time since the command was started; by default since the
+        experiment was made.
       resumed_at: progress of the checkpoint that the run resumes from.
       run_id: suffix of the names of the replay's tables, '' for none.
       task: display name of the environment.
@@ -56,7 +56,7 @@ class Experiment:
     make_vector_environment: Callable[..., VectorEnvironment]
     run: RunConfig
     workdir: str = ""
-    started_at: float = dataclasses.field(default_factory=time.time)
+    stopwatch: Stopwatch = dataclasses.field(default_factory=Stopwatch)
     resumed_at: Progress = Progress()
     run_id: str = ""
     task: str = ""
@@ -77,14 +77,7 @@ class Experiment:
 
     def elapsed_seconds(self) -> float:
         """Return the wall time since the run was started, pauses between two commands excluded."""
-        before = self.resumed_at.wall_time_seconds - self.started_at
-        return before + time.monotonic() + _clock_offset(self.started_at)
-
-
-@functools.cache
-def _clock_offset(started_at: float) -> float:
-    """Return the difference to a clock that never jumps, as it is first seen in this run."""
-    return time.time() - time.monotonic()
+        return self.resumed_at.wall_time_seconds + self.stopwatch.seconds()
 
 
 def make_experiment(

@@ -121,7 +121,7 @@ def launch_program(
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")
-    state = RunState(RunFolder(experiment.workdir))
+    state = RunState(RunFolder(experiment.workdir), experiment.elapsed_seconds)
     monitor = Monitor(state, make_view(is_live, _print_line), exports)
 
     def on_interrupt() -> None:

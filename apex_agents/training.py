@@ -10,11 +10,11 @@ import contextlib
 import dataclasses
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from apex_agents.nodes.fork_server import close_server, has_server, open_server
+from apex_agents.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from apex_agents.config import ExperimentConfig
@@ -38,7 +38,7 @@ def train(  # noqa: PLR0913
     wandb: str | None = None,
     exports: Sequence[Export] = (),
     name: str = "run",
-    started_at: float | None = None,
+    stopwatch: Stopwatch | None = None,
 ) -> Run:
     """Train an agent until its run is over, in processes of their own; show the progress.
 
@@ -62,7 +62,7 @@ def train(  # noqa: PLR0913
       exports: further receivers of the metrics, such as another tracker: objects with the methods
         of `metrics.exports.Export`, which are called in a thread of this process.
       name: beginning of the name of a new folder.
-      started_at: time from which the run's wall time counts, in seconds since the epoch; None: now.
+      stopwatch: measures the wall time of the run; by default from now.
 
     Returns:
       The run, which is over, or was stopped by Ctrl-C.
@@ -74,7 +74,7 @@ def train(  # noqa: PLR0913
     """
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("Training has to be started in the main thread, which receives signals.")
-    started_at = time.time() if started_at is None else started_at
+    stopwatch = stopwatch or Stopwatch()
     with _serving_forks(launch_type), contextlib.ExitStack() as stack:
         # These import TensorFlow.
         from apex_agents.experiment import make_experiment
@@ -92,7 +92,7 @@ def train(  # noqa: PLR0913
             builder_fn=builder_fn,
             workdir=str(folder),
         )
-        experiment = dataclasses.replace(experiment, started_at=started_at)
+        experiment = dataclasses.replace(experiment, stopwatch=stopwatch)
         return launch(experiment, backend, is_live, wandb, exports)
 
 

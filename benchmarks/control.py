@@ -201,7 +201,7 @@ def run_ours(
         training = our_run(workdir, f"--config={config}", *flags, agent="apex_dpg")
         with training as run, contextlib.suppress(subprocess.TimeoutExpired):
             run.wait(limit)
-        rows = RowReader(workdir / "logs" / "evaluator.csv").read()
+        rows = [row for row in RowReader(workdir / "logs" / "evaluator.csv").read() if row]
     if run.returncode not in (0, 130):
         raise SystemExit(f"our command failed with exit code {run.returncode}")
     return [

@@ -112,7 +112,7 @@ def run_ours(name: str, seed: int, limit: float) -> float:
         training = our_run(workdir, f"--config={config}", *fields, agent=agent)
         with training as run, contextlib.suppress(subprocess.TimeoutExpired):
             run.wait(limit)
-        rows = RowReader(workdir / "logs" / "evaluator.csv").read()
+        rows = [row for row in RowReader(workdir / "logs" / "evaluator.csv").read() if row]
     if run.returncode not in (0, 130):
         raise SystemExit(f"our command failed with exit code {run.returncode}")
     return reached_at(rows, TARGET) or float("inf")

@@ -1,14 +1,13 @@
 """Tests of the list of agents, and of the experiment that is made from a config."""
 
 import dataclasses
-import time
 
 import pytest
 
 import apex_agents
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.experiment import Progress, make_experiment
+from apex_agents.experiment import make_experiment
 from apex_agents.presets import load_config
 from apex_agents.registry import (
     AGENTS,
@@ -129,25 +128,6 @@ def test_an_experiment_has_the_parts_of_its_config_and_cannot_be_changed():
     assert experiment.environment_spec().actions.num_values == 3
     with pytest.raises(dataclasses.FrozenInstanceError):
         experiment.workdir = "elsewhere"
-
-
-def test_time_counts_from_when_the_experiment_is_made():
-    before = time.time()
-    experiment = make_experiment(load_config("apex_dqn_catch"))
-    assert 0 <= experiment.elapsed_seconds() <= time.time() - before  # This process is older.
-
-
-def test_a_clock_that_is_set_is_no_time_that_passed(monkeypatch):
-    experiment = make_experiment(load_config("apex_dqn_catch"))
-    before, now = experiment.elapsed_seconds(), time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 1e6)
-    assert 0 <= experiment.elapsed_seconds() - before < 1e5
-
-
-def test_elapsed_time_continues_from_the_checkpoint():
-    experiment = make_experiment(load_config("apex_dqn_catch"))
-    resumed = dataclasses.replace(experiment, resumed_at=Progress(5, 1000.0))
-    assert resumed.elapsed_seconds() - experiment.elapsed_seconds() == pytest.approx(1000, abs=100)
 
 
 def test_an_experiment_is_not_made_from_an_invalid_config():

@@ -112,7 +112,7 @@ class RayNodes:
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
         self.commands = [
-            make_command(node, experiment.workdir, "GPU" in wanted[node.name]) for node in nodes
+            make_command(node, experiment, "GPU" in wanted[node.name]) for node in nodes
         ]
 
     def start(self, command: NodeCommand, num_restarts: int) -> RemoteNodeProcess:

@@ -10,15 +10,15 @@ import io
 import os
 import signal
 import sys
-import time
 
 from absl import flags
 
 from apex_agents.nodes.fork_server import open_server
+from apex_agents.stopwatch import Stopwatch
 from apex_agents.training import NODE_MODULES
 
-# In seconds since the epoch. The process may be older: a script keeps it when it execs the command.
-STARTED_AT = time.time()
+# The process may be older: a script keeps it when it execs the command.
+STOPWATCH = Stopwatch()
 
 
 def train_argv(agent: str) -> list[str]:

@@ -14,7 +14,7 @@ import sys
 
 from absl import flags
 
-from apex_agents.command_line.commands import STARTED_AT
+from apex_agents.command_line.commands import STOPWATCH
 from apex_agents.command_line.errors import fail, leave, print_failure
 from apex_agents.command_line.next_steps import describe_next_steps
 from apex_agents.command_line.run_flags import define_wandb
@@ -84,7 +84,7 @@ def _train(agent: str, settings: Settings) -> None:
             ray_address=_RAY_ADDRESS.value,
             wandb=_WANDB.value,
             name=settings.path.stem,
-            started_at=STARTED_AT,
+            stopwatch=STOPWATCH,
         )
     except ValueError as error:
         fail(error)

@@ -3,9 +3,7 @@
 import collections
 import contextlib
 import csv
-import pathlib
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +11,8 @@ import numpy as np
 
 from apex_agents.metrics import columns
 from apex_agents.replay.config import MAX_PRIORITY, MIN_PRIORITY
-from apex_agents.runs.config_file import CONFIG_FILE
 from apex_agents.runs.folder import Row, RowReader, RunFolder
+from apex_agents.stopwatch import Stopwatch
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.
 _STALE_SECONDS = 20.0
@@ -25,11 +23,18 @@ _MAX_AT_BOUND_FRACTION = 0.5
 class RunState:
     """The newest rows of every node.
 
-    When a run has been resumed, rows from before tell no more than how far it was.
+    Rows of processes that have ended, before the run was resumed or since, tell no more than how
+    far it was.
     """
 
-    def __init__(self, run: RunFolder, clock: Callable[[], float] = time.time):
-        """Start with no row; `clock` returns the time in seconds since the epoch."""
+    def __init__(self, run: RunFolder, clock: Callable[[], float] | None = None):
+        """Start with no row.
+
+        Args:
+          run: folder of the run.
+          clock: returns the wall time of the run in seconds, as far as it is known without its
+            rows; by default the time since this call.
+        """
         self.run = run
         self.learner: Row = {}
         self.replay: Row = {}
@@ -40,12 +45,13 @@ class RunState:
         self.nodes: dict[str, Any] = {}  # Status of each process; empty without a supervisor.
         self.summary: dict[str, Any] | None = None  # None while the run is active, or was killed.
         self.is_running = False
-        self._clock = clock
+        self._clock = clock or Stopwatch().seconds
         self._refreshing = threading.Lock()
-        # By file: when it was modified, and the wall time of its newest row.
+        # By file: when its newest row was read, and the wall time of that row.
         self._wall_times: dict[str, tuple[float, float]] = {}
+        self._ended: set[str] = set()  # Files whose newest row is of a process that has ended.
+        self._env_files: dict[int, str] = {}  # By the environment's index.
         self._readers: dict[str, RowReader] = {}
-        self._read_at: dict[str, float] = {}
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
 
     def refresh(self) -> list[tuple[str, Row]]:
@@ -58,21 +64,17 @@ class RunState:
         self.nodes = self.run.nodes()
         self.summary = self.run.summary()
         rows = []
-        started_at = self._started_at()
         for name in self.run.logs():
             reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
-            # Of a run that is over the files may be copies, made in any order.
-            is_old = self.summary is None and (
-                _modification_time(self.run.log_path(name)) < started_at
-            )
             # What cannot be read now is read again in the next period.
             with contextlib.suppress(OSError, csv.Error):
-                new = reader.read()
-                modified_at = _modification_time(self.run.log_path(name))
-                for row in new:
-                    with contextlib.suppress(ValueError):  # A number of it is damaged.
-                        self._take(name, row, is_old, modified_at)
-                    rows.append((name, row))
+                for row in reader.read():
+                    if row:
+                        with contextlib.suppress(ValueError):  # A number of it is damaged.
+                            self._take(name, row)
+                        rows.append((name, row))
+                    elif self.summary is None:
+                        self._end_rows(name)
         return rows
 
     def is_over(self) -> bool:
@@ -96,13 +98,13 @@ class RunState:
 
     def elapsed_seconds(self) -> float:
         """Return the wall time of the run, without the time for which it was down."""
-        times, started_at = list(self._wall_times.values()), self._started_at()
-        # After a crash the clock goes back to that of the checkpoint: other files are older.
-        new = [] if self.summary else [(at, seconds) for at, seconds in times if at >= started_at]
-        wall_time = max((seconds for _, seconds in new or times), default=0.0)
+        times = self._wall_times
+        # After a crash the clock goes back to that of the checkpoint: rows from before are later.
+        newest = [times[name] for name in times.keys() - self._ended] or [*times.values()]
         if self.is_over():
-            return wall_time
-        return wall_time + self._clock() - max([started_at, *(at for at, _ in new)])
+            return max((seconds for _, seconds in newest), default=0.0)
+        now = self._clock()
+        return max((seconds + now - read_at for read_at, seconds in newest), default=now)
 
     def num_actors(self) -> int:
         """Return the number of actors of the run, whether they have written rows or not."""
@@ -118,7 +120,7 @@ class RunState:
         return sum(
             number(row, columns.ACTOR_STEPS_PER_SECOND)
             for index, row in self.actors.items()
-            if self._read_at[columns.actor_file(index)] > oldest
+            if self._wall_times.get(columns.actor_file(index), (-np.inf,))[0] >= oldest
         )
 
     def parameter_age(self) -> float:
@@ -146,36 +148,42 @@ class RunState:
             "between the bounds."
         )
 
-    def _started_at(self) -> float:
-        # The command wrote the config when it was started.
-        return _modification_time(self.run.path / CONFIG_FILE)
-
     def _read_count(self, name: str) -> int:
         count = self.run.settings("run").get(name)
         return count if isinstance(count, int) else 0
 
-    def _take(self, name: str, row: Row, is_old: bool, modified_at: float) -> None:
-        """Take over a row; of an old one, written before the command started, what still holds."""
-        self._read_at[name] = self._clock()
+    def _end_rows(self, name: str) -> None:
+        """Forget what the rows of a process that has ended told, except how far it was."""
+        self._ended.add(name)
+        if name == columns.LEARNER:
+            self.learner = _keep(self.learner, columns.LEARNER_STEPS)
+        elif name == columns.REPLAY:
+            self.replay = _keep(self.replay, columns.ACTOR_STEPS)
+        elif (actor := columns.parse_actor_file(name)) is not None:
+            self.actors.pop(actor, None)
+        for index in [i for i, file in self._env_files.items() if file == name]:
+            self.environments.pop(index, None)
+
+    def _take(self, name: str, row: Row) -> None:
+        self._ended.discard(name)
         wall_time = number(row, columns.WALL_TIME_SECONDS)
         if np.isfinite(wall_time):
-            self._wall_times[name] = modified_at, wall_time
+            self._wall_times[name] = self._clock(), wall_time
         if name == columns.LEARNER:
-            self.learner = _keep(row, columns.LEARNER_STEPS) if is_old else row
+            self.learner = row
             while self._learner_steps and self._learner_steps[-1][0] >= wall_time:
                 self._learner_steps.pop()  # Steps that were lost.
             self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
         elif name == columns.REPLAY:
-            self.replay = _keep(row, columns.ACTOR_STEPS) if is_old else row
+            self.replay = row
         elif name == columns.EVALUATOR:
             self.evaluations.append(row)
         elif columns.ENV_INDEX in row:
-            if not is_old:
-                self.environments[int(number(row, columns.ENV_INDEX))] = row
+            index = int(number(row, columns.ENV_INDEX))
+            self.environments[index], self._env_files[index] = row, name
         elif (actor := columns.parse_actor_file(name)) is not None:
             self.num_episodes += int(np.nan_to_num(number(row, columns.EPISODES)))
-            if not is_old:
-                self.actors[actor] = row
+            self.actors[actor] = row
 
 
 def number(row: Row, column: str) -> float:
@@ -186,10 +194,3 @@ def number(row: Row, column: str) -> float:
 
 def _keep(row: Row, column: str) -> Row:
     return {column: row[column]} if column in row else {}
-
-
-def _modification_time(path: pathlib.Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -21,6 +21,7 @@ from launchpad.launch import serialization
 
 from apex_agents.config import RunConfig
 from apex_agents.exit_codes import EXIT_INTERRUPTED
+from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.nodes.user_modules import WithUserCode
@@ -40,7 +41,7 @@ class LocalBackend:
         """Accept every run."""
 
     def run(self, launch: Launch) -> Outcome:
-        with contextlib.closing(LocalNodes(launch.program, launch.experiment.workdir)) as nodes:
+        with contextlib.closing(LocalNodes(launch.program, launch.experiment)) as nodes:
             return supervise(launch, nodes.commands)
 
 
@@ -87,7 +88,7 @@ def _set_flags(stop_seconds: float) -> None:
 class LocalNodes:
     """The nodes of a program as `commands`, with the ports that they listen on."""
 
-    def __init__(self, program: lp.Program, workdir: str):
+    def __init__(self, program: lp.Program, experiment: Experiment):
         """Give every address a free port, and serialise the nodes."""
         self._ports: list[socket.socket] = []
         nodes = program.get_all_nodes()
@@ -97,7 +98,7 @@ class LocalNodes:
         self._job = serialize_nodes(nodes)
         fds = [self._job, *lock_descriptors()]
         self.commands = [
-            make_command(node, workdir, node.role.computes)._replace(
+            make_command(node, experiment, node.role.computes)._replace(
                 argv=entry_argv(self._job, index), fds=fds
             )
             for index, node in enumerate(nodes)
@@ -110,16 +111,17 @@ class LocalNodes:
             port.close()
 
 
-def make_command(node: Any, workdir: str, sees_gpus: bool) -> NodeCommand:
+def make_command(node: Any, experiment: Experiment, sees_gpus: bool) -> NodeCommand:
     """Return the part of a node's command that does not depend on its host."""
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return NodeCommand(
         name=node.name,
         argv=(),
         env=env if sees_gpus else {**env, "CUDA_VISIBLE_DEVICES": "-1"},
-        log=pathlib.Path(workdir, LOGS, f"{node.name}.log"),
+        log=pathlib.Path(experiment.workdir, LOGS, f"{node.name}.log"),
         stop_seconds=node.role.stop_seconds,
         stops_last=node.role.stops_last,
+        stopwatch=experiment.stopwatch,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from apex_agents.nodes.fork_server import start_process
+from apex_agents.stopwatch import STARTED_AT, Stopwatch
 
 # Environment variables of a node: the descriptor of its end of a socket, the channel, whose other
 # end closes with the supervisor, how often the node was restarted, and the addresses of the replays
@@ -56,6 +57,7 @@ class NodeCommand(NamedTuple):
     fds: Sequence[int] = ()  # Descriptors that the process inherits.
     stop_seconds: float = 15.0  # Time that it may take to exit before it is killed.
     stops_last: bool = False  # Whether it is stopped only after all other nodes have exited.
+    stopwatch: Stopwatch | None = None  # Of the run; None for a node that measures its own time.
 
 
 class NodeStatus(NamedTuple):
@@ -122,6 +124,8 @@ class LocalNodeProcess:
         self._channel, other_end = socket.socketpair()
         self._channel.setblocking(False)
         env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
+        if command.stopwatch is not None:
+            env[STARTED_AT] = str(command.stopwatch.started_at)
         env = {**os.environ, **command.env, **env}
         with other_end, command.log.open("ab") as log:
             fds = [other_end.fileno(), *command.fds]

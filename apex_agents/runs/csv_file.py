@@ -15,6 +15,7 @@ from acme.utils import loggers
 from apex_agents.runs.files import report_failure, report_success
 
 _END_OF_LINE = b"\r\n"
+_END_OF_ROWS = b"\n" + _END_OF_LINE
 
 
 class CSVLogger(loggers.Logger):
@@ -22,9 +23,9 @@ class CSVLogger(loggers.Logger):
 
     Values for which a file has no column, such as those of an update that was changed before the
     run was resumed, are left out with a warning; those that a row lacks are NaN.
-    An empty line separates the rows of two processes, between which the run was stopped. Rows that
-    cannot be written are kept and tried again with the next one. A truncated row, which a process
-    that was killed left at the end of the file, is removed.
+    An empty line ends the rows of an earlier process. Rows that cannot be written are kept and
+    tried again with the next one. A truncated row, which a process that was killed left at the end
+    of the file, is removed.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class CSVLogger(loggers.Logger):
         self._columns: list[str] = []
         self._rows: collections.deque[bytes] = collections.deque(maxlen=max_waiting_rows)
         self._num_lost = 0
-        self._separator = _END_OF_LINE
+        self._is_separated = False
         self._flush()
         self._left_out: set[str] = set()
         with contextlib.suppress(OSError, ValueError, csv.Error), path.open(newline="") as file:
@@ -79,12 +80,13 @@ class CSVLogger(loggers.Logger):
             # Opened for each row: the file may have been removed to make room.
             with self._path.open("ab+", buffering=0) as file:
                 _remove_truncated_row(file)
+                if not self._is_separated:
+                    _end_rows(file)
+                    self._is_separated = True
                 if self._columns and not file.seek(0, os.SEEK_END):
                     _append(file, _encode(self._columns))
-                    self._separator = b""
                 if self._rows:  # At once: a reader sees all rows of a histogram, or none.
-                    _append(file, self._separator + b"".join(self._rows))
-                    self._separator = b""
+                    _append(file, b"".join(self._rows))
                     self._rows.clear()
         except OSError as error:
             report_failure(self._path, error)
@@ -93,6 +95,20 @@ class CSVLogger(loggers.Logger):
         if self._num_lost:
             logging.warning("%s lacks %d rows: too many waited.", self._path, self._num_lost)
             self._num_lost = 0
+
+
+def end_rows(path: pathlib.Path) -> None:
+    """End the rows of a file whose process has ended by an empty line, unless they are ended."""
+    with contextlib.suppress(OSError), path.open("ab+", buffering=0) as file:  # The disk is full.
+        _remove_truncated_row(file)
+        _end_rows(file)
+
+
+def _end_rows(file: io.FileIO) -> None:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - len(_END_OF_ROWS), 0))
+    if size and file.read() != _END_OF_ROWS:
+        _append(file, _END_OF_LINE)
 
 
 def _encode(values: Iterable[Any]) -> bytes:

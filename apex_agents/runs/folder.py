@@ -129,7 +129,10 @@ class RowReader:
         self._header: list[str] = []
 
     def read(self) -> list[Row]:
-        """Return the rows written since the last call, except one that is not complete yet."""
+        """Return the rows written since the last call, except one that is not complete yet.
+
+        An empty row is where a process of the run ended, and the rows of another one begin.
+        """
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -144,9 +147,9 @@ class RowReader:
         if lines and not self._header:
             self._header = lines.pop(0)
         return [
-            {name: _parse_value(value) for name, value in zip(self._header, line, strict=True)}
+            {name: _parse_value(value) for name, value in zip(self._header, line, strict=False)}
             for line in lines
-            if len(line) == len(self._header)
+            if len(line) in (0, len(self._header))
         ]
 
 

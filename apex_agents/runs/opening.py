@@ -10,9 +10,11 @@ from apex_agents.environments import record_spec
 from apex_agents.experiment import Experiment
 from apex_agents.runs.checkpoints import find_progress
 from apex_agents.runs.config_file import check_same_run
+from apex_agents.runs.csv_file import end_rows
 from apex_agents.runs.files import write_json
 from apex_agents.runs.workdir import (
     CHECKPOINTS,
+    LOGS,
     actor_steps_file,
     close_workdir,
     find_open,
@@ -59,6 +61,8 @@ def open_run(experiment: Experiment) -> Experiment:
 def _open(experiment: Experiment, workdir: str) -> Experiment:
     share_actor_steps(pathlib.Path(workdir), experiment.run.num_replays)
     remove_other_replays(pathlib.Path(workdir), experiment.run.num_replays)
+    for path in pathlib.Path(workdir, LOGS).glob("*.csv"):
+        end_rows(path)  # Readers take no row from before for one of the nodes that start now.
     return dataclasses.replace(
         experiment,
         workdir=workdir,

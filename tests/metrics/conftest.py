@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from apex_agents.runs.csv_file import end_rows
+
 CONFIG = {
     "agent": {"replay": {"max_size": 4000}},
     "environment": {"task": "CartPole-v1"},
@@ -43,6 +45,11 @@ class WrittenRun:
             if is_new:
                 writer.writeheader()
             writer.writerow(row)
+
+    def end_rows(self) -> None:
+        """End the rows of every file, as the command does when the run is resumed."""
+        for path in self.folder.glob("logs/*.csv"):
+            end_rows(path)
 
     def append_everything(self) -> None:
         """Add a row to every file."""

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from apex_agents.metrics.run_state import RunState
+from apex_agents.runs.csv_file import end_rows
 from apex_agents.runs.folder import RunFolder
 
 
@@ -77,22 +78,31 @@ def test_an_actor_that_writes_no_more_has_no_speed(written_run):
 
 
 def test_time_elapses_between_rows(written_run):
-    clock = Clock(5000.0)
+    clock = Clock(3.0)  # It began when the run was seen first, 17 s after its start.
     state = RunState(RunFolder(written_run.folder), clock)
-    os.utime(written_run.folder / "config.json", (4500, 4500))
     state.refresh()
-    assert state.elapsed_seconds() == 5000 - 4500
+    assert state.elapsed_seconds() == 3
     written_run.append_everything()
-    for path in written_run.folder.glob("logs/*.csv"):
-        os.utime(path, (4940, 4940))
     state.refresh()
-    assert state.elapsed_seconds() == 20 + 5000 - 4940
+    assert state.elapsed_seconds() == 20
     clock.now += 1.5
-    assert state.elapsed_seconds() == 20 + 5001.5 - 4940
+    assert state.elapsed_seconds() == 20 + 1.5
     written_run.end()
     state.refresh()
     assert state.elapsed_seconds() == 20
     assert state.is_over()
+
+
+@pytest.mark.parametrize("time_of_files", [0, 5e9], ids=["past", "future"])
+def test_the_times_of_files_are_those_of_a_clock_that_may_be_set(time_of_files, written_run):
+    state = RunState(RunFolder(written_run.folder), Clock(3.0))
+    written_run.append_everything()
+    for path in written_run.folder.glob("logs/*.csv"):
+        os.utime(path, (time_of_files, time_of_files))
+    state.refresh()
+    assert state.elapsed_seconds() == 20
+    assert state.learner["q_value"] == 42.0
+    assert state.actor_speed() == 100 + 150
 
 
 @pytest.mark.parametrize(("max_seconds", "is_reached"), [(500, True), (501, False), (None, False)])
@@ -102,8 +112,7 @@ def test_a_run_whose_time_is_over_evaluates_its_last_parameters(
     config = json.loads((written_run.folder / "config.json").read_text())
     config["run"]["max_seconds"] = max_seconds
     written_run.write_json("config.json", config)
-    os.utime(written_run.folder / "config.json", (4500, 4500))
-    state = RunState(RunFolder(written_run.folder), Clock(5000.0))
+    state = RunState(RunFolder(written_run.folder), Clock(500.0))
     state.refresh()
     assert state.is_evaluating_last() is is_reached
 
@@ -111,9 +120,7 @@ def test_a_run_whose_time_is_over_evaluates_its_last_parameters(
 def test_of_a_run_that_is_resumed_only_what_still_holds_is_known(written_run):
     written_run.append_everything()
     written_run.append("actor_2", wall_time_seconds=9.0, episodes=5, actor_steps_per_second=1)
-    os.utime(written_run.folder / "config.json")  # The command is given again.
-    for path in written_run.folder.glob("logs/*.csv"):
-        os.utime(path, (1000, 1000))
+    written_run.end_rows()
     state = RunState(RunFolder(written_run.folder))
     state.refresh()
     assert (state.learner, state.replay) == ({"learner_steps": 300}, {"actor_steps": 2500})
@@ -127,30 +134,36 @@ def test_of_a_run_that_is_resumed_only_what_still_holds_is_known(written_run):
     assert state.num_episodes == 7
 
 
+def test_a_node_that_was_restarted_has_no_speed_before_its_first_row(written_run, state):
+    written_run.append_everything()
+    end_rows(written_run.folder / "logs" / "actor_1.csv")
+    end_rows(written_run.folder / "logs" / "learner.csv")
+    state.refresh()
+    assert state.actor_speed() == 100
+    assert state.learner == {"learner_steps": 300}
+    assert state.replay["replay_size"] == 1000
+
+
 def test_the_clock_of_a_run_that_lost_steps_goes_back_with_them(written_run):
-    clock = Clock(5000.0)
+    clock = Clock(1.0)
     state = RunState(RunFolder(written_run.folder), clock)
-    os.utime(written_run.folder / "config.json", (4500, 4500))
     for wall_time, steps in ((300.0, 30.0), (600.0, 60.0)):
         for name in ("learner", "replay"):
             written_run.append(name, wall_time_seconds=wall_time, learner_steps=steps)
-    for path in written_run.folder.glob("logs/*.csv"):
-        os.utime(path, (4000, 4000))
+    written_run.end_rows()
     for wall_time, steps in ((310.0, 31.0), (320.0, 34.0)):
         written_run.append("learner", wall_time_seconds=wall_time, learner_steps=steps)
-    os.utime(written_run.folder / "logs" / "learner.csv", (4990, 4990))
     written_run.append("actor_0", wall_time_seconds=315.0, parameters_learner_steps=25.0)
-    os.utime(written_run.folder / "logs" / "actor_0.csv", (4985, 4985))
     state.refresh()
-    assert state.elapsed_seconds() == 320 + 5000 - 4990
+    clock.now = 11.0
+    assert state.elapsed_seconds() == 320 + 10
     assert state.parameter_age() == 32.5 - 25
 
 
-def test_the_files_of_a_finished_run_may_be_copied_in_any_order(written_run):
+def test_of_a_finished_run_the_last_rows_are_known(written_run):
     written_run.append_everything()
     written_run.end()
-    for path in written_run.folder.glob("logs/*.csv"):
-        os.utime(path, (1000, 1000))
+    written_run.end_rows()
     state = RunState(RunFolder(written_run.folder))
     state.refresh()
     assert (state.learner["q_value"], state.replay["replay_size"]) == (42.0, 1000)

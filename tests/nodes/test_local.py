@@ -36,7 +36,7 @@ def replay_port(program) -> int:
 
 
 def test_one_command_per_node(experiment, tmp_path):
-    processes = LocalNodes(make_program(experiment), str(tmp_path))
+    processes = LocalNodes(make_program(experiment), experiment)
     names = ["replay", "learner", "evaluator", "actor_0", "actor_1"]
     assert [command.name for command in processes.commands] == names
     assert [command.log for command in processes.commands] == [
@@ -45,6 +45,7 @@ def test_one_command_per_node(experiment, tmp_path):
     assert [c.name for c in processes.commands if c.stops_last] == ["replay"]
     sees_gpus = [c.name for c in processes.commands if "CUDA_VISIBLE_DEVICES" not in c.env]
     assert sees_gpus == ["learner"]
+    assert {command.stopwatch for command in processes.commands} == {experiment.stopwatch}
     processes.close()
 
 
@@ -52,7 +53,7 @@ def test_what_cannot_be_pickled_is_named(experiment, tmp_path):
     lock = threading.Lock()
     experiment = dataclasses.replace(experiment, make_vector_environment=lambda: lock)
     with pytest.raises(ValueError, match="lock"):
-        LocalNodes(make_program(experiment), str(tmp_path))
+        LocalNodes(make_program(experiment), experiment)
 
 
 @pytest.mark.fault(
@@ -60,7 +61,7 @@ def test_what_cannot_be_pickled_is_named(experiment, tmp_path):
     holds="there is none: jobs are in memory, and go with the launcher",
 )
 def test_jobs_are_not_in_the_file_system(experiment, tmp_path):
-    processes = LocalNodes(make_program(experiment), str(tmp_path))
+    processes = LocalNodes(make_program(experiment), experiment)
     (descriptor,) = {command.fds[0] for command in processes.commands}
     assert os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:")
     assert f"--data_file=/proc/self/fd/{descriptor}" in processes.commands[0].argv
@@ -82,7 +83,7 @@ def test_ports(experiment, tmp_path):
             taken.listen()
         used = {c.laddr.port for c in _listening()}
         programs = [make_program(experiment) for _ in range(5)]
-        runs = [LocalNodes(program, str(tmp_path)) for program in programs]
+        runs = [LocalNodes(program, experiment) for program in programs]
         ports = [replay_port(program) for program in programs]
         assert len(set(ports)) == 5
         assert not used & set(ports)
@@ -103,7 +104,7 @@ def _listening() -> list:
 
 
 def test_the_entry_script_is_launchpads_own(experiment, tmp_path):
-    processes = LocalNodes(make_program(experiment), str(tmp_path))
+    processes = LocalNodes(make_program(experiment), experiment)
     python, script = processes.commands[0].argv[:2]
     assert pathlib.Path(script).parts[-4:] == ("launchpad", "nodes", "python", "process_entry.py")
     helped = subprocess.run([python, script, "--help"], capture_output=True, text=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from waiting import is_alive, wait_for
 
 from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, LocalNodeProcess, NodeCommand
+from apex_agents.stopwatch import Stopwatch
 
 # Says that it works, as `node.report_ready` does, and exits when it is told to.
 WORK = """
@@ -118,6 +120,18 @@ def test_a_process_inherits_what_it_needs_and_nothing_else(start, log, tmp_path)
         fds = eval(log.read_text().splitlines()[1])
         # Input, output, errors, the channel, the job; the listing's own comes on top.
         assert job.fileno() in fds and len(fds) == 6
+
+
+def test_every_process_of_a_node_measures_from_the_start_of_the_run(log):
+    stopwatch = Stopwatch(12.25)
+    pickled = pickle.dumps(stopwatch)
+    code = f"import pickle; print(pickle.loads({pickled!r}).started_at, flush=True)"
+    command = NodeCommand("a", [sys.executable, "-c", code], {}, log, stopwatch=stopwatch)
+    for num_restarts in (0, 1):
+        process = LocalNodeProcess(command, num_restarts)
+        wait_for(process.poll)
+        process.kill()
+    assert log.read_text().split() == ["12.25", "12.25"]
 
 
 def test_a_log_that_cannot_be_opened(log):

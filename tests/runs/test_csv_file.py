@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from apex_agents.runs.csv_file import CSVLogger
+from apex_agents.runs.csv_file import CSVLogger, end_rows
 
 HEADER = b"loss,step\r\n"
 CONTINUED = HEADER + b"0.5,1\r\n\r\n"
@@ -48,7 +48,24 @@ def test_rows_follow_the_last_whole_one(before, begin, path):
 def test_a_truncated_row_is_removed_before_the_first_row(path):
     path.write_bytes(HEADER + b"0.5,1\r\n0.25,12")
     CSVLogger(path)
-    assert path.read_bytes() == HEADER + b"0.5,1\r\n"
+    assert path.read_bytes() == CONTINUED
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(HEADER + b"0.5,1\r\n", CONTINUED, id="rows"),
+        pytest.param(HEADER + b"0.5,1\r\n0.2", CONTINUED, id="truncated row"),
+        pytest.param(CONTINUED, CONTINUED, id="ended rows"),
+        pytest.param(b"", b"", id="nothing"),
+    ],
+)
+def test_rows_are_ended_once(before, after, path):
+    path.write_bytes(before)
+    end_rows(path)
+    CSVLogger(path)
+    CSVLogger(path)
+    assert path.read_bytes() == after
 
 
 def test_columns_are_those_of_the_first_row(path):
