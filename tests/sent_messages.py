@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import reverb
 
-from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS, Evaluation
+from apex_agents.replay.messages import (
+    EVALUATION,
+    LAST_STEP,
+    PARAMETER_VERSION,
+    PARAMETERS,
+    Evaluation,
+)
 from apex_agents.replay.tables import table_name
 
 
@@ -20,6 +27,8 @@ def publish_parameters(
         "variables": {name: list(group) for name, group in variables.items()},
     }
     client.insert(message, {table_name(client, PARAMETERS): 1.0})
+    version = np.asarray(secrets.randbits(63), np.int64)
+    client.insert(version, {table_name(client, PARAMETER_VERSION): 1.0})
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:

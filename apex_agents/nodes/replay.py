@@ -16,7 +16,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.nodes.node import NodeRole, Replays, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETERS
+from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETER_VERSION, PARAMETERS
 from apex_agents.replay.statistics import (
     StatisticsPoller,
     count_inserted,
@@ -112,7 +112,7 @@ class ReplayNode(lp.ReverbNode):
         return server  # Never destroyed: that takes ten seconds for a million transitions.
 
     def _reset_messages(self, client: reverb.Client) -> None:
-        for table in (PARAMETERS, EVALUATION, LAST_STEP):
+        for table in (PARAMETERS, PARAMETER_VERSION, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
 
     def _start_server(self, address: str) -> reverb.Server:

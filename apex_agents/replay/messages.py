@@ -8,6 +8,7 @@ import reverb
 import tensorflow as tf
 
 PARAMETERS = "parameters"
+PARAMETER_VERSION = "parameter_version"
 EVALUATION = "evaluation"
 INITIAL_ACTOR_STEPS = "initial_actor_steps"
 LAST_STEP = "last_step"
@@ -23,14 +24,21 @@ class Evaluation(NamedTuple):
     actor_steps: np.ndarray  # Transitions that all actors had added when it began.
 
 
-def make_parameter_table(variables: Mapping[str, Sequence[tf.Variable]]) -> reverb.Table:
-    """Build the table from which actors and evaluator read the newest parameters."""
+def make_parameter_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
+    """Build the tables of the newest parameters, and of a number that is drawn for each of them.
+
+    By that number actors and evaluator tell, without reading parameters, whether they have them. A
+    count of a server, or of a learner, would begin anew with the next one.
+    """
     parameters = {
         name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
         for name, group in variables.items()
     }
     signature = {"learner_steps": tf.TensorSpec([], tf.int64), "variables": parameters}
-    return _make_latest_value_table(PARAMETERS, signature)
+    return [
+        _make_latest_value_table(PARAMETERS, signature),
+        _make_latest_value_table(PARAMETER_VERSION, tf.TensorSpec([], tf.int64)),
+    ]
 
 
 def make_evaluation_table() -> reverb.Table:

@@ -3,6 +3,7 @@
 Horgan et al. 2018, algorithm 1, lines 2 and 13.
 """
 
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import reverb
 import tensorflow as tf
 from acme import core, types
 
-from apex_agents.replay.messages import LAST_STEP, PARAMETERS, read_latest
+from apex_agents.replay.messages import LAST_STEP, PARAMETER_VERSION, PARAMETERS, read_latest
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.tables import table_name
 
@@ -25,7 +26,8 @@ class ParameterPublisher:
 
     def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
         """Start the publishing thread, which checks periodically that the server has parameters."""
-        self._publisher = Publisher(client, PARAMETERS, check_period_seconds)
+        tables = (PARAMETERS, PARAMETER_VERSION)
+        self._publisher = Publisher(client, *tables, check_period_seconds=check_period_seconds)
         self.check = self._publisher.check
         self.flush = self._publisher.flush
         self.close = self._publisher.close
@@ -39,7 +41,9 @@ class ParameterPublisher:
         """
         groups = {name: list(group) for name, group in variables.items()}
         steps = np.asarray(learner_steps, np.int64)
-        self._publisher.publish({_LEARNER_STEPS: steps, "variables": groups})
+        # The version comes last: who has read it finds these parameters or later ones.
+        version = np.asarray(secrets.randbits(63), np.int64)
+        self._publisher.publish({_LEARNER_STEPS: steps, "variables": groups}, version)
 
 
 class ParameterSource(core.VariableSource):
@@ -67,7 +71,7 @@ class ParameterSource(core.VariableSource):
         self._should_stop = should_stop
         self._timeout_seconds = timeout_seconds
         self._variables: Mapping[str, list[np.ndarray]] | None = None
-        self._version = (self._clients[0].server_address, 0)
+        self._version: int | None = None
         self.is_run_over = False
         self._steps_in_use = _AssignableNumber(-1)
 
@@ -115,13 +119,15 @@ class ParameterSource(core.VariableSource):
 
     def _refresh(self, client: reverb.Client) -> None:
         tables = client.server_info(self._timeout_seconds)
-        name = table_name(client, PARAMETERS)
-        table, end = tables[name], tables.get(table_name(client, LAST_STEP))
+        names = [table_name(client, name) for name in (PARAMETERS, PARAMETER_VERSION)]
+        end = tables.get(table_name(client, LAST_STEP))
         self.is_run_over = end is not None and end.current_size > 0
-        version = (client.server_address, table.rate_limiter_info.insert_stats.completed)
-        if table.current_size == 0 or version == self._version:
+        if any(tables[name].current_size == 0 for name in names):
             return
-        item = read_latest(client, name)
+        version = int(read_latest(client, names[1]))
+        if version == self._version:
+            return
+        item = read_latest(client, names[0])
         self._variables = {**item["variables"], _LEARNER_STEPS: [item[_LEARNER_STEPS]]}
         self._version = version
 

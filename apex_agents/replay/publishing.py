@@ -1,7 +1,8 @@
-"""Publishes the newest message of a kind on a replay server, for as long as there is one."""
+"""Publishes the newest messages of a kind on a replay server, for as long as there is one."""
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import reverb
@@ -14,18 +15,18 @@ _RETRY_SECONDS = 0.2
 
 
 class Publisher:
-    """Sends the newest message in a thread of its own, and again when a new server has none.
+    """Sends the newest messages in a thread of its own, and again when a new server has none.
 
     A server that is away holds up no caller. It is asked for its tables first, with a timeout,
     since inserting into one that is gone would never return.
     """
 
-    def __init__(self, client: reverb.Client, table: str, check_period_seconds: float = 1.0):
-        """Start the thread, which checks periodically that the server's table has a message."""
+    def __init__(self, client: reverb.Client, *tables: str, check_period_seconds: float = 1.0):
+        """Start the thread, which checks periodically that the server's tables have a message."""
         self._client = client
-        self._table = table_name(client, table)
+        self._tables = [table_name(client, table) for table in tables]
         self._check_period_seconds = check_period_seconds
-        self._latest: Any = None
+        self._latest: Sequence[Any] = ()
         self._num_received = 0
         self._num_sent = 0  # Includes those that were replaced before they were sent.
         self._error: Exception | None = None
@@ -34,11 +35,11 @@ class Publisher:
         self._thread = threading.Thread(target=self._send_forever, daemon=True)
         self._thread.start()
 
-    def publish(self, message: Any) -> None:
-        """Hand over a new message, in place of any that still waits.
+    def publish(self, *messages: Any) -> None:
+        """Hand over new messages, in place of any that still wait.
 
         Args:
-          message: nest of arrays with the table's signature.
+          messages: a nest of arrays with the signature of each table; sent in this order.
 
         Raises:
           KeyError: the server has no such table.
@@ -46,7 +47,7 @@ class Publisher:
         """
         self.check()
         with self._changed:
-            self._latest = message
+            self._latest = messages
             self._num_received += 1
             self._changed.notify_all()
 
@@ -77,12 +78,14 @@ class Publisher:
                     self._check_period_seconds,
                 )
                 latest, num_received = self._latest, self._num_received
-            if latest is None or self._closed:
+            if not latest or self._closed:
                 continue
             try:
-                table = self._client.server_info(_ASK_TIMEOUT_SECONDS)[self._table]
-                if num_received > self._num_sent or table.current_size == 0:
-                    self._client.insert(latest, {self._table: 1.0})
+                found = self._client.server_info(_ASK_TIMEOUT_SECONDS)
+                is_missing = any(found[table].current_size == 0 for table in self._tables)
+                if num_received > self._num_sent or is_missing:
+                    for table, message in zip(self._tables, latest, strict=True):
+                        self._client.insert(message, {table: 1.0})
             except (RuntimeError, reverb.errors.ReverbError):
                 time.sleep(_RETRY_SECONDS)  # The server went away: a new one has an empty table.
                 continue

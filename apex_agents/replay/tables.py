@@ -51,7 +51,7 @@ def make_tables(
 def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
     """Build the tables through which nodes exchange messages, whatever the agent."""
     return [
-        messages.make_parameter_table(variables),
+        *messages.make_parameter_tables(variables),
         messages.make_evaluation_table(),
         messages.make_initial_actor_steps_table(),
         messages.make_last_step_table(),

@@ -25,7 +25,7 @@ from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, GymnasiumEnvironment, SyncVectorEnvironment
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.messages import make_parameter_table
+from apex_agents.replay.messages import make_parameter_tables
 from apex_agents.replay.parameters import ParameterSource
 
 FIRST, MID, LAST = 0, 1, 2
@@ -381,7 +381,7 @@ def test_variables_are_pulled_every_so_many_updates():
 def test_learner_steps_are_those_of_the_parameters_in_use():
     policy = SumPolicy()
     (variable,) = policy.variables["policy"]
-    server = reverb.Server([make_parameter_table(policy.variables)])
+    server = reverb.Server(make_parameter_tables(policy.variables))
     client = reverb.Client(f"localhost:{server.port}")
 
     def publish(value: float, learner_steps: int) -> None:

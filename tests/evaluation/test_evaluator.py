@@ -35,7 +35,7 @@ from apex_agents.replay.messages import (
     make_evaluation_table,
     make_initial_actor_steps_table,
     make_last_step_table,
-    make_parameter_table,
+    make_parameter_tables,
 )
 from apex_agents.replay.statistics import (
     ReplayStatistics,
@@ -100,7 +100,7 @@ def serve_run(serve):
     """Starts replay servers with the tables of a run and returns clients of them."""
     return lambda: serve(
         make_transition_table(ReplayConfig(), tf.TensorSpec([], tf.int64)),
-        make_parameter_table(ConstantPolicy().variables),
+        *make_parameter_tables(ConstantPolicy().variables),
         make_evaluation_table(),
         make_initial_actor_steps_table(),
         make_last_step_table(),

@@ -19,7 +19,7 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import UpdateOutput
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.messages import PARAMETERS, make_parameter_table
+from apex_agents.replay.messages import PARAMETERS, make_parameter_tables
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import (
@@ -112,7 +112,7 @@ class Replay(NamedTuple):
 def make_tables() -> list[reverb.Table]:
     return [
         make_transition_table(REPLAY, item_signature(SPEC)),
-        make_parameter_table(CountingUpdate().variables),
+        *make_parameter_tables(CountingUpdate().variables),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from waiting import wait_for
 
 from apex_agents.replay.messages import (
     LAST_STEP,
+    PARAMETER_VERSION,
     PARAMETERS,
     make_last_step_table,
-    make_parameter_table,
+    make_parameter_tables,
 )
 from apex_agents.replay.parameters import (
     ParameterPublisher,
@@ -56,7 +58,7 @@ def assert_equal(groups: list, expected: list) -> None:
 
 @pytest.fixture
 def client(serve) -> reverb.Client:
-    return serve(make_parameter_table(make_variables(0.0)))
+    return serve(*make_parameter_tables(make_variables(0.0)))
 
 
 def num_fetches(client: reverb.Client) -> int:
@@ -125,7 +127,7 @@ def test_works_with_acmes_variable_client(client):
 
 
 def test_a_source_knows_whether_the_run_is_over(serve):
-    client = serve(make_parameter_table(make_variables(0.0)), make_last_step_table())
+    client = serve(*make_parameter_tables(make_variables(0.0)), make_last_step_table())
     publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
     source = ParameterSource(client)
 
@@ -141,7 +143,7 @@ def test_a_source_knows_whether_the_run_is_over(serve):
 
 
 def test_the_last_parameters_stand_while_the_server_is_away(reserved_port):
-    server = reverb.Server([make_parameter_table(make_variables(0.0))], reserved_port())
+    server = reverb.Server(make_parameter_tables(make_variables(0.0)), reserved_port())
     client = reverb.Client(f"localhost:{server.port}")
     publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
     source = ParameterSource(client, timeout_seconds=1)
@@ -149,6 +151,31 @@ def test_the_last_parameters_stand_while_the_server_is_away(reserved_port):
     server.stop()
     assert_equal(source.get_variables(["policy"]), [expected_arrays(5.0)["policy"]])
     assert source.learner_steps == 7
+
+
+@pytest.mark.parametrize("num_publications", [1, 3])
+def test_parameters_of_a_server_that_replaces_another_are_read(num_publications, reserved_port):
+    port = reserved_port()
+    source = ParameterSource(reverb.Client(f"localhost:{port}"))
+    for start in range(5):
+        server = reverb.Server(make_parameter_tables(make_variables(0.0)), port)
+        publisher = ParameterPublisher(reverb.Client(f"localhost:{port}"))
+        for _ in range(num_publications):
+            publisher.publish(expected_arrays(start), 7)
+            publisher.flush()
+        # It keeps the last ones while the server does not answer yet.
+        wait_for(lambda start=start: source.get_variables(["policy"])[0][1] == start + 10)
+        publisher.close()
+        server.stop()
+
+
+def test_parameters_of_a_learner_that_is_at_the_same_step_again_are_read(client):
+    source = ParameterSource(client)
+    for start in (1.0, 2.0):
+        publisher = ParameterPublisher(client)
+        publisher.publish(expected_arrays(start), 7)
+        publisher.close()
+        assert_equal(source.get_variables(["policy"]), [expected_arrays(start)["policy"]])
 
 
 def num_publications(client: reverb.Client) -> int:
@@ -206,10 +233,12 @@ class SilentClient:
 
     def server_info(self, timeout: int) -> dict:
         self.answer.wait()
-        return {PARAMETERS: types.SimpleNamespace(current_size=1)}
+        one = types.SimpleNamespace(current_size=1)
+        return {PARAMETERS: one, PARAMETER_VERSION: one}
 
-    def insert(self, item: dict, priorities: dict[str, float]) -> None:
-        self.inserted.append(int(item["learner_steps"]))
+    def insert(self, item: Any, priorities: dict[str, float]) -> None:
+        if PARAMETERS in priorities:
+            self.inserted.append(int(item["learner_steps"]))
 
 
 def test_publisher_does_not_wait_for_a_slow_server():
@@ -226,13 +255,13 @@ def test_publisher_does_not_wait_for_a_slow_server():
 
 
 def test_publisher_publishes_on_the_server_that_replaces_another(reserved_port):
-    first = reverb.Server([make_parameter_table(make_variables(0.0))], reserved_port())
+    first = reverb.Server(make_parameter_tables(make_variables(0.0)), reserved_port())
     client = reverb.Client(f"localhost:{first.port}")
     publisher = ParameterPublisher(client)
     first.stop()
     for step in range(3):
         publisher.publish(expected_arrays(1.0), step)
-    second = reverb.Server([make_parameter_table(make_variables(0.0))], first.port)
+    second = reverb.Server(make_parameter_tables(make_variables(0.0)), first.port)
     publisher.flush()
     source = ParameterSource(reverb.Client(f"localhost:{first.port}"))
     assert_equal(source.get_variables(["steps"]), [expected_arrays(1.0)["steps"]])
@@ -250,9 +279,9 @@ def test_publisher_tells_its_caller_of_a_mistake(client):
 
 
 def test_a_source_of_several_servers_reads_what_one_has(serve, reserved_port):
-    stopped = reverb.Server([make_parameter_table(make_variables(0.0))], reserved_port())
+    stopped = reverb.Server(make_parameter_tables(make_variables(0.0)), reserved_port())
     clients = [reverb.Client(f"localhost:{stopped.port}")]
-    clients.append(serve(make_parameter_table(make_variables(0.0))))
+    clients.append(serve(*make_parameter_tables(make_variables(0.0))))
     stopped.stop()
     publish_parameters(clients[1], to_arrays(make_variables(5.0)), 3)
     source = ParameterSource(clients, timeout_seconds=5)
@@ -263,9 +292,9 @@ def test_a_source_of_several_servers_reads_what_one_has(serve, reserved_port):
 
 
 def test_a_source_of_several_servers_moves_to_another_one(serve, reserved_port):
-    tables = [make_parameter_table(make_variables(0.0)) for _ in range(2)]
-    first = reverb.Server([tables[0]], reserved_port())
-    clients = [reverb.Client(f"localhost:{first.port}"), serve(tables[1])]
+    tables = [make_parameter_tables(make_variables(0.0)) for _ in range(2)]
+    first = reverb.Server(tables[0], reserved_port())
+    clients = [reverb.Client(f"localhost:{first.port}"), serve(*tables[1])]
     source = ParameterSource(clients, timeout_seconds=5)
     for client, start, steps in ((clients[0], 5.0, 3), (clients[1], 6.0, 4)):
         publish_parameters(client, to_arrays(make_variables(start)), steps)

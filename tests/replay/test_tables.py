@@ -22,7 +22,7 @@ from apex_agents.replay.messages import (
     PARAMETERS,
     Evaluation,
     make_evaluation_table,
-    make_parameter_table,
+    make_parameter_tables,
 )
 from apex_agents.replay.priorities import PriorityWriter
 from apex_agents.replay.tables import (
@@ -228,7 +228,7 @@ def test_rate_limiter_of_the_caller_replaces_that_of_the_config(serve):
 
 def test_parameter_table_keeps_the_newest(serve):
     variables = {"policy": [tf.Variable([0.0, 0.0]), tf.Variable(0.0)]}
-    client = serve(make_parameter_table(variables))
+    client = serve(*make_parameter_tables(variables))
     for step in range(3):
         arrays = {"policy": [np.full(2, step, np.float32), np.float32(-step)]}
         publish_parameters(client, arrays, learner_steps=step)
