@@ -99,7 +99,8 @@ class RunConfig:
         run on the remaining ones, or on all if none remain. None: every process runs on all.
       max_learner_steps: limit in learner steps, checked after every call of the learner.
       max_actor_steps: limit in transitions of all actors together, one per agent step.
-      max_seconds: limit in wall time, start included, pauses between two commands excluded.
+      max_seconds: limit in wall time, start included; pauses between two commands, and time for
+        which the machine sleeps, excluded.
       target_return: limit in the mean unclipped return of an evaluation.
       checkpoint_period_seconds: seconds between two checkpoints of the learner; also at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.

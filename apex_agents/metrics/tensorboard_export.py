@@ -16,6 +16,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from apex_agents.metrics.exports import Histogram, Scalars
 from apex_agents.runs.files import report_failure, report_success
+from apex_agents.stopwatch import Stopwatch
 
 # TensorBoard counts samples; our histograms hold shares.
 _SAMPLES_PER_HISTOGRAM = 1000
@@ -33,13 +34,15 @@ class TensorBoardExport:
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
         self._file: RecordWriter | None = None
+        # The wall clock's time, continued by a clock that is never set: axes of time have no jumps.
+        self._time = Stopwatch(time.monotonic() - time.time()).seconds
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
         try:
             for item in items:
                 for summary in _make_summaries(item):
                     self._file = self._file or self._open()
-                    event = event_pb2.Event(summary=summary, step=item.step, wall_time=time.time())
+                    event = event_pb2.Event(summary=summary, step=item.step, wall_time=self._time())
                     self._file.write(event.SerializeToString())
             if self._file is not None:
                 self._file.flush()
@@ -54,10 +57,14 @@ class TensorBoardExport:
 
     def _open(self) -> RecordWriter:
         self._folder.mkdir(exist_ok=True)
-        # TensorBoard reads a folder's files in the order of their names.
-        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        # TensorBoard reads a folder's files in the order of their names; the clock may have been
+        # behind, or set back, since the last one was written.
+        numbers = [path.name.split(".")[3] for path in self._folder.glob("events.out.tfevents.*")]
+        latest = max((int(number) for number in numbers if number.isdigit()), default=0)
+        opened_at = max(round(self._time()), latest + 1)
+        name = f"events.out.tfevents.{opened_at}.{socket.gethostname()}.{os.getpid()}"
         file = RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
-        version = event_pb2.Event(file_version="brain.Event:2", wall_time=time.time())
+        version = event_pb2.Event(file_version="brain.Event:2", wall_time=self._time())
         file.write(version.SerializeToString())
         return file
 

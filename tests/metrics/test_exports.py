@@ -85,6 +85,21 @@ def test_tensorboard_reads_what_is_written(items, tmp_path):
     export.close()
 
 
+@pytest.mark.parametrize("shift", [86_400, -3_600])
+def test_a_clock_that_is_set_leaves_the_order_of_events(shift, tmp_path, monkeypatch):
+    now = time.time()
+    for number in range(2):  # The run is resumed; within the second export the clock is set again.
+        export = TensorBoardExport(tmp_path)
+        for step in range(2):
+            monkeypatch.setattr(time, "time", lambda i=number + step: now + shift * i)
+            export.write([Scalars(2 * number + step, "learner_steps", {"learner/loss": 0.5})])
+        export.close()
+    events = read_events(tmp_path).Tensors("learner/loss")
+    assert [event.step for event in events] == [0, 1, 2, 3]
+    times = [event.wall_time for event in events]
+    assert abs(times[1] - times[0]) < abs(shift) > abs(times[3] - times[2])
+
+
 def read_wandb_history(file: pathlib.Path) -> dict[str, str]:
     """Return the newest value of each name that was logged, as JSON."""
     from wandb.proto import wandb_internal_pb2

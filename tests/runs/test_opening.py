@@ -110,6 +110,16 @@ def test_an_experiment_is_opened_once(workdir, monkeypatch):
     assert (again.workdir, again.run_id) == (opened.workdir, opened.run_id)
 
 
+def test_rows_from_before_are_ended_once(workdir):
+    (workdir / "logs").mkdir(parents=True)
+    for name in ("learner", "actor_7"):  # The second one will not be there any more.
+        (workdir / "logs" / f"{name}.csv").write_bytes(b"loss\r\n0.5\r\n0.2")
+    for _ in range(2):
+        open_run(make_experiment(CONFIG, workdir=str(workdir)))
+    contents = [path.read_bytes() for path in workdir.glob("logs/*.csv")]
+    assert contents == [b"loss\r\n0.5\r\n\r\n"] * 2
+
+
 def test_a_folder_that_cannot_be_opened_is_not_kept(workdir, monkeypatch):
     def interrupt(path):
         raise KeyboardInterrupt
