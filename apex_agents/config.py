@@ -33,12 +33,15 @@ class EvaluationConfig:
       min_period_seconds: least seconds from the start of one evaluation to that of the next.
       min_period_learner_steps: least learner steps between the parameters of two evaluations, the
         run's last ones excepted. Unlike seconds, they are as many on any machine.
+      max_wait_seconds: seconds for which a run that has reached a limit waits for the evaluation of
+        its last parameters, also while the evaluator is restarted; then it ends without it.
       video_period_seconds: least seconds between two videos, each of one episode; None: no videos.
     """
 
     num_episodes: int = bounded(20, 1, 10_000)
     min_period_seconds: float = bounded(60.0, 0, 10**9)  # Python cannot wait for 300 years.
     min_period_learner_steps: int = bounded(0, 0)
+    max_wait_seconds: float = positive(3600.0)
     video_period_seconds: float | None = positive(None)
 
 

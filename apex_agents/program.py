@@ -7,17 +7,16 @@ decides when the run ends.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
-import numpy as np
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Learner
-from apex_agents.evaluation.evaluator import await_evaluation, run_evaluator, withdraw_last_step
+from apex_agents.evaluation.evaluator import run_evaluator
+from apex_agents.evaluation.run_end import RunEnd, await_evaluation
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
@@ -33,9 +32,7 @@ from apex_agents.nodes.node import (
 )
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
-from apex_agents.replay.messages import LAST_STEP
 from apex_agents.replay.parameters import ParameterSource
-from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
@@ -141,13 +138,7 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
         should_stop=lambda: should_stop() or clients.have_moved() or find_end(0) is not None,
     )
 
-    ends: list[Publisher] = []
-
-    def announce_end(client: reverb.Client) -> Publisher:
-        """Tell actors and evaluator that the run is over, and which parameters are its last."""
-        end = Publisher(client, LAST_STEP)
-        end.publish(np.asarray(learner.num_steps, np.int64))
-        return end
+    end = RunEnd(clients, should_stop)
 
     def follow_replays() -> None:
         """Reconnect with replays that have moved."""
@@ -155,13 +146,9 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
             client = clients[index]
             learner.reconnect(index, client, shared.make_dataset(client, spec))
             poller.reconnect(index, client)
-            if ends:
-                ends[index] = announce_end(client)
+            end.follow(index)
 
     checkpoints = LearnerCheckpoints(experiment, learner)
-    for client in clients:  # A learner before this one may have announced an end that was lost.
-        args = (client, should_stop)
-        threading.Thread(target=withdraw_last_step, args=args, daemon=True).start()
     histograms = HistogramLogger(experiment)
     learner.publish()
     first_step = learner.num_steps
@@ -181,15 +168,17 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     is_saved = checkpoints.save_last()
     if reason is not None and learner.num_steps:
         learner.publish()
-        ends += map(announce_end, clients)
-        is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
-        reason = (find_end(learner.num_steps) or reason) if is_evaluated else None
+        end.announce(learner.num_steps)
+        try:
+            is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
+            reason = (find_end(learner.num_steps) or reason) if is_evaluated else None
+        except TimeoutError as error:
+            reason = f"{reason}, but {error}"
         is_saved = is_saved or checkpoints.save_last()  # The disk may have room again.
     write_summary(experiment, reason, is_saved, learner.num_steps, poller.latest.actor_steps)
     learner.close()
     poller.close()
-    for end in ends:
-        end.close()
+    end.close()
     if reason is not None:
         stop_program()
     return learner

@@ -100,6 +100,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "run.evaluation.num_episodes": ([0, -1, 10_001], [10_000]),
     "run.evaluation.min_period_seconds": ([-1.0, 1e10], [0.0]),
     "run.evaluation.min_period_learner_steps": ([-1], [0]),
+    "run.evaluation.max_wait_seconds": ([0.0, -1.0], [1e-3]),
     "run.evaluation.video_period_seconds": ([0.0, -1.0], []),
 }
 ANY_VALUE_WORKS = {

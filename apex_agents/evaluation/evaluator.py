@@ -16,23 +16,21 @@ import tensorflow as tf
 from acme.tf import variable_utils
 
 from apex_agents.acting.actor import ApexActor
-from apex_agents.config import RunConfig
 from apex_agents.environments import Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
+from apex_agents.evaluation.run_end import has_reached_target
 from apex_agents.evaluation.videos import EvaluationVideos
-from apex_agents.experiment import Experiment, end_reason
+from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.node import num_restarts, report_ready
-from apex_agents.replay.messages import EVALUATION, LAST_STEP, Evaluation
+from apex_agents.replay.messages import EVALUATION, Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import (
-    ReplayStatistics,
     StatisticsPoller,
     count_actor_steps,
 )
-from apex_agents.replay.tables import table_name
 from apex_agents.runs.folder import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
@@ -40,7 +38,6 @@ from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
 Variables = Mapping[str, Sequence[tf.Variable]]
 
 _CHECK_PERIOD_SECONDS = 0.1
-_ASK_TIMEOUT_SECONDS = 5
 
 
 def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> None:
@@ -55,52 +52,6 @@ def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> N
             while not stop.wait(_CHECK_PERIOD_SECONDS):
                 if not is_done or evaluator.has_last_step() or time.monotonic() >= next_start:
                     break
-
-
-def withdraw_last_step(client: reverb.Client, should_stop: Callable[[], bool]) -> None:
-    """Let a run continue whose end was announced by a learner that then lost its last steps.
-
-    A server that is busy is asked again until it answers, or until told to stop.
-    """
-    table = table_name(client, LAST_STEP)
-    while not should_stop():
-        try:
-            tables = client.server_info(_ASK_TIMEOUT_SECONDS)
-            if table in tables and tables[table].current_size:
-                client.reset(table)
-            return
-        except (RuntimeError, reverb.errors.ReverbError):
-            time.sleep(_CHECK_PERIOD_SECONDS)
-
-
-def await_evaluation(
-    run: RunConfig,
-    poller: StatisticsPoller,
-    learner_steps: int,
-    before_look: Callable[[], None] = lambda: None,
-) -> bool:
-    """Let the evaluator finish: with the learner's last parameters, unless the target is reached.
-
-    Args:
-      run: limits of the run.
-      poller: reader of the statistics of all replay servers.
-      learner_steps: learner steps of the last parameters, which have been published, as has their
-        number in the table `LAST_STEP`.
-      before_look: called before every look at the statistics.
-
-    Returns:
-      Whether they were evaluated; if not, the program stops.
-    """
-    stop = lp.stop_event()
-    while not stop.is_set():
-        before_look()
-        evaluation = poller.latest.evaluation
-        if _has_reached_target(run, evaluation):
-            return True
-        if evaluation is not None and evaluation.learner_steps == learner_steps:
-            return True
-        stop.wait(_CHECK_PERIOD_SECONDS)
-    return False
 
 
 class Evaluator:
@@ -153,7 +104,7 @@ class Evaluator:
         Returns:
           Whether an evaluation was completed.
         """
-        if _has_reached_target(self._run, self._latest):
+        if has_reached_target(self._run, self._latest):
             return False
         self._variables.update_and_wait()
         learner_steps = self._source.learner_steps
@@ -231,10 +182,6 @@ class BestParameters:
         """Try again to save what could not be saved before."""
         if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
-
-
-def _has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:
-    return end_reason(run, 0, ReplayStatistics(evaluation=evaluation)) is not None
 
 
 def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:

@@ -112,7 +112,7 @@ class ReplayNode(lp.ReverbNode):
         return server  # Never destroyed: that takes ten seconds for a million transitions.
 
     def _reset_messages(self, client: reverb.Client) -> None:
-        for table in (PARAMETERS, PARAMETER_VERSION, EVALUATION, LAST_STEP):
+        for table in (PARAMETER_VERSION, PARAMETERS, EVALUATION, LAST_STEP):
             client.reset(table_name(client, table))
 
     def _start_server(self, address: str) -> reverb.Server:

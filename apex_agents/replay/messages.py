@@ -27,8 +27,7 @@ class Evaluation(NamedTuple):
 def make_parameter_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
     """Build the tables of the newest parameters, and of a number that is drawn for each of them.
 
-    By that number actors and evaluator tell, without reading parameters, whether they have them. A
-    count of a server, or of a learner, would begin anew with the next one.
+    By that number readers tell whether they have them; a count begins anew with a new server.
     """
     parameters = {
         name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]

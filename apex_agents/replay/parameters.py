@@ -41,7 +41,7 @@ class ParameterPublisher:
         """
         groups = {name: list(group) for name, group in variables.items()}
         steps = np.asarray(learner_steps, np.int64)
-        # The version comes last: who has read it finds these parameters or later ones.
+        # The version comes last: its readers find these parameters, or later ones.
         version = np.asarray(secrets.randbits(63), np.int64)
         self._publisher.publish({_LEARNER_STEPS: steps, "variables": groups}, version)
 
@@ -119,15 +119,13 @@ class ParameterSource(core.VariableSource):
 
     def _refresh(self, client: reverb.Client) -> None:
         tables = client.server_info(self._timeout_seconds)
-        names = [table_name(client, name) for name in (PARAMETERS, PARAMETER_VERSION)]
+        table = table_name(client, PARAMETER_VERSION)
         end = tables.get(table_name(client, LAST_STEP))
         self.is_run_over = end is not None and end.current_size > 0
-        if any(tables[name].current_size == 0 for name in names):
+        version = int(read_latest(client, table)) if tables[table].current_size else None
+        if version is None or version == self._version:
             return
-        version = int(read_latest(client, names[1]))
-        if version == self._version:
-            return
-        item = read_latest(client, names[0])
+        item = read_latest(client, table_name(client, PARAMETERS))
         self._variables = {**item["variables"], _LEARNER_STEPS: [item[_LEARNER_STEPS]]}
         self._version = version
 

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import dataclasses
-import itertools
 import pathlib
 import threading
 import types
@@ -21,12 +20,7 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation import evaluator as evaluator_module
-from apex_agents.evaluation.evaluator import (
-    Evaluator,
-    await_evaluation,
-    run_evaluator,
-    withdraw_last_step,
-)
+from apex_agents.evaluation.evaluator import Evaluator, run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
@@ -38,7 +32,6 @@ from apex_agents.replay.messages import (
     make_parameter_tables,
 )
 from apex_agents.replay.statistics import (
-    ReplayStatistics,
     read_statistics,
     report_actor_steps_before,
 )
@@ -372,55 +365,3 @@ def test_parameters_are_evaluated_after_so_many_learner_steps(
     wait_for(evaluator.has_last_step)
     assert evaluator.evaluate()
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320, 340]
-
-
-EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
-
-
-@pytest.mark.parametrize(
-    ("target", "evaluation", "is_awaited"),
-    [
-        (None, EVALUATED, False),
-        (None, EVALUATED._replace(learner_steps=7), True),
-        (None, EVALUATED._replace(learner_steps=9), True),  # Before a restart of the learner.
-        (7.0, EVALUATED._replace(learner_steps=7), False),
-        (7.5, EVALUATED._replace(learner_steps=7), True),
-        (None, None, True),
-    ],
-)
-def test_a_learner_waits_for_the_evaluation_of_its_last_step(
-    monkeypatch, target, evaluation, is_awaited
-):
-    poller = types.SimpleNamespace(latest=ReplayStatistics(evaluation=evaluation))
-
-    class StopEvent:
-        """A program that stops when the learner would wait for the first time."""
-
-        is_over = False
-
-        def is_set(self) -> bool:
-            return self.is_over
-
-        def wait(self, timeout: float) -> None:
-            self.is_over = True
-
-    monkeypatch.setattr(evaluator_module.lp, "stop_event", StopEvent)
-    run = RunConfig(target_return=target)
-    looks = []
-    assert await_evaluation(run, poller, 8, lambda: looks.append(1)) is not is_awaited
-    assert looks == [1]
-
-
-def test_an_end_that_was_lost_is_withdrawn(serve_run):
-    client = serve_run()
-    withdraw_last_step(client, lambda: False)  # There is none.
-    report_last_step(client, 7)
-    assert read_statistics(client).last_step == 7
-    withdraw_last_step(client, lambda: False)
-    assert read_statistics(client).last_step is None
-    report_last_step(client, 9)
-    assert read_statistics(client).last_step == 9
-    # Of a server that is away, until told to stop.
-    answers = itertools.chain([False] * 3, itertools.repeat(True))
-    withdraw_last_step(reverb.Client("localhost:1"), lambda: next(answers))
-    assert next(answers)
