@@ -13,9 +13,9 @@ from typing import Any
 from acme.utils import loggers
 
 from apex_agents.runs.files import report_failure, report_success
+from apex_agents.runs.folder import END_OF_ROWS
 
 _END_OF_LINE = b"\r\n"
-_END_OF_ROWS = b"\n" + _END_OF_LINE
 
 
 class CSVLogger(loggers.Logger):
@@ -106,8 +106,8 @@ def end_rows(path: pathlib.Path) -> None:
 
 def _end_rows(file: io.FileIO) -> None:
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - len(_END_OF_ROWS), 0))
-    if size and file.read() != _END_OF_ROWS:
+    file.seek(max(size - len(END_OF_ROWS), 0))
+    if size and file.read() != END_OF_ROWS:
         _append(file, _END_OF_LINE)
 
 

@@ -19,6 +19,9 @@ from apex_agents.runs.workdir import AGENT_FILE, LOCK_FILE, LOGS, NODES_FILE, SU
 
 Row = dict[str, float | str]
 
+# What the rows of a process in a CSV file end with when those of another one follow.
+END_OF_ROWS = b"\n\r\n"
+
 # The pieces of a file that is too long to be read as a whole: at most some hundred rows, and as
 # many pieces as show how the values went.
 _MAX_PIECE_BYTES, _MIN_PIECE_BYTES = 2**15, 2**10
@@ -159,12 +162,27 @@ def _read_rows(file: BinaryIO, max_bytes: int | None) -> bytes:
     if max_bytes is None or end - start <= max_bytes:
         return _whole_lines(file.read())
     piece_bytes = min(max(max_bytes // _MIN_PIECES, _MIN_PIECE_BYTES), _MAX_PIECE_BYTES, max_bytes)
-    rows = []
-    for offset in np.linspace(end - piece_bytes, start, max_bytes // piece_bytes)[::-1]:
-        file.seek(int(offset))
-        piece = _whole_lines(file.read(piece_bytes))
-        rows.append(piece[piece.find(b"\n") + 1 :])
-    return b"".join(rows)
+    offsets = np.linspace(end - piece_bytes, start, max_bytes // piece_bytes, dtype=int)[::-1]
+    rows, done = b"", start
+    for offset in offsets.tolist():
+        file.seek(offset - 1)  # If that is the end of a line, no part of one comes first.
+        piece = file.read(piece_bytes + 1)
+        skipped = piece.find(b"\n") + 1
+        first, piece = offset - 1 + skipped, _whole_lines(piece[skipped:])
+        if _has_end_of_rows(file, done - 1, first):
+            rows += END_OF_ROWS[1:]  # After the end of a line.
+        rows, done = rows + piece, first + len(piece)
+    return rows
+
+
+def _has_end_of_rows(file: BinaryIO, start: int, end: int) -> bool:
+    file.seek(start)
+    before = b""
+    while text := file.read(min(end - start, _MAX_PIECE_BYTES)):
+        if END_OF_ROWS in before + text:
+            return True
+        before, start = text[-len(END_OF_ROWS) :], start + len(text)
+    return False
 
 
 def _whole_lines(text: bytes) -> bytes:
