@@ -173,7 +173,8 @@ def execute_config_file(
     cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
     if not hasattr(module, function):
-        raise AttributeError(f"it has no function {function}")
+        study = " but get_study, as a study has: apex-paper --figure" * hasattr(module, "get_study")
+        raise AttributeError(f"it has no function {function}{study}")
     config = getattr(module, function)()
     if before is not None and not is_recorded:  # A user's file may have the name of one of ours.
         sys.modules[name] = before

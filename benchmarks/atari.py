@@ -262,11 +262,11 @@ def normalize(column: Mapping[str, Sequence[float]], games: Iterable[str]) -> li
 
 
 def show(values: Sequence[float]) -> str:
-    """Format the mean of some seeds, with the smallest and the largest one."""
+    """Format the mean of some seeds, with the value of each."""
     if not values:
         return ""
-    texts = [f"{value:.1f}" for value in (np.mean(values), min(values), max(values))]
-    return texts[0] if len(values) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+    mean, *seeds = (f"{value:.1f}" for value in (np.mean(values), *values))
+    return mean if len(seeds) == 1 else f"{mean} ({' / '.join(seeds)})"
 
 
 def draw_curves(points: Sequence[Point]) -> Figure:

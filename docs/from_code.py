@@ -22,8 +22,10 @@ from typing import Any
 
 from absl import flags
 
+from apex_agents.command_line.config_files import execute_file
 from apex_agents.command_line.field_help import read_meanings
 from apex_agents.presets import CONFIGS, preset_names
+from apex_agents.sweep.study import Study, from_csv, to_markdown
 
 DOCS = pathlib.Path(__file__).resolve().parent
 _BLOCK = re.compile(r"<!-- (\w+)(.*?) -->\n.*?<!-- end -->", re.DOTALL)
@@ -101,6 +103,18 @@ def write_presets() -> Iterator[str]:
         yield _row(f"`{name}`", text.partition("\n\n")[0].removesuffix("."))
 
 
+def write_study(path: str, *csv_files: str) -> Iterator[str]:
+    """Yield the table of a study.
+
+    Args:
+      path: file of the study, from the checkout.
+      *csv_files: files of its evaluations.
+    """
+    study = execute_file("study", DOCS.parent / path, Study, "get_study")
+    points = [point for file in csv_files for point in from_csv((DOCS.parent / file).read_text())]
+    yield to_markdown(study, points).partition("\n\n")[0]
+
+
 def write_object(path: str) -> Iterator[str]:
     """Yield the documentation of a class or a function, such as `apex_agents.train`."""
     found = _find(path)
@@ -130,6 +144,7 @@ _WRITERS: dict[str, Callable[..., Iterator[str]]] = {
     "module": write_module,
     "object": write_object,
     "presets": write_presets,
+    "study": write_study,
 }
 
 

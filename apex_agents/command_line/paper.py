@@ -1,7 +1,8 @@
-r"""Runs an experiment of the paper, or one like it: settings are compared, with several seeds.
+r"""Compares settings with several seeds: a study of yours, or an experiment of the paper.
 
-Each figure is a file in configs/paper/, which names the settings, the tasks and how long a run is.
---figure is the number of one, or a file of your own with a function `get_study`.
+A study is a Python file with a function `get_study`, which names the settings, the tasks and how
+long a run is: --figure=my_study.py. The experiments of the paper are studies in configs/paper/:
+--figure is the number of a figure, or the name of a file there.
 
 The folder holds <task>/<setting>/seed_<i>/, the work directories of the runs, and in the end
 <figure>.csv, every evaluation of every run, <figure>.md, the table of the scores, and <figure>.png
@@ -17,8 +18,8 @@ study, in a CSV file with the same columns. --x chooses another of these columns
 axis, as figure 10 does with figure 2's.
 
 Examples:
-  python launch/paper.py --figure=4 --parallel=2
   python launch/paper.py --figure=my_study.py --seeds=5 --workdir=sweeps/my_study
+  python launch/paper.py --figure=4 --parallel=2
   python launch/paper.py --figure=4 --tasks=Asterix --settings='^(4|256) ' --workdir=sweeps/part
   python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
 """
@@ -33,23 +34,19 @@ from absl import app, flags
 from rich.console import Console
 
 from apex_agents.command_line import several_runs
-from apex_agents.command_line.config_files import (
-    execute_file,
-    find_config,
-    is_file,
-    load_config_file,
-)
+from apex_agents.command_line.config_files import execute_file, find_config, load_config_file
 from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments
 from apex_agents.command_line.settings import Settings, change_fields
+from apex_agents.command_line.studies import choose, find_study
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
-from apex_agents.presets import CONFIGS
+from apex_agents.runs.setting_labels import read_labels, record_labels
 from apex_agents.sweep.plan import Run, check_folders, plan_runs
+from apex_agents.sweep.results import PROGRESS
 from apex_agents.sweep.runner import FINISHED
 from apex_agents.sweep.screen import Screen
 from apex_agents.sweep.study import (
-    X_COLUMNS,
     Point,
     Study,
     check_study,
@@ -59,14 +56,13 @@ from apex_agents.sweep.study import (
     to_csv,
     to_markdown,
 )
-from apex_agents.validation import closest
 
 _FIGURE = flags.DEFINE_string(
-    "figure", None, "Number of a figure, another name in configs/paper/, or a Python file."
+    "figure", None, "Python file of a study, number of a figure, or another name in configs/paper/."
 )
 _SEEDS = flags.DEFINE_integer("seeds", None, "Runs of each setting; by default the study's.", 1)
 _DRAW = flags.DEFINE_string("draw", None, "CSV file to make table and figure from.")
-_X = flags.DEFINE_enum("x", None, X_COLUMNS, "Horizontal axis; by default the study's.")
+_X = flags.DEFINE_enum("x", None, PROGRESS, "Horizontal axis; by default the study's.")
 _BESIDE = flags.DEFINE_string("beside", None, "CSV file of further evaluations to show.")
 _TASKS = flags.DEFINE_string("tasks", "", "Only tasks in which this regular expression is found.")
 _SETTINGS = flags.DEFINE_string(
@@ -84,7 +80,7 @@ def main() -> None:
 
 def _run(argv: Sequence[str]) -> None:
     refuse_arguments(argv)
-    path = _find_study(_FIGURE.value or "")
+    path = find_study(_FIGURE.value or "")
     study = execute_file("figure", path, Study, "get_study")
     try:
         check_study(study)
@@ -92,10 +88,10 @@ def _run(argv: Sequence[str]) -> None:
         fail(f"--figure={path}: {error}")
     study = study._replace(x=_X.value or study.x)
     part = study._replace(
-        tasks=_choose("tasks", _TASKS.value, study.tasks),
+        tasks=choose("tasks", _TASKS.value, study.tasks),
         settings={
             label: study.settings[label]
-            for label in _choose("settings", _SETTINGS.value, study.settings)
+            for label in choose("settings", _SETTINGS.value, study.settings)
         },
         num_seeds=_SEEDS.value or study.num_seeds,
     )
@@ -106,6 +102,7 @@ def _run(argv: Sequence[str]) -> None:
         beside = _read_beside(study, study.settings)
         runs, chosen = _plan(study, part, path, folder)
         lock = several_runs.lock_folder(folder)
+        record_labels(folder, {run.folder.parent: dict(run.setting)["setting"] for run in runs})
     screen.print(f"Folder: {folder}")
 
     def write(endings: Mapping[Run, str]) -> bool:
@@ -117,7 +114,7 @@ def _run(argv: Sequence[str]) -> None:
             and endings.get(run) != FINISHED
             and (is_asked_for or run.open_folder())
         ]
-        return _write_results(folder, path.stem, study, [*points, *beside], screen, unfinished)
+        return _write_results(folder / path.stem, study, [*points, *beside], screen, unfinished)
 
     several_runs.train_to_end(chosen, lock, screen, write)
 
@@ -132,39 +129,15 @@ def _draw(study: Study, part: Study, folder: pathlib.Path, name: str, screen: Sc
         raise ValueError(f"{folder} holds the study's own figure; name another --workdir.")
     points = _read_csv("draw", drawn, study)
     points += _read_beside(study, {*study.settings, *(point.setting for point in points)})
+    order = [*study.settings, *(point.setting for point in points)]
     points = [
         point
         for point in points
         if re.search(_TASKS.value, point.task) and re.search(_SETTINGS.value, point.setting)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    is_written = _write_results(folder, name, part, points, screen)
+    is_written = _write_results(folder / name, part, points, screen, order=order)
     leave(EXIT_SUCCESS if is_written else EXIT_FAILURE)
-
-
-def _find_study(value: str) -> pathlib.Path:
-    """Return the file that --figure names, or exit."""
-    path = pathlib.Path(os.path.expanduser(value))
-    known = sorted(file.stem for file in (CONFIGS / "paper").glob("[!_]*.py"))
-    for file in (path, CONFIGS / "paper" / f"figure_{value}.py", CONFIGS / "paper" / f"{value}.py"):
-        if value and is_file(file):
-            return file
-    names = ", ".join(name.removeprefix("figure_") for name in known)
-    fail(
-        f"--figure={value} is neither a file nor one of {names}; the closest: "
-        f"{closest(value, known, names.split(', '))}."
-    )
-
-
-def _choose(flag: str, pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names in which a regular expression is found, or exit if there are none."""
-    try:
-        chosen = [name for name in names if re.search(pattern, name)]
-    except re.error as error:
-        fail(f"--{flag}={pattern} is no regular expression: {error}")
-    if not chosen:
-        fail(f"--{flag}={pattern} is found in none of: {'; '.join(names)}.")
-    return chosen
 
 
 def _plan(
@@ -236,21 +209,31 @@ def _read_beside(study: Study, labels: Iterable[str]) -> list[Point]:
 
 
 def _write_results(
-    folder: pathlib.Path,
-    name: str,
+    file: pathlib.Path,
     study: Study,
     points: Sequence[Point],
     screen: Screen,
     unfinished: Sequence[str] = (),
+    order: Sequence[str] = (),
 ) -> bool:
-    """Print and write table, evaluations and figure; return whether they could be written."""
-    panels = make_panels(study, points)
-    table = to_markdown(study, panels)
+    """Print and write table, evaluations and figure; return whether they could be written.
+
+    Args:
+      file: path of the files, without suffix.
+      study: what is shown.
+      points: its evaluations.
+      screen: where the table is shown.
+      unfinished: names of runs that have not finished.
+      order: labels in the order of their colours, behind those that the folder has recorded.
+    """
+    table = to_markdown(study, points)
     if unfinished:
         names = "; ".join(unfinished[:_MAX_NAMES]) + "; ..." * (len(unfinished) > _MAX_NAMES)
         table += f"\nNot finished ({len(unfinished)}), scored by what there is: {names}\n"
     screen.print_table(table)
+    folder, name = file.parent, file.name
     texts = {f"{name}.md": table, f"{name}.csv": to_csv(points)}
+    drawn = study.title, make_panels(study, points), study.x, [*read_labels(folder), *order]
     return several_runs.write_results(
-        folder, texts, lambda: draw_study(study.title, panels, study.x, folder, name), screen
+        folder, texts, lambda: draw_study(folder, name, *drawn), screen
     )

@@ -2,6 +2,7 @@ r"""Trains with several settings and seeds, and compares the results.
 
 Fields that get several values, separated by commas, make a grid: every combination is trained with
 every seed. A comma within brackets or quotes does not separate: (64,64),(128,) are two tuples.
+Settings with names of yours, each of which may change several fields, are a study: apex-paper.
 
 The folder of the sweep holds <task>/<setting>/seed_<i>/, the work directories of the runs
 (output.log is what a run printed), and in the end results.md, results.csv, returns.png and
@@ -32,6 +33,7 @@ from apex_agents.command_line.settings import Settings, change_fields, run_with_
 from apex_agents.command_line.variants import RANGE
 from apex_agents.plotting import draw_runs
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
+from apex_agents.runs.setting_labels import record_labels
 from apex_agents.sweep.plan import Run, check_folders, plan_runs
 from apex_agents.sweep.results import summarise, to_csv, to_markdown
 from apex_agents.sweep.screen import Screen
@@ -54,6 +56,7 @@ def _sweep(settings: Settings) -> None:
     with several_runs.preparing_folder(several_runs.new_name(settings)) as folder:
         runs = _plan(settings, folder)
         lock = several_runs.lock_folder(folder)
+        record_labels(folder, {run.folder.parent: run.label for run in runs if run.setting})
     screen = Screen(Console())
     screen.print(f"Sweep folder: {folder}")
     for run in runs:

@@ -36,8 +36,9 @@ from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
+from apex_agents.runs.setting_labels import record_labels
 from apex_agents.sweep.plan import Run
-from apex_agents.sweep.results import format_table, to_csv
+from apex_agents.sweep.results import format_rows, show_field, to_csv
 from apex_agents.sweep.runner import Runner
 from apex_agents.sweep.screen import Screen
 from apex_agents.validation import get_field, require
@@ -46,11 +47,22 @@ try:
     from optuna import Study, distributions
     from optuna.exceptions import StorageInternalError
 
-    from apex_agents.sweep.search import Search, Space, find_importances, open_study, read_rows
+    from apex_agents.sweep.search import (
+        Search,
+        Space,
+        find_importances,
+        open_study,
+        read_rows,
+        run_name,
+    )
 except ImportError:
     fail(missing_extra("tune", "apex-tune"))
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"
+_MEANING = (
+    "Score: mean return of the evaluations in the last quarter of a run's actor steps. Every run "
+    "is one seed, so that there is luck in the first rows: repeat their settings with apex-sweep."
+)
 
 _RUNS = flags.DEFINE_integer("runs", 20, "Runs of the search, earlier ones included.", 1, 100_000)
 _MINUTES = flags.DEFINE_float(
@@ -81,10 +93,12 @@ def _tune(settings: Settings) -> None:
     names = dict(zip(space, shorten(list(space)), strict=True))
 
     def plan_run(number: int, fields: Mapping[str, Any]) -> Run:
-        workdir = folder / f"run_{number:03d}"
-        setting = tuple((names[path], _show(value)) for path, value in fields.items())
+        workdir = folder / run_name(number)
+        setting = tuple((names[path], show_field(value)) for path, value in fields.items())
         argv = (*several_runs.make_command(settings, fields), f"--workdir={workdir}")
-        return Run(config.environment.task, setting, config.run.seed, workdir, argv)
+        run = Run(config.environment.task, setting, config.run.seed, workdir, argv)
+        record_labels(folder, {workdir: run.label})
+        return run
 
     num_ended = sum(trial.state.is_finished() for trial in study.trials)
     runner = Runner([], several_runs.PARALLEL.value, _RUNS.value - num_ended)
@@ -140,12 +154,6 @@ def _read_space(settings: Settings) -> Space:
     return space
 
 
-def _show(value: Any) -> str:
-    if isinstance(value, float):
-        return "-" if math.isnan(value) else f"{value:.4g}"
-    return str(value)
-
-
 def _run_number(row: Mapping[str, Any]) -> int:
     return int(row["run"].removeprefix("run_"))
 
@@ -154,10 +162,10 @@ def _write_results(
     study: Study, folder: pathlib.Path, names: Mapping[str, str], screen: Screen
 ) -> bool:
     """Print and write the table and the figure; return whether they could be written."""
-    rows = read_rows(study, names)
+    rows = read_rows(study, names, folder)
     if not rows:
         return True
-    table = format_table([list(rows[0]), *([_show(cell) for cell in row.values()] for row in rows)])
+    table = f"{format_rows(rows, list(rows[0]))}\n{_MEANING}\n"
     screen.print_table(table)
     found = find_importances(study)
     importances = {names[path]: share for path, share in found.items()}

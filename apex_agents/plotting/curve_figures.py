@@ -6,7 +6,7 @@ runs of a group are seeds, whose curves are aggregated.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ from apex_agents.plotting.curves import (
     thin,
     thin_to_last,
 )
-from apex_agents.plotting.run_groups import Columns, RunGroup, make_title, name_in
+from apex_agents.plotting.run_groups import Columns, RunGroup, make_title, name_in, place_in
 from apex_agents.plotting.training_episodes import read_training_curves
 from apex_agents.runs.folder import RunFolder
 
@@ -117,11 +117,9 @@ def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
     shown = [(groups, x) for x in X_LABELS]
     if not is_one_task:
         shown = [(members, columns.ACTOR_STEPS) for members in tasks.values()]
-    names = [name_in(group, members) for members, _ in shown for group in members]
-    order = list(dict.fromkeys(names))  # A setting has one style in all panels.
     figure, panels = style.new_panels(make_title(groups), len(shown), sharey=is_one_task)
     for axes, (members, x) in zip(panels, shown, strict=True):
-        _draw_quantity(axes, members, _RETURN, x, len(groups) == 1, order)
+        _draw_quantity(axes, members, _RETURN, x, len(groups) == 1)
         _draw_reference(axes, members, "target return", f"run.{_TARGET}")
         if is_one_task:
             axes.label_outer()
@@ -186,7 +184,6 @@ def _draw_quantity(
     quantity: Quantity,
     x: str,
     with_training: bool = False,
-    order: Sequence[str] = (),
 ) -> None:
     """Draw a quantity against a column.
 
@@ -196,10 +193,9 @@ def _draw_quantity(
       quantity: what is drawn.
       x: the column.
       with_training: whether the returns of training episodes are drawn, too.
-      order: names of groups in all panels, in the order of their styles; that of `groups` if empty.
     """
-    for index, group in enumerate(groups):
-        index = order.index(name_in(group, groups)) if order else index
+    for group in groups:
+        look = style.line_style(*place_in(group, groups))
         found = _read_curves(group, quantity, x)
         is_thinned = any(len(curve.x) > MAX_POINTS for curve, _ in found)
         point = "mean of neighbouring points" if is_thinned else quantity.point
@@ -208,15 +204,15 @@ def _draw_quantity(
             ((curve, _),) = found
             error = "± standard error over episodes" if quantity.error else ""
             band = "range of averaged points" if is_thinned else error
-            style.draw_line(axes, thin(curve), label, band, **style.line_style(index))
+            style.draw_line(axes, thin(curve), label, band, **look)
         elif found:
             curves = [thin_to_last(curve) if ended else thin(curve) for curve, ended in found]
             has_ended = [ended for _, ended in found]
-            style.draw_seeds(axes, curves, has_ended, index, label)
+            style.draw_seeds(axes, curves, has_ended, label, look)
         training = read_training_curves(group, x) if with_training else {}
         for i, (label, runs) in enumerate(training.items(), start=1):
             curve = aggregate([thin(run) for run in runs])
-            look: dict[str, Any] = {**style.line_style(i), "linewidth": 1.0, "markersize": 2.0}
+            look = {**style.line_style(group.index + i), "linewidth": 1.0, "markersize": 2.0}
             style.draw_line(axes, curve._replace(lower=curve.y, upper=curve.y), label, **look)
     if not axes.get_lines():
         axes.annotate("no rows yet", (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")

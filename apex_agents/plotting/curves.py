@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 MAX_POINTS = 120  # A panel of a figure shows no more.
+INTERVAL = "95 % bootstrap confidence interval"  # What `estimate` returns beside the mean.
 MIN_SEEDS_OF_INTERVAL = 5
 
+_MIN_SEEDS_PER_TASK = 3  # Resampling two would draw the two themselves as an interval.
 _NUM_RESAMPLES = 2000
 _NUM_GRID_POINTS = 200
 _TOO_LARGE = 1e30
@@ -126,7 +128,7 @@ def estimate(*values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
       From five runs on, the interquartile mean (without the lowest and the highest quarter, whose
       size is rounded down) and the ends of its 95 % percentile bootstrap interval, `[...]` each.
       For fewer, of which an interval would say little, the mean, and NaN for the ends, which are
-      NaN as well with a single seed on one of several tasks.
+      NaN as well with fewer than three seeds on one of several tasks.
     """
     together = np.concatenate(values)
     if len(together) < MIN_SEEDS_OF_INTERVAL:
@@ -139,7 +141,7 @@ def estimate(*values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return stats.trim_mean(np.concatenate(samples, axis), proportiontocut=0.25, axis=axis)
 
     mean = interquartile_mean(together, axis=0)
-    if min(map(len, values)) < 2:
+    if min(map(len, values)) < _MIN_SEEDS_PER_TASK:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     result = stats.bootstrap(
         values,

@@ -74,13 +74,11 @@ def draw_search(
     return _write(search_figure.draw_search(importances, scores), folder, "importances")
 
 
-def draw_study(
-    title: str, panels: Mapping[str, Mapping[str, Any]], x: str, folder: pathlib.Path, name: str
-) -> list[pathlib.Path]:
-    """Draw a study, see `study_figure.draw_study`, into files called `name`; see `draw_runs`."""
+def draw_study(folder: pathlib.Path, name: str, *study: Any) -> list[pathlib.Path]:
+    """Draw a study into files called `name`; see `study_figure.draw_study` and `draw_runs`."""
     from apex_agents.plotting import study_figure
 
-    return _write(study_figure.draw_study(title, panels, x), folder, name)
+    return _write(study_figure.draw_study(*study), folder, name)
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import describe_line
-from apex_agents.plotting.curves import estimate, has_numbers, is_drawable
-from apex_agents.plotting.run_groups import RunGroup, make_title
+from apex_agents.plotting.curves import INTERVAL, estimate, has_numbers, is_drawable
+from apex_agents.plotting.run_groups import RunGroup, make_title, place_in
 from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 
 _NEWEST = 0.25  # Part of a run that the figure shows.
@@ -31,11 +31,13 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     is_single = [len(runs) for runs in rows] == [1]
     title = f"{make_title(groups)}: newest quarter of {'the' if is_single else 'each'} run"
     figure, (axes,) = style.new_figure(title, 1, 1, 3.5)
-    for index, (group, runs) in enumerate(zip(groups, rows, strict=True)):
+    for group, runs in zip(groups, rows, strict=True):
         if runs:
             point = "mean of all episodes at this epsilon"
             label = describe_line(group, groups, len(runs), point)
-            _draw_ladder(axes, runs, label, marker="o", **style.line_style(index))
+            _draw_ladder(
+                axes, runs, label, marker="o", **style.line_style(*place_in(group, groups))
+            )
     if is_single:
         _draw_rows(axes, rows[0][0])
     if len(groups) == 1:
@@ -71,7 +73,7 @@ def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: Any) -
     axes.plot(shared, y, markersize=5, label=label, **look)
     if np.isfinite(low).any():
         bars: dict[str, Any] = {"linestyle": "", "capsize": 2.5, "color": look["color"]}
-        axes.errorbar(shared, y, [y - low, high - y], label="95 % confidence interval", **bars)
+        axes.errorbar(shared, y, [y - low, high - y], label=INTERVAL, **bars)
 
 
 def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:

@@ -1,4 +1,4 @@
-"""Groups runs that differ only in their seeds, and labels the groups."""
+"""Groups runs that differ only in their seeds, with the label and the colour of each group."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import numpy as np
 from apex_agents.json_values import decode
 from apex_agents.runs.config_file import AGENT_TYPE, agent_name
 from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.setting_labels import find_setting
 
 # Fields in which the seeds of a setting may differ, beside the seed: limits of the run.
 LIMITS = tuple(
@@ -38,12 +39,18 @@ Columns = dict[str, np.ndarray]
 
 
 class RunGroup:
-    """Runs that differ only in their seeds and limits, with a label unlike that of other groups."""
+    """Runs that differ only in their seeds and limits; files are read when they are needed.
 
-    def __init__(self, runs: Sequence[RunFolder], label: str):
-        """Group at least one run; files are read when they are needed."""
+    Attributes:
+      runs: at least one run.
+      setting: label of the setting, the same on all tasks; '' for the only one of its task.
+      index: place of the setting in the order of colours.
+    """
+
+    def __init__(self, runs: Sequence[RunFolder], setting: str, index: int):
         self.runs = list(runs)
-        self.label = label
+        self.setting = setting
+        self.index = index
         self._fields = [flatten(run.config) for run in self.runs]
         self._columns: dict[str, list[Columns]] = {}
 
@@ -75,8 +82,10 @@ class RunGroup:
 def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     """Group the runs that are seeds of the same setting, in the order of their first runs.
 
-    A label is the task. Several settings of one task have the agent, if it differs, and the fields
-    in which those of the agent differ, or the folder of the first run if these are many.
+    Labels, colours and order are those that the folder of a sweep has recorded, if all runs are
+    from one. The label of another setting is the agent, if those of its task differ, and the fields
+    in which those of the agent differ, or the folder of the first run if these are many; colours
+    follow the order of the runs.
     """
     members: dict[str, list[RunFolder]] = {}
     settings: dict[str, dict[str, Any]] = {}
@@ -88,7 +97,25 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
         settings.setdefault(key, fields)
         members.setdefault(key, []).append(run)
     paths = {key: group[0].path for key, group in members.items()}
-    return [RunGroup(group, _label(key, settings, paths)) for key, group in members.items()]
+    labels = _recorded_labels(settings, paths)
+    if not labels:
+        found = {key: _label(key, settings, paths) for key in members}
+        order = list(dict.fromkeys(found.values()))
+        labels = {key: (label, order.index(label)) for key, label in found.items()}
+    return [RunGroup(members[key], *label) for key, label in labels.items()]
+
+
+def _recorded_labels(
+    settings: Mapping[str, dict[str, Any]], paths: Mapping[str, pathlib.Path]
+) -> dict[str, tuple[str, int]]:
+    """Return label and index of each group; none if they are not those of a single sweep."""
+    found = {key: setting for key, path in paths.items() if (setting := find_setting(path))}
+    folders = {setting.folder for setting in found.values()}
+    different = {(settings[key].get(TASK), setting.label) for key, setting in found.items()}
+    if len(folders) != 1 or len(different) < len(paths):
+        return {}
+    ordered = sorted(found, key=lambda key: found[key].place)
+    return {key: (found[key].label, found[key].place) for key in ordered}
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -105,9 +132,14 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _label(
     key: str, settings: Mapping[str, dict[str, Any]], paths: Mapping[str, pathlib.Path]
 ) -> str:
-    """Return the label of a group among all groups, whose first runs are at these paths."""
+    """Return what tells a setting from the others of its task, '' if there are none.
+
+    Args:
+      key: key of the group.
+      settings: fields of all groups.
+      paths: folders of their first runs.
+    """
     setting = settings[key]
-    task = str(setting.get(TASK, "?"))
     keys = [k for k, other in settings.items() if other.get(TASK) == setting.get(TASK)]
     rivals = [settings[k] for k in keys]
     of_agent = [other for other in rivals if other.get(AGENT_TYPE) == setting.get(AGENT_TYPE)]
@@ -118,14 +150,10 @@ def _label(
         if len(set(folders.values())) < len(keys):
             folders = {k: paths[k] for k in keys}
         root = os.path.commonpath([folder.parent for folder in folders.values()])
-        folder = folders[key].relative_to(root).as_posix()
-        return folder if len(rivals) == len(settings) else f"{task}, {folder}"
+        return folders[key].relative_to(root).as_posix()
     agent = [agent_name(setting.get(AGENT_TYPE))] if len(of_agent) < len(rivals) else []
     shortened = zip(shorten(differing), differing, strict=True)
-    parts = [*agent, *(f"{short}={setting.get(name)}" for short, name in shortened)]
-    if len(rivals) < len(settings) or not parts:
-        parts = [task, *parts]
-    return ", ".join(parts)
+    return ", ".join([*agent, *(f"{short}={setting.get(name)}" for short, name in shortened)])
 
 
 def _folder_of_seeds(run: pathlib.Path) -> pathlib.Path:
@@ -134,10 +162,12 @@ def _folder_of_seeds(run: pathlib.Path) -> pathlib.Path:
 
 
 def make_title(groups: Sequence[RunGroup]) -> str:
-    """Return agents and task of a figure, and the seeds if it shows a single group."""
+    """Return agents, task and setting of a figure, and the seeds if it shows a single group."""
     title = " and ".join(sorted({group.agent for group in groups}))
     if len({group.task for group in groups}) == 1:
         title += f" on {groups[0].task}"
+    if groups[0].setting and len({group.setting for group in groups}) == 1:
+        title += f", {groups[0].setting}"
     if len(groups) == 1:
         count = len(groups[0].runs)
         title += f", {count} seeds" if count > 1 else f", seed {groups[0].field('run.seed')}"
@@ -149,7 +179,18 @@ def name_in(group: RunGroup, groups: Sequence[RunGroup]) -> str:
     if len(groups) == 1:
         return ""
     is_one_task = len({other.task for other in groups}) == 1  # Which a title names.
-    return group.label.removeprefix(f"{group.task}, ") if is_one_task else group.label
+    return ", ".join(filter(None, [group.task * (not is_one_task), group.setting]))
+
+
+def place_in(group: RunGroup, groups: Sequence[RunGroup]) -> tuple[int, int]:
+    """Return colour and variant of a group's lines in a panel, as `style.line_style` takes them.
+
+    Colours tell settings apart, and variants tasks; of a single setting, colours tell tasks apart.
+    """
+    tasks = list(dict.fromkeys(other.task for other in groups))
+    place = tasks.index(group.task)
+    is_one_setting = len({other.index for other in groups}) == 1
+    return (group.index + place, 0) if is_one_setting else (group.index, place)
 
 
 def shorten(paths: Sequence[str]) -> list[str]:

@@ -12,7 +12,10 @@ from apex_agents.plotting.curves import Curve, describe_mean, thin
 
 @style.styled
 def draw_study(
-    title: str, panels: Mapping[str, Mapping[str, Sequence[Curve]]], x: str
+    title: str,
+    panels: Mapping[str, Mapping[str, Sequence[Curve]]],
+    x: str,
+    order: Sequence[str] = (),
 ) -> Figure | None:
     """Draw the mean returns of settings on tasks; None if there are no curves.
 
@@ -20,14 +23,17 @@ def draw_study(
       title: what is compared.
       panels: by task the curves of each setting, one per seed, by its label.
       x: column of the horizontal axis.
+      order: labels in the order of their colours; further ones follow as they come.
     """
+    order = list(dict.fromkeys([*order, *(label for found in panels.values() for label in found)]))
     figure, axes_of_panels = style.new_panels(title, len(panels))
     for axes, (task, settings) in zip(axes_of_panels, panels.items(), strict=True):
-        for index, (setting, seeds) in enumerate(settings.items()):
+        for setting, seeds in settings.items():
             if seeds:
                 label = f"{setting} ({describe_mean(len(seeds))})" if len(seeds) > 1 else setting
                 curves, has_ended = [thin(curve) for curve in seeds], [False for _ in seeds]
-                style.draw_seeds(axes, curves, has_ended, index, label)
+                look = style.line_style(order.index(setting))
+                style.draw_seeds(axes, curves, has_ended, label, look)
         axes.set_title(task)
         axes.set_xlabel(X_LABELS[x])
         axes.set_ylabel("return per episode")

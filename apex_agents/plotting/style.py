@@ -3,7 +3,7 @@
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 
-from apex_agents.plotting.curves import Curve, aggregate, carry_forward
+from apex_agents.plotting.curves import INTERVAL, Curve, aggregate, carry_forward
 
 # Decorates functions that draw; the caller's settings of Matplotlib are neither read nor changed.
 styled = matplotlib.style.context("apex_agents.plotting.figures", after_reset=True)
@@ -23,7 +23,14 @@ styled = matplotlib.style.context("apex_agents.plotting.figures", after_reset=Tr
 # The palette of Okabe and Ito for colour-blind readers, without its yellow, which is invisible on
 # white. Line styles differ too, for prints in grey.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1, 1)))
+_DASHES: Sequence[Any] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (4, 1.2, 1, 1.2)),
+    (0, (1, 1)),
+    (0, (8, 1.2, 1, 1.2, 1, 1.2)),
+    (0, (2.5, 2.5)),
+)
 
 # Looks of histograms, the outline in front of the area.
 AREA: dict[str, Any] = {"histtype": "stepfilled", "color": "#9ecae1"}
@@ -38,8 +45,8 @@ DOTS: dict[str, Any] = {
 _GREY = "#666666"
 _REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 _SINGLE_SEED: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.4, "zorder": 1.9}
-# What groups of all colours have, and how the legend shows it.
-_INTERVAL, _SINGLE_SEEDS = "95 % confidence interval", "single seeds"
+# What groups of all colours have, and the legend shows in grey.
+_SINGLE_SEEDS = "single seeds"
 # Of seeds without a mean.
 _LONE_SEED: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.9}
 _GREY_SEED: dict[str, Any] = _SINGLE_SEED | {"color": _GREY}
@@ -80,9 +87,9 @@ def new_panels(title: str, number: int, **axes: Any) -> Any:
     return figure, panels[:number]
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Return colour and dashes for the line of a group; 28 combinations differ."""
-    color, dashes = _COLORS[index % len(_COLORS)], _DASHES[index % len(_DASHES)]
+def line_style(index: int, variant: int = 0) -> dict[str, Any]:
+    """Return colour and dashes of a line; 42 of them differ, and 6 variants of each colour."""
+    color, dashes = _COLORS[index % len(_COLORS)], _DASHES[(index + variant) % len(_DASHES)]
     return {"color": color, "linestyle": dashes}
 
 
@@ -98,7 +105,11 @@ def draw_line(axes: Axes, curve: Curve, label: str, band: str = "", **look: Any)
 
 
 def draw_seeds(
-    axes: Axes, curves: Sequence[Curve], has_ended: Sequence[bool], index: int, label: str
+    axes: Axes,
+    curves: Sequence[Curve],
+    has_ended: Sequence[bool],
+    label: str,
+    look: Mapping[str, Any],
 ) -> None:
     """Draw the mean of several seeds with its interval, and a faint line for each of them.
 
@@ -109,10 +120,9 @@ def draw_seeds(
       curves: one curve per run.
       has_ended: whether each run ended at its target; its last value then counts until the end of
         the longest one.
-      index: index of the group, which determines its style.
       label: label of the mean.
+      look: colour and dashes of the mean.
     """
-    look = line_style(index)
     end = max(curve.x[-1] for curve in curves)
     is_stopped = [
         ended and curve.x[-1] < end for curve, ended in zip(curves, has_ended, strict=True)
@@ -122,8 +132,8 @@ def draw_seeds(
         for curve, stopped in zip(curves, is_stopped, strict=True)
     ]
     mean = aggregate(seeds)
-    draw_line(axes, mean, label, _INTERVAL, **look)
-    single = look | (_SINGLE_SEED if len(mean.x) else _LONE_SEED)
+    draw_line(axes, mean, label, INTERVAL, **look)
+    single = {**look, **(_SINGLE_SEED if len(mean.x) else _LONE_SEED)}
     for seed in seeds:
         marker = "." if len(seed.x) == 1 else ""  # A line needs two points.
         axes.plot(seed.x, seed.y, marker=marker, label=_SINGLE_SEEDS, **single)
@@ -204,7 +214,7 @@ def add_legend(figure: Figure) -> None:
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    shared = {_INTERVAL: Patch(color=_GREY, **_BAND), _SINGLE_SEEDS: Line2D([], [], **_GREY_SEED)}
+    shared = {INTERVAL: Patch(color=_GREY, **_BAND), _SINGLE_SEEDS: Line2D([], [], **_GREY_SEED)}
     found = [label for label in shared if handles.pop(label, None)]
     handles |= {label: shared[label] for label in found}
     if handles:

@@ -49,10 +49,14 @@ class Run(NamedTuple):
     is_finished: bool = False
 
     @property
+    def label(self) -> str:
+        """The setting as figures name it."""
+        return ", ".join(f"{name}={value}" for name, value in self.setting)
+
+    @property
     def name(self) -> str:
         """The run as messages name it."""
-        fields = "".join(f", {name}={value}" for name, value in self.setting)
-        return f"{self.task}{fields}, seed {self.seed}"
+        return ", ".join(filter(None, [self.task, self.label, f"seed {self.seed}"]))
 
     @property
     def log(self) -> pathlib.Path:

@@ -18,7 +18,9 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.plotting.curves import make_curve
 from apex_agents.plotting.run_groups import flatten
 from apex_agents.runs.config_file import find_difference, to_values
+from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.plan import RUN_FIELDS, Run
+from apex_agents.sweep.results import PROGRESS, read_progress
 from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
 from apex_agents.sweep.study import read_evaluations, score
 
@@ -173,19 +175,41 @@ class Search:
             self._study.tell(trial, state=TrialState.FAIL)
 
 
-def read_rows(study: optuna.Study, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of `results.csv`, the best run first; `names` has the columns of fields."""
+def read_rows(
+    study: optuna.Study, names: Mapping[str, str], folder: pathlib.Path
+) -> list[dict[str, Any]]:
+    """Return the rows of `results.csv`, the best run first.
+
+    Args:
+      study: the trials.
+      names: names of the columns of fields, by their paths.
+      folder: folder of the runs.
+    """
     rows = [
         {
-            "run": f"run_{trial.number:03d}",
+            "run": run_name(trial.number),
             **{name: trial.params.get(path) for path, name in names.items()},
             "ending": _ENDINGS.get(trial.state.name, STOPPED),
             # Optuna gives a run that was pruned the value that was reported last.
             "score": trial.value if trial.state.name == "COMPLETE" else math.nan,
+            **_read_progress(folder / run_name(trial.number)),
         }
         for trial in study.trials
     ]
     return sorted(rows, key=lambda row: (math.isnan(row["score"]), -row["score"]))
+
+
+def run_name(number: int) -> str:
+    """Return the name of the folder of a run."""
+    return f"run_{number:03d}"
+
+
+def _read_progress(folder: pathlib.Path) -> dict[str, float]:
+    try:
+        progress = read_progress(RunFolder(folder))
+    except ValueError:  # The run had not written its config.
+        progress = {}
+    return {name: float(progress.get(name, math.nan)) for name in PROGRESS}
 
 
 def find_importances(study: optuna.Study) -> dict[str, float]:

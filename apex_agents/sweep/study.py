@@ -17,13 +17,20 @@ from apex_agents.plotting.curves import Curve, has_numbers, is_kept, make_curve
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.runs.folder import RunFolder
 from apex_agents.sweep.plan import Run
-from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
+from apex_agents.sweep.results import (
+    HEADERS,
+    MEANING_OF_ESTIMATES,
+    MEANING_OF_PROGRESS,
+    PROGRESS,
+    format_table,
+    show_estimate,
+    show_progress,
+)
 from apex_agents.validation import require
 
 # The score of a run is the mean return of the evaluations in this newest part of its steps.
 _NEWEST = 0.25
-X_COLUMNS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
-_COLUMNS = ("task", "setting", "seed", *X_COLUMNS, columns.MEAN_RETURN)
+_COLUMNS = ("task", "setting", "seed", *PROGRESS, columns.MEAN_RETURN)
 
 
 class Setting(NamedTuple):
@@ -40,7 +47,7 @@ class Setting(NamedTuple):
 
 
 class Study(NamedTuple):
-    """Settings that are compared.
+    """Settings that are compared, by `apex-paper --figure=FILE` if a file's `get_study` returns it.
 
     Attributes:
       title: what is compared.
@@ -78,7 +85,7 @@ def check_study(study: Study) -> None:
     for fields in (study.fields, *(setting.fields for setting in settings.values())):
         if TASK in fields:
             raise ValueError(f"{TASK} is no field of a study or a setting: name it in tasks.")
-    require(study.x in X_COLUMNS, "x", study.x, f"one of {', '.join(X_COLUMNS)}")
+    require(study.x in PROGRESS, "x", study.x, f"one of {', '.join(PROGRESS)}")
     is_number = isinstance(study.num_seeds, int) and study.num_seeds > 0
     require(is_number, "num_seeds", study.num_seeds, "a whole number greater than 0")
 
@@ -108,7 +115,7 @@ def read_points(run: Run) -> Iterator[Point]:
 
 def read_evaluations(folder: RunFolder, task: str, setting: str, seed: int) -> Iterator[Point]:
     """Yield the evaluations of a run, but for those that were repeated after a stop."""
-    table, names = folder.read_columns(columns.EVALUATOR), (*X_COLUMNS, columns.MEAN_RETURN)
+    table, names = folder.read_columns(columns.EVALUATOR), (*PROGRESS, columns.MEAN_RETURN)
     if not has_numbers(table, *names):
         return
     values = np.stack([table[name] for name in names])
@@ -179,26 +186,33 @@ def score(curve: Curve) -> float:
     return float(curve.y[curve.x >= (1 - _NEWEST) * curve.x[-1]].mean())
 
 
-def to_markdown(study: Study, panels: Mapping[str, Mapping[str, Sequence[Curve]]]) -> str:
+def to_markdown(study: Study, points: Sequence[Point]) -> str:
     """Return the table of the scores, a row for each setting, and what it means."""
-    first, *_ = study.settings
+    panels = make_panels(study, points)
+    ends = {point[:3]: point for point in points}  # The last evaluation of each run.
     scores = {
         label: [np.array([score(curve) for curve in panels[task][label]]) for task in study.tasks]
         for label in panels[study.tasks[0]]
     }
+    first, *_ = study.settings
     # Returns that may be negative have no ratios.
     is_relative = len(study.tasks) > 1 and all(
         len(values) and (values > 0).all() for values in scores[first]
     )
-    cells = [["setting", *study.tasks, *(["all tasks"] if is_relative else [])]]
+    head = ["setting", "seeds", *(HEADERS[name] for name in PROGRESS), *study.tasks]
+    cells = [[*head, "all tasks"] if is_relative else head]
     for label, found in scores.items():
-        cells.append([label, *map(show_estimate, found)])
+        counts = sorted({len(values) for values in found})
+        runs = [point for point in ends.values() if point.setting == label]
+        budget = (show_progress(name, [getattr(p, name) for p in runs]) for name in PROGRESS)
+        seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        cells.append([label, seeds, *budget, *map(show_estimate, found)])
         if is_relative:
             ratios = [s / base.mean() for s, base in zip(found, scores[first], strict=True)]
             cells[-1].append(show_estimate(*ratios))
     meaning = (
         f"Scores: {MEANING_OF_ESTIMATES}. The score of a run is the mean return of the evaluations "
-        f"in the last quarter of its {study.x.replace('_', ' ')}."
+        f"in the last quarter of its {HEADERS[study.x]}. {MEANING_OF_PROGRESS}"
     )
     if is_relative:
         meaning += f" All tasks: the runs of all of them, each in mean scores of {first}."

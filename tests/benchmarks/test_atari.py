@@ -36,7 +36,7 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     names = [f"{atari.OURS}, {kind}" for kind in ("training", "last", "best")]
     assert cells[0] == ["game", "random, human", *names, "A", "B"]
-    pong = ["-20.7 [-20.7, -20.7]", "11.1 [7.5, 14.6]", "20.0 [20.0, 20.0]", "-3.0", "1.0"]
+    pong = ["-20.7 (-20.7 / -20.7)", "11.1 (14.6 / 7.5)", "20.0 (20.0 / 20.0)", "-3.0", "1.0"]
     assert cells[2:] == [
         ["pong", "-20.7, 14.6", *pong],
         ["boxing", "0.1, 12.1", "6.1", "12.1", "24.1", "0.1", ""],

@@ -60,9 +60,9 @@ def get_config():
 
 # The name of the study, and what has to be in the one line. {tmp} is a folder of this test's own.
 MISTAKES = {
-    "no_figure": ([], ["--figure= is neither a file nor one of", "12", "heads"]),
+    "no_figure": ([], ["--figure= is neither a Python file", "12", "heads"]),
     "unknown_figure": (["--figure=haeds"], ["--figure=haeds is neither", "the closest: heads."]),
-    "no_file": (["--figure=mne.py"], ["--figure=mne.py is neither a file nor"]),
+    "no_file": (["--figure=mne.py"], ["--figure=mne.py is neither a Python file"]),
     "no_study": (
         ["--figure={tmp}/none.py"],
         ["none.py gives 3; it has to be an"],
@@ -184,7 +184,7 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     run = start(*argv, *flags).finish()
     assert run.exit_code == 0
     table = (tmp_path / "time" / "mine.md").read_text()
-    assert "the last quarter of its wall time seconds" in table
+    assert "the last quarter of its wall time" in table
 
     run = start(*argv, f"--draw={folder}/mine.csv", "--x=actor_steps", f"--workdir={folder}")
     assert run.finish().exit_code == 2

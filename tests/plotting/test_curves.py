@@ -127,9 +127,17 @@ def test_the_runs_of_each_task_are_resampled_apart():
     assert together[1] < 1.5 < 2.5 < together[2]
 
 
-def test_single_seeds_of_several_tasks_have_no_interval():
-    middle, lower, upper = estimate(*[np.array([value]) for value in (0.0, 1.0, 2.0, 3.0, 9.0)])
-    assert middle == 2.0  # (1 + 2 + 3) / 3
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        [[0.0], [1.0], [2.0], [3.0], [9.0]],
+        [[0.0, 1.0], [3.0, 9.0, 2.0]],
+        [[0.0, 9.0], [2.0, 2.0], [1.0, 3.0]],
+    ],
+)
+def test_fewer_than_three_seeds_on_one_of_several_tasks_have_no_interval(tasks):
+    middle, lower, upper = estimate(*map(np.array, tasks))
+    assert middle == 2.0  # (1 + 2 + 3) / 3, or of six seeds (1 + 2 + 2 + 3) / 4
     assert np.isnan([lower, upper]).all()
 
 

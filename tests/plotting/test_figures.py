@@ -131,7 +131,7 @@ def test_returns_of_seeds_are_one_curve_with_a_band_and_faint_ones(make_run):
         assert len(axes.collections) == 1
     assert legend_texts(figure) == [
         "interquartile mean of 5 seeds",
-        "95 % confidence interval",
+        "95 % bootstrap confidence interval",
         "single seeds",
     ]
 
@@ -555,7 +555,7 @@ def test_exploration_of_seeds(make_run):
     # (1 + 2 + 6) / 3 of 0.4, twice that of 0.1.
     assert points(figure.axes[0], mean) == ([0.1, 0.4], [6, 3])
     assert figure.axes[0].containers[0].has_yerr
-    assert legend_texts(figure) == [mean, "95 % confidence interval"]
+    assert legend_texts(figure) == [mean, "95 % bootstrap confidence interval"]
     few = draw_exploration(group_runs(runs[:4]))
     assert not few.axes[0].containers
     assert legend_texts(few) == ["mean of 4 seeds"]

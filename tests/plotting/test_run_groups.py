@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from apex_agents.plotting.run_groups import group_runs
+from apex_agents.plotting.run_groups import group_runs, make_title, name_in, place_in
+from apex_agents.runs.setting_labels import record_labels
 
 AGENT = {"batch_size": 32, "n_step": 3, "replay": {"max_size": 10, "min_size": 5}}
 
 
 def labels(runs) -> list[str]:
-    return [group.label for group in group_runs(runs)]
+    groups = group_runs(runs)
+    return [name_in(group, groups) for group in groups]
 
 
 def test_runs_of_other_seeds_and_limits_are_one_group(make_run):
@@ -19,7 +21,7 @@ def test_runs_of_other_seeds_and_limits_are_one_group(make_run):
     ]
     (group,) = group_runs(runs)
     assert group.runs == runs
-    assert (group.label, group.task, group.agent) == ("catch", "catch", "Ape-X DQN")
+    assert (group.setting, group.task, group.agent) == ("", "catch", "Ape-X DQN")
     assert group.field("agent.batch_size") == 32
     assert group.field("run.seed") is None  # The runs differ in it.
     assert group.field("missing") is None
@@ -30,7 +32,7 @@ def test_groups_come_in_the_order_of_their_first_runs(make_run):
     catch = make_run("catch")
     groups = group_runs([pong[0], catch, pong[1]])
     assert [group.runs for group in groups] == [pong, [catch]]
-    assert [group.label for group in groups] == ["pong", "catch"]
+    assert labels([pong[0], catch, pong[1]]) == ["pong", "catch"]
 
 
 def test_fields_that_a_version_did_not_have_tell_no_runs_apart(make_run):
@@ -133,3 +135,78 @@ def test_files_are_read_once(make_run):
     run.log_path("replay").unlink()
     assert group.read_columns("replay")[0] is first
     assert group.logs() == []
+
+
+def make_study(make_run, tmp_path) -> dict[str, list]:
+    """Make the runs of three settings, two seeds each, in a folder that records their labels."""
+    agents = {"small": {"size": 1}, "middle": {"size": 2, "n_step": 5}, "large": {"size": 3}}
+    runs = {
+        name: [make_run(f"catch/setting={name}/seed_{i}", agent=agent, seed=i) for i in (0, 1)]
+        for name, agent in agents.items()
+    }
+    order = ("large", "small", "middle")  # Neither that of the names nor that of the folders.
+    record_labels(tmp_path, {runs[name][0].path.parent: f"a {name} net" for name in order})
+    return runs
+
+
+def describe(runs) -> dict[str, tuple[int, int]]:
+    groups = group_runs(runs)
+    return {group.setting: place_in(group, groups) for group in groups}
+
+
+def test_a_setting_of_a_study_has_one_label_and_colour_whatever_is_drawn(make_run, tmp_path):
+    runs = make_study(make_run, tmp_path)
+    places = {"a large net": (0, 0), "a small net": (1, 0), "a middle net": (2, 0)}
+    found = describe([*runs["small"], *runs["middle"], *runs["large"]])
+    assert list(found.items()) == list(places.items())
+    assert describe([*runs["middle"], *runs["small"]]) == {
+        label: places[label] for label in ("a middle net", "a small net")
+    }
+    for name in runs:
+        label = f"a {name} net"
+        assert describe(runs[name]) == {label: places[label]}
+        assert make_title(group_runs(runs[name])) == f"Ape-X DQN on catch, {label}, 2 seeds"
+
+
+def test_a_setting_that_is_added_takes_the_next_colour(make_run, tmp_path):
+    runs = make_study(make_run, tmp_path)
+    before = describe([run for name in runs for run in runs[name]])
+    new = make_run("catch/setting=a/seed_0", agent={"size": 4})
+    record_labels(tmp_path, {new.path.parent: "new", runs["large"][0].path.parent: "a large net"})
+    after = describe([new, *(run for name in runs for run in runs[name])])
+    assert after == {"new": (3, 0), **before}
+
+
+def test_a_setting_has_one_colour_on_all_tasks_of_a_panel(make_run, tmp_path):
+    agents = {"x": {"size": 1}, "y": {"size": 2}}
+    runs = [
+        make_run(f"{task}/{name}/seed_0", agent=agents[name], task=task)
+        for task in ("catch", "pong")
+        for name in agents
+    ]
+    record_labels(tmp_path, {run.path.parent: run.path.parent.name for run in runs})
+    groups = group_runs(runs)
+    assert [(g.task, g.setting, *place_in(g, groups)) for g in groups] == [
+        ("catch", "x", 0, 0),
+        ("pong", "x", 0, 1),
+        ("catch", "y", 1, 0),
+        ("pong", "y", 1, 1),
+    ]
+    of_pong = groups[1::2]
+    assert [place_in(group, of_pong) for group in of_pong] == [(0, 0), (1, 0)]
+
+
+def test_tasks_have_colours_where_there_is_one_setting(make_run):
+    groups = group_runs([make_run(task, task=task) for task in ("catch", "pong")])
+    assert [place_in(group, groups) for group in groups] == [(0, 0), (1, 0)]
+
+
+def test_runs_of_two_studies_are_labelled_by_what_differs(make_run, tmp_path):
+    runs = [
+        make_run("first/catch/s/seed_0", agent={"size": 1}),
+        make_run("second/catch/s/seed_0", agent={"size": 2}),
+    ]
+    for run in runs:
+        record_labels(run.path.parents[2], {run.path.parent: "s"})
+    assert describe(runs) == {"size=1": (0, 0), "size=2": (1, 0)}
+    assert describe(runs[1:]) == {"s": (0, 0)}

@@ -54,5 +54,8 @@ def test_units_of_time(seconds, unit, end):
     assert 0.5 * end <= max(labels) <= max(1.4 * end, 1)
 
 
-def test_28_groups_have_different_styles():
-    assert len({str(style.line_style(index)) for index in range(28)}) == 28
+def test_settings_and_tasks_have_different_styles():
+    assert len({str(style.line_style(index)) for index in range(42)}) == 42
+    variants = [style.line_style(1, variant) for variant in range(6)]
+    assert {variant["color"] for variant in variants} == {style.line_style(1)["color"]}
+    assert len({str(variant["linestyle"]) for variant in variants}) == 6

@@ -62,32 +62,39 @@ def test_returns_are_interquartile_means(make_run):
     assert (row["actor_steps"], row["learner_steps"], row["wall_time_seconds"]) == (10, 1, 2)
 
 
-@pytest.mark.parametrize("returns", [(3, 5), (7, 3, 4), (4, 3, 8, 7)])
-def test_of_few_seeds_the_smallest_and_the_largest_are_shown(returns, make_run):
+@pytest.mark.parametrize("returns", [(5, 3), (7, 3, 4), (4, 3, 8, 7)])
+def test_few_seeds_are_shown_one_by_one_and_have_no_interval(returns, make_run):
     runs = [make_run(str(value), [value]) for value in returns]
     row = summarise("pong", {}, runs, ["finished"])
-    assert estimate(row, "last_return")[1:] == (3, max(returns))
-    assert read_cells([row])[1][2].endswith(f" [3.00, {max(returns)}.00]")
+    np.testing.assert_equal(estimate(row, "last_return")[1:], (math.nan, math.nan))
+    assert row["last_return_of_seeds"] == [*returns]
+    listed = " / ".join(f"{value}.00" for value in returns)
+    cell = dict(zip(*read_cells([row]), strict=True))["last return"]
+    assert cell.endswith(f" ({listed})") and "[" not in cell
+    (line,) = csv.DictReader(io.StringIO(to_csv([row])))
+    assert [float(value) for value in line["last_return_of_seeds"].split()] == [*returns]
+    assert (line["seeds"], line["last_return_lower"]) == (str(len(returns)), "nan")
 
 
 def test_one_seed_has_no_spread(make_run):
     row = summarise("pong", {}, [make_run("a", [4, 6])], ["finished"])
     np.testing.assert_equal(estimate(row, "last_return"), (6, math.nan, math.nan))
-    assert read_cells([row])[1][2] == "6.00"
+    assert read_cells([row])[1][2:4] == ["1", "6.00"]
 
 
 def test_a_task_without_anything():
     row = summarise("pong", {}, [], ["not started"])
     assert math.isnan(row["last_return"])
-    assert read_cells([row])[1] == ["pong", "1 not started", "-", "-", "-", "-", "-"]
+    assert read_cells([row])[1] == ["pong", "1 not started", "0", "-", "-", "-", "-", "-"]
 
 
 def test_table_for_people(row):
     assert dict(zip(*read_cells([row]), strict=True)) == {
         "task": "pong",
         "runs": "2 finished, 1 failed",
-        "last return": "4.00 [3.00, 5.00]",
-        "best return": "7.00 [5.00, 9.00]",
+        "seeds": "2",
+        "last return": "4.00 (3.00 / 5.00)",
+        "best return": "7.00 (9.00 / 5.00)",
         "actor steps": "100",
         "learner steps": "8",
         "wall time": "2:00:00",
@@ -103,7 +110,7 @@ def test_table_for_people(row):
 )
 def test_returns_have_the_digits_that_matter(value, text, make_run):
     row = summarise("pong", {}, [make_run("a", [value])], ["finished"])
-    assert read_cells([row])[1][2] == text
+    assert read_cells([row])[1][3] == text
 
 
 def test_scores_of_atari_are_compared_with_a_human(make_run):
@@ -114,10 +121,10 @@ def test_scores_of_atari_are_compared_with_a_human(make_run):
     assert row["human_normalized"] == pytest.approx(0.5)
     unknown = make_run("c", [1.0], suite="atari", task="journey_escape")
     other = summarise("journey_escape", {}, [unknown], ["finished"])
-    assert [line[4] for line in read_cells([other, row])] == [
+    assert [line[5] for line in read_cells([other, row])] == [
         "human normalized",
         "-",
-        "50.0% [0.0%, 100.0%]",
+        "50.0% (0.0% / 100.0%)",
     ]
 
 
@@ -137,15 +144,19 @@ def test_table_for_programs(row):
     assert line == {
         "task": "pong",
         "runs": "2 finished, 1 failed",
+        "seeds": "2",
         "last_return": "4.0",
-        "last_return_lower": "3.0",
-        "last_return_upper": "5.0",
+        "last_return_lower": "nan",
+        "last_return_upper": "nan",
+        "last_return_of_seeds": "3.0 5.0",
         "best_return": "7.0",
-        "best_return_lower": "5.0",
-        "best_return_upper": "9.0",
+        "best_return_lower": "nan",
+        "best_return_upper": "nan",
+        "best_return_of_seeds": "9.0 5.0",
         "human_normalized": "nan",
         "human_normalized_lower": "nan",
         "human_normalized_upper": "nan",
+        "human_normalized_of_seeds": "",
         "actor_steps": "100.0",
         "learner_steps": "8.0",
         "wall_time_seconds": "7199.6",

@@ -162,7 +162,8 @@ def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
     search.step(100, False)
     assert states(study) == [*5 * ["COMPLETE"], "PRUNED", "RUNNING"]
     assert list(study.trials[5].intermediate_values) == [100, 200, 300, 400, 500, 600]
-    endings = [(row["ending"], math.isnan(row["score"])) for row in read_rows(study, {})]
+    rows = read_rows(study, {}, run.folder.parent)
+    endings = [(row["ending"], math.isnan(row["score"])) for row in rows]
     assert endings == [*5 * [("finished", False)], ("pruned", True), ("stopped", True)]
 
 
@@ -298,8 +299,9 @@ def test_rows_and_importances(make_search):
         finish_one(search, runner, [dict(run.setting)["agent.n_step"]])
     search.step(100, False)
     assert runner.active()
-    rows = read_rows(study, {"agent.n_step": "n_step", "run.lr": "lr"})
-    assert list(rows[0]) == ["run", "n_step", "lr", "ending", "score"]
+    rows = read_rows(study, {"agent.n_step": "n_step", "run.lr": "lr"}, run.folder.parent)
+    budget = ["actor_steps", "learner_steps", "wall_time_seconds"]
+    assert list(rows[0]) == ["run", "n_step", "lr", "ending", "score", *budget]
     assert [row["score"] for row in rows[:-1]] == sorted([r["n_step"] for r in rows[:-1]])[::-1]
     assert (rows[-1]["ending"], math.isnan(rows[-1]["score"])) == ("stopped", True)
     importances = find_importances(study)

@@ -37,6 +37,11 @@ def make_points(task: str, setting: str, seed: int, *returns: float) -> list[Poi
     ]
 
 
+def read_cells(table: str) -> list[list[str]]:
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
 POINTS = [
     *make_points("catch", "first", 0, 0.0, 0.0, 1.0, 3.0),
     *make_points("catch", "first", 1, 9.0, 9.0, 4.0, 4.0),
@@ -59,10 +64,12 @@ def test_curves_are_those_of_the_seeds_in_the_order_of_the_study():
 
 
 def test_settings_of_others_come_behind_those_of_the_study():
-    panels = make_panels(STUDY, [*make_points("catch", "theirs", 0, 5.0), *POINTS])
+    points = [*make_points("catch", "theirs", 0, 5.0), *POINTS]
+    panels = make_panels(STUDY, points)
     assert [*panels["catch"]] == [*panels["CartPole-v1"]] == ["first", "second", "theirs"]
-    row = to_markdown(STUDY, panels).splitlines()[4]
-    assert [cell.strip() for cell in row.strip("|").split("|")][:3] == ["theirs", "5.00", "-"]
+    # No run on the second task: the number of seeds is not the same on both.
+    row = ["theirs", "0 to 1", "20", "10", "0:00:01", "5.00", "-"]
+    assert read_cells(to_markdown(STUDY, points))[4][:7] == row
 
 
 def test_a_score_is_the_mean_of_the_last_quarter():
@@ -72,19 +79,38 @@ def test_a_score_is_the_mean_of_the_last_quarter():
 
 
 def test_table_by_hand():
-    rows = to_markdown(STUDY, make_panels(STUDY, POINTS)).splitlines()
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[:4]]
-    assert cells[0] == ["setting", "catch", "CartPole-v1", "all tasks"]
-    # Scores of 2 and 4 are 2/3 and 4/3 of their mean.
-    assert cells[2] == ["first", "3.00 [2.00, 4.00]", "100.0", "1.00 [0.67, 1.33]"]
-    assert cells[3] == ["second", "6.00", "50.0", "1.25 [0.50, 2.00]"]
+    cells = read_cells(to_markdown(STUDY, POINTS))
+    budget = ["seeds", "actor steps", "learner steps", "wall time"]
+    assert cells[0] == ["setting", *budget, "catch", "CartPole-v1", "all tasks"]
+    # Runs of 40, 40 and 10 learner steps, of 5, 5 and 1.25 s. Scores of 2 and 4 on catch; of all
+    # tasks, 2/3, 4/3 and 1 times the mean of the first setting.
+    scores = ["3.00 (2.00 / 4.00)", "100.0", "1.00"]
+    assert cells[2] == ["first", "1 to 2", "60", "30", "0:00:04", *scores]
+    assert cells[3] == ["second", "1", "50", "25", "0:00:03", "6.00", "50.0", "1.25"]
+
+
+@pytest.mark.parametrize(("num_seeds", "has_interval"), [(2, False), (3, True)])
+def test_two_seeds_per_task_are_no_interval_of_all_tasks(num_seeds, has_interval):
+    points = [
+        point
+        for task in STUDY.tasks
+        for label in STUDY.settings
+        for seed in range(num_seeds)
+        for point in make_points(task, label, seed, 1.0 + seed)
+    ]
+    study = STUDY._replace(tasks=(*STUDY.tasks, "pong"))
+    points += [point._replace(task="pong") for point in points if point.task == "catch"]
+    for cells in read_cells(to_markdown(study, points))[2:4]:
+        assert cells[1] == str(num_seeds)
+        assert ("[" in cells[-1]) is has_interval
+        assert not any("[" in cell for cell in cells[:-1])
 
 
 @pytest.mark.parametrize("of_first", [[-1.0], [0.0], []])
 def test_returns_that_are_not_above_0_have_no_ratios(of_first):
     points = [*POINTS[4:], *make_points("catch", "first", 0, *of_first)]
     points = [point for point in points if point.seed == 0]
-    assert "all tasks" not in to_markdown(STUDY, make_panels(STUDY, points))
+    assert "all tasks" not in read_cells(to_markdown(STUDY, points))[0]
 
 
 def test_a_csv_file_holds_all_points():
