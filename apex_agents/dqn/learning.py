@@ -7,10 +7,10 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
 from apex_agents.learning.losses import TDLoss, double_q_values
 from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
-from apex_agents.learning.precision import compute_dtype
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
 from apex_agents.networks.normalization import update_statistics
+from apex_agents.networks.precision import compute_dtype, computing_in
 from apex_agents.replay.transitions import Transition
 
 
@@ -57,7 +57,7 @@ class DQNUpdate:
     def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
         """Descend the weighted loss on one batch; see `learning.update.Update`."""
         update_statistics(self.network, transitions.observation)
-        with tf.GradientTape() as tape, snt.mixed_precision.scope(self._compute_dtype):
+        with tf.GradientTape() as tape, computing_in(self._compute_dtype):
             (loss, td_error), q_tm1 = self.compute_loss(transitions)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)

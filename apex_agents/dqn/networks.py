@@ -13,7 +13,7 @@ from apex_agents.networks.chosen_torso import make_torso
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.torsos import mixed_precision
+from apex_agents.networks.precision import mixed_precision
 
 
 def make_network(
@@ -31,23 +31,21 @@ def make_network(
       torso_fn: maker of the torso in place of the config's.
 
     Returns:
-      A module from observations `[B, ...]` to action values `[B, A]` float32, for calls in mixed
-      precision, too. Its variables are called `torso/conv_1/w`, `head/hidden/w` and so on.
+      A module from observations `[B, ...]` to action values `[B, A]` float32, for calls in
+      `computing_in`, too. Its variables are called `torso/conv_1/w`, `head/hidden/w` and so on.
 
     Raises:
       ValueError: the torso does not fit the environment.
     """
-    # Later calls may be in mixed precision only if the first one says that it is not.
-    with snt.mixed_precision.scope(tf.float32):
-        observations, layers = zero_observations(spec), []
-        if config.normalize_observations:
-            layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
-            observations = layers[0](observations)
-        torso = make_torso(config, spec, observations, dtype, torso_fn)
-        distribution = make_distribution(config)
-        num_actions = spec.actions.num_values
-        head = DuelingHead(config.stream_hidden_size, num_actions, distribution.shape, name="head")
-        head(torso(observations))
+    observations, layers = zero_observations(spec), []
+    if config.normalize_observations:
+        layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
+        observations = layers[0](observations)
+    torso = make_torso(config, spec, observations, dtype, torso_fn)
+    distribution = make_distribution(config)
+    num_actions = spec.actions.num_values
+    head = DuelingHead(config.stream_hidden_size, num_actions, distribution.shape, name="head")
+    head(torso(observations))
     return ActionValueNetwork(snt.Sequential([*layers, torso, head]), distribution)
 
 

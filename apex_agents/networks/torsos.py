@@ -1,7 +1,7 @@
 """The torsos that agents bring: from observations to the features that their heads read.
 
-Within `snt.mixed_precision.scope(tf.bfloat16)` the decorated methods compute in bfloat16, from
-variables in float32.
+Within `computing_in(tf.bfloat16)` the decorated methods compute in bfloat16, from variables in
+float32.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,7 @@ import tensorflow as tf
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import to_image, to_vector
 from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
-
-mixed_precision = snt.mixed_precision.modes([tf.float32, tf.bfloat16])
-
+from apex_agents.networks.precision import mixed_precision
 
 # Channels, kernel sizes and strides of the network of DQN (Mnih et al. 2015).
 DQN_CONVOLUTIONS: Sequence[tuple[int, int, int]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))

@@ -17,10 +17,9 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
-from apex_agents.learning import precision
 from apex_agents.learning.distributions import expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
-from apex_agents.networks import RunningNormalization
+from apex_agents.networks import RunningNormalization, precision
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
 
@@ -432,18 +431,15 @@ def test_losses_are_computed_in_bfloat16_where_asked_for_and_possible(
     seen = []
 
     class SeesPrecision(snt.Module):
-        @snt.mixed_precision.modes([tf.float32, tf.bfloat16])
+        @precision.mixed_precision
         def __call__(self, observation: tf.Tensor) -> tf.Tensor:
             seen.append(observation.dtype)
             return observation
 
     def make_network(values: list[list[float]]) -> ActionValueNetwork:
         layers = snt.Sequential([SeesPrecision(), make_linear(values)])
-        with snt.mixed_precision.scope(tf.float32):  # The first call in a scope is not cast.
-            layers(tf.zeros([1, 2]))
         return ActionValueNetwork(layers, expected_value())
 
     update = DQNUpdate(make_network(ONLINE), make_network(TARGET), ApexDQNConfig(bfloat16=is_asked))
-    seen.clear()
     update(TRANSITIONS, WEIGHTS)
     assert set(seen) == {tf.bfloat16 if is_asked and has_bfloat16 else tf.float32}

@@ -13,6 +13,7 @@ from dm_env import specs
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, DuelingHead, make_network, scale_gradient
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.precision import computing_in
 
 NUM_ACTIONS = 6
 
@@ -200,7 +201,7 @@ def test_mixed_precision_computes_almost_the_same_gradients(name):
     observations = tf.constant(OBSERVATIONS[name])
 
     def value_and_gradients(dtype: tf.DType) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape() as tape, snt.mixed_precision.scope(dtype):
+        with tf.GradientTape() as tape, computing_in(dtype):
             q_values = network(observations)
             q_taken = q_values[:, 0]
         return q_values, tape.gradient(q_taken, network.trainable_variables)
