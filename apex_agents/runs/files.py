@@ -5,23 +5,36 @@ when its own file is on that disk.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
 import os
 import pathlib
 import time
+from collections.abc import Callable, Iterator
 from typing import IO, Any
+
+import psutil
+
+# Errors of `flock` on a file system that has none.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 _failing: set[pathlib.Path] = set()
 
 
-def hold_lock(path: pathlib.Path, wait_seconds: float) -> IO[str]:
+def hold_lock(
+    path: pathlib.Path, wait_seconds: float, flock: Callable[[IO[str], int], None] = fcntl.flock
+) -> IO[str]:
     """Lock a file against all other processes.
+
+    On a file system without locks, such as Lustre mounted without `flock`, it is locked against
+    the other processes of this user on this machine, with a warning.
 
     Args:
       path: path of the file, which is made if it does not exist.
       wait_seconds: seconds to wait for a process that holds the lock.
+      flock: the system's lock, as `fcntl.flock`.
 
     Returns:
       The open file, which holds the lock until it is closed here and in all processes that inherit
@@ -32,29 +45,61 @@ def hold_lock(path: pathlib.Path, wait_seconds: float) -> IO[str]:
       OSError: the file cannot be opened.
     """
     deadline = time.monotonic() + wait_seconds
-    file = path.open("a")
     while True:
+        file = path.open("a")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
+            has_locks = _lock(file, fcntl.LOCK_EX, flock)
         except BlockingIOError:
+            file.close()
             if time.monotonic() >= deadline:
-                file.close()
                 raise
             time.sleep(0.1)
+            continue
+        if not has_locks:
+            logging.warning(
+                "%s is on a file system without locks; commands on other machines, or of other "
+                "users, are not kept out.",
+                path,
+            )
+        return file
 
 
-def is_held(path: pathlib.Path) -> bool:
+def is_held(path: pathlib.Path, flock: Callable[[IO[str], int], None] = fcntl.flock) -> bool:
     """Return whether a process of this machine holds the lock of a file."""
     try:
         with path.open() as file:
             # This holds the lock for a moment; a process that wants it just then waits longer.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _lock(file, fcntl.LOCK_SH, flock)
     except BlockingIOError:
         return True
     except OSError:
         return False
     return False
+
+
+def _lock(file: IO[str], kind: int, flock: Callable[[IO[str], int], None]) -> bool:
+    """Lock an open file or raise a BlockingIOError; return whether its file system has locks.
+
+    Where it has none, a file is locked while it is open for writing.
+    """
+    try:
+        flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        if any(found != (os.getpid(), file.fileno()) for found in _find_writers(file.name)):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock") from error
+        return False
+    return True
+
+
+def _find_writers(path: str) -> Iterator[tuple[int, int]]:
+    """Yield the process ids and descriptors with which this user's processes write a file."""
+    real = os.path.realpath(path)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # It has ended, or is another user's.
+            opened = process.open_files()
+            yield from ((process.pid, f.fd) for f in opened if f.path == real and f.mode != "r")
 
 
 def replace_file(path: pathlib.Path, content: bytes | memoryview) -> None:
