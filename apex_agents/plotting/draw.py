@@ -1,7 +1,10 @@
 """Draws runs into files; Matplotlib is imported when it is needed, which takes a second."""
 
+import contextlib
 import logging
+import os
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +14,7 @@ from apex_agents.runs.folder import RunFolder
 PLOTS = "plots"
 
 _SUFFIXES = ("png", "svg")
+_BACKEND = "MPLBACKEND"  # Environment variable.
 
 # At its first use on a machine it would report the list of fonts that it makes.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
@@ -51,6 +55,7 @@ def draw_runs(
     Raises:
       OSError: a file cannot be written. It is unchanged then; files before it are complete.
     """
+    _import_matplotlib()
     from apex_agents.plotting import curve_figures, exploration_figure, priority_figure, run_groups
 
     draw = {
@@ -69,6 +74,7 @@ def draw_search(
     importances: Mapping[str, float], scores: Sequence[float], folder: pathlib.Path
 ) -> list[pathlib.Path]:
     """Draw which fields matter in a search, and its progress; see `draw_runs`."""
+    _import_matplotlib()
     from apex_agents.plotting import search_figure
 
     return _write(search_figure.draw_search(importances, scores), folder, "importances")
@@ -76,9 +82,26 @@ def draw_search(
 
 def draw_study(folder: pathlib.Path, name: str, *study: Any) -> list[pathlib.Path]:
     """Draw a study into files called `name`; see `study_figure.draw_study` and `draw_runs`."""
+    _import_matplotlib()
     from apex_agents.plotting import study_figure
 
     return _write(study_figure.draw_study(*study), folder, name)
+
+
+def _import_matplotlib() -> None:
+    """Import Matplotlib, also where MPLBACKEND names a backend that is missing, as a notebook does.
+
+    A figure that is written into a file needs none. Only pyplot has one, which the user may call.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop(_BACKEND, "")
+    import matplotlib
+
+    if backend:
+        os.environ[_BACKEND] = backend
+        with contextlib.suppress(ValueError):  # It is missing.
+            matplotlib.rcParams["backend"] = backend
 
 
 def _write(figure: Any, folder: pathlib.Path, name: str) -> list[pathlib.Path]:

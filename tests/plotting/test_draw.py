@@ -1,6 +1,9 @@
 """Tests of files with figures: complete and in two formats, or absent."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -37,6 +40,30 @@ def test_a_run_is_drawn_into_its_folder(make_run):
         assert len(content) > 10_000
     draw_run(run.path)
     assert contents(run.path / "plots") == files
+
+
+@pytest.mark.parametrize(
+    ("backend", "remains"),
+    [
+        ("module://no_notebook.backend_inline", False),  # As a notebook sets it.
+        ("no_such_backend", False),
+        ("tkagg", True),  # It needs a display.
+        ("module://matplotlib.backends.backend_svg", True),
+    ],
+)
+def test_a_run_is_drawn_whatever_backend_the_environment_names(make_run, backend, remains):
+    run = make_run("a", {"evaluator": EVALUATIONS})
+    code = (
+        "import os, sys; from apex_agents.plotting import draw_run; draw_run(sys.argv[1]);"
+        "import matplotlib; name = os.environ['MPLBACKEND'];"
+        "print(name == sys.argv[2], matplotlib.rcParams['backend'].lower() == sys.argv[2])"
+    )
+    environ = {**os.environ, "MPLBACKEND": backend}
+    result = subprocess.run(
+        [sys.executable, "-c", code, run.path, backend], env=environ, capture_output=True, text=True
+    )
+    assert (result.stdout, result.returncode) == (f"True {remains}\n", 0), result.stderr
+    assert sorted(contents(run.path / "plots")) == ["returns.png", "returns.svg"]
 
 
 def test_a_run_without_rows_gets_no_folder_of_figures(make_run):
