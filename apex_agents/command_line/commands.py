@@ -13,7 +13,7 @@ import sys
 
 from absl import flags
 
-from apex_agents.nodes.fork_server import open_server
+from apex_agents.nodes.fork_server import open_server, script_argv
 from apex_agents.stopwatch import Stopwatch
 from apex_agents.training import NODE_MODULES
 
@@ -23,7 +23,7 @@ STOPWATCH = Stopwatch()
 
 def train_argv(agent: str) -> list[str]:
     """Return the command that trains an agent, without flags, in this environment."""
-    return [sys.executable, "-m", __name__, agent]
+    return script_argv(__file__, agent)
 
 
 def _train(agent: str) -> None:

@@ -57,7 +57,8 @@ def _probe(backend: str) -> None:
     """Draw in another process, since some OpenGL libraries end the process in which they fail."""
     command = [sys.executable, "-c", _PROBE]
     try:
-        subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, check=True)
+        # Not in the user's folder, whose modules would precede those that the code imports.
+        subprocess.run(command, cwd="/", capture_output=True, timeout=_TIMEOUT_SECONDS, check=True)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         messages: bytes = error.stderr or b""
         lines = messages.decode(errors="replace").strip().splitlines()

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import importlib
 import json
+import logging
 import os
 import runpy
 import signal
@@ -26,6 +27,15 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 20
+_END_SECONDS = 10.0  # In which a server ends that has closed its connection.
+# Runs the script that the next argument names as Python does, but with neither the current folder
+# nor that of the script on the path: a `random.py` there would take the place of Python's.
+_RUN_SCRIPT = (
+    sys.executable,
+    "-c",
+    "import sys; sys.path[:] = filter(None, sys.path); del sys.argv[0]; "
+    "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')",
+)
 
 _server: "ForkServer | None" = None
 
@@ -57,13 +67,18 @@ def close_server() -> None:
     _server = None
 
 
+def script_argv(script: str, *arguments: str) -> list[str]:
+    """Return the command that runs a Python script, for which no folder is put on the path."""
+    return [*_RUN_SCRIPT, script, *arguments]
+
+
 def start_process(
     argv: Sequence[str], env: Mapping[str, str], log: BinaryIO, fds: Sequence[int]
 ) -> "ChildProcess":
     """Run a Python script in a new process and session, forked if there is a server.
 
     Args:
-      argv: command, the Python interpreter first.
+      argv: command of the script, see `script_argv`.
       env: all environment variables.
       log: file that receives all output.
       fds: descriptors that the process inherits under the same numbers.
@@ -72,8 +87,17 @@ def start_process(
       OSError: the process cannot be started.
     """
     if _server is not None:
-        with contextlib.suppress(OSError):  # The server has ended, or the process, unnoticed.
+        try:
             return _server.start_process(argv, env, log, fds)
+        except ConnectionError:
+            logging.warning(
+                "The process from which nodes are forked %s. They are started without it, and "
+                "import TensorFlow themselves, which takes longer.",
+                _server.describe_end(),
+            )
+            close_server()
+        except OSError:  # The request is too large, or the process has ended unnoticed.
+            pass
     return subprocess.Popen(
         argv,
         env=env,
@@ -91,12 +115,13 @@ class ForkServer:
     def __init__(self, modules: Sequence[str]) -> None:
         _adopt_orphans(True)
         self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = os.fdopen(os.memfd_create("errors"), "w+b")
         with other_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(other_end.fileno()), *modules],
+                script_argv(__file__, str(other_end.fileno()), *modules),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # An import that fails here fails in the nodes, too.
+                stderr=self._errors,
                 pass_fds=[other_end.fileno()],
                 start_new_session=True,
             )
@@ -105,20 +130,35 @@ class ForkServer:
     def start_process(
         self, argv: Sequence[str], env: Mapping[str, str], log: BinaryIO, fds: Sequence[int]
     ) -> "ForkedProcess":
-        """Fork a process; an OSError says that the server has ended or the request is too large."""
+        """Fork a process.
+
+        Raises:
+          ConnectionError: the server has ended.
+          OSError: the request is too large, or the process has ended unnoticed.
+        """
         request = json.dumps({"argv": list(argv), "env": dict(env), "fds": list(fds)}).encode()
         socket.send_fds(self._socket, [request], [log.fileno(), *fds])
         answer = self._socket.recv(64)
         if not answer:
-            raise OSError("the fork server has ended")
+            raise ConnectionResetError("the fork server has ended")
         try:
             return ForkedProcess(int(answer))
         except psutil.NoSuchProcess as error:  # Of a program that ignores the end of its children.
             raise ProcessLookupError(str(error)) from error
 
+    def describe_end(self) -> str:
+        """Return how the server, which has ended, did so: a predicate, with its last words."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        said = next((line for line in reversed(lines) if line.strip()), "without a message")
+        return f"has ended with exit code {self._process.returncode} ({said})"
+
     def close(self) -> None:
         """End the server; the processes that it forked continue."""
         self._socket.close()
+        self._errors.close()
         self._process.kill()
         self._process.wait()
         _adopt_orphans(False)
@@ -185,7 +225,7 @@ def _run(request: dict, fds: Sequence[int]) -> None:
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.argv = request["argv"][1:]
+    sys.argv = request["argv"][len(_RUN_SCRIPT) :]
     np.random.seed()  # noqa: NPY002  # Otherwise all processes would draw the same numbers.
     exit_code: object = None
     try:

@@ -6,11 +6,10 @@ import os
 import pathlib
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from apex_agents.nodes.fork_server import start_process
+from apex_agents.nodes.fork_server import script_argv, start_process
 from apex_agents.stopwatch import STARTED_AT, Stopwatch
 
 # Environment variables of a node: the descriptor of its end of a socket, the channel, whose other
@@ -37,14 +36,13 @@ def entry_argv(job: int, index: int) -> list[str]:
     launchpad = importlib.util.find_spec("launchpad")
     assert launchpad is not None and launchpad.origin is not None
     entry = pathlib.Path(launchpad.origin).with_name("nodes") / "python" / "process_entry.py"
-    return [
-        sys.executable,
+    return script_argv(
         str(entry),
         f"--data_file=/proc/self/fd/{job}",
         f"--lp_task_id={index}",
         # Launchpad does not end the process by itself: the supervisor kills a node that hangs.
         "--lp_termination_notice_secs=-1",
-    ]
+    )
 
 
 class NodeCommand(NamedTuple):

@@ -14,7 +14,9 @@ from apex_agents.nodes.fork_server import (
     ChildProcess,
     ForkedProcess,
     close_server,
+    has_server,
     open_server,
+    script_argv,
     start_process,
 )
 
@@ -48,7 +50,7 @@ class Script:
         self.file.write_text(code)
 
     def start(self, *arguments: str, fds=(), env=None) -> ChildProcess:
-        argv = [sys.executable, str(self.file), *arguments]
+        argv = script_argv(str(self.file), *arguments)
         with self.log.open("ab") as log:
             return start_process(argv, {**os.environ, "COLOUR": "red", **(env or {})}, log, fds)
 
@@ -87,7 +89,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from apex_agents.nodes import fork_server
 fork_server.open_server([])
 with open({str(script.log)!r}, "wb") as log:
-    process = fork_server.start_process([{sys.executable!r}, {str(script.file)!r}], {{}}, log, [])
+    process = fork_server.start_process({script_argv(str(script.file))}, {{}}, log, [])
 print(type(process).__name__, process.poll())
 process.kill()
 process.wait()
@@ -127,14 +129,45 @@ def test_a_request_that_is_too_large_starts_a_process_the_ordinary_way(tmp_path,
     assert isinstance(script.start("0", "4"), ForkedProcess)
 
 
-def test_without_its_server_a_process_is_started_the_ordinary_way(tmp_path, server):
+def test_without_its_server_a_process_is_started_the_ordinary_way(tmp_path, server, caplog):
     os.kill(server.pid, signal.SIGKILL)
     script = Script(tmp_path, TELL)
-    process = script.start("0", "4")
-    assert not isinstance(process, ForkedProcess)
-    assert process.wait() == 4
-    (report,) = script.reports()
-    assert (report["colour"], report["has_module"]) == ("red", False)
+    processes = [script.start("0", "4") for _ in range(2)]
+    assert not any(isinstance(process, ForkedProcess) for process in processes)
+    assert [process.wait() for process in processes] == [4, 4]
+    for report in script.reports():
+        assert (report["colour"], report["has_module"]) == ("red", False)
+    assert not has_server()
+    (warning,) = caplog.messages  # One for all.
+    assert "-9" in warning
+
+
+def test_a_server_that_cannot_import_a_module_says_so(tmp_path, caplog):
+    open_server(("json", "no_such_module"))
+    assert Script(tmp_path, TELL).start("0", "4").wait() == 4
+    assert not has_server()
+    (warning,) = caplog.messages
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in warning
+
+
+@pytest.mark.parametrize("has_forks", [True, False])
+@pytest.mark.parametrize("name", ["random", "tree", "json"])
+def test_modules_of_the_folder_take_the_place_of_no_library(name, has_forks, tmp_path, monkeypatch):
+    folder = tmp_path / "users"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text("raise ImportError('the one of the user')")
+    monkeypatch.chdir(folder)
+    script = Script(folder, f"import os, {name}; print({name}.__file__); print(os.getcwd())")
+    if has_forks:
+        open_server(("apex_agents.config",))
+    try:
+        assert script.start().wait() == 0, script.log.read_text()
+        assert has_server() == has_forks
+    finally:
+        close_server()
+    module, folder_of_process = script.log.read_text().splitlines()
+    assert not module.startswith(str(folder))
+    assert folder_of_process == str(folder)
 
 
 def test_the_server_ends_with_its_starter():

@@ -105,8 +105,8 @@ def _listening() -> list:
 
 def test_the_entry_script_is_launchpads_own(experiment, tmp_path):
     processes = LocalNodes(make_program(experiment), experiment)
-    python, script = processes.commands[0].argv[:2]
+    *run_script, script, _, _, _ = processes.commands[0].argv
     assert pathlib.Path(script).parts[-4:] == ("launchpad", "nodes", "python", "process_entry.py")
-    helped = subprocess.run([python, script, "--help"], capture_output=True, text=True)
+    helped = subprocess.run([*run_script, script, "--help"], capture_output=True, text=True)
     assert "--data_file" in helped.stdout
     processes.close()
