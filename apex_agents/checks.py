@@ -32,10 +32,12 @@ from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import UpdateOutput, update_in_turn
+from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.transitions import Transition
 
 
+@restoring_process()
 def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec.
 
@@ -53,6 +55,7 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     return spec
 
 
+@restoring_process()
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec; warn of numbers that agents cannot tell apart.
 

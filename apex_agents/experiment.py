@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,8 @@ def make_experiment(
       ValueError: a field has an invalid value, or no known agent has such settings, or its data
         cannot be shared out to so many replays.
     """
+    if workdir and not workdir.startswith("~"):
+        workdir = os.path.abspath(workdir)  # Code of the user's may change the current folder.
     environment = config.environment
     if environment_fn is not None:
         environment = with_environment_fn(environment, environment_fn)

@@ -56,7 +56,7 @@ def launch(
             print(f"warning: {warning}", file=sys.stderr)
     else:
         close_server()  # It forks processes of this machine only.
-    backend.prepare(experiment.run)
+    backend.prepare(experiment)
     experiment = open_run(experiment)
     try:
         warning = warning_of_resumption(experiment)

@@ -200,7 +200,7 @@ def load(
         not those of the run's networks, or the run's environment cannot be made or has another
         spec than the run's.
     """
-    workdir = pathlib.Path(os.path.expanduser(run_folder))
+    workdir = pathlib.Path(os.path.expanduser(run_folder)).absolute()
     config = read_config(workdir, list(CONFIG_CLASSES.values()))
     path = find_parameters(workdir, os.path.expanduser(checkpoint))
     experiment = make_experiment(config)

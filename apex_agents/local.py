@@ -13,10 +13,12 @@ from apex_agents.builder import Learner
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment, end_reason
+from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 
 
+@restoring_process()
 def run_local(
     experiment: Experiment, on_episode: Callable[[Any], None] = lambda episode: None
 ) -> Learner:

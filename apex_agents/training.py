@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from apex_agents.nodes.fork_server import close_server, has_server, open_server
+from apex_agents.process_state import restoring_process
 from apex_agents.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def train(  # noqa: PLR0913
 
     Ctrl-C stops the run, which the same call with the same `workdir` resumes; another one kills all
     processes (a second later at the earliest). SIGTERM stops the run and then ends the program.
+    Code of the user's that runs in this process may change its folder, umask, environment
+    variables, global random numbers, logging or warnings: in the end they are as they were.
 
     Args:
       config: settings of the agent, the environment and the run.
@@ -61,7 +64,7 @@ def train(  # noqa: PLR0913
       wandb: Weights & Biases project that the metrics are sent to; None for none.
       exports: further receivers of the metrics, such as another tracker: objects with the methods
         of `metrics.exports.Export`, which are called in a thread of this process.
-      name: beginning of the name of a new folder.
+      name: beginning of the name of a new folder, or of its path, see `new_workdir`.
       stopwatch: measures the wall time of the run; by default from now.
 
     Returns:
@@ -75,7 +78,7 @@ def train(  # noqa: PLR0913
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("Training has to be started in the main thread, which receives signals.")
     stopwatch = stopwatch or Stopwatch()
-    with _serving_forks(launch_type), contextlib.ExitStack() as stack:
+    with restoring_process(), _serving_forks(launch_type), contextlib.ExitStack() as stack:
         # These import TensorFlow.
         from apex_agents.experiment import make_experiment
         from apex_agents.launcher import launch, make_backend

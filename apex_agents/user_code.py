@@ -8,7 +8,6 @@ get the path and the modules themselves (`nodes.user_modules`).
 import base64
 import contextlib
 import functools
-import importlib
 import importlib.util
 import os
 import pathlib
@@ -23,6 +22,7 @@ from typing import Any
 
 import cloudpickle
 
+from apex_agents.process_state import restoring_folder, restoring_output
 from apex_agents.validation import closest, require
 
 _PYTHON_PATH, _CONFIG_FILE, _FUNCTIONS = "python_path", "config_file", "functions"  # In a record.
@@ -77,7 +77,8 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
 def import_module(name: str, reference: str, field: str) -> types.ModuleType:
     """Import the module of a reference 'module:name'; a ValueError says why it is impossible."""
     try:
-        return importlib.import_module(name)
+        with restoring_output():
+            return importlib.import_module(name)
     except Exception as error:  # The module is code and may raise anything.
         raise ValueError(
             f"{field} is {reference!r}, but the module {name!r} cannot be imported: "
@@ -171,11 +172,12 @@ def execute_config_file(
     before = sys.modules.get(name)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     cloudpickle.register_pickle_by_value(module)
-    spec.loader.exec_module(module)
-    if not hasattr(module, function):
-        study = " but get_study, as a study has: apex-paper --figure" * hasattr(module, "get_study")
-        raise AttributeError(f"it has no function {function}{study}")
-    config = getattr(module, function)()
+    with restoring_folder(), restoring_output():  # Its environment variables are for the nodes.
+        spec.loader.exec_module(module)
+        if not hasattr(module, function):
+            study = hasattr(module, "get_study") * " but get_study: give it to apex-paper --figure"
+            raise AttributeError(f"it has no function {function}{study}")
+        config = getattr(module, function)()
     if before is not None and not is_recorded:  # A user's file may have the name of one of ours.
         sys.modules[name] = before
     if is_recorded:

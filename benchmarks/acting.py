@@ -45,7 +45,7 @@ from apex_agents.environments import (
     EnvironmentSpec,
     make_vector_environment,
 )
-from apex_agents.networks.precision import compute_dtype
+from apex_agents.precision import compute_dtype
 from apex_agents.replay.config import ReplayConfig
 
 NUM_ENVS = (1, 4, 8, 16, 32)

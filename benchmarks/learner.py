@@ -44,7 +44,7 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.networks.precision import compute_dtype, cpu_has_bfloat16
+from apex_agents.precision import compute_dtype, cpu_has_bfloat16
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from configs import (

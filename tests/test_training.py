@@ -10,12 +10,14 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import apex_agents
 from apex_agents import ApexDQNConfig, EnvironmentConfig, ExperimentConfig, ReplayConfig, RunConfig
+from apex_agents.environments import Catch
 
 CONFIG = """
 import os, signal, sys
@@ -92,6 +94,47 @@ try:
     train(config, **options)
 except ValueError as error:
     print(error)
+"""
+
+# An environment that changes what belongs to the process, and a program that notices.
+CHANGES = f"""{CONFIG}
+import logging, random, warnings
+import numpy as np
+from apex_agents.environments import Catch
+
+elsewhere = os.path.abspath("elsewhere")
+os.mkdir(elsewhere)
+
+def change():
+    os.chdir(elsewhere)
+    os.umask(0o077)
+    os.environ["ADDED"] = "1"
+    random.seed(0)
+    np.random.seed(0)
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
+class Changes(Catch):
+    def __init__(self):
+        change()
+        super().__init__()
+
+    def reset(self):
+        change()
+        return super().reset()
+
+def look():
+    umask = os.umask(0)
+    os.umask(umask)
+    numbers = random.getstate(), np.random.get_state()[1].tolist()
+    messages = logging.root.manager.disable, warnings.filters[:]
+    return os.getcwd(), umask, dict(os.environ), *numbers, *messages
+
+train(config, environment_fn=Changes, workdir="warm-up", launch_type=sys.argv[2], is_live=False)
+before = look()
+run = train(config, environment_fn=Changes, workdir="run", launch_type=sys.argv[2], is_live=False)
+print("unchanged", [a == b for a, b in zip(before, look())])
+print(run.folder)
 """
 
 LOAD = """
@@ -171,6 +214,17 @@ def test_a_script_trains_twice_in_threads(tmp_path):
     assert reasons == ["400", "600"]
 
 
+@pytest.mark.parametrize("launch_type", ["local_mp", "local_mt"])
+def test_what_an_environment_changes_in_the_process_is_put_back(launch_type, tmp_path):
+    result = execute(tmp_path, CHANGES, "100", launch_type)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith(f"unchanged {[True] * 7}\n{tmp_path / 'run'}\n")
+    names = ["config.json", "logs", "checkpoints", "summary.json"]
+    assert all((tmp_path / "run" / name).exists() for name in names)
+    assert (tmp_path / "run" / "logs").stat().st_mode & 0o055 == 0o055  # By the umask before.
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_program_launched_by_hand_writes_into_its_folder(tmp_path):
     result = execute(tmp_path, BY_HAND, "400")
     assert result.returncode == 0, result.stderr
@@ -180,6 +234,11 @@ def test_a_program_launched_by_hand_writes_into_its_folder(tmp_path):
     assert (tmp_path / "run" / "config.json").exists()
     checkpoints = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert {"best.npz", "last.npz", f"learner-{summary['learner_steps']:012d}"} <= checkpoints
+
+
+def holds_a_lock() -> Callable[[], Catch]:
+    lock = threading.Lock()
+    return lambda: Catch() if lock else None
 
 
 AGENT = ApexDQNConfig(torso="mlp", frame_stack=0, replay=ReplayConfig(min_size=1000))
@@ -204,6 +263,7 @@ def no_fork_server(monkeypatch):
         (ExperimentConfig(ApexDQNConfig(), CATCH), {}, "agent"),
         (ExperimentConfig(AGENT, CATCH), {"launch_type": "test_mt"}, "launch_type"),
         (ExperimentConfig(AGENT, CATCH), {"workdir": "/proc/run"}, "/proc/run"),
+        (ExperimentConfig(AGENT, CATCH), {"environment_fn": holds_a_lock()}, "of lock, "),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_written(

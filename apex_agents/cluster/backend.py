@@ -25,10 +25,10 @@ from apex_agents.cluster.placement import (
     living_hosts,
 )
 from apex_agents.cluster.remote_process import RemoteNodeProcess
-from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Launch, Outcome, supervise
 from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
+from apex_agents.nodes.pickling import check_pickles
 from apex_agents.nodes.process import REPLAYS, Exit, NodeCommand
 from apex_agents.runs.checkpoints import remove_old_checkpoints
 from apex_agents.runs.workdir import CHECKPOINTS
@@ -47,10 +47,11 @@ class RayBackend:
         """Take the address of the cluster's head, 'HOST:PORT', or 'auto'."""
         self._address = address
 
-    def prepare(self, run: RunConfig) -> None:
+    def prepare(self, experiment: Experiment) -> None:
         """Connect to the cluster."""
-        if run.cpu_split is not None:
+        if experiment.run.cpu_split is not None:
             raise ValueError("run.cpu_split and --lp_launch_type=ray exclude each other.")
+        check_pickles(experiment)
         connect(self._address)
 
     def run(self, launch: Launch) -> Outcome:

@@ -28,6 +28,7 @@ from rich import progress
 from rich.console import Console
 
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
+from apex_agents.command_line.paths import locate
 from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -85,7 +86,7 @@ def _main(argv: Sequence[str]) -> None:
             raise ValueError(
                 f"--video is {_VIDEO.value}; it has to be at most --episodes, and --max_envs."
             )
-        workdir = _expand(run)
+        workdir = locate(run)
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         _apply_rules(config)
@@ -117,7 +118,7 @@ def _apply_rules(config: ExperimentConfig) -> None:
 def _making_output(workdir: pathlib.Path, parameters: SavedParameters) -> Iterator[pathlib.Path]:
     """Make and yield a folder that holds no results; remove it if it stays empty."""
     if _OUTPUT.value:
-        output = _expand(_OUTPUT.value)
+        output = locate(_OUTPUT.value)
         output.mkdir(parents=True, exist_ok=True)
         if any(output.glob("episode*")) or (output / SUMMARY_FILE).exists():
             raise ValueError(
@@ -149,10 +150,6 @@ def _make_folder(parent: pathlib.Path, parameters: SavedParameters) -> pathlib.P
         except FileExistsError:
             folder = parent / f"{name}-{number}"
     return folder
-
-
-def _expand(path: str) -> pathlib.Path:
-    return pathlib.Path(os.path.expanduser(path))  # Keeps a ~ that cannot be expanded.
 
 
 def _play(experiment: Experiment, request: Request) -> Result:

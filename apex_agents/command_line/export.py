@@ -32,6 +32,7 @@ from rich import filesize
 
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
+from apex_agents.command_line.paths import locate
 from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
 from apex_agents.evaluation.parameters import is_of_run
 from apex_agents.exit_codes import EXIT_FAILURE
@@ -65,17 +66,16 @@ def _main(argv: Sequence[str]) -> None:
     run = take_run(argv, _WORKDIR.value)
     try:
         if _AGENT.value is not None:
-            return _write_agent(pathlib.Path(os.path.expanduser(run)))
+            return _write_agent(locate(run))
         if _FLOAT16.value or _LICENSE.value is not None:
             name = "float16" if _FLOAT16.value else "license"
             raise ValueError(f"--{name} is for --agent.")
-        policy = load(run, _CHECKPOINT.value)
-        folder = pathlib.Path(os.path.expanduser(run))
+        folder = locate(run)
+        policy = load(folder, _CHECKPOINT.value)
         # Parameters of another run have a folder of their own.
         name = policy.path.stem if is_of_run(policy.path, folder) else f"other-{policy.path.stem}"
-        default = folder / "exports" / name
-        output = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
-        check_path(output.absolute())
+        output = locate(_OUTPUT.value) if _OUTPUT.value else folder / "exports" / name
+        check_path(output)
         output.mkdir(parents=True, exist_ok=True)
         _export(policy, output)
     except ExportError as error:
@@ -89,7 +89,7 @@ def _write_agent(run: pathlib.Path) -> None:
         raise ValueError("--output and --agent exclude each other.")
     if not _AGENT.value:
         raise ValueError("--agent is empty; it has to be a folder.")
-    folder = pathlib.Path(os.path.expanduser(_AGENT.value))
+    folder = locate(_AGENT.value)
     checkpoint = os.path.expanduser(_CHECKPOINT.value)
     parameters, difference = write_agent_folder(
         run, folder, checkpoint, _FLOAT16.value, _LICENSE.value

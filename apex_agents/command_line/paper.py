@@ -24,7 +24,6 @@ Examples:
   python launch/paper.py --figure=heads --draw=results/paper/heads.csv --workdir=figures
 """
 
-import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +35,7 @@ from rich.console import Console
 from apex_agents.command_line import several_runs
 from apex_agents.command_line.config_files import execute_file, find_config, load_config_file
 from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments
+from apex_agents.command_line.paths import locate
 from apex_agents.command_line.settings import Settings, change_fields
 from apex_agents.command_line.studies import choose, find_study
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
@@ -122,7 +122,7 @@ def _run(argv: Sequence[str]) -> None:
 def _draw(study: Study, part: Study, folder: pathlib.Path, name: str, screen: Screen) -> NoReturn:
     """Draw the part of a study that is asked for from the file of --draw, and exit."""
     drawn = _DRAW.value or ""
-    is_own = pathlib.Path(os.path.expanduser(drawn)).resolve().parent == folder.resolve()
+    is_own = locate(drawn).resolve().parent == folder.resolve()
     is_changed = _X.value or _BESIDE.value or _TASKS.value or _SETTINGS.value
     holds_runs = any(folder.glob("*/setting=*"))
     if (is_own and is_changed) or (holds_runs and not is_own):
@@ -187,7 +187,7 @@ def _plan(
 def _read_csv(flag: str, path: str, study: Study) -> list[Point]:
     """Read the evaluations in a flag's file, or exit."""
     try:
-        points = from_csv(pathlib.Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig"))
+        points = from_csv(locate(path).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         fail(f"--{flag}={path} cannot be read: {error}")
     others = sorted({point.task for point in points} - set(study.tasks))

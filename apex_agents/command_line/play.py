@@ -13,7 +13,6 @@ Examples:
 """
 
 import os
-import pathlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from apex_agents.command_line.errors import fail, parse_flags, take_run
+from apex_agents.command_line.paths import locate
 from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
 from apex_agents.environments.opengl import has_display
 from apex_agents.evaluation import final_evaluation
@@ -48,14 +48,14 @@ def main() -> None:
 def _main(argv: Sequence[str]) -> None:
     run = take_run(argv, _WORKDIR.value)
     try:
-        workdir = pathlib.Path(os.path.expanduser(run))
+        workdir = locate(run)
         config = read_config(workdir, list(CONFIG_CLASSES.values()))
         path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
         experiment = make_experiment(config, workdir=str(workdir))
         parameters = read_parameters(path)
         # SDL_VIDEODRIVER=dummy opens windows that nobody sees, as tests do.
         is_filmed = bool(_VIDEO.value) or not (has_display() or os.environ.get("SDL_VIDEODRIVER"))
-        video = pathlib.Path(os.path.expanduser(_VIDEO.value or f"{workdir.resolve().name}.mp4"))
+        video = locate(_VIDEO.value or f"{workdir.resolve().name}.mp4")
         if is_filmed and _EPISODES.value > 1:
             raise ValueError(
                 f"--episodes={_EPISODES.value} is for a window; apex-evaluate films several "

@@ -146,7 +146,7 @@ def _parse(
     except Exception as error:  # Parsers of single flags raise errors of other types, too.
         fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
     flag: Any = flags.FLAGS["config"]
-    return Settings(flags.FLAGS.config, path, flag.override_values, variants), arguments
+    return Settings(flags.FLAGS.config, path.absolute(), flag.override_values, variants), arguments
 
 
 def _take_config_flag(argv: Sequence[str], default: str) -> tuple[str, list[str]]:

@@ -1,7 +1,6 @@
 """What the commands share that train several runs."""
 
 import contextlib
-import os
 import pathlib
 import signal
 import time
@@ -13,6 +12,7 @@ from absl import flags
 from apex_agents.checks import check_experiment
 from apex_agents.command_line import commands
 from apex_agents.command_line.errors import fail, leave, warn
+from apex_agents.command_line.paths import locate
 from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings
 from apex_agents.config import ExperimentConfig
@@ -55,7 +55,7 @@ def preparing_folder(name: str) -> Iterator[pathlib.Path]:
     Args:
       name: name of the folder in sweeps/ that is used without --workdir.
     """
-    folder = pathlib.Path(os.path.expanduser(_WORKDIR.value or f"sweeps/{name}")).absolute()
+    folder = locate(_WORKDIR.value or f"sweeps/{name}")
     try:
         if (folder / CONFIG_FILE).exists():
             raise ValueError(f"The folder {folder} holds a single run; name another one.")

@@ -10,6 +10,7 @@ Examples:
 
 import contextlib
 import functools
+import os
 import sys
 
 from absl import flags
@@ -17,6 +18,7 @@ from absl import flags
 from apex_agents.command_line.commands import STOPWATCH
 from apex_agents.command_line.errors import fail, leave, print_failure
 from apex_agents.command_line.next_steps import describe_next_steps
+from apex_agents.command_line.paths import STARTED_IN, locate
 from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.ending import Run, RunFailure
@@ -78,12 +80,12 @@ def _train(agent: str, settings: Settings) -> None:
         _check_agent(agent, settings.config.agent)
         run = train(
             settings.config,
-            workdir=_WORKDIR.value,
+            workdir=locate(_WORKDIR.value) if _WORKDIR.value else None,
             launch_type=_LAUNCH_TYPE.value,
             is_live=_MONITOR.value,
             ray_address=_RAY_ADDRESS.value,
             wandb=_WANDB.value,
-            name=settings.path.stem,
+            name=str(STARTED_IN / "runs" / settings.path.stem),
             stopwatch=STOPWATCH,
         )
     except ValueError as error:
@@ -99,6 +101,7 @@ def _train(agent: str, settings: Settings) -> None:
 
 
 def _print_next_steps(agent: str, run: Run, settings: Settings) -> None:
+    os.chdir(STARTED_IN)  # A module of the user's may have left it when it was imported.
     with contextlib.suppress(OSError):  # The output is a file on a full disk, or has no reader.
         for line in describe_next_steps(agent, run.folder, settings.path.stem, sys.argv[0]):
             print(line)

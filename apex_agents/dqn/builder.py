@@ -24,7 +24,7 @@ from apex_agents.learning.update import Update
 from apex_agents.networks.chosen_torso import check_observations, is_own_torso
 from apex_agents.networks.observations import require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.precision import compute_dtype
+from apex_agents.precision import compute_dtype
 from apex_agents.replay.config import share_config
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow

@@ -10,7 +10,7 @@ from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimi
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import TargetCopies, UpdateOutput
 from apex_agents.networks.normalization import update_statistics
-from apex_agents.networks.precision import compute_dtype, computing_in
+from apex_agents.precision import compute_dtype, computing_in
 from apex_agents.replay.transitions import Transition
 
 

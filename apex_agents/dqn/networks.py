@@ -13,7 +13,7 @@ from apex_agents.networks.chosen_torso import make_torso
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.precision import mixed_precision
+from apex_agents.precision import mixed_precision
 
 
 def make_network(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import to_image, to_vector
 from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
-from apex_agents.networks.precision import mixed_precision
+from apex_agents.precision import mixed_precision
 
 # Channels, kernel sizes and strides of the network of DQN (Mnih et al. 2015).
 DQN_CONVOLUTIONS: Sequence[tuple[int, int, int]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 import launchpad as lp
 
-from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.process import LocalNodeProcess, NodeCommand, NodeProcess, NodeStatus
 from apex_agents.nodes.supervisor import RestartPolicy, Supervisor
@@ -44,11 +43,11 @@ class Backend(Protocol):
 
     is_local: bool  # Whether all nodes share this machine: its memory, its disk, its cores.
 
-    def prepare(self, run: RunConfig) -> None:
-        """Check that this backend can be used, before anything is written.
+    def prepare(self, experiment: Experiment) -> None:
+        """Check that this backend can run an experiment, before anything is written.
 
         Raises:
-          ValueError: a setting or the place itself does not allow it.
+          ValueError: a setting, code of the user's or the place itself does not allow it.
         """
 
     def run(self, launch: Launch) -> Outcome:

@@ -19,10 +19,10 @@ from launchpad import context
 from launchpad import flags as lp_flags
 from launchpad.launch import serialization
 
-from apex_agents.config import RunConfig
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
+from apex_agents.nodes.pickling import check_pickles
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.nodes.user_modules import WithUserCode
 from apex_agents.runs.workdir import LOGS, lock_descriptors
@@ -37,8 +37,9 @@ class LocalBackend:
 
     is_local = True
 
-    def prepare(self, run: RunConfig) -> None:
-        """Accept every run."""
+    def prepare(self, experiment: Experiment) -> None:
+        """Check that nodes can be sent to other processes."""
+        check_pickles(experiment)
 
     def run(self, launch: Launch) -> Outcome:
         with contextlib.closing(LocalNodes(launch.program, launch.experiment)) as nodes:
@@ -50,8 +51,8 @@ class ThreadBackend:
 
     is_local = True
 
-    def prepare(self, run: RunConfig) -> None:
-        """Accept every run."""
+    def prepare(self, experiment: Experiment) -> None:
+        """Accept every experiment."""
 
     def run(self, launch: Launch) -> Outcome:
         _set_flags(max(node.role.stop_seconds for node in launch.program.get_all_nodes()))

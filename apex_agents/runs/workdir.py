@@ -127,12 +127,14 @@ def new_workdir(name: str) -> Iterator[str]:
     """Make a folder in `runs/` that no other command has; it goes if nothing is written into it.
 
     Args:
-      name: beginning of its name; the time follows, and a number if there is one of that second.
+      name: beginning of its name, or of its absolute path if it is to be elsewhere; the time
+        follows, and a number if there is one of that second.
 
     Raises:
       ValueError: it cannot be made.
     """
-    first = folder = pathlib.Path("runs", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    name = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    first = folder = pathlib.Path("runs", name)
     is_first = not folder.parent.exists()
     for number in itertools.count(2):
         try:
@@ -142,6 +144,7 @@ def new_workdir(name: str) -> Iterator[str]:
             folder = first.with_name(f"{first.name}-{number}")
         except OSError as error:
             raise ValueError(f"The folder {folder} cannot be written: {error.strerror}.") from error
+    folder = folder.absolute()
     try:
         yield str(folder)
     finally:

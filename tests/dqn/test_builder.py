@@ -150,7 +150,7 @@ def test_networks_are_those_of_the_seed():
 
 @pytest.mark.parametrize("cpu_has_bfloat16", [False, True])
 def test_tables_take_what_the_learner_publishes_on_every_cpu(monkeypatch, cpu_has_bfloat16):
-    monkeypatch.setattr("apex_agents.networks.precision.cpu_has_bfloat16", lambda: cpu_has_bfloat16)
+    monkeypatch.setattr("apex_agents.precision.cpu_has_bfloat16", lambda: cpu_has_bfloat16)
     builder = ApexDQNBuilder(ApexDQNConfig(bfloat16=True))
     spec = make_spec(FRAMES, DISCRETE)
     tables = {table.info.name: table.info for table in builder.make_replay_tables(spec)}

@@ -12,6 +12,7 @@ import reverb
 import sonnet as snt
 import tensorflow as tf
 
+from apex_agents import precision
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
@@ -19,7 +20,7 @@ from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.learning.distributions import expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
-from apex_agents.networks import RunningNormalization, precision
+from apex_agents.networks import RunningNormalization
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
 

@@ -42,7 +42,7 @@ def main(launch_type: str, broken_node: str, workdir: str) -> int:
     folder = open_workdir(workdir, run)
     experiment = Experiment(ApexDQNBuilder(agent), make_vector_environment, run, folder)
     backend = make_backend(launch_type)
-    backend.prepare(run)
+    backend.prepare(experiment)
     try:
         return launch_program(make_program(experiment), experiment, backend).exit_code
     except RunFailure as failure:

@@ -72,7 +72,8 @@ def test_commands_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda pattern: "now")
     with new_workdir("name") as first, new_workdir("name") as second:
-        assert [first, second] == ["runs/name-now", "runs/name-now-2"]
+        names = ["runs/name-now", "runs/name-now-2"]
+        assert [first, second] == [str(tmp_path / name) for name in names]
     assert list(tmp_path.iterdir()) == []  # Nothing was written into them.
     (tmp_path / "runs").mkdir()
     with new_workdir("name"):

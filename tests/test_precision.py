@@ -8,7 +8,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.networks.precision import computing_in, mixed_precision
+from apex_agents.precision import computing_in, mixed_precision
 
 # 1 + 2^-9 needs nine bits behind the point; bfloat16 has seven.
 WEIGHT = 1 + 2**-9

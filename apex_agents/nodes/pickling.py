@@ -1,0 +1,93 @@
+"""What keeps an experiment from being sent to the processes of its nodes, found before a run."""
+
+import functools
+import inspect
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+_PACKAGE = __name__.partition(".")[0]
+_MAX_DEPTH = 20
+_CONTAINERS = list | tuple | set | frozenset
+
+
+class _Part(NamedTuple):
+    """A part of a value, and the name by which that refers to it."""
+
+    name: str
+    value: Any
+
+
+def check_pickles(experiment: Any) -> None:
+    """Raise a ValueError that names the function and its variable if cloudpickle refuses one."""
+    error = _pickling_error(experiment)
+    if error is None:
+        return
+    path = _find_refused(experiment)
+    # From the first part on that is the user's.
+    own = next((i for i, part in enumerate(path) if not _is_ours(part.value)), len(path) - 1)
+    first, rest = path[own], [part.name for part in path[own + 1 :]]
+    cause = f" because of {'.'.join(rest)}, {_describe(path[-1].value)}" if rest else ""
+    raise ValueError(
+        f"{first.name.lstrip('_')}, {_describe(first.value)}, cannot be sent to other processes"
+        f"{cause}: {error}. Make such an object when the function is called, or run the nodes as "
+        "threads (local_mt)."
+    )
+
+
+def _find_refused(value: Any, depth: int = 0) -> list[_Part]:
+    """Return the parts that lead to the innermost one that cannot be pickled; [] if none is it."""
+    for part in _parts(value) if depth < _MAX_DEPTH else ():
+        if _pickling_error(part.value) is not None:
+            return [part, *_find_refused(part.value, depth + 1)]
+    return []
+
+
+def _parts(value: Any) -> Iterator[_Part]:
+    """Yield what is pickled with a value."""
+    if isinstance(value, functools.partial):
+        yield _Part(_name(value.func), value.func)
+        yield from (_Part(f"argument {i}", one) for i, one in enumerate(value.args, 1))
+        yield from (_Part(*item) for item in value.keywords.items())
+    elif isinstance(value, types.MethodType):
+        yield _Part("self", value.__self__)
+    elif isinstance(value, types.FunctionType):
+        variables = inspect.getclosurevars(value)
+        yield from (_Part(*item) for item in variables.nonlocals.items())
+        yield from (_Part(*item) for item in variables.globals.items())
+        yield from (_Part("default", one) for one in value.__defaults__ or ())
+    elif isinstance(value, dict):
+        yield from (_Part(str(key), one) for key, one in value.items())
+    elif isinstance(value, _CONTAINERS):
+        yield from (_Part(f"item {i}", one) for i, one in enumerate(value))
+    else:
+        yield from (_Part(*item) for item in getattr(value, "__dict__", {}).items())
+        yield _Part(_name(type(value)), type(value))
+
+
+def _pickling_error(value: Any) -> Exception | None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:  # The code of an object may raise anything.
+        return error
+    return None
+
+
+def _is_ours(value: Any) -> bool:
+    kind = value if isinstance(value, type | types.FunctionType) else type(value)
+    is_container = isinstance(value, functools.partial | _CONTAINERS | dict)
+    return is_container or kind.__module__.partition(".")[0] == _PACKAGE
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, types.FunctionType):
+        code = value.__code__
+        return f"the function {_name(value)} ({code.co_filename}, line {code.co_firstlineno})"
+    kind = value if isinstance(value, type) else type(value)
+    return f"{'the class' if kind is value else 'of type'} {kind.__module__}.{_name(kind)}"
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__qualname__", type(value).__qualname__)

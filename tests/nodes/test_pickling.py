@@ -1,0 +1,136 @@
+"""Tests that what cannot be sent to other processes is named before a run."""
+
+import functools
+import re
+import socket
+import sys
+import threading
+import types
+
+import pytest
+
+import apex_agents
+from apex_agents import ApexDQNBuilder, ApexDQNConfig, EnvironmentConfig, ExperimentConfig
+from apex_agents.environments import Catch
+from apex_agents.nodes.local import LocalBackend, ThreadBackend
+from apex_agents.nodes.pickling import check_pickles
+
+
+def closes_over(held):
+    def make_environment():
+        return Catch() if held else None
+
+    return make_environment
+
+
+def takes(held):
+    return Catch()
+
+
+class Maker:
+    """Makes environments, and holds something in an attribute of an attribute."""
+
+    def __init__(self, held):
+        self.parts = types.SimpleNamespace(held=held)
+
+    def __call__(self):
+        return Catch()
+
+    def make(self):
+        return Catch()
+
+
+def of_a_script(held):
+    """Return a function whose variable is one of its script."""
+    script = types.ModuleType("a_script")
+    exec("def make_environment():\n    return held", vars(script))
+    script.held = held
+    return script.make_environment
+
+
+def with_held_class(held):
+    class Local(Catch):
+        lock = held
+
+    return Local
+
+
+ENVIRONMENT_FNS = {
+    "closes_over.<locals>.make_environment": (closes_over, "held"),
+    "make_environment": (of_a_script, "held"),
+    "Maker": (Maker, "parts.held"),
+    "Maker.make": (lambda held: Maker(held).make, "self.parts.held"),
+    "takes": (lambda held: functools.partial(takes, held=held), "held"),
+    "with_held_class.<locals>.Local": (with_held_class, "lock"),
+}
+
+
+def make_experiment(**functions):
+    agent = ApexDQNConfig(torso="mlp", frame_stack=0)
+    config = ExperimentConfig(agent, EnvironmentConfig("toy", "catch"))
+    return apex_agents.make_experiment(config, **functions)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENT_FNS)
+@pytest.mark.parametrize("kind", ["lock", "socket"])
+def test_the_variable_of_an_environment_function_is_named(name, kind):
+    make, variable = ENVIRONMENT_FNS[name]
+    with socket.socket() as connection:
+        held = threading.Lock() if kind == "lock" else connection
+        experiment = make_experiment(environment_fn=make(held))
+        with pytest.raises(ValueError, match=rf"{re.escape(variable)}, of type \S*{kind}"):
+            LocalBackend().prepare(experiment)
+        ThreadBackend().prepare(experiment)  # Nothing is sent.
+
+
+def test_function_and_line_are_named():
+    function = closes_over(threading.Lock())
+    place = f"closes_over.<locals>.make_environment ({__file__}, line "
+    with pytest.raises(ValueError, match=rf"environment_fn, .*{re.escape(place)}\d+\)"):
+        check_pickles(make_experiment(environment_fn=function))
+
+
+def test_torsos_and_builders_are_named():
+    lock = threading.Lock()
+
+    def make_torso(spec, config):
+        return lock
+
+    class Builder(ApexDQNBuilder):
+        def __init__(self, config, torso_fn=None):
+            super().__init__(config, torso_fn)
+            self.guard = lock
+
+    with pytest.raises(ValueError, match=r"torso_fn, .*make_torso.* of lock, "):
+        check_pickles(make_experiment(torso_fn=make_torso))
+    with pytest.raises(ValueError, match=r"builder, .*Builder, .* of guard, "):
+        check_pickles(make_experiment(builder_fn=Builder))
+
+
+class Refuses:
+    """An environment function that cannot be pickled for a reason of its own."""
+
+    def __call__(self):
+        return Catch()
+
+    def __reduce__(self):
+        raise RuntimeError("only here")
+
+
+def test_an_object_that_refuses_is_named_with_its_reason():
+    with pytest.raises(ValueError, match=r"environment_fn, .*Refuses, .*only here"):
+        check_pickles(make_experiment(environment_fn=Refuses()))
+
+
+def test_what_refers_to_itself_has_an_end():
+    maker = Maker(threading.Lock())
+    maker.parts.itself = maker
+    maker.parts.held, held = sys.stdout, maker.parts.held
+    maker.parts.lock = held
+    with pytest.raises(ValueError, match="Maker"):
+        check_pickles(make_experiment(environment_fn=maker))
+
+
+@pytest.mark.parametrize("function", [closes_over(1), functools.partial(takes, 1), Maker(1)])
+def test_others_are_accepted(function):
+    check_pickles(make_experiment(environment_fn=function))
