@@ -2,9 +2,12 @@
 
 import dataclasses
 import inspect
+import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.dpg import builder as dpg_builder
@@ -174,3 +177,28 @@ def test_memory_of_a_full_replay_of_images_that_are_no_stacks():
     row_bytes = 2 * 940 / 7 + 10 * 10 * 4 / 7 + 5 * 4
     estimate = dqn_builder.ApexDQNBuilder(config).estimate_replay_bytes(spec)
     assert estimate == round(100 * (930 + row_bytes))
+
+
+def reseed() -> None:
+    """Do what an environment may do in `reset`: seed all global random numbers."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    tf.random.set_seed(0)
+
+
+def explore(parts: Parts, between: Callable[[], None]) -> list:
+    """Return the actions of six steps, and all variables of networks made after them."""
+    policy = parts.builder.make_policy(parts.spec, range(3), 3, seed=5)
+    actions = []
+    for _ in range(6):
+        between()
+        actions += np.asarray(policy(np.zeros((3, 4), np.float32)).action).tolist()
+    between()
+    networks = parts.builder.make_networks(parts.spec, seed=6)
+    return [actions, *(variable.numpy().tolist() for variable in networks.variables)]
+
+
+def test_seeds_of_an_environment_change_neither_exploration_nor_networks(parts):
+    undisturbed = explore(parts, lambda: None)
+    assert explore(parts, reseed) == undisturbed
+    assert len({str(action) for action in undisturbed[0]}) > 1
