@@ -194,8 +194,8 @@ def explore(parts: Parts, between: Callable[[], None]) -> list:
         between()
         actions += np.asarray(policy(np.zeros((3, 4), np.float32)).action).tolist()
     between()
-    networks = parts.builder.make_networks(parts.spec, seed=6)
-    return [actions, *(variable.numpy().tolist() for variable in networks.variables)]
+    made = parts.builder.make_policy(parts.spec, range(3), 3, seed=6)
+    return [actions, *(variable.numpy().tolist() for variable in tf.nest.flatten(made.variables))]
 
 
 def test_seeds_of_an_environment_change_neither_exploration_nor_networks(parts):

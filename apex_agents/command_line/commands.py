@@ -28,6 +28,7 @@ def train_argv(agent: str) -> list[str]:
 
 def _train(agent: str) -> None:
     _open_streams()
+    _use_utf8()
     open_server(NODE_MODULES)  # It imports TensorFlow while this process does the same.
     _run("train", agent)
 
@@ -44,10 +45,21 @@ def _open_streams() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
+def _use_utf8() -> None:
+    """Execute this command again in Python's UTF-8 mode if the locale has another encoding.
+
+    TensorFlow and Reverb take paths in UTF-8 only.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
 def _run(command: str, *args: str) -> None:
     # Until the command handles it, Ctrl-C ends it without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
+    _use_utf8()
     module = importlib.import_module(f"apex_agents.command_line.{command}")
     # What --help shows.
     sys.modules["__main__"].__doc__ = module.__doc__

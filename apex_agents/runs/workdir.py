@@ -5,6 +5,7 @@ import itertools
 import os
 import pathlib
 import re
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -114,11 +115,18 @@ def open_workdir(
 def check_path(workdir: pathlib.Path) -> None:
     """Raise a ValueError if other libraries cannot open a path that Python can.
 
-    TensorFlow and Reverb read patterns in it.
+    TensorFlow and Reverb take it as UTF-8, and read patterns in it.
     """
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8" and not str(workdir).isascii():
+        raise ValueError(
+            f"The folder {str(workdir)!a} needs a path of ASCII text in this process, whose "
+            f"locale has the encoding {encoding}; or set PYTHONUTF8=1."
+        )
     if not str(workdir).isprintable() or set(_PATTERN).intersection(str(workdir)):
         raise ValueError(
-            f"The folder {workdir} needs a path of printable text without any of {_PATTERN}"
+            f"The folder {workdir} needs a path of printable text without any of {_PATTERN}, in "
+            "UTF-8"
         )
 
 

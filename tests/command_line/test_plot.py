@@ -1,6 +1,7 @@
 """`launch/plot.py` as a user runs it."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -29,12 +30,13 @@ def make_run(tmp_path):
     return make
 
 
-def plot(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
+def plot(folder: pathlib.Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, str(ROOT / "launch" / "plot.py"), *arguments],
         cwd=folder,
+        env={**os.environ, **variables},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=600,
     )
 
@@ -46,6 +48,17 @@ def test_one_run_is_drawn_into_its_folder(make_run, tmp_path):
     files = [run / "plots" / "returns.png", run / "plots" / "returns.svg"]
     assert result.stdout.splitlines() == [str(file) for file in files]
     assert all(file.stat().st_size > 10_000 for file in files)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_path_may_have_any_letters_in_any_locale(encoding, make_run, tmp_path):
+    run, name = make_run("grün"), "läuft"
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0" if encoding == "ascii" else "1"}
+    result = plot(tmp_path, str(run), f"--output={name}", **locale)
+    assert (result.returncode, result.stderr) == (0, "")
+    files = [f"{name}/returns.png", f"{name}/returns.svg"]
+    assert result.stdout.splitlines() == files
+    assert all((tmp_path / file).exists() for file in files)
 
 
 def test_several_runs_are_drawn_where_the_command_is_run(make_run, tmp_path):

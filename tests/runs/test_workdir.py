@@ -11,6 +11,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.runs.files import is_held
 from apex_agents.runs.workdir import (
+    check_path,
     close_workdir,
     lock_descriptors,
     new_workdir,
@@ -154,10 +155,10 @@ def test_a_folder_is_locked_until_it_is_closed(tmp_path):
         ("blocked", "cannot be written: File exists."),
         ("/proc/run", "cannot be written: No such file or directory."),
         ("x" * 300, "cannot be written: File name too long."),
-        ("nul\0", "needs a path of printable text without any of []*?\\"),
-        ("bytes\udcff", "needs a path of printable text without any of []*?\\"),
-        ("rate[0.1]", "needs a path of printable text without any of []*?\\"),
-        ("rate*", "needs a path of printable text without any of []*?\\"),
+        ("nul\0", "needs a path of printable text without any of []*?\\, in UTF-8"),
+        ("bytes\udcff", "needs a path of printable text without any of []*?\\, in UTF-8"),
+        ("rate[0.1]", "needs a path of printable text without any of []*?\\, in UTF-8"),
+        ("rate*", "needs a path of printable text without any of []*?\\, in UTF-8"),
     ],
 )
 def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
@@ -169,6 +170,13 @@ def test_why_a_folder_cannot_be_written(tmp_path, path, reason):
         open_workdir(str(tmp_path / path), make_config())
     assert str(caught.value) == f"The folder {tmp_path / path} {reason}"
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_letters_that_the_locale_lacks(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.getfilesystemencoding", lambda: "iso8859-1")
+    with pytest.raises(ValueError, match=r"gr\\xfcn' .* iso8859-1; or set PYTHONUTF8=1"):
+        check_path(tmp_path / "grün")
+    check_path(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_not_locked(tmp_path):
