@@ -96,7 +96,8 @@ def test_an_agent_is_written_and_played(run_command_line, runs, tmp_path):
     flags = [str(runs / "catch"), "--agent=agents/catch", "--float16"]
     exit_code, stdout, stderr = run_command_line(flags, tmp_path, "export.py")
     assert exit_code == 0, stderr
-    assert re.search(r"^ +agent: agents/catch, \d+\.\d kB$", stdout, re.MULTILINE)
+    folder = re.escape(str(tmp_path / "agents" / "catch"))
+    assert re.search(rf"^ +agent: {folder}, \d+\.\d kB$", stdout, re.MULTILINE)
     for script, flag in (("play.py", "--video=catch.mp4"), ("evaluate.py", "--output=evaluation")):
         exit_code, _, stderr = run_command_line(["agents/catch", flag], tmp_path, script)
         assert exit_code == 0, stderr

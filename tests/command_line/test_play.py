@@ -30,7 +30,7 @@ def folder(tmp_path):
 def test_without_a_display_there_is_a_video(folder, run_command_line):
     exit_code, stdout, stderr = run_command_line(["run"], folder, "play.py")
     assert exit_code == 0, stderr
-    assert stdout.splitlines()[1] == "video: run.mp4"
+    assert stdout.splitlines()[1] == f"video: {folder / 'run.mp4'}"
     reader = imageio.get_reader(folder / "run.mp4")
     assert reader.count_frames() == 10  # Of nine steps.
     before = (folder / "run.mp4").read_bytes()

@@ -19,9 +19,10 @@ def test_runs_get_the_flags_that_are_theirs(monkeypatch, project, expected):
     monkeypatch.setattr(several_runs, "_WANDB", types.SimpleNamespace(value=project))
     monkeypatch.setattr(several_runs, "_LAUNCH_TYPE", types.SimpleNamespace(value="local_mt"))
     settings = Settings(load_config("a2c_cartpole"), pathlib.Path("a.py"), {"run.seed": 1}, {})
-    *_, agent = command = make_command(settings, {"agent.n_step": 7})[:4]
-    assert agent == "a2c"
-    flags = make_command(settings, {"agent.n_step": 7})[len(command) :]
+    command = make_command(settings, {"agent.n_step": 7})
+    first_flag = command.index("--lp_launch_type=local_mt")
+    assert command[first_flag - 1] == "a2c"
+    flags = command[first_flag:]
     fields = ["--config=a.py", "--config.run.seed=1", "--config.agent.n_step=7"]
     assert flags == ["--lp_launch_type=local_mt", *expected, *fields]
 
