@@ -257,13 +257,19 @@ def test_program_stops_itself_under_test_mt(test_mt_run):
 
 def test_program_has_the_groups_of_figure_1(test_mt_run):
     groups = seen_by(test_mt_run)["groups"]
-    assert groups == {"replay": 1, "learner": 1, "evaluator": 1, "actor": 2}
+    assert groups == {"replay": 2, "learner": 1, "evaluator": 1, "actor": 2}
 
 
 def test_actors_divide_the_environments_among_themselves(test_mt_run):
     policies = calls(test_mt_run, "make_policy")
     assert sorted(call["env_indices"] for call in policies) == [[0, 2], [1, 3]]
     assert [call["num_envs"] for call in policies] == [4, 4]
+
+
+def test_actors_divide_the_replays_among_themselves(test_mt_run):
+    adders = calls(test_mt_run, "make_adders")
+    assert sorted(call["env_indices"] for call in adders) == [[0, 2], [1, 3]]
+    assert len({call["address"] for call in adders}) == 2
 
 
 def test_every_actor_and_the_evaluator_have_seeds_of_their_own(test_mt_run):

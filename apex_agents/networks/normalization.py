@@ -7,13 +7,17 @@ import sonnet as snt
 import tensorflow as tf
 
 _EPSILON = 1e-8
+# Of the mean: smaller deviations are about those with which float32 and simulations round.
+_RELATIVE_DEVIATION = 1e-5
 _MAX_VALUE = 10.0
 
 
 class RunningNormalization(snt.Module):
     """Subtracts the mean and divides by the standard deviation of all that was observed.
 
-      y = clip((x - mean) / sqrt(variance + 1e-8), -10, 10)
+      y = clip((x - mean) / sqrt(variance + 1e-8 + (1e-5 mean)^2), -10, 10)
+
+    The last term keeps an element that is constant but for rounding close to 0.
 
     The statistics are variables that are not trained, so that they are published, saved and copied
     to the target network together with the parameters that go with them. Before the first update
@@ -38,7 +42,8 @@ class RunningNormalization(snt.Module):
             self.is_updated_by_next_call = False
             self.update(observations)
         centred = tf.cast(observations, tf.float32) - self.mean
-        normalized = centred * tf.math.rsqrt(self.variance + _EPSILON)
+        rounding = tf.square(_RELATIVE_DEVIATION * self.mean)
+        normalized = centred * tf.math.rsqrt(self.variance + _EPSILON + rounding)
         return tf.clip_by_value(normalized, -_MAX_VALUE, _MAX_VALUE)
 
     def update(self, observations: tf.Tensor) -> None:

@@ -7,6 +7,7 @@ import pytest
 import sonnet as snt
 from dm_env import specs
 
+from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
@@ -159,3 +160,15 @@ def test_tables_take_what_the_learner_publishes_on_every_cpu(monkeypatch, cpu_ha
     assert signature.keys() == published.keys()
     for tensor, variable in zip(signature["network"], published["network"], strict=True):
         assert (tensor.dtype, tensor.shape) == (variable.dtype, variable.shape)
+
+
+@pytest.mark.parametrize(
+    ("annealing_steps", "names"), [(None, {"network"}), (100, {"network", "num_updates"})]
+)
+def test_what_actors_pull_is_published(annealing_steps, names):
+    config = dataclasses.replace(MLP, mlp_hidden_sizes=(4,), stream_hidden_size=4)
+    config.exploration = ExplorationConfig(annealing_steps=annealing_steps)
+    builder, spec = ApexDQNBuilder(config), make_spec(VECTOR, DISCRETE)
+    published, pulled = builder.make_update(spec).variables, builder.make_policy(spec, [0], 1, 0)
+    for variables in (published, pulled.variables):
+        assert variables.keys() == names

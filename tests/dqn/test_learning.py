@@ -332,7 +332,10 @@ def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
     config = ApexDQNConfig(target_update_period=2)
     update = DQNUpdate(*networks, config)
     step = run(update)
-    output = step(TRANSITIONS, WEIGHTS)
+    # The last state of an episode, whose value is not read.
+    next_observation = tf.constant([[0.0, 1.0], [9.0, 5.0]])
+    transitions = TRANSITIONS._replace(next_observation=next_observation)
+    output = step(transitions, WEIGHTS)
     online, target = ([v.numpy().tolist() for v in network.variables] for network in networks)
     # Of (1, 0) and (0, 1): a mean of 1/2, a variance of 1/4. The next observations do not count.
     assert online[:3] == [2, [0.5, 0.5], [0.25, 0.25]]
@@ -341,7 +344,7 @@ def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
     # Values of the next states are (2, 3) and (-2, -3), those of the target network (3, 5), (1, 2).
     td_errors = [0.5 + 0.9 * 5.0 - (1.0 - 3.0), -1.0 - (5.0 - 2.0)]
     np.testing.assert_allclose(output.priorities, np.abs(td_errors), rtol=1e-5)
-    step(TRANSITIONS, WEIGHTS)
+    step(transitions, WEIGHTS)
     for online, target in zip(networks[0].variables, networks[1].variables, strict=True):
         np.testing.assert_array_equal(online, target)
     assert int(networks[1].variables[0]) == 4

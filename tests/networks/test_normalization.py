@@ -66,6 +66,26 @@ def test_an_element_that_never_changed_is_0_and_another_value_of_it_is_clipped()
     np.testing.assert_allclose(output, [[0.0], [10.0], [-10.0]], atol=0.01)
 
 
+@pytest.mark.parametrize("constant", [0.0, 3.3, -1000.37, 1.7e9, 1e15])
+def test_rounding_of_an_element_that_never_changed_stays_small(constant):
+    normalization = RunningNormalization([1])
+    for size in (8, 5, 64):
+        normalization.update(tf.fill([size, 1], constant))
+    rounded = [[(1 - 1e-6) * constant], [(1 + 1e-6) * constant], [constant + 1e-6]]
+    assert np.abs(normalization(tf.constant(rounded))).max() <= 0.11
+    # A tenth more is another value.
+    output = normalization(tf.constant([[1.1 * constant + 0.1]]))
+    np.testing.assert_allclose(np.abs(output), [[10.0]])
+
+
+def test_a_small_signal_on_a_large_mean_is_normalized():
+    normalization = RunningNormalization([1])
+    observations = tf.constant([[1000.0], [1000.5], [1001.0], [1000.5]])
+    normalization.update(observations)
+    expected = [[-np.sqrt(2)], [0.0], [np.sqrt(2)], [0.0]]  # A variance of 1/8.
+    np.testing.assert_allclose(normalization(observations), expected, rtol=1e-3, atol=1e-3)
+
+
 def test_statistics_are_not_trained_and_stop_no_gradient():
     normalization = RunningNormalization([1])
     normalization.update(tf.constant([[1.0], [5.0]]))  # A mean of 3, a variance of 4.

@@ -43,6 +43,7 @@ DPG = ApexDPGConfig(
 RUN = RunConfig(
     num_actors=2,
     num_envs_per_actor=2,
+    num_replays=2,
     target_return=-10.0,
     evaluation=EvaluationConfig(num_episodes=2, min_period_seconds=0.1),
 )
@@ -51,7 +52,7 @@ Record = Callable[..., None]
 
 
 class RecordingBuilder:
-    """A builder that writes down which policies it is asked for."""
+    """A builder that writes down which policies and adders it is asked for."""
 
     def __init__(self, builder: Any, record: Record):
         self._builder = builder
@@ -64,6 +65,11 @@ class RecordingBuilder:
         indices = [int(index) for index in env_indices]
         self._record("make_policy", env_indices=indices, num_envs=num_envs, seed=seed)
         return self._builder.make_policy(spec, env_indices, num_envs, seed)
+
+    def make_adders(self, client: reverb.Client, env_indices: Sequence[int], *args: Any) -> Any:
+        indices = [int(index) for index in env_indices]
+        self._record("make_adders", address=client.server_address, env_indices=indices)
+        return self._builder.make_adders(client, env_indices, *args)
 
     def make_evaluation_policy(self, spec: Any, num_envs: int, seed: int) -> Any:
         self._record("make_evaluation_policy", num_envs=num_envs, seed=seed)
@@ -95,7 +101,7 @@ class ProgramTest(absltest.TestCase):
         program = make_program(experiment)
         manager = lp.launch(program, launch_type="test_mt", test_case=self)
 
-        (replay,) = program.groups["replay"]
+        replay, _ = program.groups["replay"]
         client = reverb.Client(replay.reverb_address.resolve())
         published = ParameterSource(client).get_variables(names)
         samples = client.sample(

@@ -195,6 +195,22 @@ def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, p
     wait_for(lambda: set(np.asarray(replays.sample().batches.data.n_step_return)) == everything)
 
 
+def test_a_server_that_fills_the_share_of_another_is_counted_for_both(start, connect, patience):
+    patience(0.5)
+    replays = connect(*start({}, {0.0: 1.0}, {1.0: 1.0}, {2.0: 1.0}))  # One transition each.
+    batches = [replays.sample().batches]
+    patience(3600.0)  # Nothing waits for the first one any more.
+    batches += [replays.sample().batches for _ in range(6)]
+    all_shares = []
+    for batch in batches:
+        returns = np.asarray(batch.data.n_step_return).astype(int)
+        shares = np.bincount(returns, minlength=3) / BATCH_SIZE
+        np.testing.assert_allclose(batch.info.probability, shares[returns], rtol=1e-5)
+        assert set(np.asarray(batch.info.table_size)) == {np.count_nonzero(shares)}
+        all_shares.append(sorted(shares.tolist()))
+    assert [1 / 4, 1 / 4, 1 / 2] in all_shares
+
+
 def test_whoever_gives_is_sampled(start, connect, monkeypatch):
     monkeypatch.setattr(connections_module, "_PATIENCE_SECONDS", 0.5)
     clients = start({1.0: 1.0}, {2.0: 1.0}, {3.0: 1.0}, {4.0: 1.0})
