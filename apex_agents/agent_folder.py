@@ -24,6 +24,7 @@ from apex_agents.evaluation.parameters import (
 from apex_agents.export import ExportError, record_observations
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
+from apex_agents.metrics.run_state import format_return
 from apex_agents.registry import CONFIG_CLASSES, has_standard_policy
 from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_config, read_values
 from apex_agents.runs.files import encode_json, replace_file
@@ -176,13 +177,13 @@ def _describe_training(
         values = {name: column[row] for name, column in table.items()}
         yield "agent steps", f"{values[columns.ACTOR_STEPS]:,.0f}"
         yield "wall time", f"{values[columns.WALL_TIME_SECONDS] / 60:,.1f} min"
-        returns = f"{values[columns.MEAN_RETURN]:,.2f} ± {values[columns.STANDARD_ERROR]:,.2f}"
+        returns = format_return(values[columns.MEAN_RETURN], values[columns.STANDARD_ERROR])
         yield "return when it was saved", f"{returns}, {values['num_episodes']:.0f} episodes"
     for path in sorted((workdir / EVALUATIONS).glob(f"*/{SUMMARY_FILE}")):
         found = _read_evaluation(path)
         is_own = "/" not in str(found.get("checkpoint"))  # No parameters of another run.
         if is_own and found.get("learner_steps") == parameters.learner_steps:
-            returns = f"{found['mean_return']:,.2f} ± {found['standard_error']:,.2f}"
+            returns = format_return(found["mean_return"], found["standard_error"])
             epsilon = "" if found.get("epsilon") is None else f", epsilon {found['epsilon']:g}"
             what = f"{found['episodes']:,} episodes, seed {found['seed']}{epsilon}"
             yield f"return of `{path.parent.name}`", f"{returns}, {what}"

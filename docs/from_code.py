@@ -56,7 +56,7 @@ def write_blocks(page: str) -> str:
     def write(block: re.Match[str]) -> str:
         kind, arguments = block[1], block[2].split()
         text = "\n".join(["", *_WRITERS[kind](*arguments), "", "<!-- end -->"])
-        return f"<!-- {kind}{block[2]} -->\n" + re.sub(r"\n{3,}", "\n\n", text)
+        return f"<!-- {kind}{block[2]} -->\n" + _collapse(text)
 
     return _BLOCK.sub(write, page)
 
@@ -115,6 +115,12 @@ def write_study(path: str, *csv_files: str) -> Iterator[str]:
     yield to_markdown(study, points).partition("\n\n")[0]
 
 
+def write_file(path: str, first: str = "") -> Iterator[str]:
+    """Yield the code of a file of the checkout, from the class of a name on if one is given."""
+    text = (DOCS.parent / path).read_text()
+    yield from ("```python", text[text.index(f"class {first}") if first else 0 :].rstrip(), "```")
+
+
 def write_object(path: str) -> Iterator[str]:
     """Yield the documentation of a class or a function, such as `apex_agents.train`."""
     found = _find(path)
@@ -141,11 +147,19 @@ def write_module(name: str) -> Iterator[str]:
 _WRITERS: dict[str, Callable[..., Iterator[str]]] = {
     "command": write_command,
     "fields": write_fields,
+    "file": write_file,
     "module": write_module,
     "object": write_object,
     "presets": write_presets,
     "study": write_study,
 }
+
+
+def _collapse(text: str) -> str:
+    """Leave one of several empty lines, but for those in code."""
+    return re.sub(
+        r"(^```.*?^```$)|\n{3,}", lambda m: m[1] or "\n\n", text, flags=re.DOTALL | re.MULTILINE
+    )
 
 
 def _find(path: str) -> Any:

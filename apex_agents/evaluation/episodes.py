@@ -1,5 +1,6 @@
 """Plays one episode in every environment, for evaluations during a run and after it."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -7,6 +8,8 @@ from acme import core
 
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.environments import Episode, VectorEnvironment
+
+_MIN_EPISODES_OF_ERROR = 3
 
 
 def play_episodes(
@@ -41,5 +44,9 @@ def play_episodes(
 
 
 def standard_error(returns: np.ndarray) -> float:
-    """Return the standard error of the mean of `[N]` returns; 0 for a single one."""
-    return float(returns.std(ddof=1) / len(returns) ** 0.5) if len(returns) > 1 else 0.0
+    """Return the standard error of the mean of `[N]` returns; NaN for one or two, which have none.
+
+    Equal returns of two episodes would look like a mean without an error.
+    """
+    is_known = len(returns) >= _MIN_EPISODES_OF_ERROR
+    return float(returns.std(ddof=1) / len(returns) ** 0.5) if is_known else math.nan

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import math
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from apex_agents.evaluation.parameters import SavedParameters, assign
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.evaluation.videos import FilmedActor, MakeWriter
 from apex_agents.experiment import Experiment
+from apex_agents.metrics.run_state import format_return
 from apex_agents.runs.config_file import check_same_spec
 
 MAX_ENVS = 100  # More at once are not faster.
@@ -120,7 +122,7 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
         "epsilon": getattr(exploration, "evaluation_epsilon", None),  # DPG has none.
         "episodes": len(returns),
         "mean_return": float(returns.mean()),
-        "standard_error": standard_error(returns),
+        "standard_error": None if math.isnan(error := standard_error(returns)) else error,
         "median_return": float(np.median(returns)),
         "min_return": float(returns.min()),
         "max_return": float(returns.max()),
@@ -154,7 +156,7 @@ def describe(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     epsilon = summary["epsilon"]
     exploration = "" if epsilon is None else f", epsilon {epsilon:g}"
     yield "episodes", f"{summary['episodes']:,}, seed {summary['seed']}{exploration}"
-    yield "mean return", f"{summary['mean_return']:,.2f} ± {summary['standard_error']:,.2f}"
+    yield "mean return", format_return(summary["mean_return"], summary["standard_error"])
     yield "median", f"{summary['median_return']:,.2f}"
     yield "lowest, highest", f"{summary['min_return']:,.2f}, {summary['max_return']:,.2f}"
     yield "mean length", f"{summary['mean_length']:,.1f} steps"

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apex_agents.metrics import columns
-from apex_agents.metrics.run_state import RunState, number
+from apex_agents.metrics.run_state import RunState, format_return, number
 from apex_agents.runs.folder import Row
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -232,7 +232,9 @@ def _format_number(value: float, spec: str = ",.0f") -> str:
 
 
 def _format_return(row: Row) -> str:
-    return f"{number(row, columns.MEAN_RETURN):.1f} ± {number(row, columns.STANDARD_ERROR):.1f}"
+    error = number(row, columns.STANDARD_ERROR)
+    text = format_return(number(row, columns.MEAN_RETURN), error, ".1f")
+    return text if math.isfinite(error) else f"{text} (episodes: {_format(row, 'num_episodes')})"
 
 
 def _format_seconds(seconds: float) -> str:

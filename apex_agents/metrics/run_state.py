@@ -192,5 +192,11 @@ def number(row: Row, column: str) -> float:
     return value if isinstance(value, float) else np.nan
 
 
+def format_return(mean: float, standard_error: float | None, spec: str = ",.2f") -> str:
+    """Format a mean return with its standard error, if it has one."""
+    is_known = standard_error is not None and np.isfinite(standard_error)
+    return f"{mean:{spec}} ± {standard_error:{spec}}" if is_known else f"{mean:{spec}}"
+
+
 def _keep(row: Row, column: str) -> Row:
     return {column: row[column]} if column in row else {}

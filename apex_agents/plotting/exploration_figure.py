@@ -33,8 +33,7 @@ def draw_exploration(groups: Sequence[RunGroup]) -> Figure | None:
     figure, (axes,) = style.new_figure(title, 1, 1, 3.5)
     for group, runs in zip(groups, rows, strict=True):
         if runs:
-            point = "mean of all episodes at this epsilon"
-            label = describe_line(group, groups, len(runs), point)
+            label = describe_line(group, groups, len(runs), _describe_points(runs[0]))
             _draw_ladder(
                 axes, runs, label, marker="o", **style.line_style(*place_in(group, groups))
             )
@@ -76,6 +75,14 @@ def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: Any) -
         axes.errorbar(shared, y, [y - low, high - y], label=INTERVAL, **bars)
 
 
+def _describe_points(rows: EnvRows) -> str:
+    """Say of how many episodes the points of a single run are means."""
+    _, index = np.unique(rows.exploration, return_inverse=True)
+    episodes = np.bincount(index, rows.episodes)
+    numbers = " to ".join(dict.fromkeys(f"{n:.0f}" for n in (episodes.min(), episodes.max())))
+    return f"mean of {numbers} episodes at each epsilon, by all parameters of that time"
+
+
 def _average_by_epsilon(rows: EnvRows) -> dict[float, float]:
     """Return the mean return per episode for each epsilon."""
     epsilons, index = np.unique(rows.exploration, return_inverse=True)
@@ -94,17 +101,24 @@ def _draw_rows(axes: Axes, rows: EnvRows) -> None:
 
 
 def _draw_evaluations(axes: Axes, group: RunGroup) -> None:
-    """Draw the evaluator's mean return in the same time."""
+    """Draw the evaluator's mean return in the same time.
+
+    It may be below that of environments that explore: an evaluation is of a single set of
+    parameters, and there are few evaluations.
+    """
     names = (columns.MEAN_RETURN, columns.WALL_TIME_SECONDS)
-    returns = []
+    returns, count = [], 0
     for table in group.read_columns(columns.EVALUATOR):
         if has_numbers(table, *names):
             values, time = (table[name] for name in names)
             values = values[_is_newest(time) & is_drawable(values)]
             returns += [values.mean()] if len(values) else []
+            count += len(values)
     if returns:
         epsilon = group.field("agent.exploration.evaluation_epsilon")
-        label = "evaluator" if epsilon is None else f"evaluator (epsilon {epsilon:g})"
+        name = "evaluator" if epsilon is None else f"evaluator (epsilon {epsilon:g})"
+        number = "one evaluation" if count == 1 else f"{count} evaluations, each"
+        label = f"{name}: {number} of one set of parameters"
         style.draw_reference(axes, float(estimate(np.array(returns))[0]), label)
 
 

@@ -23,7 +23,9 @@ def draw_search(importances: Mapping[str, float], scores: Sequence[float]) -> Fi
     if not importances:
         return None
     height = max(3.0, 1.2 + 0.3 * len(importances))
-    figure, (bars, progress) = style.new_figure("Search for settings", 1, 2, height)
+    count = int(np.isfinite(scores).sum())
+    title = f"Search for settings: {count} runs with a score, one seed each"
+    figure, (bars, progress) = style.new_figure(title, 1, 2, height)
     names = sorted(importances, key=lambda name: importances[name])
     bars.barh(names, [100 * importances[name] for name in names], color=style.DOTS["color"])
     bars.set_xlabel("importance (%)")

@@ -22,6 +22,7 @@ EXAMPLES = (
     "load_and_play",
     "own_critic",
     "own_environment",
+    "own_exploration",
     "own_loss",
     "own_network",
     "own_priority",
@@ -127,6 +128,7 @@ def test_own_update_learns(installation, copy, tmp_path):
 @pytest.mark.parametrize(
     ("command", "example", "builder"),
     [
+        ("apex-dqn", "own_exploration", "HalvingBuilder"),
         ("apex-dqn", "own_loss", "AdvantageLearningBuilder"),
         ("apex-dqn", "own_priority", "RarityBuilder"),
         ("apex-dpg", "own_critic", "CriticBuilder"),

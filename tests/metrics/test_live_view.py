@@ -209,6 +209,14 @@ def test_line(written_run):
     )
 
 
+def test_returns_of_few_episodes_have_no_error(written_run):
+    row = {"mean_return": 50.0, "standard_error": float("nan"), "num_episodes": 2}
+    written_run.append("evaluator", learner_steps=300, **row)
+    line = format_line(read_state(written_run.folder))
+    assert line.endswith("evaluation 50.0 (episodes: 2) at learner step 300")
+    assert line_with(draw(written_run.folder, width=120), r"50\.0 \(episodes: 2\)")
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -534,9 +534,9 @@ def test_exploration_shows_the_newest_quarter(make_run):
     assert axes.get_xscale() == "log"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0.1", "0.4"]
     assert legend_texts(figure) == [
-        "mean of all episodes at this epsilon",
+        "mean of 2 to 4 episodes at each epsilon, by all parameters of that time",
         "mean of the episodes that one environment ended within 5 s",
-        "evaluator (epsilon 0.01)",
+        "evaluator (epsilon 0.01): 2 evaluations, each of one set of parameters",
     ]
 
 
@@ -584,12 +584,13 @@ def test_exploration_of_a_policy_of_the_users(make_run):
     rows = [env_row(10, 0.4, 1, 1.0), env_row(10, 0.1, 1, 2.0)]
     logs = {"actor_0_envs": rows, "evaluator": [evaluation(10, 1.5)]}
     figure = draw_exploration(group_runs([make_run("a", logs, agent={"n_step": 5})]))
-    assert legend_texts(figure)[-1] == "evaluator"
+    assert legend_texts(figure)[-1] == "evaluator: one evaluation of one set of parameters"
 
 
 def test_a_search():
     figure = draw_search({"n_step": 0.25, "lr": 0.75}, [1.0, np.nan, 3.0, 2.0])
     bars, progress = figure.axes
+    assert figure.get_suptitle() == "Search for settings: 3 runs with a score, one seed each"
     assert [text.get_text() for text in bars.get_yticklabels()] == ["n_step", "lr"]
     assert [patch.get_width() for patch in bars.patches] == [25, 75]
     scores, best = progress.get_lines()
