@@ -28,6 +28,7 @@ from apex_agents.environments import (
     record_spec,
 )
 from apex_agents.environments.conversion import describe_rounding
+from apex_agents.environments.torso_choice import torso_warning
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.learning.shapes import check_shapes
@@ -48,6 +49,8 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     check_limits(experiment.run, experiment.data_flow())
     spec = check_environment(experiment)
     settings = vars(experiment.config.agent) if experiment.config else {}
+    if experiment.config and (warning := torso_warning(experiment.config.agent, spec)):
+        logging.warning("%s: %s", experiment.task, warning)
     if any(isinstance(value, str) and ":" in value for value in settings.values()):
         check_own_networks(experiment.builder, spec)
     if ":" in settings.get("builder", "") and _has_standard_learner(experiment.builder):

@@ -15,6 +15,7 @@ from apex_agents.environments import (
     make_vector_environment,
     with_environment_fn,
 )
+from apex_agents.environments.torso_choice import fit_torso
 from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics
@@ -63,6 +64,17 @@ class Experiment:
     task: str = ""
     config: ExperimentConfig | None = None
     spec: EnvironmentSpec | None = None
+
+    def with_spec(self, spec: EnvironmentSpec) -> "Experiment":
+        """Return the experiment with the spec of one environment, and the torso that fits it.
+
+        Its config, which is recorded, then names this torso in place of 'auto'.
+        """
+        if self.config is None:
+            return dataclasses.replace(self, spec=spec)
+        agent = fit_torso(self.config.agent, spec)
+        config = dataclasses.replace(self.config, agent=agent)
+        return dataclasses.replace(self, spec=spec, config=config)
 
     def environment_spec(self) -> EnvironmentSpec:
         """Return the spec of one environment, which is made and closed if it is unknown."""

@@ -1,7 +1,6 @@
 """Runs an experiment's program on a backend, shows its progress, and reports how it ended."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import shutil
@@ -48,7 +47,7 @@ def launch(
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
     spec = check_experiment(experiment)
-    experiment = dataclasses.replace(experiment, spec=spec)
+    experiment = experiment.with_spec(spec)
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:
         warning = memory_warning(experiment.data_flow(), replay_bytes, available_memory())

@@ -19,7 +19,7 @@ from apex_agents.json_values import can_be_kept
 MAX_LAYER_SIZE = 10_000
 
 # The torsos that agents with discrete actions bring; networks.chosen_torso makes them.
-TORSOS = ("atari", "mlp", "conv")
+TORSOS = ("atari", "mlp", "conv", "auto")
 
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 _MAX_INT = 2**63 - 1

@@ -8,7 +8,7 @@ from apex_agents.environments import EnvironmentConfig
 def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
     agent = A2CConfig(
-        torso="mlp",
+        torso="auto",
         mlp_hidden_sizes=(64, 64),
         hidden_size=0,
         frame_stack=0,

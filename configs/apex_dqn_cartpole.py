@@ -10,7 +10,7 @@ from apex_agents.replay.config import ReplayConfig
 def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
     agent = ApexDQNConfig(
-        torso="mlp",
+        torso="auto",
         mlp_hidden_sizes=(128,),
         stream_hidden_size=128,
         head="quantile",

@@ -15,6 +15,8 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from apex_agents import exit_codes
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments.conversion import convert_observations
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "results" / "README.md"])
@@ -54,21 +56,22 @@ def test_example_learns(name, least_return, tmp_path):
     assert float(match[1]) >= least_return
 
 
-def test_the_torso_for_an_image_and_a_vector_reads_both_from_what_gymnasium_flattens():
+def test_the_torso_for_an_image_and_a_vector_reads_both():
     page = PAGES["docs/tutorials/own_network.md"]
     blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     (block,) = (block for block in blocks if "make_parts_torso" in block)
     names: dict[str, Any] = {}
     exec(block, names)
     image, vector = spaces.Box(0, 255, (5, 5, 3), np.uint8), spaces.Box(-1, 1, (4,), np.float32)
-    space = spaces.Dict({"vector": vector, "image": image})
+    space = spaces.Dict({"speed": vector, "image": image})
     space.seed(0)
     observations = [space.sample() for _ in range(2)]
-    torso = names["make_parts_torso"](None, None)
-    features = torso(tf.stack([spaces.flatten(space, part) for part in observations]))
+    observation_spec, convert = convert_observations(space)
+    torso = names["make_parts_torso"](EnvironmentSpec(observation_spec, None, None, None), None)
+    features = torso(tf.stack([convert(observation) for observation in observations]))
     images = tf.stack([part["image"] / np.float32(255) for part in observations])
     convolved = snt.flatten(tf.nn.relu(torso.convolution(images)))
-    vectors = tf.stack([part["vector"] for part in observations])
+    vectors = tf.stack([part["speed"] for part in observations])
     expected = tf.nn.relu(torso.dense(tf.concat([convolved, vectors], axis=1)))
     np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
 

@@ -147,8 +147,6 @@ def load_mirror(folder, observation_space, action_space):
     ids=["dict", "tuple", "discrete", "multi_discrete", "number", "image"],
 )
 def test_a_plain_loop_over_the_environment(tmp_path, observation_space, action_space):
-    if observation_space is IMAGE and action_space is BOX:
-        pytest.skip("Ape-X DPG has no torso for images.")
     policy, environment = load_mirror(tmp_path, observation_space, action_space)
     observation, _ = environment.reset(seed=0)
     seen = []

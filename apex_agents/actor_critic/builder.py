@@ -23,7 +23,7 @@ from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.networks.chosen_torso import check_observations
+from apex_agents.environments.torso_choice import check_observations
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn

@@ -5,7 +5,7 @@ from typing import Any
 
 from apex_agents.validation import field_paths, get_field
 
-_CONV = ("agent.torso", ("conv",))
+_CONV = ("agent.torso", ("conv", "auto"))
 _ATARI = ("environment.suite", ("atari",))
 # By the field that is read: another field, and its values with which it is. A function of the
 # user's, 'module:function', may read anything.
@@ -13,7 +13,7 @@ READ_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "agent.conv_channels": _CONV,
     "agent.conv_kernel_sizes": _CONV,
     "agent.conv_strides": _CONV,
-    "agent.mlp_hidden_sizes": ("agent.torso", ("mlp", "conv")),
+    "agent.mlp_hidden_sizes": ("agent.torso", ("mlp", "conv", "auto")),
     "agent.num_quantiles": ("agent.head", ("quantile",)),
     "agent.adam_epsilon": ("agent.optimizer", ("adam",)),
     "agent.learning_rate_steps": ("agent.optimizer", ("adam",)),

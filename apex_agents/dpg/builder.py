@@ -18,9 +18,9 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
+from apex_agents.environments.torso_choice import require_no_normalized_images
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Update
-from apex_agents.networks.observations import is_image, require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.config import share_config
 from apex_agents.replay.dataset import make_dataset
@@ -60,13 +60,6 @@ class ApexDPGBuilder:
         require_unit_vectors(spec)
         torsos = {self.config.policy_torso, self.config.critic_torso}
         built_in = torsos.intersection(TORSOS) if self._torso_fn is None else set()
-        has_torsos = type(self).make_networks is ApexDPGBuilder.make_networks
-        if is_image(spec) and built_in and has_torsos:
-            raise ValueError(
-                f"observations are images of shape {spec.observations.shape}; Ape-X DPG's torso "
-                "'mlp' is for vectors: set agent.policy_torso and agent.critic_torso to a "
-                "'module:function' of your own."
-            )
         require_no_normalized_images(self.config.normalize_observations, spec)
         if built_in != torsos:
             for _ in range(2):  # The target networks have torsos of their own.

@@ -31,7 +31,8 @@ class ApexDPGConfig:
     Attributes:
       policy_torso: layers of the policy before its second hidden layer: 'mlp', its first hidden
         layer, with a tanh; 'none', where both hidden layers have ReLUs; or 'module:function', as
-        `torso` of `ApexDQNConfig`.
+        `torso` of `ApexDQNConfig`. In front of 'mlp' and 'none' images pass convolutions, as those
+        of the torso 'auto' there.
       critic_torso: the same for the critic: layers before the action enters. With 'none' it enters
         the first hidden layer, as in TD3 (Fujimoto et al. 2018).
       policy_hidden_sizes: units of the policy's two hidden layers (appendix D: 300, 200), the

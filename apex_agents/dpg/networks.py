@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments.images import fitting_convolutions
 from apex_agents.learning.distributions import (
     ReturnDistribution,
     categorical,
@@ -20,7 +21,7 @@ from apex_agents.learning.shapes import check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
-from apex_agents.networks.torsos import VectorTorso
+from apex_agents.networks.torsos import PartsTorso, VectorTorso
 
 # Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG
 # (Lillicrap et al. 2016, section 7), ReLU, and output layers that begin close to 0.
@@ -192,7 +193,8 @@ def _make_torso(
 ) -> tuple[snt.Module, Sequence[int]]:
     """Make the torso of 'policy' or 'critic', behind the normalization if there is one.
 
-    Names of variables begin with `scope`.
+    Images, also among the parts of a Dict, first pass convolutions. Names of variables begin with
+    `scope`.
 
     Returns:
       The torso, and the units of the hidden layers that are not part of it.
@@ -206,6 +208,9 @@ def _make_torso(
         if config.normalize_observations:
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
             observations = layers[0](observations)
+        convolutions = fitting_convolutions(spec)
+        if own_torso is None and convolutions:
+            layers.append(PartsTorso(convolutions, (), spec, name="torso"))
         if own_torso is None:
             torso = VectorTorso(
                 sizes[:num_in_torso],

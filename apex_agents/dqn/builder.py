@@ -19,10 +19,13 @@ from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
+from apex_agents.environments.torso_choice import (
+    check_observations,
+    is_own_torso,
+    require_no_normalized_images,
+)
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Update
-from apex_agents.networks.chosen_torso import check_observations, is_own_torso
-from apex_agents.networks.observations import require_no_normalized_images
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.precision import compute_dtype
 from apex_agents.replay.config import share_config
@@ -64,7 +67,7 @@ class ApexDQNBuilder:
         check_observations(self.config, spec, self._torso_fn)
         require_no_normalized_images(self.config.normalize_observations, spec)
         # Others have been checked.
-        if is_own_torso(self.config, self._torso_fn) or self.config.torso == "conv":
+        if is_own_torso(self.config, self._torso_fn) or self.config.torso in ("conv", "auto"):
             for _ in range(2):  # The target network has a torso of its own.
                 self.make_networks(spec)
 

@@ -6,7 +6,7 @@ Spaces are gymnasium's; `space_of` turns specs of dm_env into them.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,25 @@ ObservationConverter = Callable[[Any], np.ndarray]
 
 
 class ObservationSpec(specs.BoundedArray):
-    """Spec of what agents observe, with the space of what the environment itself returns."""
+    """Spec of what agents observe.
 
-    def __init__(self, shape: Any, dtype: Any, minimum: Any, maximum: Any, space: spaces.Space):
+    Attributes:
+      space: space of what the environment itself returns.
+      parts: of the vector of a Dict or a Tuple, the specs of what it is made of, in order; images
+        among them are uint8.
+    """
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any,
+        minimum: Any,
+        maximum: Any,
+        space: spaces.Space,
+        parts: Sequence[ObservationSpec] = (),
+    ):
         super().__init__(shape, dtype, minimum, maximum, name="observation")
-        self.space = space
+        self.space, self.parts = space, parts
 
     def __reduce__(self) -> Any:
         return ObservationSpec, tuple(self._get_constructor_kwargs().values())
@@ -38,31 +52,29 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     Images, boxes of uint8 or bool with two axes or more, are uint8 with the maximum of their space,
     1 for bool; vectors of uint8 are uint8, too. Every other box is float32 in its own shape, a
     number has the shape [1]. A discrete space becomes a one-hot float32 vector. Dicts and tuples of
-    all these but images become one float32 vector, flattened in the order of `spaces.Dict.spaces`,
-    which sorts by name what it gets as a dict.
+    all these become one float32 vector, flattened in the order of `spaces.Dict.spaces`, which sorts
+    by name what it gets as a dict.
 
     Raises:
-      ValueError: the space holds something else, nothing, or an image among other parts.
+      ValueError: the space holds something else, or nothing.
     """
     if isinstance(space, spaces.Box):
         spec = _make_spec(space, space, _dtype_of(space))
         read = _make_reader(space, "observation")
         return spec, lambda observation: read(observation).reshape(spec.shape)
     parts = dict(_parts(space, "observation"))
-    for path in filter(lambda path: is_image(parts[path]), parts):
-        raise ValueError(
-            f"{path} is an image among other parts. Agents observe one image or vectors: let "
-            "gymnasium.wrappers.TransformObservation return one of them, or FlattenObservation all "
-            "of them, for a torso of yours that takes them apart, in a function that "
-            "environment.suite='function' names."
-        )
     for path in filter(lambda path: not isinstance(parts[path], _VECTORS), parts):
         raise ValueError(
             f"{path} is a {type(parts[path]).__name__} space. Agents observe numbers, always as "
-            "many: let a wrapper such as gymnasium.wrappers.TransformObservation leave it out, in "
-            "a function that environment.suite='function' names."
+            "many: let a wrapper leave it out, such as gymnasium.wrappers.FilterObservation for a "
+            "part of a Dict or TransformObservation, in a function that "
+            "environment.suite='function' names."
         )
-    spec = _make_spec(space, spaces.flatten_space(space), np.float32)
+    is_nested = isinstance(space, (spaces.Dict, spaces.Tuple))
+    spec = _make_spec(
+        *(space, spaces.flatten_space(space), np.float32),
+        [_make_part_spec(part) for part in parts.values()] if is_nested else (),
+    )
     return spec, _make_reader(space, "observation")
 
 
@@ -203,7 +215,15 @@ def _dtype_of(space: Any) -> np.dtype:
     return np.dtype(np.uint8 if is_bytes else np.float32)
 
 
-def _make_spec(space: spaces.Space, box: Any, dtype: Any) -> ObservationSpec:
+def _make_part_spec(space: Any) -> ObservationSpec:
+    if is_image(space):
+        return _make_spec(space, space, np.uint8)
+    return _make_spec(space, spaces.flatten_space(space), np.float32)
+
+
+def _make_spec(
+    space: spaces.Space, box: Any, dtype: Any, parts: Sequence[ObservationSpec] = ()
+) -> ObservationSpec:
     """Return the spec of what a space, converted to a box, becomes in a dtype."""
     with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
         low, high = (np.atleast_1d(bound).astype(dtype) for bound in (box.low, box.high))
@@ -212,7 +232,7 @@ def _make_spec(space: spaces.Space, box: Any, dtype: Any) -> ObservationSpec:
             f"the observation has no element, its shape is {low.shape}; let it be a constant."
         )
     least, most = (b.flat[0] if np.all(b == b.flat[0]) else b for b in (low, high))
-    return ObservationSpec(low.shape, dtype, least, most, space)
+    return ObservationSpec(low.shape, dtype, least, most, space, parts)
 
 
 def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]:

@@ -1,14 +1,16 @@
 """Observations as networks compute with them: images with their channels last, and flat vectors.
 
-Both tools divide uint8 numbers by the maximum of their spec: 255 for pixels, 1 for what is true or
-false. Floats are left as they are.
+`to_image` and `to_vector` divide uint8 numbers by the maximum of their spec: 255 for pixels, 1 for
+what is true or false. Floats are left as they are.
 """
 
-import numpy as np
+import math
+
 import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments.images import largest_byte, part_specs
 
 
 def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 0) -> tf.Tensor:
@@ -50,23 +52,25 @@ def to_vector(observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:
     return snt.flatten(_scale(observations, spec))
 
 
-def is_image(spec: EnvironmentSpec) -> bool:
-    """Return whether observations are images, or stacks of them: uint8 with at least two axes."""
-    return spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
+def to_parts(
+    observations: tf.Tensor, spec: EnvironmentSpec
+) -> list[tuple[tf.Tensor, EnvironmentSpec]]:
+    """Take the vectors `[B, N]` apart that a Dict or a Tuple has become.
 
-
-def largest_byte(spec: EnvironmentSpec) -> float:
-    """Return what observations of uint8 are divided by."""
-    return np.max(getattr(spec.observations, "maximum", 255))
-
-
-def require_no_normalized_images(normalize_observations: bool, spec: EnvironmentSpec) -> None:
-    """Raise a ValueError if observations are images and are to be normalized."""
-    if normalize_observations and is_image(spec):
-        raise ValueError(
-            "agent.normalize_observations is True, but observations are images of shape "
-            f"{spec.observations.shape}, which are scaled anyway; it has to be False."
-        )
+    Returns:
+      What `to_image` and `to_vector` take for each part of `spec.observations.parts`: its
+      observations, `[B, ...]` uint8 of an image and `[B, n]` float32 of all else, with their
+      specification. Where there are no parts, all observations.
+    """
+    parts = part_specs(spec)
+    if parts == [spec]:
+        return [(observations, spec)]
+    sizes = [math.prod(part.observations.shape) for part in parts]
+    shaped = [
+        tf.cast(tf.reshape(vectors, [-1, *part.observations.shape]), part.observations.dtype)
+        for vectors, part in zip(tf.split(observations, sizes, axis=1), parts, strict=True)
+    ]
+    return list(zip(shaped, parts, strict=True))
 
 
 def zero_observations(spec: EnvironmentSpec) -> tf.Tensor:

@@ -4,7 +4,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks.observations import is_image, largest_byte
+from apex_agents.environments.images import is_image, largest_byte
 
 
 class PixelConv2D(snt.Conv2D):

@@ -10,12 +10,10 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks.observations import to_image, to_vector
+from apex_agents.environments.images import Convolutions, can_convolve, part_specs, stack_of
+from apex_agents.networks.observations import to_image, to_parts, to_vector
 from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
 from apex_agents.precision import mixed_precision
-
-# Channels, kernel sizes and strides of the network of DQN (Mnih et al. 2015).
-DQN_CONVOLUTIONS: Sequence[tuple[int, int, int]] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
 class ConvTorso(snt.Module):
@@ -27,7 +25,7 @@ class ConvTorso(snt.Module):
 
     def __init__(
         self,
-        convolutions: Sequence[tuple[int, int, int]],
+        convolutions: Convolutions,
         hidden_sizes: Sequence[int],
         spec: EnvironmentSpec,
         frame_stack: int = 0,
@@ -84,6 +82,38 @@ class ConvTorso(snt.Module):
         for linear in self._linears:
             features = tf.nn.relu(linear(features))
         return features
+
+
+class PartsTorso(snt.Module):
+    """Torsos of all parts of observations, side by side, then fully connected layers.
+
+    Images pass convolutions, unless they are too small. Those with four axes are stacks of frames.
+    """
+
+    def __init__(
+        self,
+        convolutions: Convolutions,
+        hidden_sizes: Sequence[int],
+        spec: EnvironmentSpec,
+        dtype: tf.DType = tf.float32,
+        name: str | None = None,
+    ):
+        """Make the layers; see `ConvTorso`."""
+        super().__init__(name=name)
+        self._spec = spec
+        self._torsos = [
+            ConvTorso(convolutions, (), part, stack_of(part), dtype, name=f"part_{i}")
+            if can_convolve(convolutions, part, stack_of(part))
+            else VectorTorso((), part, dtype, name=f"part_{i}")
+            for i, part in enumerate(part_specs(spec), 1)
+        ]
+        self._layers = VectorTorso(hidden_sizes, spec, dtype, name="all")
+
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        """Map observations `[B, N]` to features `[B, F]`."""
+        parts = [part for part, _ in to_parts(observations, self._spec)]
+        features = [torso(part) for torso, part in zip(self._torsos, parts, strict=True)]
+        return self._layers(tf.concat([tf.cast(each, tf.float32) for each in features], axis=1))
 
 
 class VectorTorso(snt.Module):

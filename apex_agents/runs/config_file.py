@@ -30,6 +30,9 @@ _FORMAT = 2
 # What has to be the same when a run is resumed, but for one field.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELD = "environment.max_episode_steps"
+# Fields of an agent that its environment decides on where its torso is 'auto'.
+_TORSO, _AUTO = "torso", "auto"
+_CHOSEN_FIELDS = (_TORSO, "conv_channels", "conv_kernel_sizes", "conv_strides")
 
 
 def to_file(config: Any, spec: SpecRecord | None = None) -> dict[str, Any]:
@@ -196,6 +199,8 @@ def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any]
             if section == "agent":  # Older versions did not record it.
                 missing = {**missing, "builder": now[section].get("builder")}
             old = _complete(old, missing)
+            if _AUTO in (old.get(_TORSO), now[section].get(_TORSO)):
+                old |= {name: now[section][name] for name in old if name in _CHOSEN_FIELDS}
         difference = _first_difference(old, now[section], section)
         if difference is not None:
             return difference

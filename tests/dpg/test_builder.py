@@ -58,10 +58,22 @@ def test_actions_that_do_not_fit(actions, message):
 IMAGES = specs.BoundedArray((9, 9, 3), np.uint8, 0, 255)
 
 
-@pytest.mark.parametrize("config", [ApexDPGConfig(), ApexDPGConfig(policy_torso="nets:make")])
-def test_images_are_refused(config):
-    with pytest.raises(ValueError, match=r"agent\.policy_torso and agent\.critic_torso"):
-        ApexDPGBuilder(config).check_environment(SPEC._replace(observations=IMAGES))
+@pytest.mark.parametrize("torso", ["mlp", "none"])
+@pytest.mark.parametrize(
+    ("shape", "num_filters"),
+    [((9, 9, 3), 16), ((3, 9, 9), 16), ((40, 50), 64), ((2, 40, 40, 3), 64), ((2, 2), None)],
+)
+def test_images_pass_convolutions(torso, shape, num_filters):
+    images = specs.BoundedArray(shape, np.uint8, 0, 255)
+    builder = ApexDPGBuilder(ApexDPGConfig(policy_torso=torso, critic_torso=torso))
+    spec = SPEC._replace(observations=images)
+    builder.check_environment(spec)
+    policy, critic = builder.make_networks(spec)
+    observations = tf.cast(tf.reshape(tf.range(5 * np.prod(shape)) % 251, [5, *shape]), tf.uint8)
+    assert critic(observations, policy(observations)).shape == (5,)
+    for network in (policy, critic):
+        filters = [v.shape[-1] for v in network.trainable_variables if v.shape.rank == 4]
+        assert filters[-1:] == ([num_filters] if num_filters else [])
 
 
 class WithNetworks(ApexDPGBuilder):

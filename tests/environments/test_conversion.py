@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import pickle
 from typing import Any
 
 import numpy as np
@@ -204,12 +205,30 @@ def test_observations_are_flat_as_gymnasium_flattens_them(seed):
     )
 
 
+def test_images_among_other_parts():
+    nested = spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1, 2), np.bool_)])
+    space = spaces.Dict({"b": VECTOR, "a": IMAGE, "c": nested})
+    spec, convert = convert_observations(space)
+    assert (spec.shape, spec.dtype) == ((12,), np.float32)
+    assert spec.parts == [
+        observations((2, 3), np.uint8, 0, 255),
+        observations((2,), np.float32, -1, 2),
+        observations((2,), np.float32, 0, 1),
+        observations((1, 2), np.uint8, 0, 1),
+    ]
+    assert pickle.loads(pickle.dumps(spec)).parts == spec.parts
+    image = np.array([[1, 2, 3], [4, 5, 255]])
+    observed = {"b": np.array([0.5, 1]), "a": image, "c": (1, np.array([[True, False]]))}
+    assert convert(observed).tolist() == [1, 2, 3, 4, 5, 255, 0.5, 1, 0, 1, 1, 0]
+    with pytest.raises(ValueError, match=r"observation\['a'\] holds 256"):
+        convert({**observed, "a": image + 1})
+
+
 @pytest.mark.parametrize(
     ("space", "named"),
     [
-        (spaces.Dict({"v": VECTOR, "camera": IMAGE}), "observation['camera']"),
-        (spaces.Dict({"a": spaces.Tuple([VECTOR, IMAGE])}), "observation['a'][1]"),
-        (spaces.Dict({"a": spaces.Text(9), "b": IMAGE}), "observation['b']"),
+        (spaces.Dict({"a": spaces.Tuple([VECTOR, spaces.Text(9)])}), "observation['a'][1]"),
+        (spaces.Dict({"a": spaces.Text(9), "b": IMAGE}), "observation['a']"),
         (spaces.Dict({"v": VECTOR, "mission": spaces.Text(9)}), "observation['mission']"),
         (spaces.Sequence(VECTOR), "observation"),
         (spaces.Graph(VECTOR, None), "observation"),

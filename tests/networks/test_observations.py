@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dm_env import specs
+from gymnasium import spaces
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.networks import to_image, to_vector
-from apex_agents.networks.observations import is_image, require_no_normalized_images
+from apex_agents.environments.conversion import convert_observations
+from apex_agents.environments.images import is_image
+from apex_agents.environments.torso_choice import require_no_normalized_images
+from apex_agents.networks import to_image, to_parts, to_vector
 
 
 def make_spec(shape: tuple[int, ...], dtype: Any = np.uint8, maximum: Any = 255) -> EnvironmentSpec:
@@ -78,6 +81,41 @@ def test_bytes_are_divided_by_their_maximum(dtype, maximum, scale):
         assert numbers.dtype == tf.float32
         np.testing.assert_allclose(tf.reshape(numbers, [1, 4]), expected, rtol=1e-6)
     assert to_vector(observations, spec).shape == (1, 4)
+
+
+SPACE = spaces.Dict(
+    {
+        "camera": spaces.Box(0, 255, (2, 3), np.uint8),
+        "speed": spaces.Box(-1, 1, (2,), np.float64),
+        "walls": spaces.Box(0, 1, (1, 2), np.bool_),
+    }
+)
+
+
+def test_parts_are_what_the_environment_has_observed():
+    observation_spec, convert = convert_observations(SPACE)
+    spec = EnvironmentSpec(observation_spec, actions=None, rewards=None, discounts=None)
+    samples = [SPACE.sample() for _ in range(2)]
+    batch = tf.constant(np.stack([convert(sample) for sample in samples]))
+    parts = to_parts(batch, spec)
+    for (part, part_spec), key in zip(parts, SPACE, strict=True):
+        assert part.dtype == (tf.float32 if key == "speed" else tf.uint8)
+        expected = np.stack([sample[key] for sample in samples])
+        np.testing.assert_allclose(part, expected.astype(np.float32), rtol=1e-6)
+        largest = {"camera": 255, "speed": 1, "walls": 1}[key]
+        vector = to_vector(part, part_spec)
+        np.testing.assert_allclose(vector, expected.reshape(2, -1) / largest, rtol=1e-6)
+    camera, camera_spec = parts[0]
+    assert to_image(camera, camera_spec).shape == (2, 2, 3, 1)
+    with pytest.raises(ValueError, match=r"\(2, 3\), \(1, 2\)"):
+        require_no_normalized_images(True, spec)
+
+
+def test_an_observation_without_parts_is_the_only_one():
+    observations, spec = tf.zeros([2, 5, 4]), make_spec((5, 4), np.float32)
+    ((part, part_spec),) = to_parts(observations, spec)
+    assert part is observations
+    assert part_spec is spec
 
 
 def test_what_was_normalized_is_not_scaled_again():

@@ -8,8 +8,9 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments.images import DQN_CONVOLUTIONS
 from apex_agents.networks.pixel_convolution import PixelConv2D
-from apex_agents.networks.torsos import DQN_CONVOLUTIONS, ConvTorso, VectorTorso
+from apex_agents.networks.torsos import ConvTorso, VectorTorso
 
 
 def make_spec(shape: tuple[int, ...], dtype: Any, maximum: float = 255) -> EnvironmentSpec:

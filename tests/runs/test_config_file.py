@@ -274,6 +274,26 @@ def test_an_older_version_did_not_say_which_builder_it_had(tmp_path):
         check_same_run(tmp_path, dataclasses.replace(DQN, agent=agent))
 
 
+@pytest.mark.parametrize(
+    ("recorded", "sizes", "config", "is_same"),
+    [
+        ("mlp", [16], "auto", True),  # Of a version without 'auto', or of a run in vectors.
+        ("conv", [32, 64, 64], "auto", True),
+        ("auto", [16], "mlp", True),
+        ("mlp", [16], "conv", False),
+    ],
+)
+def test_a_torso_that_the_environment_decides_on(tmp_path, recorded, sizes, config, is_same):
+    values = to_values(DQN)
+    values["agent"] |= {"torso": recorded, "conv_channels": sizes}
+    write(tmp_path, values)
+    new = dataclasses.replace(DQN, agent=dataclasses.replace(DQN.agent, torso=config))
+    if is_same:
+        return check_same_run(tmp_path, new)
+    with pytest.raises(ValueError, match=r"agent\.torso 'mlp', not 'conv'"):
+        check_same_run(tmp_path, new)
+
+
 def test_a_run_is_resumed_with_other_limits(tmp_path):
     values = to_values(DQN)
     values["environment"]["max_episode_steps"] = 100
