@@ -20,6 +20,21 @@ def reaches(mean_return: float, target: float) -> bool:
     return mean_return >= target - 1e-6 * abs(target)
 
 
+class TaskReturn(float):
+    """A return in one task. As a target it is no limit for a run of another task.
+
+    Attributes:
+      task: the task, as `environment.task` names it.
+    """
+
+    task: str
+
+    def __new__(cls, value: float, task: str = "") -> "TaskReturn":
+        self = super().__new__(cls, value)
+        self.task = task
+        return self
+
+
 def _is_custom(custom: str) -> bool:
     return all(_CUSTOM.fullmatch(part) for part in custom.split(",") if part.strip())
 
@@ -104,7 +119,8 @@ class RunConfig:
       max_actor_steps: limit in transitions of all actors together, one per agent step.
       max_seconds: limit in wall time, start included; pauses between two commands, and time for
         which the machine sleeps, excluded.
-      target_return: limit in the mean unclipped return of an evaluation.
+      target_return: limit in the mean unclipped return of an evaluation. That of settings that come
+        with the package holds for their task only.
       checkpoint_period_seconds: seconds between two checkpoints of the learner; also at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.
       replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, each of which
@@ -180,3 +196,18 @@ class ExperimentConfig:
         is_config = hasattr(self.agent, "validate") and not isinstance(self.agent, type)
         require(is_config, "agent", self.agent, "an agent's config")
         require_fields(self, "")
+
+
+def other_target(config: ExperimentConfig) -> TaskReturn | None:
+    """Return the target return that settings have if it is one of another task than theirs."""
+    target = config.run.target_return
+    if isinstance(target, TaskReturn) and target.task != config.environment.task:
+        return target
+    return None
+
+
+def without_other_target(config: ExperimentConfig) -> ExperimentConfig:
+    """Return settings that have no target return if theirs is one of another task."""
+    if other_target(config) is None:
+        return config
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, target_return=None))

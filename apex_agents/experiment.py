@@ -2,12 +2,19 @@
 
 import dataclasses
 import functools
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
 
 from apex_agents.builder import Builder
-from apex_agents.config import ExperimentConfig, RunConfig, reaches
+from apex_agents.config import (
+    ExperimentConfig,
+    RunConfig,
+    other_target,
+    reaches,
+    without_other_target,
+)
 from apex_agents.environments import (
     EnvironmentSpec,
     VectorEnvironment,
@@ -129,6 +136,13 @@ def make_experiment(
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
+    if (target := other_target(config)) is not None:
+        logging.warning(
+            "The target return of the settings, %g, is left out: it is one of %s. Give %s its own "
+            "by run.target_return.",
+            *(target, target.task, environment.task),
+        )
+        config = without_other_target(config)
     builder = make_builder(agent, torso_fn)
     builder.share(config.run.num_replays)
     return Experiment(

@@ -5,7 +5,7 @@
 
 import dataclasses
 
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.environments import EnvironmentConfig
 
@@ -28,7 +28,7 @@ def get_config() -> ExperimentConfig:
     run = RunConfig(
         num_actors=1,
         num_envs_per_actor=8,
-        target_return=-200.0,
+        target_return=TaskReturn(-200.0, "Pendulum-v1"),
         max_actor_steps=500_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=3.0),
     )

@@ -1,7 +1,7 @@
 """CartPole-v1 on one small machine, in well under a minute."""
 
 from apex_agents.acting.exploration import ExplorationConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
@@ -31,7 +31,7 @@ def get_config() -> ExperimentConfig:
     run = RunConfig(
         num_actors=1,
         num_envs_per_actor=8,
-        target_return=475.0,
+        target_return=TaskReturn(475.0, "CartPole-v1"),
         max_actor_steps=1_000_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=1.0),
     )

@@ -1,7 +1,7 @@
 """Catch on one small machine, in seconds, to see that all parts work together."""
 
 from apex_agents.acting.exploration import ExplorationConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
@@ -28,7 +28,7 @@ def get_config() -> ExperimentConfig:
     run = RunConfig(
         num_actors=1,
         num_envs_per_actor=8,
-        target_return=0.9,
+        target_return=TaskReturn(0.9, "catch"),
         max_actor_steps=200_000,
         evaluation=EvaluationConfig(num_episodes=50, min_period_seconds=1.0),
     )

@@ -1,7 +1,7 @@
 """FrozenLake-v1 on one small machine, in seconds: its ice is not slippery, states are one-hot."""
 
 from apex_agents.acting.exploration import ExplorationConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
@@ -29,7 +29,7 @@ def get_config() -> ExperimentConfig:
     run = RunConfig(
         num_actors=1,
         num_envs_per_actor=8,
-        target_return=1.0,
+        target_return=TaskReturn(1.0, "FrozenLake-v1"),
         max_actor_steps=100_000,
         evaluation=EvaluationConfig(num_episodes=10, min_period_seconds=1.0),
     )

@@ -1,7 +1,7 @@
 """LunarLander-v3 on one small machine; needs gymnasium's extra box2d."""
 
 from apex_agents.acting.exploration import ExplorationConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
@@ -28,7 +28,7 @@ def get_config() -> ExperimentConfig:
     run = RunConfig(
         num_actors=1,
         num_envs_per_actor=8,
-        target_return=200.0,
+        target_return=TaskReturn(200.0, "LunarLander-v3"),
         max_actor_steps=300_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=10.0),
     )

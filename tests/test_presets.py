@@ -1,9 +1,17 @@
 """Tests of the settings that come with the package, as programs load them."""
 
+import copy
+import dataclasses
+import functools
+import pickle
+
+import gymnasium
 import pytest
 
 import apex_agents
-from apex_agents.presets import load_config
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import make_experiment
+from apex_agents.presets import load_config, preset_names
 from apex_agents.validation import field_paths, get_field
 
 
@@ -12,6 +20,47 @@ def test_a_program_gets_settings_of_its_own():
     assert first.environment.task == "CartPole-v1"
     first.agent.replay.min_size = 7
     assert second.agent.replay.min_size != 7
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_target_return_is_one_of_the_task_of_the_settings(name):
+    config = load_config(name)
+    target = config.run.target_return
+    assert target is None or target.task == config.environment.task
+
+
+def replace_environment(config: apex_agents.ExperimentConfig) -> apex_agents.ExperimentConfig:
+    return dataclasses.replace(config, environment=EnvironmentConfig("toy", "catch"))
+
+
+def change_task(config: apex_agents.ExperimentConfig) -> apex_agents.ExperimentConfig:
+    config.environment.task = "Acrobot-v1"
+    return config
+
+
+def pickle_and_read(config):
+    return pickle.loads(pickle.dumps(config))
+
+
+@pytest.mark.parametrize("change", [replace_environment, change_task])
+@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy, pickle_and_read])
+def test_a_target_return_of_another_task_is_left_out(change, copy_of, caplog):
+    config = change(copy_of(load_config("apex_dqn_cartpole")))
+    experiment = make_experiment(config)
+    assert experiment.run.target_return is experiment.config.run.target_return is None
+    assert ["475" in record.getMessage() for record in caplog.records] == [True]
+    # One that the user has given holds for any task, the same number too.
+    for target in (475.0, 0.0):
+        config.run.target_return = target
+        assert make_experiment(config).run.target_return == target
+    assert len(caplog.records) == 1
+
+
+def test_a_function_in_place_of_the_task_has_no_target_of_the_task():
+    config = load_config("apex_dqn_cartpole")
+    function = functools.partial(gymnasium.make, "CartPole-v1")
+    assert make_experiment(config, environment_fn=function).run.target_return is None
+    assert make_experiment(config).run.target_return == 475
 
 
 @pytest.mark.parametrize("name", ["", "apex_dqn_cartpol", "apex_dqn_cartpole.py", "paper/alpha"])

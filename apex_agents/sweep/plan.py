@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apex_agents.config import ExperimentConfig
+from apex_agents.config import ExperimentConfig, without_other_target
 from apex_agents.metrics import columns
 from apex_agents.plotting.run_groups import LIMITS, flatten
 from apex_agents.runs.config_file import check_same_run, to_values
@@ -96,6 +96,7 @@ def plan_runs(
     Raises:
       ValueError: the runs would never end, or a work directory holds a run of another setting.
     """
+    config = without_other_target(config)
     fields = flatten(dataclasses.asdict(config))
     if all(fields.get(limit) is None for limit in LIMITS):
         raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")

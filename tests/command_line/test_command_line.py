@@ -347,6 +347,12 @@ OVERRIDES = {
         True,
     ),
     "optional_float": ("--config.run.target_return=12.5", "run.target_return", 12.5),
+    "target_of_another_task": (
+        "--config.environment.task=MountainCar-v0",
+        "run.target_return",
+        None,
+    ),
+    "target_of_the_same_task": ("--config.run.seed=3", "run.target_return", 475.0),
     "optional_float_that_is_removed": (
         "--config.run.target_return=None",
         "run.target_return",

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.config import ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.runs.workdir import close_workdir, open_workdir
@@ -50,6 +50,15 @@ def test_runs_without_an_end_are_refused(tmp_path):
     config = dataclasses.replace(CONFIG, run=RunConfig())
     with pytest.raises(ValueError, match="max_actor_steps"):
         plan_runs(config, {}, 1, tmp_path, ())
+
+
+def test_a_run_without_the_target_of_another_task_is_finished(tmp_path):
+    run = RunConfig(seed=3, max_actor_steps=100, target_return=TaskReturn(475.0, "CartPole-v1"))
+    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
+    close_workdir(open_workdir(str(workdir), CONFIG))
+    (workdir / "summary.json").write_text('{"finished": true}')
+    (planned,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
+    assert planned.is_finished
 
 
 @pytest.mark.parametrize(
