@@ -30,8 +30,13 @@ if TYPE_CHECKING:
 # Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
 # drivers are no news, and its errors arrive as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Reverb's connections would go through the proxy of `http_proxy`, those to localhost too.
+# Reverb's connections would go through the proxy of `http_proxy`. One that is given for gRPC is for
+# other hosts: no proxy reaches a replay of this machine.
 os.environ.setdefault("grpc_proxy", "")
+_NO_PROXY = "no_grpc_proxy"  # Read before `no_proxy`.
+_direct = os.environ.get(_NO_PROXY) or os.environ.get("no_proxy") or ""
+if "localhost" not in _direct.split(","):
+    os.environ[_NO_PROXY] = ",".join(filter(None, [_direct, "localhost"]))
 
 __version__ = "0.2.0"  # The only place: pyproject.toml reads it.
 

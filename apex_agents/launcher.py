@@ -35,7 +35,7 @@ from apex_agents.runs.workdir import TENSORBOARD, close_workdir
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
 _STOPPING = "Stopping; press Ctrl-C again to kill all processes."
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGQUIT, signal.SIGALRM)
 
 
 def launch(

@@ -21,6 +21,7 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
 from apex_agents.metrics.summary import remove_summary, write_summary
+from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.node import (
     ClientNode,
     NodeRole,
@@ -102,6 +103,7 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
         return stop.is_set()
 
     with contextlib.closing(environment):
+        await_answer(clients, stop.is_set)
         actor = builder.make_actor(policy, adders, source)
         logger = ActorLogger(experiment, index, environment, policy, adders, source)
         for episodes in run_in_lock_step(environment, actor, should_stop):
@@ -153,6 +155,7 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     learner.publish()
     first_step = learner.num_steps
     reason = find_end(learner.num_steps)
+    await_answer(clients, should_stop)
     while reason is None and not should_stop():
         follow_replays()
         learner.step()

@@ -43,7 +43,7 @@ LAYERS = (
     ("networks",),
     ("environments",),
     ("user_code",),
-    ("validation", "exit_codes", "extras", "precision", "process_state", "stopwatch"),
+    ("validation", "exit_codes", "extras", "precision", "process_state", "stopwatch", "waits"),
     ("json_values",),
 )
 # The package's `__init__.py` names what users import, from any layer.

@@ -66,6 +66,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "agent.builder": (["", "builder", "a b:c"], ["my_update:MyBuilder"]),
     "environment.max_episode_steps": ([0, -1], [1]),
     "environment.action_repeat": ([0, -1, 1_001], []),
+    "environment.step_timeout_seconds": ([0.0, -1.0], [0.1, 3600]),
     "environment.atari.sticky_action_probability": ([1.0, -0.1], [0.99]),
     "environment.atari.max_noops": ([-1, 10_001], [0, 10_000]),
     "environment.atari.action_repeat": ([0, 1001], [1, 1000]),

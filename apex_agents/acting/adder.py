@@ -1,9 +1,9 @@
 """Makes n-step transitions with the actor's own initial priorities."""
 
 import collections
+import contextlib
 import dataclasses
 import functools
-import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +17,10 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.priorities import bounded_priority
 from apex_agents.replay.transitions import pack_outcome
 from apex_agents.replay.writers import make_writer
+from apex_agents.waits import Waiting
 
 _FLUSH_TIMEOUT_MS = 500
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,7 +76,6 @@ class PrioritizedNStepAdder:
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
         priority_fn: Callable[[float], float] = bounded_priority,
-        warn_after_seconds: float = 10.0,
     ):
         """Keep the settings; the first observation decides how transitions are written.
 
@@ -92,8 +90,6 @@ class PrioritizedNStepAdder:
           should_stop: asked while waiting for a replay that accepts no more.
           learner_steps_fn: returns the learner steps of the acting parameters.
           priority_fn: returns the priority of a transition, given its TD error.
-          warn_after_seconds: seconds for which a replay with a samples-per-insert ratio may accept
-            nothing before a warning is logged, once.
         """
         self._replay = replay
         self._n_step = n_step
@@ -101,7 +97,9 @@ class PrioritizedNStepAdder:
         self._should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
         self._priority_fn = priority_fn
-        self._warn_after_seconds = warn_after_seconds if replay.samples_per_insert else math.inf
+        ratio = replay.samples_per_insert
+        cause = f" (agent.replay.samples_per_insert is {ratio:g})" if ratio else ""
+        self._waiting = Waiting(f"the replay to accept transitions{cause}")
         self._make_writer = functools.partial(make_writer, client, replay, n_step, frame_stack)
         self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
@@ -193,16 +191,7 @@ class PrioritizedNStepAdder:
 
     def _wait(self, operation: Callable[..., None]) -> None:
         """Repeat a blocking call of the writer until it succeeds or the program stops."""
-        seconds = 0.0
-        while not self._should_stop():
-            try:
-                return operation(timeout_ms=_FLUSH_TIMEOUT_MS)
-            except reverb.errors.DeadlineExceededError:
-                seconds += _FLUSH_TIMEOUT_MS / 1000
-            if seconds >= self._warn_after_seconds:
-                self._warn_after_seconds = math.inf  # One warning is enough.
-                _logger.warning(
-                    "The replay has accepted no transitions for %.0f s: nothing samples from it, "
-                    "and agent.replay.samples_per_insert is %g. Start a learner or set it to None.",
-                    *(seconds, self._replay.samples_per_insert),
-                )
+        with self._waiting:
+            while not self._should_stop():
+                with contextlib.suppress(reverb.errors.DeadlineExceededError):
+                    return operation(timeout_ms=_FLUSH_TIMEOUT_MS)

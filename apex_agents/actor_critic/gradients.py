@@ -1,5 +1,6 @@
 """The queue of gradients, from workers to the learner: its table, its writer and its reader."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from apex_agents.replay.streams import RowStream
 from apex_agents.replay.tables import table_name
+from apex_agents.waits import Waiting
 
 GRADIENTS = "gradients"
 
@@ -123,6 +125,7 @@ class GradientSender:
         self.should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
         self._stream: RowStream | None = None
+        self._waiting = Waiting("the queue to accept gradients")
         self.num_transitions = 0
         self.num_not_finite = 0
 
@@ -152,11 +155,10 @@ class GradientSender:
 
     def flush(self) -> None:
         """Wait until the queue has all gradients, or the program stops."""
-        while self._stream is not None and not self.should_stop():
-            try:
-                return self._stream.flush(timeout_ms=_TIMEOUT_MS)
-            except reverb.errors.DeadlineExceededError:
-                continue
+        with self._waiting:
+            while self._stream is not None and not self.should_stop():
+                with contextlib.suppress(reverb.errors.DeadlineExceededError):
+                    return self._stream.flush(timeout_ms=_TIMEOUT_MS)
 
     def close(self) -> None:
         """Send what is under way, unless the program stops, and close the stream."""

@@ -16,6 +16,7 @@ from apex_agents.actor_critic.gradients import Gradient
 from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
 from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.parameters import ParameterPublisher, to_finite_arrays
+from apex_agents.waits import Waiting
 
 
 class ActorCriticLearner(core.Learner):
@@ -57,6 +58,7 @@ class ActorCriticLearner(core.Learner):
         atexit.register(self.close)
         self.num_steps = 0
         self._num_dropped = 0
+        self._waiting = Waiting("gradients of the workers")
         self._present: set[int] | None = None  # Workers to wait for; None: all of them.
         signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.float32)]
         self._apply = tf.function(update, signature, autograph=False)
@@ -80,7 +82,8 @@ class ActorCriticLearner(core.Learner):
     def step(self) -> None:
         """Wait for gradients, apply their mean and publish; return without one if told to stop."""
         started = time.monotonic()
-        batch = self._collect()
+        with self._waiting:
+            batch = self._collect()
         if not batch:
             return
         waiting_seconds = time.monotonic() - started

@@ -26,6 +26,7 @@ from apex_agents.nodes.process import (
 )
 from apex_agents.runs.files import hold_lock
 from apex_agents.runs.workdir import make_folders
+from apex_agents.waits import Wait
 
 # What the nodes of a run exchange depends on the versions of these.
 _DISTRIBUTIONS = ("dm-reverb", "tensorflow", "dm-acme", "dm-launchpad", "numpy")
@@ -47,6 +48,7 @@ class ProcessReport(NamedTuple):
     pid: int | None = None
     exit: Exit | None = None  # None while it lives.
     messages: bytes = b""  # All since its start.
+    wait: Wait | None = None  # What it waits for.
     changes: Sequence[Change] = ()
     removed: Collection[str] = ()  # Paths of known files that were removed.
 
@@ -157,7 +159,8 @@ class HostAgent:
         if process is None:
             return ProcessReport()
         # The process comes first: once it has ended, its files are complete.
-        report = ProcessReport(self._num_restarts, process.pid, process.poll(), process.messages())
+        state = (process.pid, process.poll(), process.messages(), process.wait())
+        report = ProcessReport(self._num_restarts, *state)
         if known is None:
             return report
         states = self._files.states()
@@ -169,10 +172,25 @@ class HostAgent:
         if self._process is not None and num_restarts == self._num_restarts:
             self._process.send(addresses)
 
+    def suspend(self, num_restarts: int) -> None:
+        """Stop the process with this number of restarts and what it has started."""
+        if self._process is not None and num_restarts == self._num_restarts:
+            self._process.suspend()
+
+    def resume(self, num_restarts: int) -> None:
+        """Continue what `suspend` has stopped."""
+        if self._process is not None and num_restarts == self._num_restarts:
+            self._process.resume()
+
     def terminate(self, num_restarts: int) -> None:
         """Send SIGTERM to the process with this number of restarts."""
         if self._process is not None and num_restarts == self._num_restarts:
             self._process.terminate()
+
+    def abort(self, num_restarts: int) -> None:
+        """End the process with this number of restarts; see `NodeProcess.abort`."""
+        if self._process is not None and num_restarts == self._num_restarts:
+            self._process.abort()
 
     def kill(self, num_restarts: int) -> None:
         """Kill the process with this number of restarts and what it has started."""

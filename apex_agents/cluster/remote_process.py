@@ -12,8 +12,9 @@ from apex_agents.cluster.file_sync import FileSync
 from apex_agents.cluster.host_agent import HostInfo, ProcessReport
 from apex_agents.cluster.placement import living_hosts
 from apex_agents.nodes.process import REPLAYS, Exit, NodeCommand
+from apex_agents.waits import Wait
 
-_KILL_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 10.0  # Until what could not be written is fetched again.
 
 
@@ -31,6 +32,7 @@ class RemoteNodeProcess:
         self._addresses = ""  # Of the replays, as the process knows them.
         self._exit: Exit | None = None
         self._messages = b""
+        self._wait: Wait | None = None
         self._report: Any = None  # The one that was asked for last.
         self._fetch_at = 0.0  # In the time of `time.monotonic`.
 
@@ -84,10 +86,19 @@ class RemoteNodeProcess:
     def messages(self) -> bytes:
         return self._messages
 
+    def wait(self) -> Wait | None:
+        return self._wait
+
     def send(self, addresses: str) -> None:
         if self.host_info is not None and addresses != self._addresses:
             self._addresses = addresses
             self._agent.send.remote(addresses, self._num_restarts)
+
+    def suspend(self) -> None:
+        self._await(self._agent.suspend)
+
+    def resume(self) -> None:
+        self._await(self._agent.resume)
 
     def terminate(self) -> None:
         if self.host_info is None:
@@ -95,13 +106,20 @@ class RemoteNodeProcess:
         else:
             self._agent.terminate.remote(self._num_restarts)
 
+    def abort(self) -> None:
+        self._await(self._agent.abort)
+
     def kill(self) -> None:
-        killed = self._agent.kill.remote(self._num_restarts)
-        if self.host_info is not None and self._exit is None:
-            # A host agent whose host was just lost does not answer, and has nothing to kill.
-            with contextlib.suppress(RayError):
-                ray.get(killed, timeout=_KILL_SECONDS)
+        self._await(self._agent.kill)
         self.end(Exit("was killed", from_outside=True))
+
+    def _await(self, method: Any) -> None:
+        """Call a method of the host agent, and wait until it is done if there is a process."""
+        called = method.remote(self._num_restarts)
+        if self.host_info is not None and self._exit is None:
+            # A host agent whose host was just lost does not answer, and has no process.
+            with contextlib.suppress(RayError):
+                ray.get(called, timeout=_ANSWER_SECONDS)
 
     def _receive_report(self, fetches: bool) -> ProcessReport | None:
         """Return the report that was asked for, if it has arrived, or ask for one."""
@@ -119,7 +137,7 @@ class RemoteNodeProcess:
             return ProcessReport()
 
     def _take(self, report: ProcessReport) -> bool:
-        self.pid, self._messages = report.pid, report.messages
+        self.pid, self._messages, self._wait = report.pid, report.messages, report.wait
         # After its end a host may have lost the folder: nothing is removed here then.
         removed = report.removed if report.exit is None else ()
         is_written = self._files.receive(report.changes, removed)

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.atari_renderer import AtariRenderer, colour_settings
 from apex_agents.environments.vector_environment import EnvironmentSpec, Episode
+from apex_agents.environments.watched_environment import name_call
 from apex_agents.validation import require_fields
 
 
@@ -67,7 +68,7 @@ class AtariVectorEnvironment:
     FIRST step the older frames are black, so that no stack reaches back into another episode.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         task: str,
         config: AtariConfig,
@@ -75,6 +76,7 @@ class AtariVectorEnvironment:
         *,
         evaluation: bool = False,
         num_rendered: int = 0,
+        step_timeout_seconds: float | None = None,
         make_emulators: Callable[..., AtariVectorEnv] = make_emulators,
     ):
         """Start the emulators.
@@ -87,6 +89,7 @@ class AtariVectorEnvironment:
             no-op and black frames follow a lost life as in training, but no FIRST step.
           num_rendered: number of environments, the first ones, that can be rendered; each of them
             has a second emulator.
+          step_timeout_seconds: see `EnvironmentConfig`.
           make_emulators: makes the native vector environments.
 
         Raises:
@@ -99,6 +102,7 @@ class AtariVectorEnvironment:
         self.num_envs = len(seeds)
         self.num_failures = 0  # Emulators do not fail.
         self.frames_per_second = _CONSOLE_FRAMES_PER_SECOND / config.action_repeat
+        self._in_step = name_call("the emulators", "step", step_timeout_seconds)
         self._native = make_emulators(rom, config, self.num_envs, evaluation)
         self._renderer: AtariRenderer | None = None
         if num_rendered:
@@ -150,7 +154,8 @@ class AtariVectorEnvironment:
             raise ValueError(f"actions must be in [0, {num_actions}), got {actions.tolist()}")
         if self._renderer is not None:
             self._renderer.step(actions)
-        observation, native_reward, terminated, truncated, info = self._native.step(actions)
+        with self._in_step:  # A game that is over is reset in it.
+            observation, native_reward, terminated, truncated, info = self._native.step(actions)
         lives, reward = info["lives"], native_reward.astype(np.float32)
         # Qbert stays at 0 lives for some frames before it is over, which is no loss of a life.
         life_lost = (lives < self._lives) & (lives > 0) & self._counts_lives & ~starts

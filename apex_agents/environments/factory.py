@@ -19,8 +19,10 @@ from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment, mak
 from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
+from apex_agents.environments.watched_environment import WatchedEnvironment
 from apex_agents.user_code import find_function, name_function
 from apex_agents.validation import bounded, positive, require, require_fields, unknown_name
+from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
 
@@ -44,6 +46,8 @@ class EnvironmentConfig:
         added up, with the environment's discounts: an agent step. For 'atari' it is
         `atari.action_repeat`.
       atari: preprocessing of the 'atari' suite; the others do not read it.
+      step_timeout_seconds: seconds within which an environment has to return from `step` and from
+        `reset`, or else its node is restarted (local_mp, ray); None: it may take any time.
       evaluation_kwargs: keyword arguments that evaluations have beside those of `kwargs`, or in
         their place, such as held-out levels.
     """
@@ -54,6 +58,7 @@ class EnvironmentConfig:
     max_episode_steps: int | None = positive(None)
     action_repeat: int = bounded(1, 1, 1_000)
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
+    step_timeout_seconds: float | None = positive(None)
     evaluation_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def validate(self, prefix: str = "environment.") -> None:
@@ -142,17 +147,24 @@ def make_vector_environment(
     seeds = [int(child.generate_state(1)[0]) >> 1 for child in children]
     if environment_fn is None and config.suite == "atari":
         return AtariVectorEnvironment(
-            config.task, config.atari, seeds, evaluation=evaluation, num_rendered=num_rendered
+            config.task,
+            config.atari,
+            seeds,
+            evaluation=evaluation,
+            num_rendered=num_rendered,
+            step_timeout_seconds=config.step_timeout_seconds,
         )
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
         environments, earlier = [], list[Any]()
         for index, env_seed in enumerate(seeds):
-            if environment_fn is None:
-                environment = _make_own(config, env_seed)
-            else:
-                offered = {"seed": env_seed, "evaluation": evaluation}
-                render = index < num_rendered
-                environment = _make(environment_fn, config, offered, render, earlier)
+            with Waiting(f"environment {index} to be made"):
+                if environment_fn is None:
+                    environment = _make_own(config, env_seed)
+                else:
+                    offered = {"seed": env_seed, "evaluation": evaluation}
+                    render = index < num_rendered
+                    environment = _make(environment_fn, config, offered, render, earlier)
+            environment = WatchedEnvironment(environment, index, config.step_timeout_seconds)
             environments.append(made.enter_context(contextlib.closing(environment)))
         vector = SyncVectorEnvironment(environments, config.action_repeat)
         made.pop_all()

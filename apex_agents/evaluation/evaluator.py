@@ -23,6 +23,7 @@ from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
+from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.node import num_restarts, report_ready
 from apex_agents.replay.messages import EVALUATION, Evaluation
 from apex_agents.replay.parameters import ParameterSource, to_arrays
@@ -44,6 +45,7 @@ def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> N
     """Evaluate new parameters of an experiment until the program stops."""
     stop = lp.stop_event()
     with contextlib.closing(Evaluator(experiment, clients, stop.is_set)) as evaluator:
+        await_answer(clients, stop.is_set)
         while not stop.is_set():
             next_start = time.monotonic() + experiment.run.evaluation.min_period_seconds
             is_done = evaluator.evaluate()

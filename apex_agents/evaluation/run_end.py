@@ -14,9 +14,11 @@ from apex_agents.replay.messages import LAST_STEP, Evaluation
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.replay.tables import table_name
+from apex_agents.waits import Waiting
 
 _CHECK_PERIOD_SECONDS = 0.1
 _ASK_TIMEOUT_SECONDS = 5
+_ENDLESS = "episodes that never end need environment.max_episode_steps"
 
 
 class RunEnd:
@@ -83,16 +85,17 @@ def await_evaluation(
     """
     stop, limit = lp.stop_event(), run.evaluation.max_wait_seconds
     deadline = clock() + limit
-    while not stop.is_set():
-        before_look()
-        evaluation = poller.latest.evaluation
-        if has_reached_target(run, evaluation):
-            return True
-        if evaluation is not None and evaluation.learner_steps == learner_steps:
-            return True
-        if clock() >= deadline:
-            raise TimeoutError(f"the last parameters were not evaluated within {limit:g} s")
-        stop.wait(_CHECK_PERIOD_SECONDS)
+    with Waiting(f"the evaluation of its last parameters ({_ENDLESS})"):
+        while not stop.is_set():
+            before_look()
+            evaluation = poller.latest.evaluation
+            if has_reached_target(run, evaluation):
+                return True
+            if evaluation is not None and evaluation.learner_steps == learner_steps:
+                return True
+            if clock() >= deadline:
+                raise TimeoutError(f"the last parameters were not evaluated within {limit:g} s")
+            stop.wait(_CHECK_PERIOD_SECONDS)
     return False
 
 

@@ -16,8 +16,10 @@ from apex_agents.learning.samples import RecentSamples
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
 from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.flow import make_data_flow
 from apex_agents.replay.parameters import to_finite_arrays
 from apex_agents.replay.priorities import at_bound_fraction
+from apex_agents.waits import Waiting
 
 
 class ApexLearner(core.Learner):
@@ -54,6 +56,9 @@ class ApexLearner(core.Learner):
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
+        flow = make_data_flow(config)
+        least = f"it gives none below {flow.min_size:,} transitions, {flow.min_size_field}"
+        self._waiting = Waiting(f"a batch of the replay ({least})")
         # Python aborts if it exits while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
@@ -78,7 +83,8 @@ class ApexLearner(core.Learner):
     def step(self) -> None:
         """Wait for a sample and learn from it; return without one if told to stop."""
         started = time.monotonic()
-        sample = self._replays.sample(self._should_stop)
+        with self._waiting:
+            sample = self._replays.sample(self._should_stop)
         waiting_seconds = time.monotonic() - started
         if sample is None:
             return

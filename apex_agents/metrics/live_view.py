@@ -19,7 +19,7 @@ from apex_agents.runs.folder import Row
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
 _NUM_HOSTS = 3  # Named per group of nodes.
-_LONG_EVALUATION_SECONDS = 60.0
+_NUM_WAITS = 3  # Described in a line each.
 
 
 def render(state: RunState, note: str = "") -> RenderableType:
@@ -27,7 +27,8 @@ def render(state: RunState, note: str = "") -> RenderableType:
     parts: list[RenderableType] = [_draw_progress(state)]
     for draw in (_draw_nodes, _draw_learning, _draw_returns):
         parts += [Text(), draw(state)]
-    parts += [Text(f"\n{text}", style="yellow") for text in (state.warning(), note) if text]
+    texts = ["\n".join(_describe_waits(state, _NUM_WAITS)), state.warning(), note]
+    parts += [Text(f"\n{text}", style="yellow") for text in texts if text]
     task = state.run.settings("environment").get("task", "?")
     # A `Text`, since what is in brackets would be markup: names of folders and errors have them.
     title = Text.assemble((state.run.path.name, "bold"), f" · {task}")
@@ -56,7 +57,8 @@ def format_line(state: RunState) -> str:
             f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} samples/insert",
             f"replay {_format(replay, columns.REPLAY_SIZE)}",
         ]
-    return " | ".join([*parts, f"evaluation {evaluation}{waiting and f'; {waiting}'}"])
+    parts.append(f"evaluation {evaluation}{waiting and f'; {waiting}'}")
+    return " | ".join([*parts, *_describe_waits(state, 1)])
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -117,13 +119,30 @@ def _draw_nodes(state: RunState) -> RenderableType:
         "evaluator": ("", f"{len(state.evaluations):,} evaluations", ""),
     }
     is_cluster = any(node.get("host") for node in state.nodes.values())
-    headers = ["", "alive", "restarts", "speed", "", ""]
+    any_waits = bool(state.waits())
+    headers = ["", "alive", "restarts", *["waits"] * any_waits, "speed", "", ""]
     table = _make_table(*headers, *["hosts"] * is_cluster, gap=1)
     for group, texts in cells.items():
         nodes = [node for name, node in state.nodes.items() if name.split("_")[0] == group]
         hosts = [_list_hosts(nodes)] * is_cluster
-        table.add_row(Text(group, style="bold"), *_describe_health(state, nodes), *texts, *hosts)
+        waits = [_describe_longest_wait(state, group)] * any_waits
+        health = (*_describe_health(state, nodes), *waits)
+        table.add_row(Text(group, style="bold"), *health, *texts, *hosts)
     return table
+
+
+def _describe_longest_wait(state: RunState, group: str) -> Text:
+    """Return for how long one of a group's nodes has waited."""
+    seconds = [s for name, _, s in state.waits() if name.split("_")[0] == group]
+    return Text(f"{seconds[0]} s", style="yellow") if seconds else Text("-", style="dim")
+
+
+def _describe_waits(state: RunState, most: int) -> list[str]:
+    """Return a line for each of the longest waits: the node, how long, and what it waits for."""
+    waits = state.waits()
+    lines = [f"{name} waits {seconds} s for {what}" for name, what, seconds in waits[:most]]
+    more = len(waits) - most
+    return [*lines, f"and {more} more wait"] if more > 0 else lines
 
 
 def _list_hosts(nodes: Sequence[dict[str, Any]]) -> str:
@@ -206,12 +225,7 @@ def _describe_end(state: RunState) -> str:
 
 def _describe_last_evaluation(state: RunState) -> str:
     """Return what the run waits for while it evaluates its last parameters, '' before that."""
-    if not state.is_evaluating_last():
-        return ""
-    text = "evaluating the last parameters"
-    if not state.seconds_since_learning() > _LONG_EVALUATION_SECONDS:
-        return text
-    return f"{text} (episodes that never end need environment.max_episode_steps)"
+    return "evaluating the last parameters" if state.is_evaluating_last() else ""
 
 
 def _make_table(*headers: str, gap: int = 2) -> Table:

@@ -92,10 +92,6 @@ class RunState:
         reached = any(limit and done >= limit for done, limit in limits)
         return reached and not self.is_over()
 
-    def seconds_since_learning(self) -> float:
-        """Return the wall time since the learner's newest row; NaN before the first."""
-        return self.elapsed_seconds() - number(self.learner, columns.WALL_TIME_SECONDS)
-
     def elapsed_seconds(self) -> float:
         """Return the wall time of the run, without the time for which it was down."""
         times = self._wall_times
@@ -122,6 +118,18 @@ class RunState:
             for index, row in self.actors.items()
             if self._wall_times.get(columns.actor_file(index), (-np.inf,))[0] >= oldest
         )
+
+    def waits(self) -> list[tuple[str, str, int]]:
+        """Return the nodes that wait for something, what for and how many seconds, longest first.
+
+        Waits of less than ten seconds are left out.
+        """
+        waits = [
+            (name, node["waits_for"], node["waiting_seconds"])
+            for name, node in self.nodes.items()
+            if self.is_running and node.get("is_alive") and node.get("waits_for")
+        ]
+        return sorted(waits, key=lambda wait: -wait[2])
 
     def parameter_age(self) -> float:
         """Return the mean age of the actors' parameters in learner steps; NaN if not known."""

@@ -65,8 +65,8 @@ def supervise(
 ) -> Outcome:
     """Run nodes in processes, restart those that die, and record them in `nodes.json`.
 
-    SIGINT and SIGTERM stop the nodes; a second SIGINT kills them. `Supervisor` describes `commands`
-    and `start`.
+    SIGINT and SIGTERM end the nodes; a second SIGINT kills them. SIGTSTP (Ctrl-Z) stops them with
+    this process until it is continued. `Supervisor` describes `commands` and `start`.
     """
     run = launch.experiment.run
     nodes_file = pathlib.Path(launch.experiment.workdir, NODES_FILE)
@@ -79,6 +79,7 @@ def supervise(
     signals = StopSignals(supervisor.stop, supervisor.kill, launch.on_interrupt)
     signal.signal(signal.SIGINT, signals.handle)
     signal.signal(signal.SIGTERM, signals.handle)
+    signal.signal(signal.SIGTSTP, lambda signum, frame: supervisor.suspend())
     failure = supervisor.run()
     if failure is None:
         return Outcome(None, signals.first, signals.is_killed)

@@ -22,10 +22,12 @@ from launchpad.launch import serialization
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import Launch, Outcome, StopSignals, supervise
+from apex_agents.nodes.node import memories
 from apex_agents.nodes.pickling import check_pickles
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.nodes.user_modules import WithUserCode
 from apex_agents.runs.workdir import LOGS, lock_descriptors
+from apex_agents.waits import reporting
 
 _launchpad_handlers: dict[int, Any] = {}
 
@@ -69,7 +71,8 @@ class ThreadBackend:
         signal.signal(signal.SIGINT, signals.handle)
         failure = None
         try:
-            manager.wait(return_on_first_completed=True)
+            with reporting(memories, lambda name, wait: launch.report(f"Node {name} {wait}.")):
+                manager.wait(return_on_first_completed=True)
         except RuntimeError as error:  # Raised by `run_node`, which names the node.
             failure = str(error)
         os.kill(os.getpid(), signal.SIGTERM)  # This is how `lp.stop` stops the other nodes.

@@ -1,7 +1,6 @@
 """What surrounds the function of a node: its process, its failure, its end."""
 
 import contextlib
-import ctypes
 import functools
 import os
 import signal
@@ -14,14 +13,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
-import tensorflow as tf
 from launchpad import context
 
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.process import CHANNEL, EXIT_MOVED, NUM_RESTARTS, REPLAYS, STOP, WORKS
+from apex_agents.nodes.process import (
+    CHANNEL,
+    EXIT_MOVED,
+    MEMORY,
+    NUM_RESTARTS,
+    REPLAYS,
+    STOP,
+    WORKS,
+)
+from apex_agents.nodes.process_setup import continue_after_launcher, limit_cores, name_process
 from apex_agents.replay.tables import RunClient
-
-_PR_SET_NAME = 15
+from apex_agents.waits import NodeMemory, write_waits
 
 _TYPES_WITH_ONE_PROCESS = (
     context.LaunchType.LOCAL_MULTI_THREADING,
@@ -29,6 +35,8 @@ _TYPES_WITH_ONE_PROCESS = (
 )
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
+# What nodes wait for, by their names: of the only one of this process, or of all threads.
+memories: dict[str, NodeMemory] = {}
 # Addresses of all replays as the supervisor tells them; none where they are the program's.
 _told_addresses: list[str] = []
 # What this process has connected to, and cannot if it moves.
@@ -152,9 +160,11 @@ def run_node(
       RuntimeError: the node failed in a thread; names the node.
     """
     own_process = context.get_context().launch_type not in _TYPES_WITH_ONE_PROCESS
+    memory = memories[name] = _attach_memory()
     if own_process:
         _attach_to_supervisor(role)
-        _name_process(name)
+        name_process(name)
+        continue_after_launcher()
         limit_cores(role.computes, cpu_split)
     exit_code, result = 0, None
     try:
@@ -165,6 +175,7 @@ def run_node(
             raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
         with contextlib.suppress(OSError):  # The log is on a full disk.
             traceback.print_exc()
+        memory.fail(error)
         if failed and _channel is None:
             lp.stop()
         exit_code = int(failed)
@@ -199,34 +210,20 @@ def num_restarts() -> int:
     return int(os.environ.get(NUM_RESTARTS, "0"))
 
 
-def limit_cores(computes: bool, cpu_split: float | None) -> None:
-    """Restrict this process to its cores, and TensorFlow to its threads; see `NodeRole`."""
-    cores = sorted(os.sched_getaffinity(0))
-    if cpu_split is not None:
-        cores = select_cores(cores, computes, cpu_split)
-        os.sched_setaffinity(0, cores)
-    num_threads = len(cores) if computes else 1
-    with contextlib.suppress(RuntimeError):  # Code of the user may have made a tensor already.
-        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(num_threads)
-
-
-def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int]:
-    """Return the learner's share of some cores, or the other cores; at least one either way."""
-    num_learner = max(1, round(cpu_split * len(cores)))
-    return cores[:num_learner] if computes else cores[num_learner:] or cores
-
-
 def _send(message: bytes) -> None:
     if _channel is not None:
         with contextlib.suppress(ConnectionError):
             _channel.send(message)
 
 
-def _name_process(name: str) -> None:
-    """Let tools such as `top` show the node's name, truncated by Linux to 15 characters."""
-    with contextlib.suppress(OSError, AttributeError):  # Not Linux.
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+def _attach_memory() -> NodeMemory:
+    """Return the memory in which this thread writes what it waits for, the supervisor's if any."""
+    descriptor = os.environ.pop(MEMORY, None)
+    memory = NodeMemory() if descriptor is None else NodeMemory(int(descriptor))
+    if descriptor is not None:
+        os.close(int(descriptor))
+    write_waits(memory)
+    return memory
 
 
 def _attach_to_supervisor(role: NodeRole) -> None:

@@ -6,16 +6,19 @@ import os
 import pathlib
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from apex_agents.nodes.fork_server import script_argv, start_process
 from apex_agents.stopwatch import STARTED_AT, Stopwatch
+from apex_agents.waits import NodeMemory, Wait
 
 # Environment variables of a node: the descriptor of its end of a socket, the channel, whose other
-# end closes with the supervisor, how often the node was restarted, and the addresses of the replays
-# if they differ from those that the program was made with.
+# end closes with the supervisor, that of its `NodeMemory`, how often the node was restarted, and
+# the addresses of the replays if they differ from those that the program was made with.
 CHANNEL = "APEX_AGENTS_CHANNEL"
+MEMORY = "APEX_AGENTS_MEMORY"
 NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
 REPLAYS = "APEX_AGENTS_REPLAYS"
 # The messages of a node through its channel: it has begun its work; the program is to stop.
@@ -23,6 +26,7 @@ WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
 # The exit code of a node that has to be restarted, since its replay has another address.
 EXIT_MOVED = 233
+_ABORT_SECONDS = 2.0
 
 
 def entry_argv(job: int, index: int) -> list[str]:
@@ -66,6 +70,8 @@ class NodeStatus(NamedTuple):
     num_restarts: int  # In this run.
     host: str = ""  # See `NodeProcess`.
     exit_code: int | None = None  # See `Exit`; None while the process lives, too.
+    waits_for: str = ""  # See `Wait`; '' unless it has waited for ten seconds.
+    waiting_seconds: int = 0  # How long, a multiple of ten.
 
 
 class Exit(NamedTuple):
@@ -97,11 +103,23 @@ class NodeProcess(Protocol):
     def messages(self) -> bytes:
         """Return all messages that it has sent so far: `WORKS`, `STOP`."""
 
+    def wait(self) -> Wait | None:
+        """Return what it waits for, None if it does not wait."""
+
     def send(self, addresses: str) -> None:
         """Tell it the present addresses of the replays, separated by commas."""
 
+    def suspend(self) -> None:
+        """Stop it together with the processes that it has started (SIGSTOP)."""
+
+    def resume(self) -> None:
+        """Continue what `suspend` has stopped (SIGCONT)."""
+
     def terminate(self) -> None:
         """Send SIGTERM."""
+
+    def abort(self) -> None:
+        """Let it write into its log where its threads are, even if they hang, and end it."""
 
     def kill(self) -> None:
         """Kill it together with the processes that it has started, and wait for its end."""
@@ -124,9 +142,9 @@ class LocalNodeProcess:
         env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
         if command.stopwatch is not None:
             env[STARTED_AT] = str(command.stopwatch.started_at)
-        env = {**os.environ, **command.env, **env}
-        with other_end, command.log.open("ab") as log:
-            fds = [other_end.fileno(), *command.fds]
+        with other_end, command.log.open("ab") as log, NodeMemory.share() as (self._memory, memory):
+            env = {**os.environ, **command.env, **env, MEMORY: str(memory)}
+            fds = [other_end.fileno(), memory, *command.fds]
             self._process = start_process(command.argv, env, log, fds)
 
     @property
@@ -135,28 +153,48 @@ class LocalNodeProcess:
 
     def poll(self) -> Exit | None:
         exit_code = self._process.poll()
-        return None if exit_code is None else _describe(exit_code)
+        return None if exit_code is None else _describe(exit_code, self._memory.failure())
 
     def messages(self) -> bytes:
         with contextlib.suppress(OSError):  # There is no new message, or the process has ended.
             self._messages += self._channel.recv(_MAX_MESSAGES)
         return self._messages
 
+    def wait(self) -> Wait | None:
+        return self._memory.wait()
+
     def send(self, addresses: str) -> None:
         with contextlib.suppress(OSError):  # The process has ended.
             self._channel.send(f"{addresses}\n".encode())
 
+    def suspend(self) -> None:
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
     def terminate(self) -> None:
         self._process.terminate()
 
-    def kill(self) -> None:
+    def abort(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGABRT)  # absl has Python's `faulthandler` handle it.
+        deadline = time.monotonic() + _ABORT_SECONDS
+        while self.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.kill()
+
+    def kill(self) -> None:
+        self._signal_all(signal.SIGKILL)
         self._process.wait()
         self._channel.close()
 
+    def _signal_all(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)  # Each node has a session, whose number is its own.
 
-def _describe(exit_code: int) -> Exit:
+
+def _describe(exit_code: int, failure: str) -> Exit:
     if exit_code == -signal.SIGKILL:
         description = "was killed (SIGKILL: by hand, or by the kernel when memory ran out)"
     elif exit_code < 0:
@@ -167,6 +205,7 @@ def _describe(exit_code: int) -> Exit:
         description = "exited before the run's end"
     else:
         description = f"failed with exit code {exit_code}"
+        description += failure and f" ({failure})"
     from_outside = exit_code in (0, EXIT_MOVED, -signal.SIGKILL, -signal.SIGTERM)
     return Exit(description, from_outside, exit_code=exit_code)
 

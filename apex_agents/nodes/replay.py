@@ -14,6 +14,7 @@ import reverb
 
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
+from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.node import NodeRole, Replays, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETER_VERSION, PARAMETERS
@@ -72,6 +73,8 @@ class ReplayNode(lp.ReverbNode):
         server = self._start_server(replays.find_addresses()[self._index])
         clients = replays.connect()
         client = clients[self._index]
+        if not await_answer([client], lp.stop_event().is_set):
+            return server
         # A restored server holds old messages, which their writers replace once they are missing.
         self._reset_messages(client)
         flow, workdir = self._experiment.data_flow(), pathlib.Path(self._experiment.workdir)

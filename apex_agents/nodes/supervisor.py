@@ -3,7 +3,9 @@
 Horgan et al. 2018, appendix F ("Failure Tolerance"): a part that dies is restarted.
 """
 
+import os
 import pathlib
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -18,6 +20,10 @@ from apex_agents.nodes.process import (
     NodeProcess,
     NodeStatus,
 )
+from apex_agents.waits import Notices, Wait
+
+# A poll that takes this much longer than its period says that this process was stopped meanwhile.
+_STOPPED_SECONDS = 5.0
 
 
 class RestartPolicy(NamedTuple):
@@ -30,7 +36,7 @@ class RestartPolicy(NamedTuple):
 
 
 class NodeEvent(NamedTuple):
-    """A node died and will be restarted, or had to be killed; `str` makes a sentence of it."""
+    """A node died and will be restarted, waits, or had to be killed; `str` makes a sentence."""
 
     node: str  # Its name.
     description: str  # What happened, as a predicate for the node's name.
@@ -86,6 +92,8 @@ class Supervisor:
         self._failure: NodeFailure | None = None
         self._stopping = False
         self._killing = False
+        self._suspending = False
+        self._resumed_at = time.monotonic()  # When this process began, or was continued.
 
     def run(self) -> NodeFailure | None:
         """Run the nodes until the end of the run; return which one failed, if one did."""
@@ -93,7 +101,7 @@ class Supervisor:
             self._start(node)
         while not self._stopping:
             self._record_changes()
-            time.sleep(self._poll_seconds)
+            self._sleep()
             for node in self._nodes:
                 self._check(node)
         self._record_changes()
@@ -109,6 +117,26 @@ class Supervisor:
     def kill(self) -> None:
         """Kill the nodes, and let `run` return; may be called by a signal handler."""
         self._stopping = self._killing = True
+
+    def suspend(self) -> None:
+        """Stop the nodes and then this process, until it is continued; for signal handlers."""
+        self._suspending = True
+
+    def _sleep(self) -> None:
+        """Sleep for a period; nodes are not late by the time for which this process was stopped."""
+        slept_at, was_suspended = time.monotonic(), self._suspending
+        if self._suspending:
+            processes = [node.process for node in self._nodes if node.process is not None]
+            for process in processes:
+                process.suspend()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._suspending = False
+            for process in processes:
+                process.resume()
+        time.sleep(self._poll_seconds)
+        now = time.monotonic()
+        if was_suspended or now > slept_at + self._poll_seconds + _STOPPED_SECONDS:
+            self._resumed_at = now
 
     def _record_changes(self) -> None:
         nodes = {node.command.name: node.status() for node in self._nodes}
@@ -135,12 +163,27 @@ class Supervisor:
         messages = node.process.messages()
         node.has_worked = node.has_worked or WORKS in messages
         self._stopping = self._stopping or STOP in messages  # The learner's, before it exits.
-        if ended is None or self._stopping:
+        if self._stopping:
+            return
+        if ended is None:
+            self._check_wait(node, node.process.wait())
             return
         if not ended.from_outside and not node.has_worked:
             self._fail(node, ended, " before its first step")
         else:
             self._restart(node, ended)
+
+    def _check_wait(self, node: "_Node", wait: Wait | None) -> None:
+        """Restart a node that waits for longer than it may, and report another long wait."""
+        node.wait = wait = wait and wait.within(time.monotonic() - self._resumed_at)
+        if wait is None:
+            return
+        if wait.seconds >= wait.limit_seconds:
+            assert node.process is not None
+            node.process.abort()
+            self._restart(node, Exit(f"{wait}, which is over its limit", from_outside=True))
+        elif node.notices.is_due(wait):
+            self._report(NodeEvent(node.command.name, str(wait)))
 
     def _restart(self, node: "_Node", ended: Exit) -> None:
         policy, now = self._policy, time.monotonic()
@@ -154,7 +197,7 @@ class Supervisor:
         delay = min(doubled, policy.max_delay_seconds)
         if node.process is not None:
             node.process.kill()  # With what it has started.
-        node.process = None
+        node.process = node.wait = None
         node.restarts.append(now + delay)
         description = f"{ended.description}; it restarts in {delay:g} s"
         if not has_moved:
@@ -176,13 +219,16 @@ class Supervisor:
             process.terminate()
         while running := [pair for pair in running if pair[1].poll() is None]:
             for command, process in running:
+                started = max(started, self._resumed_at)
                 is_late = time.monotonic() - started > command.stop_seconds
                 if is_late and not self._killing:
                     late = f"did not exit within {command.stop_seconds:g} s and was killed"
+                    wait = process.wait()
+                    late += f": it {wait}" if wait else ""
                     self._report(NodeEvent(command.name, late))
                 if is_late or self._killing:
                     process.kill()
-            time.sleep(self._poll_seconds)
+            self._sleep()
         for _, process in processes:
             if not process.host:  # On this machine: what it has started may still be there.
                 process.kill()
@@ -197,6 +243,8 @@ class _Node:
         self.restarts: list[float] = []  # Past and planned ones, in the time of `time.monotonic`.
         self.deaths: list[float] = []  # Those of them that count against the policy.
         self.has_worked = False
+        self.wait: Wait | None = None  # The one of its process, as of the last look.
+        self.notices = Notices()
 
     def status(self) -> NodeStatus:
         num_restarts = len(self.restarts)
@@ -205,4 +253,5 @@ class _Node:
         pid, ended = self.process.pid, self.process.poll()
         is_alive = pid is not None and ended is None
         exit_code = None if ended is None else ended.exit_code
-        return NodeStatus(pid, is_alive, num_restarts, self.process.host, exit_code)
+        wait = self.wait.in_steps() if is_alive and self.wait else ()
+        return NodeStatus(pid, is_alive, num_restarts, self.process.host, exit_code, *wait)

@@ -26,6 +26,7 @@ _ADDED_FIELDS = {
     "agent.builder": "standard",
     "agent.learning_rate_steps": None,
     "agent.num_critics": 1,
+    "environment.step_timeout_seconds": None,
     "run.evaluation.max_wait_seconds": 3600.0,
     "run.evaluation.min_period_learner_steps": 0,
     "run.num_replays": 1,

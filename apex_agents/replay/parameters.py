@@ -16,6 +16,7 @@ from acme import core, types
 from apex_agents.replay.messages import LAST_STEP, PARAMETER_VERSION, PARAMETERS, read_latest
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.tables import table_name
+from apex_agents.waits import Waiting
 
 # The name under which a `VariableClient` gets the learner steps of the parameters.
 _LEARNER_STEPS = "learner_steps"
@@ -97,11 +98,12 @@ class ParameterSource(core.VariableSource):
           RuntimeError: the program stopped before anything was published.
         """
         self.refresh()
-        while self._variables is None:
-            if self._should_stop():
-                raise RuntimeError("The program stopped before the learner published parameters.")
-            time.sleep(0.1)
-            self.refresh()
+        with Waiting("the learner's first parameters"):
+            while self._variables is None:
+                if self._should_stop():
+                    raise RuntimeError("The program stopped before the learner published any.")
+                time.sleep(0.1)
+                self.refresh()
         if _LEARNER_STEPS not in names:
             self._steps_in_use.assign(self._variables[_LEARNER_STEPS][0])
         return [self._variables[name] for name in names]

@@ -27,9 +27,9 @@ _USER_CODE = "user_code"
 ENVIRONMENT_SPEC = "environment_spec"
 
 _FORMAT = 2
-# What has to be the same when a run is resumed, but for one field.
+# What has to be the same when a run is resumed, but for some fields.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
-_FREE_FIELD = "environment.max_episode_steps"
+_FREE_FIELDS = ("environment.max_episode_steps", "environment.step_timeout_seconds")
 # Fields of an agent that its environment decides on where its torso is 'auto'.
 _TORSO, _AUTO = "torso", "auto"
 _CHOSEN_FIELDS = (_TORSO, "conv_channels", "conv_kernel_sizes", "conv_strides")
@@ -163,7 +163,8 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
         field, old, new = difference
         raise ValueError(
             f"The folder {workdir} holds a run with {field} {decode(old)!r}, not "
-            f"{decode(new)!r}; only fields of run and {_FREE_FIELD} can change when it is resumed."
+            f"{decode(new)!r}; only fields of run, {' and '.join(_FREE_FIELDS)} can change when it "
+            "is resumed."
         )
 
 
@@ -251,7 +252,7 @@ def _read_file(workdir: pathlib.Path) -> dict[str, Any]:
 def _first_difference(old: Any, new: Any, path: str) -> tuple[str, Any, Any] | None:
     """Return the path of the first field that differs and its two values, None if none does."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return (path, old, new) if old != new and path != _FREE_FIELD else None
+        return (path, old, new) if old != new and path not in _FREE_FIELDS else None
     for name in {**old, **new}:
         difference = _first_difference(old.get(name), new.get(name), f"{path}.{name}")
         if difference is not None:

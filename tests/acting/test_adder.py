@@ -7,7 +7,6 @@ k takes action k, with q = 10 * (k + 1) for it and a value of 1 more than that.
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.priorities import make_priority_fn
+from apex_agents.waits import NodeMemory, write_waits
 
 FIRST, MID, LAST = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
 GAMMA = 0.9
@@ -646,16 +646,17 @@ def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
 class Background:
     """Adds steps in a thread until `stop` is called, and counts the attempts to send."""
 
-    def __init__(
-        self, client: reverb.Client, config: ReplayConfig, steps: list[Step], **kwargs: Any
-    ):
+    def __init__(self, client: reverb.Client, config: ReplayConfig, steps: list[Step]):
+        self.memory = NodeMemory()  # That of the thread.
         self._attempts = threading.Semaphore(0)
         self._stop = threading.Event()
-        self.adder = PrioritizedNStepAdder(
-            client, config, 1, GAMMA, should_stop=self._is_stopped, **kwargs
-        )
-        self._thread = threading.Thread(target=add_all, args=(self.adder, steps), daemon=True)
+        self.adder = PrioritizedNStepAdder(client, config, 1, GAMMA, should_stop=self._is_stopped)
+        self._thread = threading.Thread(target=self._add, args=(steps,), daemon=True)
         self._thread.start()
+
+    def _add(self, steps: list[Step]) -> None:
+        write_waits(self.memory)
+        add_all(self.adder, steps)
 
     def _is_stopped(self) -> bool:
         self._attempts.release()  # The adder asks before each attempt.
@@ -705,30 +706,17 @@ def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_
     background.adder.close()  # Ends, although the replay accepts nothing.
 
 
-@pytest.mark.parametrize(("samples_per_insert", "num_warnings"), [(2.0, 1), (None, 0)])
-def test_a_replay_from_which_nothing_samples_is_one_warning(
-    samples_per_insert, num_warnings, make_fifo_replay, caplog
-):
-    caplog.set_level(logging.WARNING, "apex_agents.acting.adder")
+@pytest.mark.parametrize("samples_per_insert", [2.0, None])
+def test_what_it_waits_for_while_the_replay_accepts_nothing(samples_per_insert, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
     config = ReplayConfig(insert_batch=4, max_in_flight=8, samples_per_insert=samples_per_insert)
-    background = Background(replay.client, config, NUMBERED, warn_after_seconds=0)
+    background = Background(replay.client, config, NUMBERED)
     background.wait_until_blocked()
-    background.wait_until_blocked()
+    what = background.memory.wait().what
+    assert "transitions" in what
+    assert ("agent.replay.samples_per_insert" in what) is (samples_per_insert is not None)
     background.stop()
-    messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == num_warnings
-    assert all("samples_per_insert" in message for message in messages)
-
-
-def test_no_warning_of_a_replay_that_is_blocked_for_less_long(make_fifo_replay, caplog):
-    replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
-    config = ReplayConfig(insert_batch=4, max_in_flight=8, samples_per_insert=2.0)
-    # Attempts take half a second each: that many are more than the test makes.
-    background = Background(replay.client, config, NUMBERED, warn_after_seconds=1000)
-    background.wait_until_blocked()
-    background.stop()
-    assert not caplog.records
+    assert background.memory.wait() is None
 
 
 def test_transitions_tell_with_which_parameters_their_action_was_chosen(make_fifo_replay):

@@ -13,6 +13,7 @@ import pytest
 from apex_agents.cluster.file_sync import Change, FileState
 from apex_agents.cluster.host_agent import HostAgent, ProcessReport
 from apex_agents.nodes.process import Exit, NodeCommand
+from apex_agents.waits import Wait
 
 ENDED = Exit("was killed", from_outside=True)
 
@@ -31,6 +32,18 @@ class Process:
 
     def messages(self) -> bytes:
         return b"w"
+
+    def wait(self) -> Wait | None:
+        return Wait("data", 3.0)
+
+    def suspend(self) -> None:
+        self.signals.append("SIGSTOP")
+
+    def resume(self) -> None:
+        self.signals.append("SIGCONT")
+
+    def abort(self) -> None:
+        self.signals.append("SIGABRT")
 
     def terminate(self) -> None:
         self.signals.append("SIGTERM")
@@ -65,7 +78,7 @@ def node(tmp_path) -> Node:
 def test_it_reports_on_its_process(node):
     assert node.agent.report({}) == ProcessReport()
     node.start()
-    assert node.agent.report({}) == ProcessReport(0, 100, None, b"w", [], [])
+    assert node.agent.report({}) == ProcessReport(0, 100, None, b"w", Wait("data", 3.0), [], [])
     node.agent.kill(0)
     assert node.agent.report({}).exit == ENDED
 
@@ -82,12 +95,14 @@ def test_a_start_that_is_repeated_starts_nothing(node):
 def test_a_call_that_comes_too_late_reaches_no_other_process(node):
     node.start()
     node.start(num_restarts=1)
-    node.agent.kill(0)
-    node.agent.terminate(0)
+    agent = node.agent
+    signals = (agent.suspend, agent.resume, agent.terminate, agent.abort, agent.kill)
+    for signal_process in signals:
+        signal_process(0)
     assert node.processes[1].signals == []
-    node.agent.terminate(1)
-    node.agent.kill(1)
-    assert node.processes[1].signals == ["SIGTERM", "SIGKILL"]
+    for signal_process in signals:
+        signal_process(1)
+    assert node.processes[1].signals == ["SIGSTOP", "SIGCONT", "SIGTERM", "SIGABRT", "SIGKILL"]
 
 
 def test_a_host_agent_starts_nothing_before_it_is_prepared(tmp_path):

@@ -8,7 +8,7 @@ import time
 
 import psutil
 import pytest
-from whole_runs import ENDLESS, Command, apex_dqn, poll_until
+from whole_runs import ENDLESS, Command, apex_dqn
 
 # Continues as a command whose output goes into a pipe without a reader.
 WITHOUT_A_READER = """
@@ -213,19 +213,52 @@ def test_killed_launcher(run, start_again, record_property):
 
 @pytest.mark.fault(
     breaks="`kill -9` of the launcher while nodes are stopped (SIGSTOP)",
-    holds="they exit when they are continued; until then the same command is refused",
+    holds="they are continued, and exit",
 )
-def test_killed_launcher_of_a_stopped_node(run, start_again):
-    stopped = run.node("actor_0")
-    stopped.suspend()
+def test_killed_launcher_of_a_stopped_node(run):
+    run.node("actor_0").suspend()
     run.signal(signal.SIGKILL)
     run.finish()
-    assert poll_until(lambda: run.processes() == [stopped])
-    # No other command may resume the run meanwhile.
-    again = start_again(run).finish()
-    assert again.exit_code == 2, again.output()
-    stopped.resume()
     assert run.left_behind() == []
+
+
+def press_ctrl_z(run: Command) -> list[psutil.Process]:
+    """Sends SIGTSTP as a terminal does; returns the command and its nodes, all of them stopped."""
+    processes = [psutil.Process(run.pid), *run.nodes().values()]
+    os.killpg(run.pid, signal.SIGTSTP)
+    run.wait_for(lambda: all(one.status() == psutil.STATUS_STOPPED for one in processes))
+    return processes
+
+
+@pytest.mark.fault(
+    breaks="Ctrl-Z, then `fg`",
+    holds="all nodes stop with the command and continue with it; none is restarted",
+)
+def test_ctrl_z(run):
+    press_ctrl_z(run)
+    steps, stopped_at = run.actor_steps(), time.monotonic()
+    run.wait_for(lambda: time.monotonic() > stopped_at + 2.0)
+    assert run.actor_steps() == steps
+    os.killpg(run.pid, signal.SIGCONT)  # What `fg` sends: to the command alone.
+    run.wait_for(lambda: run.actor_steps() > steps)
+    rows = len(run.rows("learner"))
+    run.wait_for(lambda: len(run.rows("learner")) > rows)
+    assert run.num_restarts() == {}
+    run.press_ctrl_c()
+    assert run.finish().exit_code == 130, run.output()
+    assert run.left_behind() == []
+
+
+@pytest.mark.fault(
+    breaks="`kill -9` of a launcher that Ctrl-Z has stopped",
+    holds="all nodes exit, the learner with a checkpoint",
+)
+def test_killed_launcher_that_is_stopped(run):
+    press_ctrl_z(run)
+    run.signal(signal.SIGKILL)
+    run.finish()
+    assert run.left_behind() == []
+    assert last_checkpoint_is_of_the_end(run)
 
 
 def test_a_run_that_reached_its_target_is_over_when_it_is_resumed(start, start_again):

@@ -1,7 +1,6 @@
 """Tests of the live view: every number is in its place."""
 
 import io
-import itertools
 import json
 import re
 
@@ -11,6 +10,8 @@ from rich.console import Console
 from apex_agents.metrics.live_view import format_line, render, sparkline
 from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.folder import RunFolder
+
+GROUPS = ("replay", "learner", "actor", "evaluator")
 
 
 def read_state(folder) -> RunState:
@@ -73,16 +74,48 @@ def test_a_run_at_its_limit_evaluates_its_last_parameters(written_run):
     assert "evaluating" not in draw(written_run.folder)[-1]
 
 
-@pytest.mark.parametrize(("seconds", "has_hint"), [(0, False), (100, True)])
-def test_an_evaluation_that_takes_long_has_a_hint(written_run, seconds, has_hint):
-    written_run.append("learner", wall_time_seconds=20.0, learner_steps=300)
-    written_run.append("replay", wall_time_seconds=25.0, actor_steps=10_000)
-    times = itertools.count(0.0, seconds)
-    state = RunState(RunFolder(written_run.folder), lambda: next(times))
-    state.refresh()
-    line = format_line(state)
-    assert "evaluating the last parameters" in line
-    assert ("environment.max_episode_steps" in line) is has_hint
+@pytest.fixture
+def waiting_run(written_run):
+    written_run.append_everything()
+    status = {"pid": 1, "is_alive": True, "num_restarts": 0, "waits_for": "", "waiting_seconds": 0}
+    waits = {
+        "actor_0": ("environment 3 to return from step", 60),
+        "actor_1": ("environment 0 to return from reset", 120),
+        "learner": ("a batch", 30),
+        "evaluator": ("an answer", 10),
+        "replay": ("", 0),
+    }
+    names = ("waits_for", "waiting_seconds")
+    nodes = {n: {**status, **dict(zip(names, wait, strict=True))} for n, wait in waits.items()}
+    dead = {**nodes["actor_1"], "is_alive": False}
+    written_run.write_json("nodes.json", {**nodes, "actor_2": dead})
+    return written_run
+
+
+def test_the_longest_waits_have_a_line_each_and_a_column(waiting_run):
+    lines = draw(waiting_run.folder, width=120)
+    column = [line_with(lines, rf"^│ {group} +\d/\d ").split()[3:5] for group in GROUPS]
+    assert column == [["-", "250"], ["30", "s"], ["120", "s"], ["10", "s"]]
+    named = [line.strip(" │") for line in lines if re.search(r" waits? \d+ s |more wait", line)]
+    assert named == [
+        "actor_1 waits 120 s for environment 0 to return from reset",
+        "actor_0 waits 60 s for environment 3 to return from step",
+        "learner waits 30 s for a batch",
+        "and 1 more wait",
+    ]
+
+
+def test_the_longest_waits_are_in_the_plain_line(waiting_run):
+    parts = format_line(read_state(waiting_run.folder)).split(" | ")
+    assert parts[-2:] == [
+        "actor_1 waits 120 s for environment 0 to return from reset",
+        "and 3 more wait",
+    ]
+
+
+def test_a_run_that_is_over_waits_for_nothing(waiting_run):
+    waiting_run.end()
+    assert "waits 120 s" not in format_line(read_state(waiting_run.folder))
 
 
 def test_hosts_of_a_cluster_are_named(written_run, lines):

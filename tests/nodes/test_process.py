@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import psutil
 import pytest
 from waiting import is_alive, wait_for
 
@@ -93,6 +94,55 @@ def test_terminate_sends_sigterm(start):
     assert process.poll().exit_code == 0
 
 
+WRITE = """
+from apex_agents.waits import NodeMemory, Waiting, write_waits
+memory = NodeMemory(int(os.environ["APEX_AGENTS_MEMORY"]))
+write_waits(memory)
+"""
+
+
+def test_what_it_waits_for_is_seen_while_it_hangs_with_the_lock_of_python(start):
+    hang = "import ctypes; ctypes.PyDLL(None).sleep(1000)\n"  # PyDLL keeps the lock.
+    process = start(f"{WORK}{WRITE}with Waiting('step', limit_seconds=9.0):\n    {hang}")
+    wait_for(process.wait)
+    assert (process.wait().what, process.wait().limit_seconds) == ("step", 9.0)
+
+
+def test_abort_writes_where_its_threads_are(start, log):
+    hang = "def step_of_the_environment():\n    ctypes.PyDLL(None).sleep(1000)\n"
+    call = "import ctypes, faulthandler; faulthandler.enable()\n"
+    process = start(f"{hang}{call}{WORK}{WRITE}with Waiting('x'): step_of_the_environment()\n")
+    wait_for(process.wait)
+    process.abort()
+    assert process.poll().exit_code == -signal.SIGABRT
+    assert "step_of_the_environment" in log.read_text()
+
+
+def test_abort_ends_a_process_that_is_stopped(start):
+    process = start(f"{WORK}import faulthandler; faulthandler.enable()\n{SLEEP}")
+    process.suspend()
+    wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    process.abort()
+    assert process.poll().exit_code == -signal.SIGKILL
+
+
+def test_a_failure_is_described_by_its_error(start):
+    process = start(f"{WORK}{WRITE}memory.fail(RuntimeError('no\\nroom'))\nsys.exit(1)\n")
+    wait_for(lambda: process.poll() is not None)
+    assert process.poll().description == "failed with exit code 1 (RuntimeError: no)"
+
+
+def test_suspend_and_resume_reach_what_it_has_started(start, log):
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])"
+    process = start(f"{WORK}print({child}.pid, flush=True)\n{SLEEP}")
+    wait_for(lambda: len(log.read_text().splitlines()) == 2)
+    both = [psutil.Process(pid) for pid in (process.pid, int(log.read_text().split()[-1]))]
+    process.suspend()
+    wait_for(lambda: {one.status() for one in both} == {psutil.STATUS_STOPPED})
+    process.resume()
+    wait_for(lambda: psutil.STATUS_STOPPED not in {one.status() for one in both})
+
+
 def test_logs_of_all_processes_are_in_one_file(start, log):
     lines = ""
     for num_restarts in range(2):
@@ -118,8 +168,8 @@ def test_a_process_inherits_what_it_needs_and_nothing_else(start, log, tmp_path)
         start(listing + SLEEP, fds=(job.fileno(),))
         wait_for(lambda: log.read_text().endswith("]\n"))
         fds = eval(log.read_text().splitlines()[1])
-        # Input, output, errors, the channel, the job; the listing's own comes on top.
-        assert job.fileno() in fds and len(fds) == 6
+        # Input, output, errors, channel, memory, job; the listing's own comes on top.
+        assert job.fileno() in fds and len(fds) == 7
 
 
 def test_every_process_of_a_node_measures_from_the_start_of_the_run(log):

@@ -17,12 +17,14 @@ from waiting import TIMEOUT_SECONDS, is_alive, wait_for
 
 from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, Exit, NodeCommand, NodeStatus
 from apex_agents.nodes.supervisor import NodeEvent, NodeFailure, RestartPolicy, Supervisor
+from apex_agents.waits import Wait
 
 NEVER = float("inf")
 FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
 KILLED = Exit("was killed", from_outside=True, exit_code=-9)
 MOVED = Exit("follows its replay", from_outside=True, exit_code=EXIT_MOVED)
 STOPPED = Exit("was stopped", from_outside=True, exit_code=0)
+ABORTED = Exit("was ended by SIGABRT", from_outside=False, exit_code=-6)
 POLICY = RestartPolicy(5, 60.0, first_delay_seconds=0.001)
 
 
@@ -30,15 +32,22 @@ class Process:
     """A process that ends, or does not, as a test wants it to.
 
     Attributes:
-      on_event: receives "SIGTERM", "SIGKILL" and "exit".
+      on_event: receives "SIGTERM", "SIGKILL", "SIGABRT" and "exit".
     """
 
     host = "here"
     pid = 7
 
-    def __init__(self, ended: Exit | None = None, messages: bytes = WORKS, num_polls: float = 0):
-        """Take how it ended, what it said, and how many polls after SIGTERM it needs to exit."""
+    def __init__(
+        self,
+        ended: Exit | None = None,
+        messages: bytes = WORKS,
+        num_polls: float = 0,
+        wait: Wait | None = None,
+    ):
+        """Take how it ended, what it said, polls from SIGTERM to its exit, what it waits for."""
         self._ended, self._messages, self._num_polls = ended, messages, num_polls
+        self._wait = wait
         self._is_stopping = False
         self.on_event: Callable[[str], None] = lambda event: None
 
@@ -52,6 +61,13 @@ class Process:
 
     def messages(self) -> bytes:
         return self._messages
+
+    def wait(self) -> Wait | None:
+        return self._wait
+
+    def abort(self) -> None:
+        self._ended = ABORTED
+        self.on_event("SIGABRT")
 
     def terminate(self) -> None:
         self._is_stopping = True
@@ -190,6 +206,43 @@ def test_restarts_outside_of_the_window_are_forgotten():
     run = Run(RestartPolicy(1, 0.0, 0.001), a=[*[Process(FAILED)] * 5, ends_the_run()])
     assert run.run() is None
     assert [event.num_recent for event in run.reports] == [1] * 5
+
+
+@pytest.mark.parametrize("messages", [WORKS, b""])
+def test_a_node_that_waits_for_longer_than_it_may_is_restarted(messages):
+    stuck = Process(messages=messages, wait=Wait("step of environment 3", 0.0, limit_seconds=0.0))
+    run = Run(a=[stuck, ends_the_run()], b=[Process(wait=Wait("data", 0.0))])
+    assert run.run() is None
+    assert run.events[:2] == [("a", "SIGABRT"), ("a", "SIGKILL")]
+    (event,) = run.reports
+    assert (event.node, event.num_recent, event.exit.from_outside) == ("a", 1, True)
+    assert "step of environment 3" in event.exit.description
+    assert run.records[-1]["a"].num_restarts == 1
+
+
+def test_too_many_waits_for_longer_than_it_may_end_the_run():
+    stuck = [Process(wait=Wait("reset", 0.0, limit_seconds=0.0)) for _ in range(3)]
+    failure = Run(POLICY._replace(max_restarts=2), a=stuck).run()
+    assert failure.node == "a"
+    assert "reset" in failure.exit.description
+
+
+def test_a_long_wait_is_reported_once_and_the_node_lives():
+    waits = Process(wait=Wait("an answer", 0.0, notice_seconds=0.0), num_polls=3)
+    run = Run(a=[waits], b=[ends_the_run()])
+    run.on_event["a", "report"] = run.supervisor.stop
+    assert run.run() is None
+    assert [(event.node, event.exit) for event in run.reports] == [("a", None)]
+    assert "an answer" in run.reports[0].description
+    assert ("a", "SIGABRT") not in run.events
+
+
+def test_waits_before_a_supervisor_began_are_not_counted():
+    """So that time for which it was stopped is not either."""
+    ready = Process(wait=Wait("step", 1e9, limit_seconds=1e6))
+    run = Run(a=[ready], b=[Process(FAILED), ends_the_run()])
+    assert run.run() is None
+    assert ("a", "SIGABRT") not in run.events
 
 
 def test_one_node_is_stopped_after_the_others_have_exited():
