@@ -8,11 +8,15 @@ import functools
 import importlib
 import io
 import os
+import pkgutil
 import signal
 import sys
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
 
 from absl import flags
 
+from apex_agents.command_line.errors import fail
 from apex_agents.nodes.fork_server import open_server, script_argv
 from apex_agents.stopwatch import Stopwatch
 from apex_agents.training import NODE_MODULES
@@ -60,12 +64,33 @@ def _run(command: str, *args: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
     _use_utf8()
-    module = importlib.import_module(f"apex_agents.command_line.{command}")
+    try:
+        module = importlib.import_module(f"apex_agents.command_line.{command}")
+    except Exception as error:
+        hiding = " and ".join(_find_hiding_modules())
+        if not hiding:
+            raise
+        fail(
+            f"{type(error).__name__}: {error}. PYTHONPATH puts {hiding} in the place of a library; "
+            "rename it, or take its folder from PYTHONPATH."
+        )
     # What --help shows.
     sys.modules["__main__"].__doc__ = module.__doc__
     for flag in flags.FLAGS.get_key_flags_for_module(module.__name__):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     module.main(*args)
+
+
+def _find_hiding_modules() -> Iterator[str]:
+    """Yield the modules in folders of PYTHONPATH that hide a library."""
+    first = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folders = {os.path.abspath(folder) for folder in first if folder}
+    others = [folder for folder in sys.path if os.path.abspath(folder) not in folders]
+    for folder in folders:
+        for module in pkgutil.iter_modules([folder]):
+            is_ours = module.name == __name__.partition(".")[0]
+            if not is_ours and PathFinder.find_spec(module.name, others) is not None:
+                yield os.path.join(folder, module.name)
 
 
 a2c = functools.partial(_train, "a2c")
