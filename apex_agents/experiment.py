@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import logging
-import os
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -125,7 +125,8 @@ def make_experiment(
         cannot be shared out to so many replays.
     """
     if workdir and not workdir.startswith("~"):
-        workdir = os.path.abspath(workdir)  # Code of the user's may change the current folder.
+        # Code of the user's may change the current folder.
+        workdir = str(pathlib.Path(workdir).absolute())
     environment = config.environment
     if environment_fn is not None:
         environment = with_environment_fn(environment, environment_fn)

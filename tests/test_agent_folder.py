@@ -305,6 +305,7 @@ def test_an_id_that_only_the_runs_config_file_registers_cannot_be_handed_on(
     (tmp_path / "settings.py").write_text(REGISTERING)
     values = json.loads((run / "config.json").read_text())
     values["environment"] |= {"suite": "gymnasium", "task": "HandedOn-v0"}
+    del values["environment_spec"]
     values["user_code"]["config_file"] = str(tmp_path / "settings.py")
     # The run also keeps what the file has registered, for commands on this machine.
     monkeypatch.setattr(user_code, "kept", {})
