@@ -23,7 +23,7 @@ from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents import user_code
 from apex_agents.nodes.user_modules import WithUserCode
-from apex_agents.user_code import find_function, name_function
+from apex_agents.user_code import execute_config_file, find_function, name_function
 
 
 @pytest.fixture
@@ -358,3 +358,11 @@ def test_other_records_hold_nothing(folder, recorded):
 
 def test_values_unpickle_as_they_are():
     assert pickle.loads(pickle.dumps(WithUserCode({"a": 1}))) == {"a": 1}
+
+
+def test_the_file_of_a_study_is_told_which_command_trains_it(tmp_path):
+    path = tmp_path / "my_study.py"
+    path.write_text("def get_study(): return 1\n")
+    with pytest.raises(AttributeError, match=r"get_study.*apex-paper"):
+        execute_config_file(path)
+    assert execute_config_file(path, False, "get_study") == 1

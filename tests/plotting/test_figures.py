@@ -9,10 +9,13 @@ import pytest
 
 from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import draw_learning, draw_returns, draw_speeds
+from apex_agents.plotting.curves import make_curve
 from apex_agents.plotting.exploration_figure import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.search_figure import draw_search
+from apex_agents.plotting.study_figure import draw_study
+from apex_agents.runs.setting_labels import read_labels, record_labels
 
 FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
 
@@ -585,6 +588,36 @@ def test_exploration_of_a_policy_of_the_users(make_run):
     logs = {"actor_0_envs": rows, "evaluator": [evaluation(10, 1.5)]}
     figure = draw_exploration(group_runs([make_run("a", logs, agent={"n_step": 5})]))
     assert legend_texts(figure)[-1] == "evaluator: one evaluation of one set of parameters"
+
+
+def colors(figure) -> dict[str, str]:
+    """Return the colours of the lines of all nets by their labels."""
+    drawn = [line for axes in figure.axes for line in axes.get_lines()]
+    return {line.get_label(): line.get_color() for line in drawn if "net" in line.get_label()}
+
+
+def test_the_figures_of_a_folder_have_one_label_and_colour_for_a_setting(make_run, tmp_path):
+    rows = {"evaluator": [evaluation(10, 1), evaluation(20, 2)], "learner": [learner_row(5)]}
+    agents = {"wide net": {"a": 1, "b": 1}, "deep net": {"a": 2, "b": 2}, "old net": {"a": 3}}
+    runs = {
+        label: make_run(f"catch/setting={label[:-4]}/seed_0", rows, agent=agent)
+        for label, agent in agents.items()
+    }
+    record_labels(tmp_path, {run.path.parent: label for label, run in runs.items()})
+    curve = make_curve(np.array([10.0, 20.0]), np.array([1.0, 2.0]))
+    panels = {"catch": {label: [curve] for label in agents}}
+    of_study = colors(draw_study("title", panels, "learner_steps"))
+    assert len({*of_study.values()}) == 3
+    for some in (["old net", "deep net", "wide net"], ["old net", "deep net"]):
+        expected = {label: of_study[label] for label in some}
+        groups = group_runs([runs[label] for label in some])
+        part = {"catch": {label: [curve] for label in some}}
+        for figure in (
+            draw_returns(groups),
+            draw_learning(groups),
+            draw_study("title", part, "learner_steps", read_labels(tmp_path)),
+        ):
+            assert colors(figure) == expected
 
 
 def test_a_search():
