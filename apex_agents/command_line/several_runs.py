@@ -106,7 +106,7 @@ def check_config(config: ExperimentConfig) -> None:
 
 
 def train(runner: Runner, screen: Screen, before_step: Callable[[], bool] = lambda: False) -> None:
-    """Train until all runs have ended; Ctrl-C and SIGTERM stop them.
+    """Train until all runs have ended; Ctrl-C and SIGTERM end them, Ctrl-Z stops them until `fg`.
 
     Args:
       runner: the runs.
@@ -116,6 +116,7 @@ def train(runner: Runner, screen: Screen, before_step: Callable[[], bool] = lamb
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: runner.stop(signum))
+    signal.signal(signal.SIGTSTP, lambda signum, frame: runner.suspend())
     is_told = False
     has_more = before_step()
     while not runner.is_done() or (has_more and not runner.signals):

@@ -69,6 +69,8 @@ class ThreadBackend:
             on_interrupt=launch.on_interrupt,
         )
         signal.signal(signal.SIGINT, signals.handle)
+        # In a session of its own, as a run of a sweep is, SIGTSTP would stop nothing by default.
+        signal.signal(signal.SIGTSTP, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
         failure = None
         try:
             with reporting(memories, lambda name, wait: launch.report(f"Node {name} {wait}.")):

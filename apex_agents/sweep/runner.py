@@ -86,13 +86,18 @@ class Runner:
         """Have the next step signal the active runs and start no other; for signal handlers."""
         self.signals.append(signum)
 
+    def suspend(self) -> None:
+        """Stop the active runs, which stop their nodes, and this process until it is continued."""
+        self._signal_all(signal.SIGTSTP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._signal_all(signal.SIGCONT)
+
     def step(self) -> list[str]:
         """Start as many runs as may be active; return a line for each that has started or ended."""
         for signum in self.signals[self._num_sent :]:
             self._num_sent += 1
             self._waiting.clear()
-            for process in self._running.values():
-                process.popen.send_signal(signum)
+            self._signal_all(signum)
         exited = [run for run, one in self._running.items() if one.popen.poll() is not None]
         lines = [self._end(run) for run in exited]
         while self._waiting and len(self._running) < self._num_parallel:
@@ -105,6 +110,10 @@ class Runner:
             f"{run.name}: {_read_tail(run.log, process.log_start)[-1]}"
             for run, process in self._running.items()
         ]
+
+    def _signal_all(self, signum: int) -> None:
+        for process in list(self._running.values()):
+            process.popen.send_signal(signum)
 
     def _start(self, run: Run) -> str:
         """Start a run in a session of its own, so that Ctrl-C reaches it through `stop` only."""

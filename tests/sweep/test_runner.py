@@ -276,3 +276,35 @@ def test_last_words(text, words, tmp_path):
     if text is not None:
         log.write_text(text)
     assert last_words(log).startswith(words)
+
+
+# A command that trains: it stops itself as one with nodes does.
+STOPS_ITSELF = f"import os, signal; signal.signal(20, lambda *_: os.kill(os.getpid(), 19)); {WAIT}"
+SWEEP = """
+import pathlib, signal, sys, time
+from apex_agents.sweep.plan import Run
+from apex_agents.sweep.runner import Runner
+folder = pathlib.Path(sys.argv[1])
+runs = [Run("catch", (), s, folder / str(s), (sys.executable, "-c", sys.argv[2])) for s in (0, 1)]
+runner = Runner(runs, 2)
+signal.signal(signal.SIGTSTP, lambda *_: runner.suspend())
+while True:
+    runner.step()
+    time.sleep(0.01)
+"""
+
+
+def test_ctrl_z_stops_all_active_runs_and_continues_them(tmp_path):
+    # In a session of its own, in which SIGTSTP does nothing by default.
+    argv = [sys.executable, "-c", SWEEP, str(tmp_path), STOPS_ITSELF]
+    with subprocess.Popen(argv, start_new_session=True) as sweep:
+        logs = [tmp_path / str(seed) / "output.log" for seed in (0, 1)]
+        wait_for(lambda: [last_words(log) for log in logs if log.exists()] == ["waits", "waits"])
+        processes = [psutil.Process(sweep.pid), *psutil.Process(sweep.pid).children()]
+        assert len(processes) == 3
+        sweep.send_signal(signal.SIGTSTP)
+        wait_for(lambda: all(p.status() == psutil.STATUS_STOPPED for p in processes))
+        sweep.send_signal(signal.SIGCONT)
+        wait_for(lambda: all(p.status() != psutil.STATUS_STOPPED for p in processes))
+        sweep.kill()  # Its runs end with it.
+    wait_for(lambda: not any(p.is_running() for p in processes[1:]))
