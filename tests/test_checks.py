@@ -184,7 +184,7 @@ class Clock(Halls):
 
 def test_numbers_that_agents_cannot_tell_apart_are_said_once(caplog):
     config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig()
+    config.environment, config.run.target_return = EnvironmentConfig(), None
     check_environment(make_experiment(config, environment_fn=Clock))  # Also one for evaluations.
     (record,) = caplog.records
     assert (record.levelname, "Clock" in record.getMessage()) == ("WARNING", True)
