@@ -48,7 +48,7 @@ class Experiment:
 
     Attributes:
       builder: maker of the agent's parts.
-      make_vector_environment: `(num_envs, seed, *, evaluation, num_rendered) ->
+      make_vector_environment: `(num_envs, seed, *, evaluation, num_rendered, env_indices) ->
         VectorEnvironment`; see `environments.make_vector_environment`.
       run: processes and limits.
       workdir: path of the folder for all files, '' for a run that writes none (`run_local`).

@@ -86,8 +86,10 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
     builder, run = experiment.builder, experiment.run
     stop = lp.stop_event()
     seed = run.node_seed("actor", index, num_restarts() + experiment.resumed_at.learner_steps)
-    environment = experiment.make_vector_environment(run.num_envs_per_actor, seed, evaluation=False)
     env_indices = run.env_indices(index)
+    environment = experiment.make_vector_environment(
+        run.num_envs_per_actor, seed, evaluation=False, env_indices=env_indices
+    )
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
     source = ParameterSource(client, stop.is_set)
     adders = builder.make_adders(

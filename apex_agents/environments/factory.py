@@ -5,7 +5,7 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -111,13 +111,14 @@ def knows_evaluations(config: EnvironmentConfig) -> bool:
     return bool(config.evaluation_kwargs) or "evaluation" in _parameters(function)
 
 
-def make_vector_environment(
+def make_vector_environment(  # noqa: PLR0913
     config: EnvironmentConfig,
     num_envs: int,
     seed: int,
     *,
     evaluation: bool = False,
     num_rendered: int = 0,
+    env_indices: Sequence[int] = (),
     environment_fn: Callable[..., Any] | None = None,
 ) -> VectorEnvironment:
     """Make the environments of an actor or of an evaluator.
@@ -129,9 +130,11 @@ def make_vector_environment(
       evaluation: whether the rules of evaluation apply (see `AtariConfig`), and
         `config.evaluation_kwargs`.
       num_rendered: number of environments, the first ones, that can `render` what they show.
+      env_indices: numbers that tell the environments from all others of a run; by default they
+        count from 0.
       environment_fn: makes one environment, called with `config.kwargs`, instead of what `suite`
-        and `task` name. Arguments `seed` and `evaluation` that it has get the seed of the
-        environment, and whether it is one for evaluations.
+        and `task` name. Arguments `seed`, `evaluation` and `env_index` that it has get the seed of
+        the environment, whether it is one for evaluations, and its number in `env_indices`.
 
     Raises:
       ValueError: `num_envs` is less than 1, the config is invalid, or an environment cannot be made
@@ -156,12 +159,13 @@ def make_vector_environment(
         )
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
         environments, earlier = [], list[Any]()
-        for index, env_seed in enumerate(seeds):
+        numbers = zip(seeds, env_indices or range(num_envs), strict=True)
+        for index, (env_seed, env_index) in enumerate(numbers):
             with Waiting(f"environment {index} to be made"):
                 if environment_fn is None:
                     environment = _make_own(config, env_seed)
                 else:
-                    offered = {"seed": env_seed, "evaluation": evaluation}
+                    offered = {"seed": env_seed, "evaluation": evaluation, "env_index": env_index}
                     render = index < num_rendered
                     environment = _make(environment_fn, config, offered, render, earlier)
             environment = WatchedEnvironment(environment, index, config.step_timeout_seconds)
@@ -208,7 +212,7 @@ def _make(
     Args:
       environment_fn: the code.
       config: settings of the environment.
-      offered: `seed` and `evaluation`, arguments for a function that has parameters of these names.
+      offered: `seed` and others, arguments for a function that has parameters of these names.
       render: whether the environment is drawn.
       earlier: environments made so far, which the new one joins.
     """

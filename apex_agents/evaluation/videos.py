@@ -69,13 +69,19 @@ class EvaluationVideos:
 
     def make_vector_environment(self, num_envs: int, seed: int) -> VectorEnvironment:
         """Make the environments of the evaluator; the first one can be filmed."""
-        make = self._experiment.make_vector_environment
+        first = self._experiment.run.num_envs  # Behind those of the actors.
+        make = functools.partial(
+            self._experiment.make_vector_environment,
+            *(num_envs, seed),
+            evaluation=True,
+            env_indices=range(first, first + num_envs),
+        )
         if self._period is not None:
             try:
-                return make(num_envs, seed, evaluation=True, num_rendered=1)
+                return make(num_rendered=1)
             except ValueError as error:
                 self._give_up(error)
-        return make(num_envs, seed, evaluation=True)
+        return make()
 
     @contextlib.contextmanager
     def film(

@@ -386,6 +386,18 @@ def test_packages_register_their_ids_when_an_id_is_unknown(monkeypatch):
     gymnasium_tasks._load_plugins.cache_clear()
 
 
+@pytest.mark.parametrize(("given", "expected"), [((), [0, 1, 2]), ((1, 3, 9), [1, 3, 9])])
+def test_functions_get_the_index_that_they_ask_for(given, expected):
+    received = []
+
+    def make(env_index, seed):
+        received.append(env_index)
+        return Corridor()
+
+    make_vector_environment(EnvironmentConfig(), 3, 0, env_indices=given, environment_fn=make)
+    assert received == expected
+
+
 def install(folder: pathlib.Path, name: str, code: str, requires: str) -> None:
     """Install a package of one module into a folder of Python's path."""
     module, metadata = folder / name, folder / f"{name}-1.0.dist-info"

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import logging
 import pathlib
+from typing import Any
 
 import dm_env
 import imageio
@@ -276,12 +277,13 @@ def test_no_videos_by_default(tmp_path, make_videos):
     environment = videos.make_vector_environment(2, seed=7)
     with videos.film(actor, environment, 1) as filmed:
         assert filmed is actor
-    assert calls == [(2, 7, {"evaluation": True})]
+    # The one actor of the run has the environments 0 to 7.
+    assert calls == [(2, 7, {"evaluation": True, "env_indices": range(8, 10)})]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_environment_without_pictures_is_one_warning(tmp_path, make_videos, clock, caplog):
-    def make(num_envs: int, seed: int, evaluation: bool, num_rendered: int = 0):
+    def make(num_envs: int, seed: int, evaluation: bool, num_rendered: int = 0, **_: Any):
         if num_rendered:
             raise ValueError("Blind-v0 cannot be drawn")
         return make_catch(num_envs, seed, evaluation=evaluation)
