@@ -5,6 +5,8 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from apex_agents.waits import Waiting
+
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -29,12 +31,22 @@ def hold_action(
         if timestep.first():  # The episode before had ended.
             return timestep, 0.0
         reward = float(timestep.reward)
+        if num_repeats == 1:
+            return timestep, reward
         agent_reward += discount * reward
         reward_sum += reward
         discount *= float(timestep.discount)
         if timestep.last():
             break
     return timestep._replace(reward=agent_reward, discount=discount), reward_sum
+
+
+def name_call(what: str, call: str, timeout_seconds: float | None) -> Waiting:
+    """Name the wait for a call, `step` or `reset`, that may take so long; None: any time."""
+    if timeout_seconds is None:
+        return Waiting(f"{what} to return from {call}")
+    limit = f"environment.step_timeout_seconds is {timeout_seconds:g}"
+    return Waiting(f"{what} to return from {call} ({limit})", limit_seconds=timeout_seconds)
 
 
 def check_finite(timestep: dm_env.TimeStep) -> None:

@@ -84,8 +84,10 @@ def to_number(value: Any, name: str) -> float:
     Raises:
       ValueError: it is no number, such as None, a text or an array of several numbers.
     """
+    if isinstance(value, (float, int)):  # Nearly always, and an array would take longer.
+        return float(value)
     array = np.asarray(value)
-    if array.size == 1 and array.dtype.kind in "fiub":
+    if array.size == 1 and array.dtype.kind in _NUMBERS:
         return float(array.item())
     raise ValueError(f"the {name} is {value!r}; it has to be a number")
 

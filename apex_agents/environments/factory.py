@@ -19,7 +19,6 @@ from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment, mak
 from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
-from apex_agents.environments.watched_environment import WatchedEnvironment
 from apex_agents.user_code import find_function, name_function
 from apex_agents.validation import bounded, positive, require, require_fields, unknown_name
 from apex_agents.waits import Waiting
@@ -168,9 +167,9 @@ def make_vector_environment(  # noqa: PLR0913
                     offered = {"seed": env_seed, "evaluation": evaluation, "env_index": env_index}
                     render = index < num_rendered
                     environment = _make(environment_fn, config, offered, render, earlier)
-            environment = WatchedEnvironment(environment, index, config.step_timeout_seconds)
             environments.append(made.enter_context(contextlib.closing(environment)))
-        vector = SyncVectorEnvironment(environments, config.action_repeat)
+        timeout = config.step_timeout_seconds
+        vector = SyncVectorEnvironment(environments, config.action_repeat, timeout)
         made.pop_all()
         return vector
 

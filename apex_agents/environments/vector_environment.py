@@ -11,7 +11,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.agent_steps import check_finite, hold_action
+from apex_agents.environments.agent_steps import check_finite, hold_action, name_call
 
 
 class EnvironmentSpec(NamedTuple):
@@ -103,12 +103,18 @@ class SyncVectorEnvironment:
     without an episode that ends regularly in between, the error is raised.
     """
 
-    def __init__(self, environments: Sequence[dm_env.Environment], num_repeats: int = 1):
+    def __init__(
+        self,
+        environments: Sequence[dm_env.Environment],
+        num_repeats: int = 1,
+        step_timeout_seconds: float | None = None,
+    ):
         """Take E environments with equal specs; they may reuse their arrays.
 
         Args:
           environments: the environments.
           num_repeats: number of their steps for which an action is held; see `hold_action`.
+          step_timeout_seconds: time after which a step or a reset counts as hanging; None: never.
 
         Raises:
           ValueError: there is no environment, or one has other specs than the first.
@@ -134,6 +140,14 @@ class SyncVectorEnvironment:
         self.num_failures = 0
         self._failures_in_a_row = [0] * self.num_envs
         self._paused: set[int] = set()
+        self._in_reset, self._in_step = (
+            [
+                name_call(f"environment {i}", call, step_timeout_seconds)
+                for i in range(self.num_envs)
+            ]
+            for call in ("reset", "step")
+        )
+        self._is_over = [True] * self.num_envs  # Whether the next step is a reset.
 
     def reset(self) -> dm_env.TimeStep:
         self._paused = set()
@@ -149,7 +163,8 @@ class SyncVectorEnvironment:
                 self._fill(rows, i)
                 continue
             try:
-                timestep, reward = hold_action(environment, actions[i], self._num_repeats)
+                with self._in_reset[i] if self._is_over[i] else self._in_step[i]:
+                    timestep, reward = hold_action(environment, actions[i], self._num_repeats)
             except Exception as error:  # No error of one environment may stop the others.
                 self._count_failure(i, error)
                 timestep, reward = self._reset(i), 0.0
@@ -187,7 +202,8 @@ class SyncVectorEnvironment:
         """Reset one environment, again as long as it fails and may fail."""
         while True:
             try:
-                timestep = self._environments[i].reset()
+                with self._in_reset[i]:
+                    timestep = self._environments[i].reset()
                 check_finite(timestep)
                 return timestep
             except Exception as error:
@@ -221,6 +237,7 @@ class SyncVectorEnvironment:
         step_type, agent_reward, discount, observation = timestep
         rows.step_type[i] = step_type
         rows.observation[i] = observation
+        self._is_over[i] = step_type == dm_env.StepType.LAST
         if step_type == dm_env.StepType.FIRST:  # Environments of dm_env may have numbers.
             rows.reward[i] = 0.0
             rows.discount[i] = 1.0
@@ -232,7 +249,7 @@ class SyncVectorEnvironment:
         self._returns[i] += reward  # In float32 0.9 would miss a target of 0.9.
         self._clipped_returns[i] += agent_reward
         self._lengths[i] += 1
-        if step_type == dm_env.StepType.LAST:
+        if self._is_over[i]:
             self._finished.append(self.current_episode(i))
             self._failures_in_a_row[i] = 0
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from apex_agents.environments import Catch, EnvironmentConfig, make_vector_environment
-from apex_agents.environments.watched_environment import WatchedEnvironment
+from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.waits import NodeMemory, Wait, write_waits
 
 
@@ -39,18 +39,20 @@ class Looking(Catch):
         return super().step(action)
 
 
-def play(environment: WatchedEnvironment, num_steps: int) -> None:
-    environment.reset()
+def play(environment: dm_env.Environment, num_steps: int, **settings: Any) -> None:
+    vector = SyncVectorEnvironment([environment], **settings)
+    vector.reset()
     for _ in range(num_steps):
-        environment.step(1)
+        vector.step(np.array([1]))
 
 
-def test_a_step_after_the_last_one_is_a_reset(memory):
+@pytest.mark.parametrize("num_repeats", [1, 3])
+def test_a_step_after_the_last_one_is_a_reset(memory, num_repeats):
     looking = Looking(memory)
-    play(WatchedEnvironment(looking, 3, timeout_seconds=None), num_steps=11)
-    calls = [wait.what.removeprefix("environment 3 to return from ") for wait in looking.waits[1:]]
+    play(looking, num_steps=-(-9 // num_repeats) + 2, num_repeats=num_repeats)
+    calls = [wait.what.removeprefix("environment 0 to return from ") for wait in looking.waits[1:]]
     # An episode of Catch has nine steps; dm_env's own `step` resets, and calls `reset`.
-    assert calls == ["reset", *["step"] * 9, "reset", "reset", "step"]
+    assert calls == ["reset", *["step"] * 9, "reset", "reset", *["step"] * num_repeats]
     assert {wait.limit_seconds for wait in looking.waits[1:]} == {math.inf}
     assert memory.wait() is None
 
@@ -60,10 +62,7 @@ def test_an_environment_that_raises_is_not_waited_for(memory):
         def step(self, action: Any) -> dm_env.TimeStep:
             raise OSError
 
-    environment = WatchedEnvironment(Broken(seed=0), 0, timeout_seconds=None)
-    environment.reset()
-    with pytest.raises(OSError):
-        environment.step(1)
+    play(Broken(seed=0), num_steps=1)
     assert memory.wait() is None
 
 
