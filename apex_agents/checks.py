@@ -36,6 +36,7 @@ from apex_agents.learning.update import UpdateOutput, update_in_turn
 from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.transitions import Transition
+from apex_agents.waits import Wait, reporting_thread
 
 
 @restoring_process()
@@ -58,12 +59,17 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
     return spec
 
 
+def _report_wait(name: str, wait: Wait) -> None:
+    logging.error("%s %s", name, wait)  # Warnings are off while an environment is tried.
+
+
 @restoring_process()
+@reporting_thread("The check before the run", _report_wait)
 def check_environment(experiment: Experiment) -> EnvironmentSpec:
     """Return the environment's spec; warn of numbers that agents cannot tell apart.
 
     A copy of the environment begins an episode, takes one step and is closed, and so does one for
-    evaluations where they may have another one.
+    evaluations where they may have another one. While one of them hangs, this is logged.
 
     Raises:
       ValueError: the agent cannot learn in it, it fails, or evaluations have other specs.

@@ -159,8 +159,22 @@ def reporting(
         is_over.set()
 
 
-def write_waits(memory: NodeMemory) -> None:
-    """Write what this thread waits for into a memory from now on."""
+@contextlib.contextmanager
+def reporting_thread(
+    name: str, report: Callable[[str, Wait], None], period_seconds: float = 1.0
+) -> Iterator[None]:
+    """Report the long waits of this thread, under a name, while it is in a `with` block."""
+    before, memory = getattr(_of_thread, "memory", None), NodeMemory()
+    write_waits(memory)
+    try:
+        with reporting({name: memory}, report, period_seconds):
+            yield
+    finally:
+        write_waits(before)
+
+
+def write_waits(memory: NodeMemory | None) -> None:
+    """Write what this thread waits for into a memory from now on; None: nowhere."""
     _of_thread.memory = memory
 
 

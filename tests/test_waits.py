@@ -6,7 +6,15 @@ import threading
 import pytest
 from waiting import wait_for
 
-from apex_agents.waits import NodeMemory, Notices, Wait, Waiting, reporting, write_waits
+from apex_agents.waits import (
+    NodeMemory,
+    Notices,
+    Wait,
+    Waiting,
+    reporting,
+    reporting_thread,
+    write_waits,
+)
 
 
 @pytest.fixture
@@ -127,3 +135,20 @@ def test_waits_of_threads_are_reported_with_their_names(memory):
             wait_for(lambda: reports)
     (name, wait) = reports[0]
     assert (name, wait.what) == ("actor_0", "step")
+
+
+def test_the_waits_of_a_thread_are_reported_while_it_is_in_the_block():
+    memory, reported, told = NodeMemory(), [], threading.Event()
+    write_waits(memory)
+
+    def report(name: str, wait: Wait) -> None:
+        reported.append((name, wait.what))
+        told.set()
+
+    with reporting_thread("The check", report, period_seconds=0.01), Waiting("a step", 0.0):
+        assert told.wait(60)
+        assert memory.wait() is None
+    with Waiting("another step"):
+        assert memory.wait().what == "another step"  # As before the block.
+    assert reported == [("The check", "a step")]
+    write_waits(None)

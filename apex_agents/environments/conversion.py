@@ -73,7 +73,7 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
     is_nested = isinstance(space, (spaces.Dict, spaces.Tuple))
     spec = _make_spec(
         *(space, spaces.flatten_space(space), np.float32),
-        [_make_part_spec(part) for part in parts.values()] if is_nested else (),
+        [_make_part_spec(p) for p in parts.values() if spaces.flatdim(p)] if is_nested else (),
     )
     return spec, _make_reader(space, "observation")
 

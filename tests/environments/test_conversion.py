@@ -205,6 +205,13 @@ def test_observations_are_flat_as_gymnasium_flattens_them(seed):
     )
 
 
+def test_a_part_without_elements_is_left_out():
+    empty = spaces.Box(-1, 1, (0,), np.float32)
+    spec, convert = convert_observations(spaces.Dict({"a": VECTOR, "b": empty}))
+    assert [part.shape for part in spec.parts] == [(2,)]
+    assert convert({"a": [1.0, 2.0], "b": np.zeros(0)}).tolist() == [1.0, 2.0]
+
+
 def test_images_among_other_parts():
     nested = spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1, 2), np.bool_)])
     space = spaces.Dict({"b": VECTOR, "a": IMAGE, "c": nested})

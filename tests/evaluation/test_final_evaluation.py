@@ -54,7 +54,7 @@ def make_experiment(task: str, folder: pathlib.Path) -> tuple[Experiment, SavedP
     """Return an experiment and parameters for it."""
     builder, environment = TASKS[task]
     make = functools.partial(make_vector_environment, environment)
-    experiment = Experiment(builder, make, RunConfig(), str(folder), task=task)
+    experiment = Experiment(builder, make, RunConfig(), task=task)
     policy = builder.make_evaluation_policy(experiment.environment_spec(), 1, seed=3)
     parameters = by_variable_name(policy.variables, to_arrays(policy.variables))
     save_parameters(folder / "best.npz", parameters, 1234)

@@ -45,7 +45,8 @@ def test_a_run_is_drawn_into_its_folder(make_run):
 @pytest.mark.parametrize(
     ("backend", "remains"),
     [
-        ("module://no_notebook.backend_inline", False),  # As a notebook sets it.
+        ("module://matplotlib_inline.backend_inline", False),  # A notebook sets it.
+        ("module://no_notebook.backend", True),  # Matplotlib imports it with pyplot only.
         ("no_such_backend", False),
         ("tkagg", True),  # It needs a display.
         ("module://matplotlib.backends.backend_svg", True),
