@@ -7,6 +7,7 @@ the commands define flags of the same names.
 import functools
 import importlib
 import io
+import logging
 import os
 import pkgutil
 import signal
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 
 from absl import flags
+from absl import logging as absl_logging
 
 from apex_agents.command_line.errors import fail
 from apex_agents.nodes.fork_server import open_server, script_argv
@@ -64,6 +66,7 @@ def _run(command: str, *args: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
     _use_utf8()
+    absl_logging.get_absl_handler().setFormatter(_LogFormatter())
     try:
         module = importlib.import_module(f"apex_agents.command_line.{command}")
     except Exception as error:
@@ -79,6 +82,13 @@ def _run(command: str, *args: str) -> None:
     for flag in flags.FLAGS.get_key_flags_for_module(module.__name__):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     module.main(*args)
+
+
+class _LogFormatter(logging.Formatter):
+    """Writes what is logged as commands write warnings and errors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.lower()}: {super().format(record)}"
 
 
 def _find_hiding_modules() -> Iterator[str]:
