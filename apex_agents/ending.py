@@ -8,13 +8,25 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from apex_agents.config import RunConfig, reaches
+from apex_agents.environments import record_spec
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
+from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState
 from apex_agents.metrics.summary import NOT_SAVED, complete_summary, git_commit
 from apex_agents.nodes.backend import Outcome
+from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, check_same_spec
+from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import SUMMARY_FILE
 
+# Limits of a run, and the entries of its summary that they limit.
+_LIMITS = {
+    "max_actor_steps": columns.ACTOR_STEPS,
+    "max_learner_steps": columns.LEARNER_STEPS,
+    "max_seconds": columns.WALL_TIME_SECONDS,
+    "target_return": "last_return",
+}
 # Of the summary's values, those that are not printed.
 _NOT_PRINTED = ("date", "versions", "git_commit", "command", "exit_code")
 
@@ -29,6 +41,47 @@ class Run(NamedTuple):
 
 class RunFailure(RuntimeError):
     """A run failed: one of its nodes did, or nothing was learned."""
+
+
+def find_ended(experiment: Experiment) -> Run | None:
+    """Return the run in an experiment's folder if it has ended, and would end again at once.
+
+    Raises:
+      ValueError: the run is that of another experiment, or of an environment with other specs.
+    """
+    workdir = pathlib.Path(experiment.workdir).expanduser().absolute()
+    if experiment.config is None or not (workdir / CONFIG_FILE).exists():
+        return None
+    folder = RunFolder(workdir)
+    summary = folder.summary() or {}
+    if not summary.get("finished") or folder.is_running():
+        return None
+    check_same_run(workdir, experiment.config)
+    check_same_spec(workdir, record_spec(experiment.environment_spec()))
+    run = Run(workdir, summary, EXIT_SUCCESS)
+    return run if _reached_limits(run, experiment.run) else None
+
+
+def describe_ended(run: Run, config: RunConfig) -> str:
+    """Return a sentence on a run that `find_ended` has found, and how it can continue."""
+    summary, limits = run.summary, " and ".join(_reached_limits(run, config))
+    return (
+        f"The run in {run.folder} has ended ({summary['reason']}) with "
+        f"{summary[columns.ACTOR_STEPS]:,} actor steps, {summary[columns.LEARNER_STEPS]:,} learner "
+        f"steps and {summary[columns.WALL_TIME_SECONDS]:,.0f} s; to continue it, raise {limits}."
+    )
+
+
+def _reached_limits(run: Run, config: RunConfig) -> list[str]:
+    """Return the limits of a config, by the paths of their fields, that a run has reached."""
+    pairs = {
+        limit: (run.summary.get(name), getattr(config, limit)) for limit, name in _LIMITS.items()
+    }
+    return [
+        f"run.{limit}"
+        for limit, (done, value) in pairs.items()
+        if done is not None and value is not None and reaches(done, value)
+    ]
 
 
 def conclude(state: RunState, outcome: Outcome) -> Run:

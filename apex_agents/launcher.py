@@ -12,7 +12,15 @@ import launchpad as lp
 from rich import filesize
 
 from apex_agents.checks import check_experiment
-from apex_agents.ending import Run, RunFailure, conclude, describe_failure, describe_summary
+from apex_agents.ending import (
+    Run,
+    RunFailure,
+    conclude,
+    describe_ended,
+    describe_failure,
+    describe_summary,
+    find_ended,
+)
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
@@ -48,6 +56,10 @@ def launch(
     """Train the agent of an experiment on a backend, see `training.train`."""
     spec = check_experiment(experiment)
     experiment = experiment.with_spec(spec)
+    ended = find_ended(experiment)
+    if ended is not None:
+        _print_line(describe_ended(ended, experiment.run))
+        return ended
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:
         warning = memory_warning(experiment.data_flow(), replay_bytes, available_memory())

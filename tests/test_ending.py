@@ -7,7 +7,18 @@ import types
 
 import pytest
 
-from apex_agents.ending import conclude, describe_failure, describe_summary
+from apex_agents.config import ExperimentConfig, RunConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.ending import (
+    Run,
+    conclude,
+    describe_ended,
+    describe_failure,
+    describe_summary,
+    find_ended,
+)
+from apex_agents.environments import EnvironmentConfig
+from apex_agents.experiment import make_experiment
 from apex_agents.metrics.run_state import RunState
 from apex_agents.metrics.summary import (
     NOT_SAVED,
@@ -16,7 +27,10 @@ from apex_agents.metrics.summary import (
     write_summary,
 )
 from apex_agents.nodes.backend import Outcome, StopSignals, read_log_end
+from apex_agents.runs.files import write_json
 from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.opening import open_run
+from apex_agents.runs.workdir import close_workdir
 
 FINISHED = {
     "finished": True,
@@ -73,6 +87,51 @@ def test_the_summary_says_how_a_run_ended(state, written, outcome, finished, exi
     assert run.summary["learner_steps"] == (5 if written else 0)
     assert run.summary["git_commit"] == "abc-dirty"
     assert state.run.summary() == run.summary
+
+
+ENDED = {**FINISHED, "actor_steps": 20_002, "learner_steps": 1250, "wall_time_seconds": 95.0}
+
+
+@pytest.mark.parametrize(
+    ("limits", "reached"),
+    [
+        ({"max_actor_steps": 20_000}, ["run.max_actor_steps"]),
+        ({"max_actor_steps": 5_000}, ["run.max_actor_steps"]),
+        ({"max_actor_steps": 20_003}, []),
+        ({"max_learner_steps": 1250}, ["run.max_learner_steps"]),
+        ({"max_learner_steps": 1251}, []),
+        ({"max_actor_steps": 30_000, "max_seconds": 94.5}, ["run.max_seconds"]),
+        ({"target_return": 7.0}, ["run.target_return"]),
+        ({"target_return": 7.5}, []),
+        ({"max_learner_steps": 9, "max_seconds": 9}, ["run.max_learner_steps", "run.max_seconds"]),
+        ({}, []),
+    ],
+)
+def test_a_run_that_has_ended_continues_once_its_limits_are_raised(limits, reached, tmp_path):
+    config = ExperimentConfig(ApexDQNConfig(torso="mlp"), EnvironmentConfig("toy", "catch"))
+    experiment = make_experiment(config, workdir=str(tmp_path))
+    assert find_ended(experiment) is None  # There is no run yet.
+    close_workdir(open_run(experiment).workdir)
+    config.run = RunConfig(**limits)
+    experiment = make_experiment(config, workdir=str(tmp_path))
+    assert find_ended(experiment) is None  # It has not ended.
+    write_json(tmp_path / "summary.json", {**ENDED, "finished": False})
+    assert find_ended(experiment) is None  # It was stopped.
+    summary = {**ENDED, "last_return": 7.0, "exit_code": 0}
+    write_json(tmp_path / "summary.json", summary)
+    ended = find_ended(experiment)
+    assert ended == (Run(tmp_path, summary, 0) if reached else None)
+    if ended is not None:
+        assert describe_ended(ended, config.run).endswith(f"raise {' and '.join(reached)}.")
+
+
+def test_an_ended_run_of_another_experiment_is_refused(tmp_path):
+    config = ExperimentConfig(ApexDQNConfig(torso="mlp"), EnvironmentConfig("toy", "catch"))
+    close_workdir(open_run(make_experiment(config, workdir=str(tmp_path))).workdir)
+    write_json(tmp_path / "summary.json", ENDED)
+    config.agent.n_step = 5
+    with pytest.raises(ValueError, match=r"agent\.n_step"):
+        find_ended(make_experiment(config, workdir=str(tmp_path)))
 
 
 def test_a_run_without_a_learner_step_has_failed(state):
