@@ -24,6 +24,7 @@ from apex_agents.ending import (
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
+from apex_agents.initial_run import find_initial
 from apex_agents.metrics.exports import Export
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
@@ -36,9 +37,10 @@ from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
+from apex_agents.runs.checkpoints import copy_to_step_0
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import open_run, warning_of_resumption
-from apex_agents.runs.workdir import TENSORBOARD, close_workdir
+from apex_agents.runs.workdir import CHECKPOINTS, TENSORBOARD, close_workdir
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
@@ -52,6 +54,7 @@ def launch(
     is_live: bool,
     wandb: str | None,
     exports: Sequence[Export] = (),
+    initial_run: str | pathlib.Path | None = None,
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
     spec = check_experiment(experiment)
@@ -60,6 +63,7 @@ def launch(
     if ended is not None:
         _print_line(describe_ended(ended, experiment.run))
         return ended
+    initial = find_initial(experiment, initial_run) if initial_run else None
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:
         warning = memory_warning(experiment.data_flow(), replay_bytes, available_memory())
@@ -73,6 +77,9 @@ def launch(
         warning = warning_of_resumption(experiment)
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
+        if initial is not None:
+            copy_to_step_0(initial, pathlib.Path(experiment.workdir, CHECKPOINTS))
+            _print_line(f"Starting with the networks and optimizers of {initial.path}.")
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
         exports = [*_open_exports(experiment, wandb), *exports]

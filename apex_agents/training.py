@@ -38,6 +38,7 @@ def train(  # noqa: PLR0913
     ray_address: str = "auto",
     wandb: str | None = None,
     exports: Sequence[Export] = (),
+    initial_run: str | pathlib.Path | None = None,
     name: str = "run",
     stopwatch: Stopwatch | None = None,
 ) -> Run:
@@ -64,6 +65,8 @@ def train(  # noqa: PLR0913
       wandb: Weights & Biases project that the metrics are sent to; None for none.
       exports: further receivers of the metrics, such as another tracker: objects with the methods
         of `metrics.exports.Export`, which are called in a thread of this process.
+      initial_run: folder of another run, of the same networks and optimizers; a new run starts with
+        what the newest checkpoint of that one holds of them, at learner step 0.
       name: beginning of the name of a new folder, or of its path, see `new_workdir`.
       stopwatch: measures the wall time of the run; by default from now.
 
@@ -96,7 +99,7 @@ def train(  # noqa: PLR0913
             workdir=str(folder),
         )
         experiment = dataclasses.replace(experiment, stopwatch=stopwatch)
-        return launch(experiment, backend, is_live, wandb, exports)
+        return launch(experiment, backend, is_live, wandb, exports, initial_run)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ LAYERS = (
     ("ending", "program"),
     ("agent_folder",),
     ("export", "export_description"),
-    ("sweep", "cluster", "local", "loading"),
+    ("sweep", "cluster", "local", "loading", "initial_run"),
     ("evaluation",),
     ("nodes",),
     ("plotting",),

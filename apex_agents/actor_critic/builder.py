@@ -184,13 +184,17 @@ class ActorCriticBuilder:
         if not isinstance(client, reverb.Client):
             (client,), (dataset,) = client, dataset
         return ActorCriticLearner(
-            update=ActorCriticUpdate(self.make_networks(spec, seed), self.config),
+            update=self.make_update(spec, seed),
             dataset=dataset,
             publisher=ParameterPublisher(client),
             config=self.config,
             logger=logger,
             should_stop=should_stop,
         )
+
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> ActorCriticUpdate:
+        """Make the update by gradients, with networks whose variables follow from a seed."""
+        return ActorCriticUpdate(self.make_networks(spec, seed), self.config)
 
 
 def _count_parameters(network: ActorCriticNetwork) -> int:

@@ -34,6 +34,12 @@ _WORKDIR = flags.DEFINE_string(
     "Folder for logs and checkpoints; the run that it holds is resumed. By default a new folder in "
     "runs/.",
 )
+_INITIAL_RUN = flags.DEFINE_string(
+    "initial_run",
+    None,
+    "Folder of another run: a new run starts with its networks and optimizers, at learner step 0. "
+    "Tasks may differ, observations and actions have to be alike.",
+)
 # Launchpad defines a flag of this name with other types.
 _LAUNCH_TYPE = flags.DEFINE_enum(
     "lp_launch_type",
@@ -85,6 +91,7 @@ def _train(agent: str, settings: Settings) -> None:
             is_live=_MONITOR.value,
             ray_address=_RAY_ADDRESS.value,
             wandb=_WANDB.value,
+            initial_run=locate(_INITIAL_RUN.value) if _INITIAL_RUN.value else None,
             name=str(STARTED_IN / "runs" / settings.path.stem),
             stopwatch=STOPWATCH,
         )

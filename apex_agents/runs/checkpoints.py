@@ -12,6 +12,7 @@ import json
 import logging
 import pathlib
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from apex_agents.runs.files import report_failure, report_success, write_json
 from apex_agents.runs.parameter_file import (
     by_variable_name,
     encode_parameters,
+    load_parameters,
     save_parameters,
 )
 from apex_agents.runs.workdir import CHECKPOINT_PROGRESS, CHECKPOINTS, LAST_CHECKPOINT
@@ -61,6 +63,8 @@ class LearnerCheckpoints:
         self._last_step = -1
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
+            # A run that starts from a checkpoint of another one counts from 0.
+            learner.state["num_updates"].assign(checkpoint.progress.learner_steps)
             learner.resume()
             self._last_step = learner.num_steps  # It is not written anew.
             logging.info("Resuming from %s", checkpoint.path.name)
@@ -199,6 +203,37 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
     """
     status = tf.train.Checkpoint(**state).read(str(checkpoint.path / _STATE))
     status.expect_partial().assert_existing_objects_matched()
+
+
+def is_of(checkpoint: Checkpoint, state: Mapping[str, Any]) -> bool:
+    """Return whether a checkpoint has the variables of a state, of these shapes, and no others."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, _STATE)
+        tf.train.Checkpoint(**state).write(str(path))
+        return _read_shapes(path) == _read_shapes(checkpoint.path / _STATE)
+
+
+def _read_shapes(path: pathlib.Path) -> dict[str, list[int]]:
+    return tf.train.load_checkpoint(str(path)).get_variable_to_shape_map()
+
+
+def copy_to_step_0(checkpoint: Checkpoint, folder: pathlib.Path) -> None:
+    """Copy a checkpoint of another run into the folder of checkpoints of a run that starts.
+
+    Raises:
+      ValueError: it cannot be copied, or has been removed meanwhile.
+    """
+    path = _checkpoint_path(folder, 0)
+    partial = folder / f"{path.name}.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)  # Left by a process that was killed.
+        shutil.copytree(checkpoint.path, partial)
+        parameters, _ = load_parameters(checkpoint.path / PARAMETERS)
+        (partial / PARAMETERS).write_bytes(encode_parameters(parameters, 0))
+        (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(Progress())))
+        partial.rename(path)
+    except OSError as error:
+        raise ValueError(f"{checkpoint.path} cannot be copied to {path}: {error}") from error
 
 
 def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:

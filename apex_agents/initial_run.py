@@ -1,0 +1,63 @@
+"""Finds what a new run takes over from another one: networks and optimizers."""
+
+import pathlib
+from typing import Any
+
+from apex_agents.environments import find_spec_difference, record_spec
+from apex_agents.experiment import Experiment
+from apex_agents.plotting.run_groups import flatten
+from apex_agents.runs.checkpoints import (
+    Checkpoint,
+    find_checkpoint,
+    is_of,
+    list_checkpoints,
+)
+from apex_agents.runs.config_file import AGENT_TYPE, read_spec, to_values
+from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import CHECKPOINTS
+
+
+def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Checkpoint | None:
+    """Find the checkpoint with which the learner of an experiment starts.
+
+    Args:
+      experiment: experiment with a config and a folder.
+      initial_run: folder of the other run.
+
+    Returns:
+      Its newest checkpoint; None if the experiment's run resumes from a checkpoint already.
+
+    Raises:
+      ValueError: there is no such run or checkpoint, or it is of other networks, optimizers or
+        specs.
+    """
+    if list_checkpoints(pathlib.Path(experiment.workdir).expanduser() / CHECKPOINTS):
+        return None
+    run = RunFolder(initial_run)
+    checkpoint = find_checkpoint(run.path / CHECKPOINTS)
+    if checkpoint is None:
+        raise ValueError(f"initial_run: {run.path} has no checkpoint of a learner; name a run.")
+    spec = experiment.environment_spec()
+    difference = find_spec_difference(read_spec(run.path), record_spec(spec))
+    if difference is not None:
+        name, old, new = difference
+        raise ValueError(
+            f"initial_run: the {name} of the run in {run.path} are {old}; those of "
+            f"{experiment.task} are {new}, for which its networks are not made."
+        )
+    builder: Any = experiment.builder
+    if not is_of(checkpoint, builder.make_update(spec).state):
+        raise ValueError(
+            f"initial_run: the run in {run.path} has other networks or optimizers; its settings "
+            f"differ in {', '.join(_list_differences(run, experiment.config))}."
+        )
+    return checkpoint
+
+
+def _list_differences(run: RunFolder, config: Any) -> list[str]:
+    """Return the paths of the fields of the agent that differ from those of a run."""
+    before, now = flatten(run.config), flatten(to_values(config))
+    if before.get(AGENT_TYPE) != now[AGENT_TYPE]:
+        return [AGENT_TYPE]
+    paths = sorted(path for path in before | now if path.startswith("agent."))
+    return [path for path in paths if before.get(path) != now.get(path)] or ["what a builder makes"]
