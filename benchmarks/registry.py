@@ -144,6 +144,7 @@ def try_environment(package: str, config: EnvironmentConfig, num_steps: int) -> 
     package, name = _describe(package, config)
     for agent, preset in AGENTS.items():
         settings = apex_agents.load_config(preset)
+        settings.run.target_return = None  # It is one of another task.
         settings.environment = config
         try:
             experiment = make_experiment(settings)
