@@ -1,6 +1,7 @@
 """How a run ended: its summary, its exit code, and what is an error."""
 
 import contextlib
+import os
 import pathlib
 import shlex
 import signal
@@ -49,8 +50,8 @@ def find_ended(experiment: Experiment) -> Run | None:
     Raises:
       ValueError: the run is that of another experiment, or of an environment with other specs.
     """
-    workdir = pathlib.Path(experiment.workdir).expanduser().absolute()
-    if experiment.config is None or not (workdir / CONFIG_FILE).exists():
+    workdir = pathlib.Path(os.path.expanduser(experiment.workdir)).absolute()
+    if experiment.config is None or not os.path.exists(workdir / CONFIG_FILE):
         return None
     folder = RunFolder(workdir)
     summary = folder.summary() or {}

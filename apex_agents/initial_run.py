@@ -1,5 +1,6 @@
 """Finds what a new run takes over from another one: networks and optimizers."""
 
+import os
 import pathlib
 from typing import Any
 
@@ -31,7 +32,7 @@ def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Che
       ValueError: there is no such run or checkpoint, or it is of other networks, optimizers or
         specs.
     """
-    if list_checkpoints(pathlib.Path(experiment.workdir).expanduser() / CHECKPOINTS):
+    if list_checkpoints(pathlib.Path(os.path.expanduser(experiment.workdir), CHECKPOINTS)):
         return None
     run = RunFolder(initial_run)
     checkpoint = find_checkpoint(run.path / CHECKPOINTS)
