@@ -35,7 +35,7 @@ def read_programs() -> dict[str, str]:
     (start,) = (
         block.partition(START_OF_THE_COMMON_PART)[0]
         for block in blocks
-        if START_OF_THE_COMMON_PART in block
+        if START_OF_THE_COMMON_PART in block and "PointMass(" in block
     )
     return {"Catch": example, "PointMass": start + common_part}
 

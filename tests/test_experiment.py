@@ -641,7 +641,7 @@ def test_an_actor_of_a_resumed_run_does_not_play_the_same_episodes_again(monkeyp
     monkeypatch.setattr(program.lp, "stop_event", threading.Event)
     seeds: list[int] = []
 
-    def make_environment(num_envs: int, seed: int, *, evaluation: bool) -> None:
+    def make_environment(num_envs: int, seed: int, **settings: Any) -> None:
         seeds.append(seed)
         raise KeyError(seed)
 

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import threading
 import types
+from collections.abc import Sequence
 
 import dm_env
 import numpy as np
@@ -76,7 +77,9 @@ BUILDER = types.SimpleNamespace(
 )
 
 
-def make_environment(num_envs: int, seed: int, evaluation: bool) -> SyncVectorEnvironment:
+def make_environment(
+    num_envs: int, seed: int, *, evaluation: bool, env_indices: Sequence[int] = ()
+) -> SyncVectorEnvironment:
     assert evaluation
     return SyncVectorEnvironment([Bandit(handicap=2.0 * i) for i in range(num_envs)])
 
@@ -164,7 +167,7 @@ def test_the_actor_steps_are_those_at_the_start(experiment, serve_run, tmp_path)
             add_transitions(client, 4)
             return super().step(action)
 
-    def make(num_envs: int, seed: int, evaluation: bool) -> SyncVectorEnvironment:
+    def make(num_envs: int, seed: int, **settings: object) -> SyncVectorEnvironment:
         return SyncVectorEnvironment([SlowBandit(handicap=0.0)])
 
     experiment = dataclasses.replace(experiment, make_vector_environment=make)
