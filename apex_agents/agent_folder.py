@@ -26,7 +26,14 @@ from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import format_return
 from apex_agents.registry import CONFIG_CLASSES, has_standard_policy
-from apex_agents.runs.config_file import CONFIG_FILE, agent_name, read_config, read_values
+from apex_agents.runs.config_file import (
+    CONFIG_FILE,
+    ENVIRONMENT_SPEC,
+    agent_name,
+    read_config,
+    read_spec,
+    read_values,
+)
 from apex_agents.runs.files import encode_json, replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.parameter_file import by_variable_name, encode_parameters
@@ -101,7 +108,7 @@ def write_agent_folder(
     files: dict[str, bytes | memoryview] = {
         AGENT_FILE: encode_json({"agent": described, _TRAINING: training}),
         BEST_CHECKPOINT: encode_parameters(parameters.arrays, parameters.learner_steps),
-        CONFIG_FILE: encode_json(values),
+        CONFIG_FILE: encode_json({**values, ENVIRONMENT_SPEC: read_spec(workdir)}),
         CARD: make_card(policy.config, {**described, **training}).encode(),
     }
     for name, content in files.items():

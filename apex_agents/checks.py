@@ -100,7 +100,7 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
         policy = builder.make_policy(spec, range(2), 2, 0)
         values = [float(policy(observations[i]).value[0]) for i in ([0, 1], [0, 1], [0, 2])]
     except Exception as error:  # The user's code may raise anything.
-        raise ValueError(f"The agent's networks cannot act: {_in_one_line(error)}") from error
+        raise ValueError(f"The agent's networks cannot act: {in_one_line(error)}") from error
     # Those of networks with noise of their own differ in any case.
     if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
         raise ValueError(
@@ -137,7 +137,7 @@ def check_own_update(builder: Any, spec: EnvironmentSpec) -> None:
         with _without_remarks():
             compiled.get_concrete_function(transitions, column)
     except Exception as error:  # The user's code may raise anything.
-        raise ValueError(f"The agent's update cannot be compiled: {_in_one_line(error)}") from error
+        raise ValueError(f"The agent's update cannot be compiled: {in_one_line(error)}") from error
 
 
 def _has_standard_learner(builder: Builder) -> bool:
@@ -164,7 +164,7 @@ def _without_remarks() -> Iterator[None]:
         os.close(standard_error)
 
 
-def _in_one_line(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
     """Return the first line of an error, and the newest line of the user's code that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = (sysconfig.get_path("purelib"), str(pathlib.Path(__file__).parent))
@@ -201,7 +201,7 @@ def _naming(task: str, use: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # The code of an environment may raise anything.
-        raise ValueError(f"{task} fails when it is {use}: {_in_one_line(error)}") from error
+        raise ValueError(f"{task} fails when it is {use}: {in_one_line(error)}") from error
 
 
 def _step(environment: VectorEnvironment) -> None:

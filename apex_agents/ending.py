@@ -51,7 +51,8 @@ def find_ended(experiment: Experiment) -> Run | None:
       ValueError: the run is that of another experiment, or of an environment with other specs.
     """
     workdir = pathlib.Path(os.path.expanduser(experiment.workdir)).absolute()
-    if experiment.config is None or not os.path.exists(workdir / CONFIG_FILE):
+    is_named = experiment.workdir and experiment.config is not None
+    if not is_named or not os.path.exists(workdir / CONFIG_FILE):
         return None
     folder = RunFolder(workdir)
     summary = folder.summary() or {}
@@ -74,12 +75,12 @@ def describe_ended(run: Run, config: RunConfig) -> str:
 
 
 def _reached_limits(run: Run, config: RunConfig) -> list[str]:
-    """Return the limits of a config, by the paths of their fields, that a run has reached."""
+    """Return the limits of a config that a run has reached: paths of fields, with their values."""
     pairs = {
         limit: (run.summary.get(name), getattr(config, limit)) for limit, name in _LIMITS.items()
     }
     return [
-        f"run.{limit}"
+        f"run.{limit}, which is {value:,}"
         for limit, (done, value) in pairs.items()
         if done is not None and value is not None and reaches(done, value)
     ]

@@ -47,6 +47,9 @@ def find_initial(experiment: Experiment, initial_run: str | pathlib.Path) -> Che
             f"{experiment.task} are {new}, for which its networks are not made."
         )
     builder: Any = experiment.builder
+    if not hasattr(builder, "make_update"):
+        kind = type(builder).__name__
+        raise ValueError(f"initial_run: {kind} has no make_update, which tells what is learned.")
     if not is_of(checkpoint, builder.make_update(spec).state):
         raise ValueError(
             f"initial_run: the run in {run.path} has other networks or optimizers; its settings "

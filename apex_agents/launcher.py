@@ -62,6 +62,8 @@ def launch(
     ended = find_ended(experiment)
     if ended is not None:
         _print_line(describe_ended(ended, experiment.run))
+        for export in exports:
+            export.close()
         return ended
     initial = find_initial(experiment, initial_run) if initial_run else None
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)

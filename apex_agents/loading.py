@@ -22,9 +22,9 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import (
     EnvironmentSpec,
     EnvironmentUnits,
+    OwnObservations,
     VectorEnvironment,
     actions_of,
-    convert_own,
     record_spec,
 )
 from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
@@ -60,6 +60,7 @@ class _Policy:
         """Load parameters into networks, the one that acts first; use `load`."""
         self.config, self._experiment, self.spec = run
         self.actions = actions_of(self.spec)
+        self._own_observations = OwnObservations(self.spec.observations)
         self.path = path
         self.variables = {name: net.variables for name, net in networks.items()}
         self.learner_steps = load_into(self.variables, path)
@@ -86,8 +87,14 @@ class _Policy:
     def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Return what agents see of observations as a batch, and whether they were one."""
         spec = self.spec.observations
-        own = convert_own(spec, observation)
-        return _to_batch("observation", observation, spec) if own is None else own
+        is_seen = isinstance(observation, np.ndarray) and observation.dtype == spec.dtype
+        own = None
+        if not (is_seen and observation.shape[-len(spec.shape) :] == spec.shape):
+            own = self._own_observations.convert(observation)
+        batch, is_batch = _to_batch("observation", observation, spec) if own is None else own
+        if not np.isfinite(batch).all():
+            raise ValueError("observation is not finite.")
+        return batch, is_batch
 
 
 class TrainedDQN(_Policy):
@@ -226,8 +233,9 @@ def _to_batch(name: str, value: Any, spec: specs.Array) -> tuple[np.ndarray, boo
     if shape != spec.shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         is_array = array.dtype != np.object_
         given = f"{array.dtype} {list(array.shape)}" if is_array else f"a {type(value).__name__}"
+        space = " ".join(str(getattr(spec, "space", "")).split())
+        own = f"one of the environment's {name} space, {space}, or " if space else ""
         raise ValueError(
-            f"{name} is {given}; it has to be what the environment itself takes or returns, or "
-            f"{spec.dtype} {list(spec.shape)}, or a batch of such."
+            f"{name} is {given}; it has to be {own}{spec.dtype} {list(spec.shape)}, or a batch."
         )
     return array.astype(spec.dtype, copy=False).reshape([-1, *spec.shape]), is_batch

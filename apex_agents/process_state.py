@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+_variables_of_modules = set[str]()  # Environment variables that imports have set.
+
 
 @contextlib.contextmanager
 def restoring_output() -> Iterator[None]:
@@ -28,6 +30,19 @@ def restoring_output() -> Iterator[None]:
             root.setLevel(level)
             root.handlers[:] = handlers
             logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def keeping_variables() -> Iterator[None]:
+    """Exempt from `restoring_process` the environment variables that are set inside.
+
+    Modules need those that they set when they are imported, which happens once.
+    """
+    before = {*os.environ}
+    try:
+        yield
+    finally:
+        _variables_of_modules.update(os.environ.keys() - before)
 
 
 @contextlib.contextmanager
@@ -52,7 +67,7 @@ def restoring_process() -> Iterator[None]:
         try:
             yield
         finally:
-            for name in os.environ.keys() - variables.keys():
+            for name in os.environ.keys() - variables.keys() - _variables_of_modules:
                 del os.environ[name]
             os.environ.update(variables)
             random.setstate(python_state)

@@ -157,7 +157,10 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     learner.publish()
     first_step = learner.num_steps
     reason = find_end(learner.num_steps)
-    await_answer(clients, should_stop)
+    await_answer(
+        clients,
+        lambda: should_stop() or clients.have_moved() or find_end(learner.num_steps) is not None,
+    )
     while reason is None and not should_stop():
         follow_replays()
         learner.step()

@@ -22,7 +22,7 @@ from typing import Any
 
 import cloudpickle
 
-from apex_agents.process_state import restoring_folder, restoring_output
+from apex_agents.process_state import keeping_variables, restoring_folder, restoring_output
 from apex_agents.validation import closest, require
 
 _PYTHON_PATH, _CONFIG_FILE, _FUNCTIONS = "python_path", "config_file", "functions"  # In a record.
@@ -77,7 +77,7 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
 def import_module(name: str, reference: str, field: str) -> types.ModuleType:
     """Import the module of a reference 'module:name'; a ValueError says why it is impossible."""
     try:
-        with restoring_output():
+        with restoring_output(), keeping_variables():
             return importlib.import_module(name)
     except Exception as error:  # The module is code and may raise anything.
         raise ValueError(

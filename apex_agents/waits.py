@@ -85,7 +85,7 @@ class NodeMemory:
 
     def fail(self, error: Exception) -> None:
         """Write down the error that ends the node: its type and the first line of its message."""
-        _FAILURE.pack_into(self._memory, _WAIT.size, describe(error).encode())
+        _FAILURE.pack_into(self._memory, _WAIT.size, describe(error).encode(errors="replace"))
 
     def failure(self) -> str:
         """Return the error that has ended the node, '' if none has."""
@@ -102,7 +102,7 @@ class Waiting:
         limit_seconds: float = math.inf,
     ):
         """Prepare any number of waits, one after the other; `Wait` describes the arguments."""
-        self._arguments = notice_seconds, limit_seconds, what.encode()
+        self._arguments = notice_seconds, limit_seconds, what.encode(errors="replace")
 
     def __enter__(self) -> None:
         memory = getattr(_of_thread, "memory", None)

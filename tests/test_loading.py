@@ -215,6 +215,17 @@ def test_what_is_no_observation_of_the_environment(tmp_path, space, value, given
     assert given in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["catch", "point_mass"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_refused(policies, name, number):
+    _, policy = policies[name]
+    observations = np.zeros([2, *policy.spec.observations.shape])
+    observations[1].flat[0] = number
+    for observation in (observations, observations[1], observations.astype(np.float32)):
+        with pytest.raises(ValueError, match="not finite"):
+            policy.act(observation)
+
+
 def test_fractions_do_not_become_the_bytes_of_an_image(policies):
     _, policy = policies["pong"]
     with pytest.raises(ValueError, match=r"0\.5"):

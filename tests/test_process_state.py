@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apex_agents.process_state import restoring_folder, restoring_output, restoring_process
+from apex_agents.process_state import (
+    keeping_variables,
+    restoring_folder,
+    restoring_output,
+    restoring_process,
+)
 
 
 def read_state() -> dict[str, Any]:
@@ -93,3 +98,15 @@ def test_a_folder_that_is_gone_from_the_beginning(unchanged, tmp_path):
     with restoring_process():
         os.chdir(tmp_path)
     assert os.getcwd() == str(tmp_path)
+
+
+def test_variables_that_a_module_needs_remain(monkeypatch):
+    for name in ("NEEDED_BY_A_MODULE", "NEEDED_BY_NOTHING"):
+        monkeypatch.setenv(name, "")  # Removed in the end.
+        del os.environ[name]
+    with restoring_process():
+        with keeping_variables():  # As while it is imported.
+            os.environ["NEEDED_BY_A_MODULE"] = "1"
+        os.environ["NEEDED_BY_NOTHING"] = "1"
+    assert os.environ.get("NEEDED_BY_A_MODULE") == "1"
+    assert "NEEDED_BY_NOTHING" not in os.environ

@@ -56,8 +56,8 @@ def _use_utf8() -> None:
 
     TensorFlow and Reverb take paths in UTF-8 only.
     """
-    if sys.getfilesystemencoding() != "utf-8":
-        os.environ["PYTHONUTF8"] = "1"
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"  # Without effect after `python -E` or `-X utf8=0`.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

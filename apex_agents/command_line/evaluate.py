@@ -27,6 +27,7 @@ from absl import app, flags
 from rich import progress
 from rich.console import Console
 
+from apex_agents.checks import in_one_line
 from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
 from apex_agents.command_line.paths import locate
 from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
@@ -161,6 +162,10 @@ def _play(experiment: Experiment, request: Request) -> Result:
             )
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # The code of an environment may raise anything.
+        raise ValueError(f"{experiment.task} fails: {in_one_line(error)}") from error
 
 
 def _report(

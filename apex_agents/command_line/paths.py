@@ -8,7 +8,7 @@ import pathlib
 
 try:
     STARTED_IN = pathlib.Path.cwd()
-except FileNotFoundError:  # Someone has removed it.
+except FileNotFoundError:  # The folder has been removed.
     STARTED_IN = pathlib.Path()
 
 

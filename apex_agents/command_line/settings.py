@@ -12,13 +12,14 @@ from ml_collections import config_flags
 
 from apex_agents.command_line.config_files import find_config, load_config_file
 from apex_agents.command_line.dict_entries import dict_of, join_entries
-from apex_agents.command_line.errors import fail, parse_flags, refuse_arguments, warn
+from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments, warn
 from apex_agents.command_line.field_help import describe_fields
 from apex_agents.command_line.field_names import check_fields, make_suggest
 from apex_agents.command_line.field_parsers import register_field_parsers
 from apex_agents.command_line.idle_fields import find_idle_fields
 from apex_agents.command_line.variants import take_variants
 from apex_agents.config import ExperimentConfig
+from apex_agents.exit_codes import EXIT_SUCCESS
 from apex_agents.validation import closest_field, field_paths
 
 
@@ -143,6 +144,8 @@ def _parse(
         arguments = parse_flags(argv, make_suggest(config))
     except flags.Error as error:
         fail(error)
+    except BrokenPipeError:  # Of --help, as for `head`.
+        leave(EXIT_SUCCESS)
     except Exception as error:  # Parsers of single flags raise errors of other types, too.
         fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
     flag: Any = flags.FLAGS["config"]

@@ -18,7 +18,7 @@ from apex_agents.environments.factory import (
     with_environment_fn,
 )
 from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
-from apex_agents.environments.own_observations import convert_own
+from apex_agents.environments.own_observations import OwnObservations
 from apex_agents.environments.spec_record import SpecRecord, find_spec_difference, record_spec
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import (
@@ -39,12 +39,12 @@ __all__ = [
     "EnvironmentUnits",
     "Episode",
     "GymnasiumEnvironment",
+    "OwnObservations",
     "PointMass",
     "SpecRecord",
     "SyncVectorEnvironment",
     "VectorEnvironment",
     "actions_of",
-    "convert_own",
     "find_environment_fn",
     "find_spec_difference",
     "knows_evaluations",

@@ -99,7 +99,8 @@ def describe_rounding(spec: specs.Array, observation: np.ndarray) -> str:
       spec: spec of what agents observe.
       observation: what they observe first.
     """
-    parts = _parts(spec.space, "observation") if isinstance(spec, ObservationSpec) else ()
+    is_own = isinstance(spec, ObservationSpec)
+    parts = [*_parts(spec.space, "observation")] if is_own else []
     allowed = [
         (f"{path} may hold", int(bound))
         for path, part in parts
@@ -107,8 +108,9 @@ def describe_rounding(spec: specs.Array, observation: np.ndarray) -> str:
         for bound in (part.low.min(), part.high.max())
         if bound not in _range_of(part.dtype)  # A limit of the dtype stands for no bound.
     ]
-    observed = ("the first observation holds", int(np.max(np.abs(observation))))
-    for holds, number in (*allowed, observed):
+    if any(part.dtype not in (np.float32, np.float16) for _, part in parts):
+        allowed.append(("the first observation holds", int(np.max(np.abs(observation)))))
+    for holds, number in allowed:
         if abs(number) > _MAX_EXACT:
             return (
                 f"{holds} {number}, but agents observe float32, in which numbers of this size are "
@@ -244,6 +246,18 @@ def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]
             yield from _parts(part, f"{path}[{key!r}]")
     else:
         yield path, space
+
+
+def describe_parts(space: spaces.Space | None) -> dict[str, str]:
+    """Describe the parts of a Dict or a Tuple by how one reaches them; none of other spaces."""
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return {}
+    parts = {path: _make_part_spec(p) for path, p in _parts(space, "") if spaces.flatdim(p)}
+    return {
+        path: f"{part.dtype} {list(part.shape)}"
+        + (f" up to {np.max(part.maximum)}" if part.dtype == np.uint8 else "")
+        for path, part in parts.items()
+    }
 
 
 def _children(space: spaces.Dict | spaces.Tuple) -> Iterable[tuple[Any, spaces.Space]]:

@@ -77,7 +77,7 @@ class GymnasiumEnvironment(dm_env.Environment):
         returned = self._environment.step(action)
         observation, reward, terminated, truncated, _ = _unpack("step", _STEP, returned)
         for name, value in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(value, (bool, np.bool_)) and value not in (0, 1):
+            if not isinstance(value, (bool, np.bool_)) and (np.ndim(value) or value not in (0, 1)):
                 raise ValueError(f"its `{name}` is {value!r}; it has to be True or False")
         self._num_steps += 1
         truncated = truncated or self._num_steps == self._max_steps

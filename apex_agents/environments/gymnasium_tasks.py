@@ -48,6 +48,8 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
         )
     spec = gymnasium.registry[name]
     module_name, _, name = str(spec.entry_point).partition(":")
+    if name and module_name.partition(".")[0] not in ("__main__", gymnasium.__name__):
+        user_code.import_module(module_name, task, field)  # `gymnasium.make` would do so.
     if module_name == "__main__" and hasattr(sys.modules[module_name], name):
         # Nodes get the class itself: their `__main__` is another module.
         spec = dataclasses.replace(spec, entry_point=getattr(sys.modules[module_name], name))

@@ -12,30 +12,34 @@ from gymnasium import spaces
 from apex_agents.environments.conversion import ObservationSpec, convert_observations, space_of
 
 
-def convert_own(spec: specs.Array, observation: Any) -> tuple[np.ndarray, bool] | None:
-    """Convert what an environment itself returns, one observation or a batch of them.
+class OwnObservations:
+    """Converts what an environment itself returns, one observation or a batch of them."""
 
-    Args:
-      spec: spec of what agents observe in it.
-      observation: an observation of its space, or a batch whose arrays have one more axis in front.
+    def __init__(self, spec: specs.Array):
+        """Take the spec of what agents observe in the environment."""
+        is_own = isinstance(spec, ObservationSpec)
+        self._spec = spec
+        self._space = spec.space if is_own else space_of(spec, "observation")
+        _, self._convert = convert_observations(self._space)
 
-    Returns:
-      What agents see of them, `[B, ...]`, and whether it was a batch; None if the structure or the
-      shapes are other ones.
+    def convert(self, observation: Any) -> tuple[np.ndarray, bool] | None:
+        """Convert an observation of the space, or a batch whose arrays have one more axis in front.
 
-    Raises:
-      ValueError: the space does not contain a value.
-    """
-    space = spec.space if isinstance(spec, ObservationSpec) else space_of(spec, "observation")
-    _, convert = convert_observations(space)
-    batch_shape = _find_batch_shape(space, observation)
-    if batch_shape is None:
-        return None
-    rows = (
-        [_take_row(observation, i) for i in range(*batch_shape)] if batch_shape else [observation]
-    )
-    array = np.array([convert(row) for row in rows], spec.dtype)
-    return array.reshape([-1, *spec.shape]), bool(batch_shape)
+        Returns:
+          What agents see of them, `[B, ...]`, and whether it was a batch; None if the structure or
+          the shapes are other ones.
+
+        Raises:
+          ValueError: the space does not contain a value.
+        """
+        batch_shape = _find_batch_shape(self._space, observation)
+        if batch_shape is None:
+            return None
+        rows = [observation]
+        if batch_shape:
+            rows = [_take_row(observation, i) for i in range(*batch_shape)]
+        array = np.array([self._convert(row) for row in rows], self._spec.dtype)
+        return array.reshape([-1, *self._spec.shape]), bool(batch_shape)
 
 
 def _find_batch_shape(space: Any, observation: Any) -> tuple[int, ...] | None:

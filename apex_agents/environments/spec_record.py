@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from apex_agents.environments.actions import BoxActions
+from apex_agents.environments.conversion import describe_parts
 from apex_agents.environments.vector_environment import EnvironmentSpec
 
 SpecRecord = Mapping[str, Mapping[str, Any]]
@@ -18,25 +20,43 @@ def record_spec(spec: EnvironmentSpec) -> SpecRecord:
 def find_spec_difference(before: SpecRecord, now: SpecRecord) -> tuple[str, str, str] | None:
     """Return what differs, as 'observations', and a description of both; None if nothing does.
 
-    Either may be {}: what is unknown does not differ.
+    What is unknown on one side, such as all of a `{}`, does not differ.
     """
-    for name in now:
-        if name in before and before[name] != now[name]:
-            return name, _describe(before[name]), _describe(now[name])
+    for name in (name for name in now if name in before):
+        old, new = before[name], now[name]
+        if old.keys() - _OWN != new.keys() - _OWN or any(
+            old[key] != new[key] for key in old.keys() & new.keys()
+        ):
+            return name, _describe(old), _describe(new)
     return None
 
 
+# What the environment's own space adds: records of earlier versions do not have it.
+_OWN = {"start", "low", "high", "parts"}
+
+
 def _record(spec: Any) -> dict[str, Any]:
+    space = getattr(spec, "space", None)
     if hasattr(spec, "num_values"):
-        return {"num_values": int(spec.num_values)}
+        own = {} if space is None else {"start": int(space.start)}
+        return {"num_values": int(spec.num_values), **own}
     record: dict[str, Any] = {"dtype": str(spec.dtype), "shape": list(spec.shape)}
     if spec.dtype == np.uint8:  # Networks divide bytes by their maximum.
         record["maximum"] = int(np.max(getattr(spec, "maximum", 255)))
+    if isinstance(spec, BoxActions):  # To which actions are scaled.
+        low, high = spec.space.low, spec.space.high
+        record |= {"low": low.tolist(), "high": high.tolist()}
+    elif parts := describe_parts(space):
+        record["parts"] = parts
     return record
 
 
 def _describe(record: Mapping[str, Any]) -> str:
     if "num_values" in record:
-        return f"discrete, {record['num_values']} of them"
+        start = f", from {record['start']}" if record.get("start") else ""
+        return f"discrete, {record['num_values']} of them{start}"
     most = f" up to {record['maximum']}" if "maximum" in record else ""
-    return f"{record['dtype']} {record['shape']}{most}"
+    bounds = f" between {record['low']} and {record['high']}" if "low" in record else ""
+    parts = [f"{path}: {part}" for path, part in record.get("parts", {}).items()]
+    listed = f" ({', '.join(parts)})" if parts else ""
+    return f"{record['dtype']} {record['shape']}{most}{bounds}{listed}"

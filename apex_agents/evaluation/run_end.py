@@ -18,6 +18,7 @@ from apex_agents.waits import Waiting
 
 _CHECK_PERIOD_SECONDS = 0.1
 _ASK_TIMEOUT_SECONDS = 5
+_LOOK_SECONDS = 60.0  # The longest time that a look may take: a replay is followed in it.
 _ENDLESS = "episodes that never end need environment.max_episode_steps"
 
 
@@ -84,7 +85,7 @@ def await_evaluation(
         evaluator is slow, waits for its environments, or was restarted meanwhile.
     """
     stop, limit = lp.stop_event(), run.evaluation.max_wait_seconds
-    deadline = clock() + limit
+    waited, looked_at = 0.0, clock()
     with Waiting(f"the evaluation of its last parameters ({_ENDLESS})"):
         while not stop.is_set():
             before_look()
@@ -93,7 +94,10 @@ def await_evaluation(
                 return True
             if evaluation is not None and evaluation.learner_steps == learner_steps:
                 return True
-            if clock() >= deadline:
+            # Time for which this process was stopped, as by Ctrl-Z, does not count.
+            now = clock()
+            waited, looked_at = waited + min(now - looked_at, _LOOK_SECONDS), now
+            if waited >= limit:
                 raise TimeoutError(f"the last parameters were not evaluated within {limit:g} s")
             stop.wait(_CHECK_PERIOD_SECONDS)
     return False

@@ -56,9 +56,10 @@ class ApexLearner(core.Learner):
         self._config = config
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
-        flow = make_data_flow(config)
-        least = f"it gives none below {flow.min_size:,} transitions, {flow.min_size_field}"
-        self._waiting = Waiting(f"a batch of the replay ({least})")
+        flow, ratio = make_data_flow(config), config.replay.samples_per_insert
+        limits = f"{flow.min_size_field} is {flow.min_size:,}"
+        limits += f", agent.replay.samples_per_insert is {ratio:g}" if ratio else ""
+        self._waiting = Waiting(f"a batch of the replay ({limits})")
         # Python aborts if it exits while one of their threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0

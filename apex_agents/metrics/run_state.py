@@ -120,7 +120,9 @@ class RunState:
         )
 
     def waits(self) -> list[tuple[str, str, int]]:
-        """Return the nodes that wait for something, what for and how many seconds, longest first.
+        """Return the nodes that wait for something, what for and how many seconds.
+
+        The longest comes first, the learner's last.
 
         Waits of less than ten seconds are left out.
         """
@@ -129,7 +131,8 @@ class RunState:
             for name, node in self.nodes.items()
             if self.is_running and node.get("is_alive") and node.get("waits_for")
         ]
-        return sorted(waits, key=lambda wait: -wait[2])
+        # The learner may wait for what the others give.
+        return sorted(waits, key=lambda wait: (wait[0] == columns.LEARNER, -wait[2]))
 
     def parameter_age(self) -> float:
         """Return the mean age of the actors' parameters in learner steps; NaN if not known."""

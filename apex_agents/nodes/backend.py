@@ -80,6 +80,7 @@ def supervise(
     signal.signal(signal.SIGINT, signals.handle)
     signal.signal(signal.SIGTERM, signals.handle)
     signal.signal(signal.SIGTSTP, lambda signum, frame: supervisor.suspend())
+    signal.signal(signal.SIGCONT, lambda signum, frame: supervisor.resume())
     failure = supervisor.run()
     if failure is None:
         return Outcome(None, signals.first, signals.is_killed)

@@ -1,7 +1,7 @@
 """What keeps an experiment from being sent to the processes of its nodes, found before a run."""
 
+import contextlib
 import functools
-import inspect
 import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -26,6 +26,8 @@ def check_pickles(experiment: Any) -> None:
     if error is None:
         return
     path = _find_refused(experiment)
+    if not path:
+        raise ValueError(f"The experiment cannot be sent to other processes: {error}.")
     # From the first part on that is the user's.
     own = next((i for i, part in enumerate(path) if not _is_ours(part.value)), len(path) - 1)
     first, rest = path[own], [part.name for part in path[own + 1 :]]
@@ -37,11 +39,12 @@ def check_pickles(experiment: Any) -> None:
     )
 
 
-def _find_refused(value: Any, depth: int = 0) -> list[_Part]:
+def _find_refused(value: Any, seen: frozenset[int] = frozenset()) -> list[_Part]:
     """Return the parts that lead to the innermost one that cannot be pickled; [] if none is it."""
-    for part in _parts(value) if depth < _MAX_DEPTH else ():
-        if _pickling_error(part.value) is not None:
-            return [part, *_find_refused(part.value, depth + 1)]
+    seen |= {id(value)}  # A method may refer to its class, and that to the method.
+    for part in _parts(value) if len(seen) < _MAX_DEPTH else ():
+        if id(part.value) not in seen and _pickling_error(part.value) is not None:
+            return [part, *_find_refused(part.value, seen)]
     return []
 
 
@@ -54,9 +57,12 @@ def _parts(value: Any) -> Iterator[_Part]:
     elif isinstance(value, types.MethodType):
         yield _Part("self", value.__self__)
     elif isinstance(value, types.FunctionType):
-        variables = inspect.getclosurevars(value)
-        yield from (_Part(*item) for item in variables.nonlocals.items())
-        yield from (_Part(*item) for item in variables.globals.items())
+        names = value.__code__.co_freevars
+        for name, cell in zip(names, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # It is empty: a name without a value yet.
+                yield _Part(name, cell.cell_contents)
+        read = value.__globals__
+        yield from (_Part(name, read[name]) for name in value.__code__.co_names if name in read)
         yield from (_Part("default", one) for one in value.__defaults__ or ())
     elif isinstance(value, dict):
         yield from (_Part(str(key), one) for key, one in value.items())

@@ -122,6 +122,10 @@ class Supervisor:
         """Stop the nodes and then this process, until it is continued; for signal handlers."""
         self._suspending = True
 
+    def resume(self) -> None:
+        """Forget `suspend` if it has not been done yet: this process was continued meanwhile."""
+        self._suspending = False
+
     def _sleep(self) -> None:
         """Sleep for a period; nodes are not late by the time for which this process was stopped."""
         slept_at, was_suspended = time.monotonic(), self._suspending

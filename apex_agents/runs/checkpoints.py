@@ -63,8 +63,8 @@ class LearnerCheckpoints:
         self._last_step = -1
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
-            # A run that starts from a checkpoint of another one counts from 0.
-            learner.state["num_updates"].assign(checkpoint.progress.learner_steps)
+            if "num_updates" in learner.state:  # A run that starts from another one counts from 0.
+                learner.state["num_updates"].assign(checkpoint.progress.learner_steps)
             learner.resume()
             self._last_step = learner.num_steps  # It is not written anew.
             logging.info("Resuming from %s", checkpoint.path.name)

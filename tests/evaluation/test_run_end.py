@@ -80,6 +80,20 @@ def test_a_learner_waits_no_longer_than_it_may(monkeypatch, evaluated_at, is_lat
         assert await_evaluation(run, poller, 8, clock=tell_time)
 
 
+def test_time_for_which_the_learner_was_stopped_does_not_count(monkeypatch):
+    poller = types.SimpleNamespace(latest=ReplayStatistics())
+    times = itertools.chain([0.0, 1.0], [7200.0], itertools.count(7201.0))  # Ctrl-Z, and fg.
+
+    def tell_time() -> float:
+        if (now := next(times)) == 7230.0:
+            poller.latest = ReplayStatistics(evaluation=EVALUATED)
+        return now
+
+    monkeypatch.setattr(run_end.lp, "stop_event", lambda: StopEvent(1000))
+    run = RunConfig(evaluation=EvaluationConfig(max_wait_seconds=100.0))
+    assert await_evaluation(run, poller, 8, clock=tell_time)
+
+
 def test_an_end_that_was_lost_is_withdrawn(serve):
     client = serve(make_last_step_table())
 

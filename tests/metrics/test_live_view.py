@@ -100,8 +100,8 @@ def test_the_longest_waits_have_a_line_each_and_a_column(waiting_run):
     assert named == [
         "actor_1 waits 120 s for environment 0 to return from reset",
         "actor_0 waits 60 s for environment 3 to return from step",
-        "learner waits 30 s for a batch",
-        "and 1 more wait",
+        "evaluator waits 10 s for an answer",
+        "and 1 more wait",  # The learner, which may wait for what the others give.
     ]
 
 

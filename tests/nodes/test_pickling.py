@@ -55,7 +55,17 @@ def with_held_class(held):
     return Local
 
 
+def with_method_of_a_script(held):
+    """Return a class whose method refers to a variable of its script, and to the class itself."""
+    script = types.ModuleType("a_script")
+    source = "class Own:\n    def step(self):\n        return __class__, super(), held, Catch()"
+    exec(source, vars(script))
+    script.held, script.Catch = held, Catch
+    return script.Own
+
+
 ENVIRONMENT_FNS = {
+    "Own": (with_method_of_a_script, "step.held"),
     "closes_over.<locals>.make_environment": (closes_over, "held"),
     "make_environment": (of_a_script, "held"),
     "Maker": (Maker, "parts.held"),
@@ -120,6 +130,19 @@ class Refuses:
 def test_an_object_that_refuses_is_named_with_its_reason():
     with pytest.raises(ValueError, match=r"environment_fn, .*Refuses, .*only here"):
         check_pickles(make_experiment(environment_fn=Refuses()))
+
+
+def test_a_variable_without_a_value_yet_hides_no_other():
+    def make(held):
+        def make_environment():
+            return held, later
+
+        if not held:
+            later = 1
+        return make_environment
+
+    with pytest.raises(ValueError, match=r"held, of type _thread\.lock"):
+        check_pickles(make_experiment(environment_fn=make(threading.Lock())))
 
 
 def test_what_refers_to_itself_has_an_end():
