@@ -2,9 +2,8 @@
 
 import dataclasses
 import functools
-import logging
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from apex_agents.builder import Builder
@@ -59,6 +58,7 @@ class Experiment:
       task: display name of the environment.
       config: settings that it was made from, None if there are none to write into `workdir`.
       spec: spec of one environment, None while it is unknown.
+      notes: sentences on settings that were changed, which the user is told when the run starts.
     """
 
     builder: Builder
@@ -71,6 +71,7 @@ class Experiment:
     task: str = ""
     config: ExperimentConfig | None = None
     spec: EnvironmentSpec | None = None
+    notes: Sequence[str] = ()
 
     def with_spec(self, spec: EnvironmentSpec) -> "Experiment":
         """Return the experiment with the spec of one environment, and the torso that fits it.
@@ -137,11 +138,11 @@ def make_experiment(
     agent = config.agent if torso_fn is None else with_torso_fn(config.agent, torso_fn)
     agent = agent if builder_fn is None else with_builder_fn(agent, builder_fn)
     config = dataclasses.replace(config, agent=agent, environment=environment)
+    notes: list[str] = []
     if (target := other_target(config)) is not None:
-        logging.warning(
-            "The target return of the settings, %g, is left out: it is one of %s. Give %s its own "
-            "by run.target_return.",
-            *(target, target.task, environment.task),
+        notes.append(
+            f"run.target_return {target:g} is that of {target.task}, and left out; set one of "
+            f"{environment.task} to stop there."
         )
         config = without_other_target(config)
     builder = make_builder(agent, torso_fn)
@@ -155,6 +156,7 @@ def make_experiment(
         workdir=workdir,
         task=environment.task,
         config=config,
+        notes=notes,
     )
 
 

@@ -75,6 +75,8 @@ def launch(
         close_server()  # It forks processes of this machine only.
     backend.prepare(experiment)
     experiment = open_run(experiment)
+    for note in experiment.notes:
+        print(f"note: {note}", file=sys.stderr)
     try:
         warning = warning_of_resumption(experiment)
         if warning is not None:

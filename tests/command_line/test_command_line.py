@@ -136,7 +136,7 @@ MISTAKES = {
         [
             "agent.torso is 'xxx",
             "xxx ... xxx",
-            "it has to be one of ('atari', 'mlp', 'conv') or 'module:function'",
+            "it has to be one of ('atari', 'mlp', 'conv', 'auto') or 'module:function'",
         ],
     ),
     "task_of_a_missing_module": (
@@ -260,7 +260,7 @@ MISTAKES = {
     ),
     "workdir_holds_another_run": (
         ["--workdir={tmp}/old"],
-        ["/old holds a run with format_version None, not 2", "max_episode_steps can change"],
+        ["/old holds a run with format_version None, not 2", "environment.max_episode_steps"],
     ),
     # One of Launchpad's, which would not work.
     "unknown_launch_type": (
