@@ -30,7 +30,7 @@ class Broken(Catch):
 
 def main(launch_type: str, broken_node: str, workdir: str) -> int:
     def make_vector_environment(
-        num_envs: int, seed: int, evaluation: bool = False, num_rendered: int = 0
+        num_envs: int, seed: int, evaluation: bool = False, **_: Any
     ) -> VectorEnvironment:
         is_broken = evaluation == (broken_node == "evaluator")
         make = Broken if is_broken else Catch
