@@ -85,10 +85,10 @@ class ProgramTest(absltest.TestCase):
                 file.write(json.dumps({"call": call, **arguments}) + "\n")
 
         def make_environment(
-            num_envs: int, seed: int, evaluation: bool = False, num_rendered: int = 0
+            num_envs: int, seed: int, evaluation: bool = False, **settings: Any
         ) -> VectorEnvironment:
             record("make_environment", num_envs=num_envs, seed=seed, evaluation=evaluation)
-            return make_task(num_envs, seed, evaluation=evaluation, num_rendered=num_rendered)
+            return make_task(num_envs, seed, evaluation=evaluation, **settings)
 
         if agent == "dqn":
             builder: Builder = ApexDQNBuilder(DQN)
