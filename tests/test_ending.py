@@ -122,7 +122,9 @@ def test_a_run_that_has_ended_continues_once_its_limits_are_raised(limits, reach
     ended = find_ended(experiment)
     assert ended == (Run(tmp_path, summary, 0) if reached else None)
     if ended is not None:
-        assert all(limit in describe_ended(ended, config.run) for limit in reached)
+        values = {f"run.{name}": f"{value:,}" for name, value in limits.items()}
+        raised = " and ".join(f"{limit}, which is {values[limit]}" for limit in reached)
+        assert describe_ended(ended, config.run).endswith(f"raise {raised}.")
 
 
 def test_an_ended_run_of_another_experiment_is_refused(tmp_path):

@@ -260,7 +260,7 @@ MISTAKES = {
     ),
     "workdir_holds_another_run": (
         ["--workdir={tmp}/old"],
-        ["/old holds a run with format_version None, not 2", "environment.max_episode_steps"],
+        ["/old holds a run with format_version None, not 2", "step_timeout_seconds can change"],
     ),
     # One of Launchpad's, which would not work.
     "unknown_launch_type": (
