@@ -18,6 +18,7 @@ from whole_runs import Command
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.transitions import Transition
+from apex_agents.waits import NodeMemory, write_waits
 
 BATCH_SIZE = 8
 
@@ -27,6 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         for marker in tiers.markers_of(item):
             item.add_marker(marker)
+
+
+@pytest.fixture
+def memory():
+    """The memory in which this thread writes its waits, until the end of the test."""
+    memory = NodeMemory()
+    write_waits(memory)
+    yield memory
+    write_waits(None)
 
 
 @pytest.fixture(autouse=True)

@@ -17,15 +17,6 @@ from apex_agents.waits import (
 )
 
 
-@pytest.fixture
-def memory():
-    """The memory of this thread, until the end of the test."""
-    memory = NodeMemory()
-    write_waits(memory)
-    yield memory
-    write_waits(NodeMemory())
-
-
 def test_a_wait_is_seen_while_it_lasts(memory):
     assert memory.wait() is None
     with Waiting("environment 3", notice_seconds=10.0, limit_seconds=90.0):

@@ -11,15 +11,7 @@ import pytest
 
 from apex_agents.environments import Catch, EnvironmentConfig, make_vector_environment
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
-from apex_agents.waits import NodeMemory, Wait, write_waits
-
-
-@pytest.fixture
-def memory():
-    memory = NodeMemory()
-    write_waits(memory)
-    yield memory
-    write_waits(NodeMemory())
+from apex_agents.waits import NodeMemory, Wait
 
 
 class Looking(Catch):
