@@ -16,6 +16,7 @@ import tiers
 from whole_runs import Command
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.transitions import Transition
 from apex_agents.waits import NodeMemory, write_waits
@@ -106,12 +107,17 @@ def make_fixed_batches() -> Callable[[EnvironmentSpec, int], tf.data.Dataset]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., reverb.Client]]:
-    """Start a server with the tables given and return a client of it."""
+    """Start a server with the tables given and return a client of it, once it answers.
+
+    A connection that gRPC kept of an earlier server with the same port fails its first call.
+    """
     servers = []
 
     def start(*tables: reverb.Table) -> reverb.Client:
         servers.append(reverb.Server(list(tables)))
-        return reverb.Client(f"localhost:{servers[-1].port}")
+        client = reverb.Client(f"localhost:{servers[-1].port}")
+        assert await_answer([client], lambda: False)
+        return client
 
     yield start
     for server in servers:
