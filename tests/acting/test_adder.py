@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import dm_env
+import hypothesis
 import numpy as np
 import pytest
 import reverb
 from dm_env import specs
+from hypothesis import strategies as st
 from waiting import TIMEOUT_SECONDS, wait_for
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
@@ -358,23 +360,6 @@ def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_rep
     assert (adder.num_transitions, adder.num_not_finite) == (1, 3)
 
 
-# Removal by priority gives every transition a chunk of its own.
-@pytest.mark.parametrize("config", [ReplayConfig(), ReplayConfig(eviction_policy="prioritized")])
-@pytest.mark.parametrize("n_step", [1, 3, 8])
-@pytest.mark.parametrize("dtype", [np.float32, np.uint8], ids=["packed", "images"])
-def test_several_hundred_random_steps(dtype, config, n_step, make_fifo_replay):
-    replay = make_fifo_replay(specs.Array((3, 2, 3), dtype), DISCRETE, n_step=n_step)
-    adder = PrioritizedNStepAdder(replay.client, config, n_step, GAMMA)
-    episodes = [
-        [step._replace(observation=step.observation.astype(dtype)) for step in episode]
-        for episode in make_random_episodes(num_steps=500)
-    ]
-    for episode in episodes:
-        add_all(adder, episode)
-    adder.close()
-    replay.assert_holds([item for episode in episodes for item in reference_items(episode, n_step)])
-
-
 def test_reward_that_is_not_finite_spoils_every_transition_that_holds_it(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
@@ -544,33 +529,63 @@ def test_another_episode_may_begin_with_any_frames(make_fifo_replay):
     assert adder.num_transitions == 3
 
 
-def make_random_episodes(num_steps: int) -> list[list[Step]]:
-    """Make episodes of 1 to 12 steps that terminate, are truncated or are abandoned."""
-    random = np.random.default_rng(0)
-    episodes = []
-    while sum(map(len, episodes)) < num_steps:
-        length = random.integers(1, 13)
-        end = random.choice(["termination", "truncation", "abandoned"])
-        numbers = random.integers(0, 100, length + 3)  # Frames; FIRST shows three.
+class Stream(NamedTuple):
+    """What one environment gives, and how it is stored."""
+
+    observations: specs.Array
+    actions: specs.Array
+    frame_stack: int
+    n_step: int
+    config: ReplayConfig
+    episodes: list[list[Step]]
+
+
+VECTOR_DTYPES = [np.bool_, np.int8, np.uint8, np.int64, np.float16, np.float32, np.float64]
+ACTION_SPECS = [
+    specs.DiscreteArray(100, np.int32),
+    specs.DiscreteArray(100, np.int64),
+    specs.BoundedArray((3,), np.float32, -1, 1),
+]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    """Draw episodes of vectors, images or stacks of frames, with random ends and discounts."""
+    frame_stack = draw(st.sampled_from([0, 0, 1, 3]))
+    is_image = bool(frame_stack) or draw(st.booleans())
+    shape = draw(st.sampled_from([(2, 3), (1, 1, 1), (2, 3, 3)] if is_image else [(), (1,), (5,)]))
+    dtype = np.uint8 if is_image else draw(st.sampled_from(VECTOR_DTYPES))
+    actions = draw(st.sampled_from(ACTION_SPECS))
+    ends = st.sampled_from(["termination", "truncation", "abandoned"])
+    lengths = draw(st.lists(st.tuples(st.integers(1, 12), ends), min_size=1, max_size=6))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    limit = 2 if dtype is np.bool_ else 100
+
+    def make_episode(num_steps: int, end: str) -> list[Step]:
+        contents = random.integers(limit, size=(num_steps + max(frame_stack, 1), *shape))
         episode = []
-        for t in range(length + 1):
-            is_last = t == length and end != "abandoned"
-            episode.append(
-                Step(
-                    step_type=FIRST if t == 0 else LAST if is_last else MID,
-                    reward=random.normal(),
-                    discount=float(end == "truncation") if is_last else random.uniform(),
-                    observation=frames(*numbers[t : t + 3]),
-                    action=random.integers(100),
-                    q_taken=random.normal(),
-                    value=random.normal(),
-                )
-            )
-        episodes.append(episode)
-    return episodes
+        for t in range(num_steps + 1):
+            is_last = t == num_steps and end != "abandoned"
+            step_type = FIRST if t == 0 else LAST if is_last else MID
+            discount = float(end == "truncation") if is_last else random.choice([0.0, 0.5, 1.0])
+            observation = contents[t : t + frame_stack] if frame_stack else contents[t]
+            action = random.uniform(-1, 1, 3) if actions.shape else random.integers(100)
+            numbers = random.normal(size=3)
+            episode.append(Step(step_type, numbers[0], discount, observation, action, *numbers[1:]))
+        return [s._replace(observation=np.asarray(s.observation, dtype)) for s in episode]
+
+    return Stream(
+        specs.Array((frame_stack, *shape) if frame_stack else shape, dtype),
+        actions,
+        frame_stack,
+        n_step=draw(st.integers(1, 8)),
+        # Removal by priority gives every transition a chunk of its own.
+        config=ReplayConfig(eviction_policy=draw(st.sampled_from(["fifo", "prioritized"]))),
+        episodes=[make_episode(*episode) for episode in lengths],
+    )
 
 
-def reference_items(episode: list[Step], n_step: int) -> list[tuple]:
+def naive_items(episode: list[Step], n_step: int) -> list[tuple]:
     """Write the definition out, from the whole episode at once."""
     items = []
     length = len(episode) - 1
@@ -586,21 +601,30 @@ def reference_items(episode: list[Step], n_step: int) -> list[tuple]:
         items.append(
             (
                 *(episode[t].observation, episode[t].action, n_step_return, n_step_discount),
-                *(episode[end].observation, abs(target - episode[t].q_taken)),
+                *(episode[end].observation, max(abs(target - episode[t].q_taken), 1e-6)),
             )
         )
     return items
 
 
-@pytest.mark.parametrize("n_step", [1, 3, 8])
-def test_several_hundred_random_steps_of_stacked_frames(n_step, make_fifo_replay):
-    replay = make_fifo_replay(STACK, DISCRETE, n_step=n_step, frame_stack=3)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), n_step, GAMMA, frame_stack=3)
-    episodes = make_random_episodes(num_steps=500)
-    for episode in episodes:
+@hypothesis.given(stream=streams())
+@hypothesis.settings(
+    max_examples=100,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],  # Makes new replays.
+)
+def test_random_streams_give_the_items_of_a_naive_loop(make_fifo_replay, stream):
+    n_step, frame_stack = stream.n_step, stream.frame_stack
+    replay = make_fifo_replay(
+        stream.observations, stream.actions, n_step=n_step, frame_stack=frame_stack
+    )
+    adder = PrioritizedNStepAdder(replay.client, stream.config, n_step, GAMMA, frame_stack)
+    for episode in stream.episodes:
         add_all(adder, episode)
     adder.close()
-    replay.assert_holds([item for episode in episodes for item in reference_items(episode, n_step)])
+    replay.assert_holds([item for e in stream.episodes for item in naive_items(e, n_step)])
 
 
 class FlushRecorder:
