@@ -9,7 +9,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apex_agents.acting.exploration import ExplorationConfig, NoiseConfig
     from apex_agents.actor_critic.builder import ActorCriticBuilder
     from apex_agents.actor_critic.config import A2CConfig, A3CConfig
     from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
@@ -52,8 +51,8 @@ _MODULES = {
     "EvaluationConfig": "config",
     "Experiment": "experiment",
     "ExperimentConfig": "config",
-    "ExplorationConfig": "acting.exploration",
-    "NoiseConfig": "acting.exploration",
+    "ExplorationConfig": "dqn.config",
+    "NoiseConfig": "dpg.config",
     "ReplayConfig": "replay.config",
     "RunConfig": "config",
     "Setting": "sweep.study",

@@ -7,9 +7,8 @@ says what differs from the paper, and why.
 
 import dataclasses
 
-from apex_agents.acting.exploration import NoiseConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.config import ApexDPGConfig, NoiseConfig
 from apex_agents.environments import EnvironmentConfig
 
 

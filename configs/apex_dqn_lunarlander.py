@@ -1,8 +1,7 @@
 """LunarLander-v3 on one small machine; needs gymnasium's extra box2d."""
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
 

@@ -7,9 +7,8 @@ did best in the paper's figure 12 on these games: docs/explanation/experiments.m
 
 import importlib.util
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
 

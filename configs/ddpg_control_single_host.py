@@ -5,8 +5,8 @@ replay in the order in which they came; the critic is a scalar. All else is as i
 `apex_dpg_control_single_host`: one update per agent step, normalized layers, slow target networks.
 """
 
-from apex_agents.acting.exploration import NoiseConfig
 from apex_agents.config import ExperimentConfig
+from apex_agents.dpg.config import NoiseConfig
 from apex_agents.presets import load_config
 
 

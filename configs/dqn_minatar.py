@@ -5,8 +5,8 @@ One environment, whose epsilon falls, transitions of one step and uniform sample
 learner samples each transition 8 times on average: there it samples 32 for every 4 agent steps.
 """
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import ExperimentConfig
+from apex_agents.dqn.config import ExplorationConfig
 from apex_agents.presets import load_config
 
 

@@ -6,9 +6,8 @@ apex-dqn --config=examples/own_network.py
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 

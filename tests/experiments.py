@@ -6,11 +6,10 @@ from typing import Any
 import dm_env
 import tensorflow as tf
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.builder import Builder
 from apex_agents.config import RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.experiment import Experiment

@@ -11,12 +11,11 @@ from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
-from apex_agents.acting.exploration import noise_ladder
 from apex_agents.acting.policy import Policy
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
-from apex_agents.dpg.policy import GaussianNoisePolicy
+from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
 from apex_agents.environments.torso_choice import require_no_normalized_images
 from apex_agents.learning.learner import ApexLearner

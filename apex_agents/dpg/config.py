@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from apex_agents.acting.exploration import NoiseConfig
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.validation import (
     bounded,
@@ -20,6 +19,28 @@ TORSOS = ("mlp", "none")
 
 def _make_replay() -> ReplayConfig:
     return ReplayConfig(max_size=1_000_000, eviction_policy="prioritized")
+
+
+@dataclasses.dataclass
+class NoiseConfig:
+    """Normal noise on actions with a constant standard deviation per environment (section 4.2).
+
+    Attributes:
+      noise_scale: standard deviation of the noise on each element of an action (appendix D: 0.3);
+        with `min_noise_scale`, that of the most exploring environment.
+      min_noise_scale: that of the least exploring environment (Tassa et al. 2018: 1/32, below 1);
+        None gives all environments `noise_scale`.
+    """
+
+    noise_scale: float = bounded(0.3, 0)
+    min_noise_scale: float | None = bounded(None, 0)
+
+    def validate(self, prefix: str = "exploration.") -> None:
+        """Raise a ValueError that names the first field whose value is not allowed."""
+        require_fields(self, prefix)
+        allowed = f"at most {prefix}noise_scale, {self.noise_scale}"
+        is_ladder = (self.min_noise_scale or 0) <= self.noise_scale
+        require(is_ladder, f"{prefix}min_noise_scale", self.min_noise_scale, allowed)
 
 
 @dataclasses.dataclass

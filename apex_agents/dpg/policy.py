@@ -6,7 +6,26 @@ import numpy as np
 import tensorflow as tf
 
 from apex_agents.acting.policy import CompiledFunction, PolicyOutput
+from apex_agents.dpg.config import NoiseConfig
 from apex_agents.dpg.networks import DPGNetworks
+
+
+def noise_ladder(config: NoiseConfig, num_envs: int) -> np.ndarray:
+    """Return the standard deviation of the noise in each environment of all actors.
+
+      noise_scale_i = noise_scale + i / (N - 1) * (min_noise_scale - noise_scale),  i = 0 .. N - 1
+
+    Source: Tassa et al. 2018, section 5; a single environment gets `noise_scale`.
+
+    Args:
+      config: ends of the ladder.
+      num_envs: N, environments of all actors together.
+
+    Returns:
+      `[N]` float64, not increasing.
+    """
+    least = config.noise_scale if config.min_noise_scale is None else config.min_noise_scale
+    return np.linspace(config.noise_scale, least, num_envs)
 
 
 class GaussianNoisePolicy:

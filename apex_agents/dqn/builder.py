@@ -12,12 +12,11 @@ from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
-from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import Policy
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
-from apex_agents.dqn.policy import EpsilonGreedyPolicy
+from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.environments.torso_choice import (
     check_observations,

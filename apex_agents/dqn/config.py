@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.validation import (
     TORSOS,
@@ -14,6 +13,34 @@ from apex_agents.validation import (
     require_equal_lengths,
     require_fields,
 )
+
+
+@dataclasses.dataclass
+class ExplorationConfig:
+    """Epsilon-greedy exploration with a constant epsilon per environment (section 4.1).
+
+    With `annealing_steps` there is a single epsilon, which falls while the agent learns, as in DQN.
+
+    Attributes:
+      epsilon: epsilon of the most exploring environment (section 4.1: 0.4).
+      alpha: alpha in epsilon^(1 + alpha * i / (N - 1)), i = 0 .. N - 1 (section 4.1: 7).
+      num_distinct_epsilons: number of different values, spread over the whole ladder (appendix B:
+        6 in the ablation); None gives each environment its own.
+      evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
+      annealing_steps: learner steps during which the epsilon of all environments falls linearly
+        from 1 to `epsilon` (Mnih et al. 2015: to 0.1 within a million agent steps); None is the
+        ladder.
+    """
+
+    epsilon: float = bounded(0.4, 0, 1)
+    alpha: float = bounded(7.0, 0)
+    num_distinct_epsilons: int | None = positive(None)
+    evaluation_epsilon: float = bounded(0.00164, 0, 1)
+    annealing_steps: int | None = positive(None)
+
+    def validate(self, prefix: str = "exploration.") -> None:
+        """Raise a ValueError that names the first field whose value is not allowed."""
+        require_fields(self, prefix)
 
 
 @dataclasses.dataclass

@@ -7,6 +7,28 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.acting.policy import CompiledFunction, PolicyOutput
+from apex_agents.dqn.config import ExplorationConfig
+
+
+def epsilon_ladder(config: ExplorationConfig, num_envs: int) -> np.ndarray:
+    """Return the epsilon of each environment of all actors.
+
+      epsilon_i = epsilon ** (1 + i / (N - 1) * alpha),  i = 0 .. N - 1
+
+    Source: Horgan et al. 2018, section 4.1; a single one gets `epsilon`, as do all that anneal it.
+
+    Args:
+      config: ends of the ladder and, optionally, its number of rungs.
+      num_envs: N, environments of all actors together, which the paper calls actors.
+
+    Returns:
+      `[N]` float64, not increasing.
+    """
+    if config.annealing_steps is not None:
+        return np.full(num_envs, config.epsilon)
+    rungs = min(config.num_distinct_epsilons or num_envs, num_envs)
+    rung = np.arange(num_envs) * rungs // num_envs
+    return config.epsilon ** (1 + rung / max(rungs - 1, 1) * config.alpha)
 
 
 class EpsilonGreedyPolicy:

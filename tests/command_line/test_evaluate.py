@@ -15,11 +15,10 @@ from refusals import assert_refused
 from tiny_runs import make_run
 from whole_runs import TIMEOUT_SECONDS
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.agent_folder import write_agent_folder
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
 from apex_agents.runs.checkpoints import PARAMETERS
 

@@ -7,11 +7,10 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.acting.exploration import NoiseConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
-from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.config import ApexDPGConfig, NoiseConfig
 from apex_agents.dpg.networks import DPGNetworks
-from apex_agents.dpg.policy import GaussianNoisePolicy
+from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
 
@@ -121,6 +120,20 @@ def test_variables_are_those_of_the_networks_in_use():
     policy.variables["critic"][0].assign(1000.0)
     action, q_taken, _ = policy(observations((1.0,)))
     assert (action.tolist(), q_taken.tolist()) == ([[-0.5]], [100 + 1000 - 0.5])
+
+
+@pytest.mark.parametrize(
+    ("least", "num_envs", "expected"),
+    [
+        (None, 3, [1.0, 1.0, 1.0]),
+        (0.0, 3, [1.0, 0.5, 0.0]),
+        (1 / 32, 32, [i / 32 for i in range(32, 0, -1)]),  # Tassa et al. 2018.
+        (0.25, 1, [1.0]),
+    ],
+)
+def test_ladder_of_noise_scales(least, num_envs, expected):
+    config = NoiseConfig(noise_scale=1.0, min_noise_scale=least)
+    np.testing.assert_allclose(noise_ladder(config, num_envs), expected)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,8 @@ import pytest
 import sonnet as snt
 from dm_env import specs
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks import to_vector
 

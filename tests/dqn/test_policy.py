@@ -1,13 +1,13 @@
-"""Tests of the epsilon-greedy policy."""
+"""Tests of the epsilon-greedy policy and of the ladder of epsilons."""
 
 import numpy as np
+import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.policy import EpsilonGreedyPolicy
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
+from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
 Q_VALUES = np.array([[1.0, 4.0, 2.0, 3.0], [9.0, 7.0, 6.0, 8.0], [-4.0, -3.0, -1.0, -2.0]])
@@ -96,6 +96,41 @@ def test_annealed_epsilon_falls_with_the_learner_steps_and_then_stays():
         share = np.mean(actions != GREEDY)
         # A random action is one of four; five standard deviations of 3000 draws.
         assert abs(share - 0.75 * epsilon) < 5 * np.sqrt(0.25 / 3000)
+
+
+@pytest.mark.parametrize(
+    ("config", "num_envs", "exponents"),
+    [
+        (ExplorationConfig(), 1, [1]),
+        (ExplorationConfig(), 3, [1, 4.5, 8]),
+        (ExplorationConfig(), 8, [1, 2, 3, 4, 5, 6, 7, 8]),  # 1 + i / 7 * 7
+        (ExplorationConfig(alpha=2.0), 3, [1, 2, 3]),
+        (  # 1 + i / 5 * 7, each twice.
+            ExplorationConfig(num_distinct_epsilons=6),
+            12,
+            [1, 1, 2.4, 2.4, 3.8, 3.8, 5.2, 5.2, 6.6, 6.6, 8, 8],
+        ),
+        (ExplorationConfig(num_distinct_epsilons=6), 2, [1, 8]),
+        (ExplorationConfig(num_distinct_epsilons=1), 4, [1, 1, 1, 1]),
+    ],
+)
+def test_ladder_of_epsilons(config, num_envs, exponents):
+    ladder = epsilon_ladder(config, num_envs)
+    np.testing.assert_allclose(ladder, [0.4**exponent for exponent in exponents])
+
+
+def test_ladder_of_360_actors():
+    ladder = epsilon_ladder(ExplorationConfig(epsilon=0.5), 360)
+    assert ladder.shape == (360,)
+    np.testing.assert_allclose(ladder[[0, 1, 359]], [0.5, 0.5 ** (1 + 7 / 359), 0.5**8])
+    assert (np.diff(ladder) < 0).all()
+
+
+def test_six_epsilons_over_envs_that_are_no_multiple_of_six():
+    ladder = epsilon_ladder(ExplorationConfig(num_distinct_epsilons=6), 16)
+    values, counts = np.unique(ladder, return_counts=True)
+    np.testing.assert_allclose(values[[0, -1]], [0.4**8, 0.4])
+    assert sorted(counts.tolist()) == [2, 2, 3, 3, 3, 3]
 
 
 def test_builder_gives_all_environments_the_epsilon_that_is_annealed():

@@ -7,12 +7,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import (
     AtariConfig,
     EnvironmentConfig,
