@@ -2,7 +2,7 @@
 
 `--config.environment.task=MinAtar/SpaceInvaders-v1` chooses another game: Asterix, Freeway and
 Seaquest are the others. The number of environments, the samples per insert and the learning rate
-did best in the paper's figure 12 on these games: docs/explanation/experiments.md.
+did best in the paper's figure 12 on these games: results/experiments.md.
 """
 
 import importlib.util

@@ -38,7 +38,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     is_check = parser.parse_args().check
-    pages = {path: path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+    paths = [*sorted(DOCS.rglob("*.md")), *sorted(DOCS.parent.glob("results/*.md"))]
+    pages = {path: path.read_text() for path in paths}
     written = {path: write_blocks(text) for path, text in pages.items()}
     stale = [path for path in pages if written[path] != pages[path]]
     for path in stale:
