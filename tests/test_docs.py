@@ -19,7 +19,8 @@ from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.conversion import convert_observations
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "results" / "README.md"])
+FOLDERS = ("", "docs/**/", "results/")
+FILES = sorted(path for folder in FOLDERS for path in ROOT.glob(f"{folder}*.md"))
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in FILES}
 TEXT = "\n".join(PAGES.values())
 
@@ -76,34 +77,30 @@ def test_the_torso_for_an_image_and_a_vector_reads_both():
     np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(
-        set(
-            re.findall(
-                r"\b((?:apex_agents|launch|configs|examples|benchmarks|courier_shim|tests|results)/\w[\w./]*\w)",
-                TEXT,
-            )
-        )
-    ),
-)
-def test_files_that_are_named_exist(path):
-    if "NAME" not in path:  # What is to be made.
-        assert (ROOT / path).exists()
+NAMED = "apex_agents|launch|configs|examples|benchmarks|courier_shim|tests|results"
 
 
-@pytest.mark.parametrize(
-    "target", sorted(set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", TEXT, re.MULTILINE)))
-)
-def test_targets_that_are_named_exist(target):
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+def find_names(pattern: str) -> list[str]:
+    return sorted(set(re.findall(pattern, TEXT, re.MULTILINE)))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files(page):
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", PAGES[page])
-    links += re.findall(r"<img src=\"([^\"]+)\"", PAGES[page])
-    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+def test_files_that_are_named_exist():
+    paths = find_names(rf"\b((?:{NAMED})/\w[\w./]*\w)")
+    named = [path for path in paths if "NAME" not in path]  # With it, a file that is to be made.
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_targets_that_are_named_exist():
+    targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(find_names(r"(?:^|`)make ([a-z0-9-]+)")) <= set(targets)
+
+
+def test_links_lead_to_files():
+    for page, text in PAGES.items():
+        links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", text)
+        links += re.findall(r"<img src=\"([^\"]+)\"", text)
+        folder = (ROOT / page).parent
+        assert [link for link in links if not folder.joinpath(link).exists()] == [], page
 
 
 def test_every_page_is_reached_from_the_readme():
@@ -117,15 +114,12 @@ def test_every_page_is_reached_from_the_readme():
     assert [page for page in PAGES if page.startswith("docs/") and page not in reached] == []
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(re.findall(r"--config=((?:apex|a2c|a3c|dqn|prioritized|ddpg)_\w+)", TEXT)))
-)
-def test_settings_that_are_named_exist(name):
-    assert (ROOT / "configs" / f"{name}.py").exists()
+def test_settings_that_are_named_exist():
+    names = find_names(r"--config=((?:apex|a2c|a3c|dqn|prioritized|ddpg)_\w+)")
+    assert [name for name in names if not (ROOT / "configs" / f"{name}.py").exists()] == []
 
 
-@pytest.mark.parametrize("field", sorted(set(re.findall(r"--config\.([a-z_.]+)=", TEXT))))
-def test_config_fields_that_are_named_exist(field):
+def test_config_fields_that_are_named_exist():
     from apex_agents.config import ExperimentConfig, RunConfig
     from apex_agents.dpg.config import ApexDPGConfig
     from apex_agents.dqn.config import ApexDQNConfig
@@ -137,8 +131,10 @@ def test_config_fields_that_are_named_exist(field):
         for agent in (ApexDQNConfig(), ApexDPGConfig())
     ]
     configs.append(runpy.run_path(str(ROOT / "examples" / "own_priority.py"))["get_config"]())
-    field = re.sub(r"(?<=kwargs)\..*", "", field)  # An entry of a dict.
-    assert any(field in field_paths(config) for config in configs)
+    known = {path for config in configs for path in field_paths(config)}
+    named = find_names(r"--config\.([a-z_.]+)=")
+    fields = {re.sub(r"(?<=kwargs)\..*", "", name) for name in named}  # Without entries of a dict.
+    assert fields - known == set()
 
 
 def test_the_pages_are_what_the_code_says():

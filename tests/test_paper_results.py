@@ -47,7 +47,8 @@ def list_files(name: str) -> list[pathlib.Path]:
 def test_the_table_of_all_data_is_in_the_documentation(name):
     paths = [STUDIES[name][0], *list_files(name)]
     files = " ".join(path.relative_to(ROOT).as_posix() for path in paths)
-    pages = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+    files_of_pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "results").glob("*.md")]
+    pages = "".join(path.read_text() for path in files_of_pages)
     assert pages.count(f"<!-- study {files} -->") == 1
 
 
