@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from apex_agents.presets import load_config
     from apex_agents.program import make_program
     from apex_agents.replay.config import ReplayConfig
-    from apex_agents.sweep.study import Setting, Study
+    from apex_agents.studies.study import Setting, Study
     from apex_agents.training import train
 
 # Read when TensorFlow is imported, by this process and by the nodes: its remarks about missing GPU
@@ -55,8 +55,8 @@ _MODULES = {
     "NoiseConfig": "dpg.config",
     "ReplayConfig": "replay.config",
     "RunConfig": "config",
-    "Setting": "sweep.study",
-    "Study": "sweep.study",
+    "Setting": "studies.study",
+    "Study": "studies.study",
     "load": "loading",
     "load_config": "presets",
     "make_experiment": "experiment",

@@ -40,9 +40,9 @@ from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
-from apex_agents.sweep import results
-from apex_agents.sweep.results import format_table
-from apex_agents.sweep.study import (
+from apex_agents.studies import results
+from apex_agents.studies.results import format_table
+from apex_agents.studies.study import (
     Point,
     Setting,
     Study,

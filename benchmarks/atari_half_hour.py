@@ -7,7 +7,7 @@ Example:
 """
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

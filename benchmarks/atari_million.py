@@ -9,7 +9,7 @@ Example:
 from typing import Any
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def _settings(n_step: int, rate_steps: int | None, period: int) -> Setting:

@@ -11,7 +11,7 @@ Example:
 from typing import Any
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def _settings(learning_rate: float, samples: float, **changes: Any) -> Setting:

@@ -26,7 +26,7 @@ from measuring import (
     read_reports,
 )
 
-from apex_agents.sweep.results import format_table
+from apex_agents.studies.results import format_table
 
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = (

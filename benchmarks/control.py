@@ -32,7 +32,7 @@ from our_runs import ROOT, our_run
 from peer_processes import peer_command, run_peer
 
 from apex_agents.runs.folder import RowReader
-from apex_agents.sweep.results import format_table
+from apex_agents.studies.results import format_table
 
 
 class Task(NamedTuple):

@@ -21,7 +21,7 @@ from our_runs import ROOT
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import make_curve
 from apex_agents.runs.folder import RunFolder
-from apex_agents.sweep.study import score
+from apex_agents.studies.study import score
 
 LEARNER_STEPS = 10_000
 FIELDS = {

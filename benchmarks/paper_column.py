@@ -15,8 +15,8 @@ import numpy as np
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import make_curve
 from apex_agents.runs.folder import RunFolder
-from apex_agents.sweep.results import MEANING_OF_ESTIMATES, format_table, show_estimate
-from apex_agents.sweep.study import score
+from apex_agents.studies.results import MEANING_OF_ESTIMATES, format_table, show_estimate
+from apex_agents.studies.study import score
 
 
 def main() -> None:

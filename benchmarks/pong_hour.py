@@ -8,7 +8,7 @@ Example:
 """
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 # What the config had when this was measured, before it got what does more per agent step.
 _EARLIER = {

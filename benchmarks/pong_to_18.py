@@ -17,7 +17,7 @@ import numpy as np
 from our_runs import ROOT
 
 from apex_agents.runs.folder import find_runs
-from apex_agents.sweep.study import Point, from_csv, read_evaluations, to_csv
+from apex_agents.studies.study import Point, from_csv, read_evaluations, to_csv
 
 LEVEL = 18.0
 FILE = ROOT / "results" / "atari" / "pong_two_cores.csv"

@@ -31,7 +31,7 @@ import apex_agents
 from apex_agents.checks import check_environment
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec
 from apex_agents.experiment import Experiment, make_experiment
-from apex_agents.sweep.results import format_table
+from apex_agents.studies.results import format_table
 
 AGENTS = {"Ape-X DQN": "apex_dqn_cartpole", "Ape-X DPG": "apex_dpg_pendulum"}
 # Modules that register ids, and PettingZoo.

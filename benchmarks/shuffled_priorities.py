@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from apex_agents.command_line.config_files import execute_file
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURE = ROOT / "configs" / "paper" / "figure_12.py"

@@ -22,7 +22,7 @@ from peer_processes import peer_command, run_peer
 
 from apex_agents.command_line.config_files import execute_file
 from apex_agents.runs.files import replace_file
-from apex_agents.sweep.study import Point, Study, from_csv, to_csv
+from apex_agents.studies.study import Point, Study, from_csv, to_csv
 
 
 class Peers(NamedTuple):

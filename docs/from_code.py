@@ -25,7 +25,7 @@ from absl import flags
 from apex_agents.command_line.config_files import execute_file
 from apex_agents.command_line.field_help import read_meanings
 from apex_agents.presets import CONFIGS, preset_names
-from apex_agents.sweep.study import Study, from_csv, to_markdown
+from apex_agents.studies.study import Study, from_csv, to_markdown
 
 DOCS = pathlib.Path(__file__).resolve().parent
 _BLOCK = re.compile(r"<!-- (\w+)(.*?) -->\n.*?<!-- end -->", re.DOTALL)

@@ -23,7 +23,7 @@ LAYERS = (
     ("ending", "program"),
     ("agent_folder",),
     ("export", "export_description"),
-    ("sweep", "cluster", "local", "loading", "initial_run"),
+    ("studies", "cluster", "local", "loading", "initial_run"),
     ("evaluation",),
     ("nodes",),
     ("plotting",),

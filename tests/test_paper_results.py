@@ -8,7 +8,7 @@ import pytest
 
 from apex_agents.command_line.config_files import execute_file
 from apex_agents.plotting import draw_study
-from apex_agents.sweep.study import Study, from_csv, make_panels
+from apex_agents.studies.study import Study, from_csv, make_panels
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAPER = ROOT / "results" / "paper"

@@ -42,11 +42,11 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.plotting import draw_study
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.runs.setting_labels import read_labels, record_labels
-from apex_agents.sweep.plan import Run, check_folders, plan_runs
-from apex_agents.sweep.results import PROGRESS
-from apex_agents.sweep.runner import FINISHED
-from apex_agents.sweep.screen import Screen
-from apex_agents.sweep.study import (
+from apex_agents.studies.plan import Run, check_folders, plan_runs
+from apex_agents.studies.results import PROGRESS
+from apex_agents.studies.runner import FINISHED
+from apex_agents.studies.screen import Screen
+from apex_agents.studies.study import (
     Point,
     Study,
     check_study,

@@ -22,9 +22,9 @@ from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.registry import find_agent
 from apex_agents.runs.files import hold_lock, replace_file
 from apex_agents.runs.workdir import CONFIG_FILE, LOCK_FILE, check_path
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.runner import FINISHED, Runner
-from apex_agents.sweep.screen import Screen
+from apex_agents.studies.plan import Run
+from apex_agents.studies.runner import FINISHED, Runner
+from apex_agents.studies.screen import Screen
 
 _PERIOD_SECONDS = 0.2
 

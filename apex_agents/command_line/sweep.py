@@ -34,9 +34,9 @@ from apex_agents.command_line.variants import RANGE
 from apex_agents.plotting import draw_runs
 from apex_agents.plotting.run_groups import FREE_FIELDS, TASK, shorten
 from apex_agents.runs.setting_labels import record_labels
-from apex_agents.sweep.plan import Run, check_folders, plan_runs
-from apex_agents.sweep.results import summarise, to_csv, to_markdown
-from apex_agents.sweep.screen import Screen
+from apex_agents.studies.plan import Run, check_folders, plan_runs
+from apex_agents.studies.results import summarise, to_csv, to_markdown
+from apex_agents.studies.screen import Screen
 from apex_agents.validation import get_field
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"

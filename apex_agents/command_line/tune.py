@@ -37,17 +37,17 @@ from apex_agents.extras import missing_extra
 from apex_agents.plotting import draw_search
 from apex_agents.plotting.run_groups import FREE_FIELDS, shorten
 from apex_agents.runs.setting_labels import record_labels
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.results import format_rows, show_field, to_csv
-from apex_agents.sweep.runner import Runner
-from apex_agents.sweep.screen import Screen
+from apex_agents.studies.plan import Run
+from apex_agents.studies.results import format_rows, show_field, to_csv
+from apex_agents.studies.runner import Runner
+from apex_agents.studies.screen import Screen
 from apex_agents.validation import get_field, require
 
 try:
     from optuna import Study, distributions
     from optuna.exceptions import StorageInternalError
 
-    from apex_agents.sweep.search import (
+    from apex_agents.studies.search import (
         Search,
         Space,
         find_importances,

@@ -1,6 +1,6 @@
 """Appendix E: the priority exponent alpha, of which 0.3 to 0.7 are said to be alike."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

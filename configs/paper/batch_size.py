@@ -1,6 +1,6 @@
 """Appendix E: the batch size, of which larger ones up to 512 help "when using many actors"."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 INSERTS = 32  # Transitions added per learner step.
 

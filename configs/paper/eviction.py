@@ -1,6 +1,6 @@
 """Appendix D: which transitions leave a full replay, of Ape-X DPG: "remains to be seen" there."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

@@ -1,6 +1,6 @@
 """Figure 12: prioritized and uniform replay, with few and with many environments."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 SAMPLES = 256  # Samples per insert and environment, as in figure_4.py.
 

@@ -6,7 +6,7 @@ draws returns against the data, as figure 10 does. All DQNs are double and dueli
 """
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

@@ -4,7 +4,7 @@
 and --beside shows it.
 """
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 SAMPLES = 512  # Samples per insert and environment: 4 batches per agent step of one environment.
 

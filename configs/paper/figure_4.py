@@ -1,6 +1,6 @@
 """Figure 4: returns rise with the number of environments, at equal learner steps."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 # Samples per insert and environment: twice as many environments give twice as many transitions.
 SAMPLES = 256

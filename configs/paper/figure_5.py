@@ -3,7 +3,7 @@
 Without n-step returns a larger replay is said to help nothing (Fedus et al. 2020).
 """
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

@@ -1,6 +1,6 @@
 """Figure 6: more environments are not only newer data, as of fewer ones added several times."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 SAMPLES = 256  # Samples per insert and environment, as in figure_4.py.
 CAPACITY = 10_000  # Transitions: what 64 environments add in 625 learner steps.

@@ -1,6 +1,6 @@
 """Figure 7: a ladder of epsilons, six of them, a single one, and one that is annealed."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

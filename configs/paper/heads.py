@@ -1,7 +1,7 @@
 """Beside the paper: values or quantiles of the return (Dabney et al. 2018), at equal steps."""
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

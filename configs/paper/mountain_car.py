@@ -3,7 +3,7 @@
 A return of -200 is that of an episode that never got there.
 """
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

@@ -1,7 +1,7 @@
 """Appendix F: how fast the learner is beside the actors, at equal agent steps."""
 
 from apex_agents.metrics import columns
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

@@ -1,6 +1,6 @@
 """Section 3: priorities of new transitions from their actors, or the largest so far."""
 
-from apex_agents.sweep.study import Setting, Study
+from apex_agents.studies.study import Setting, Study
 
 
 def get_study() -> Study:

@@ -11,7 +11,7 @@ import pytest
 
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.runs.folder import RunFolder
-from apex_agents.sweep.study import Point
+from apex_agents.studies.study import Point
 
 # (score - random) / (human - random) of Pong: 1.0 for 14.6, 0 for -20.7; of Boxing: 12.1 and 0.1.
 SCORES = [

@@ -11,7 +11,7 @@ import pytest
 from refusals import assert_refused
 from whole_runs import CATCH, ROOT
 
-from apex_agents.sweep.study import to_csv
+from apex_agents.studies.study import to_csv
 from apex_agents.user_code import execute_config_file
 
 STUDY = """

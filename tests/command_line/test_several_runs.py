@@ -11,7 +11,7 @@ from apex_agents.command_line import several_runs
 from apex_agents.command_line.settings import Settings
 from apex_agents.command_line.several_runs import make_command, write_results
 from apex_agents.presets import load_config
-from apex_agents.sweep.screen import Screen
+from apex_agents.studies.screen import Screen
 
 
 @pytest.mark.parametrize(("project", "expected"), [("pong", ["--wandb=pong"]), (None, [])])

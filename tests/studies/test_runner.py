@@ -10,8 +10,8 @@ import psutil
 import pytest
 from waiting import TIMEOUT_SECONDS, wait_for
 
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.runner import (
+from apex_agents.studies.plan import Run
+from apex_agents.studies.runner import (
     FAILED,
     FINISHED,
     NOT_STARTED,
@@ -247,8 +247,8 @@ def test_runs_end_with_a_parent_that_is_killed(make_run):
     run = make_run(0, WAIT)
     code = (
         "import pathlib, sys, time\n"
-        "from apex_agents.sweep.plan import Run\n"
-        "from apex_agents.sweep.runner import Runner\n"
+        "from apex_agents.studies.plan import Run\n"
+        "from apex_agents.studies.runner import Runner\n"
         f"run = Run('catch', (), 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})\n"
         "Runner([run], 1).step()\n"
         "time.sleep(600)"
@@ -282,8 +282,8 @@ def test_last_words(text, words, tmp_path):
 STOPS_ITSELF = f"import os, signal; signal.signal(20, lambda *_: os.kill(os.getpid(), 19)); {WAIT}"
 SWEEP = """
 import pathlib, signal, sys, time
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.runner import Runner
+from apex_agents.studies.plan import Run
+from apex_agents.studies.runner import Runner
 folder = pathlib.Path(sys.argv[1])
 runs = [Run("catch", (), s, folder / str(s), (sys.executable, "-c", sys.argv[2])) for s in (0, 1)]
 runner = Runner(runs, 2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apex_agents.runs.folder import RunFolder
-from apex_agents.sweep.results import summarise, to_csv, to_markdown
+from apex_agents.studies.results import summarise, to_csv, to_markdown
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from optuna.trial import Trial
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, STOPPED
-from apex_agents.sweep.search import Search, find_importances, open_study, read_rows
+from apex_agents.studies.plan import Run
+from apex_agents.studies.runner import FAILED, FINISHED, NOT_STARTED, STOPPED
+from apex_agents.studies.search import Search, find_importances, open_study, read_rows
 
 MAX_STEPS = 2000
 CONFIG = ExperimentConfig(ApexDQNConfig(), run=RunConfig(max_actor_steps=MAX_STEPS))

@@ -19,10 +19,10 @@ from apex_agents.plotting.curves import make_curve
 from apex_agents.plotting.run_groups import flatten
 from apex_agents.runs.config_file import find_difference, to_values
 from apex_agents.runs.folder import RunFolder
-from apex_agents.sweep.plan import RUN_FIELDS, Run
-from apex_agents.sweep.results import PROGRESS, read_progress
-from apex_agents.sweep.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
-from apex_agents.sweep.study import read_evaluations, score
+from apex_agents.studies.plan import RUN_FIELDS, Run
+from apex_agents.studies.results import PROGRESS, read_progress
+from apex_agents.studies.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
+from apex_agents.studies.study import read_evaluations, score
 
 # The values that are tried, by the dotted path of their field.
 Space = dict[str, BaseDistribution]

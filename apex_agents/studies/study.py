@@ -16,8 +16,8 @@ from apex_agents.metrics import columns
 from apex_agents.plotting.curves import Curve, has_numbers, is_kept, make_curve
 from apex_agents.plotting.run_groups import TASK
 from apex_agents.runs.folder import RunFolder
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.results import (
+from apex_agents.studies.plan import Run
+from apex_agents.studies.results import (
     HEADERS,
     MEANING_OF_ESTIMATES,
     MEANING_OF_PROGRESS,

@@ -6,8 +6,8 @@ import pytest
 from apex_agents.config import ExperimentConfig
 from apex_agents.metrics import columns
 from apex_agents.plotting.run_groups import TASK
-from apex_agents.sweep.plan import Run
-from apex_agents.sweep.study import (
+from apex_agents.studies.plan import Run
+from apex_agents.studies.study import (
     Point,
     Setting,
     Study,

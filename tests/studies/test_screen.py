@@ -8,13 +8,13 @@ import sys
 import pytest
 from rich.console import Console
 
-from apex_agents.sweep.screen import Screen
+from apex_agents.studies.screen import Screen
 
 TABLE = "| task | runs |\n| ---- | ---- |\n| pong | 1 finished |\n"
 PIPED = """
 import sys
 from rich.console import Console
-from apex_agents.sweep.screen import Screen
+from apex_agents.studies.screen import Screen
 screen = Screen(Console())
 sys.stdin.read()  # Until the reader of the output has exited.
 for _ in range(3):
