@@ -28,11 +28,11 @@ from apex_agents.environments import (
     record_spec,
 )
 from apex_agents.environments.conversion import describe_rounding
-from apex_agents.environments.torso_choice import torso_warning
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import UpdateOutput, update_in_turn
+from apex_agents.networks.torso_choice import torso_warning
 from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.transitions import Transition

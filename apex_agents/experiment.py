@@ -21,7 +21,7 @@ from apex_agents.environments import (
     make_vector_environment,
     with_environment_fn,
 )
-from apex_agents.environments.torso_choice import fit_torso
+from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics

@@ -19,7 +19,7 @@ from dm_env import specs
 
 from apex_agents.environments import BoxActions, DiscreteActions
 from apex_agents.loading import TrainedPolicy
-from apex_agents.networks.pixel_convolution import PixelConv2D
+from apex_agents.networks.torsos import PixelConv2D
 
 _OPSET = 17  # The newest one that all of tf2onnx's converters know.
 # Greatest difference from the network, absolute, or relative to the greatest output if that is more

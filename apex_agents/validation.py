@@ -18,7 +18,7 @@ from apex_agents.json_values import can_be_kept
 # number is a typing error that would take all memory, or hours, before its cause is visible.
 MAX_LAYER_SIZE = 10_000
 
-# The torsos that agents with discrete actions bring; networks.chosen_torso makes them.
+# The torsos that agents with discrete actions bring; networks.torso_choice makes them.
 TORSOS = ("atari", "mlp", "conv", "auto")
 
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")

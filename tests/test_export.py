@@ -37,7 +37,7 @@ from apex_agents.export import (
 )
 from apex_agents.export_description import describe
 from apex_agents.loading import load
-from apex_agents.networks.pixel_convolution import PixelConv2D
+from apex_agents.networks.torsos import PixelConv2D
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RULES = AtariConfig(sticky_action_probability=0.25, max_noops=5, frame_stack=4)

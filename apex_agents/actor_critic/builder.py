@@ -23,10 +23,10 @@ from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.environments.torso_choice import check_observations
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.torso_choice import check_observations
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.parameters import ParameterPublisher
 from apex_agents.replay.tables import make_message_tables

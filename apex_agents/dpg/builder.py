@@ -17,10 +17,10 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
-from apex_agents.environments.torso_choice import require_no_normalized_images
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Update
 from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.torso_choice import require_no_normalized_images
 from apex_agents.replay.config import share_config
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.environments.images import fitting_convolutions
 from apex_agents.learning.distributions import (
     ReturnDistribution,
     categorical,
@@ -21,7 +20,7 @@ from apex_agents.learning.shapes import check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso
-from apex_agents.networks.torsos import PartsTorso, VectorTorso
+from apex_agents.networks.torsos import PartsTorso, VectorTorso, fitting_convolutions
 
 # Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG
 # (Lillicrap et al. 2016, section 7), ReLU, and output layers that begin close to 0.

@@ -18,14 +18,14 @@ from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.environments.torso_choice import (
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.update import Update
+from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.torso_choice import (
     check_observations,
     is_own_torso,
     require_no_normalized_images,
 )
-from apex_agents.learning.learner import ApexLearner
-from apex_agents.learning.update import Update
-from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.precision import compute_dtype
 from apex_agents.replay.config import share_config
 from apex_agents.replay.dataset import make_dataset

@@ -1,16 +1,17 @@
 """Observations as networks compute with them: images with their channels last, and flat vectors.
 
-`to_image` and `to_vector` divide uint8 numbers by the maximum of their spec: 255 for pixels, 1 for
-what is true or false. Floats are left as they are.
+Observations of uint8 with at least two axes are images, or stacks of them. `to_image` and
+`to_vector` divide uint8 numbers by the maximum of their spec: 255 for pixels, 1 for what is true or
+false. Floats are left as they are.
 """
 
 import math
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.environments.images import largest_byte, part_specs
 
 
 def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 0) -> tf.Tensor:
@@ -76,6 +77,27 @@ def to_parts(
 def zero_observations(spec: EnvironmentSpec) -> tf.Tensor:
     """Return two observations of zeros, for the first call of a network."""
     return tf.zeros([2, *spec.observations.shape], spec.observations.dtype)
+
+
+def part_specs(spec: EnvironmentSpec) -> list[EnvironmentSpec]:
+    """Return a specification for each part of the observations, `spec` itself if they have none."""
+    parts = getattr(spec.observations, "parts", ())
+    return [spec._replace(observations=part) for part in parts] or [spec]
+
+
+def is_image(spec: EnvironmentSpec) -> bool:
+    """Return whether observations are images, or stacks of them."""
+    return spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
+
+
+def has_images(spec: EnvironmentSpec) -> bool:
+    """Return whether observations, or parts of them, are images."""
+    return any(map(is_image, part_specs(spec)))
+
+
+def largest_byte(spec: EnvironmentSpec) -> float:
+    """Return the number by which observations of uint8 are divided."""
+    return np.max(getattr(spec.observations, "maximum", 255))
 
 
 def _scale(observations: tf.Tensor, spec: EnvironmentSpec) -> tf.Tensor:

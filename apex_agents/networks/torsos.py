@@ -1,5 +1,7 @@
 """The torsos that agents bring: from observations to the features that their heads read.
 
+Convolutions are those of DQN, those of MinAtar for smaller images, or what a config names.
+
 Within `computing_in(tf.bfloat16)` the decorated methods compute in bfloat16, from variables in
 float32.
 """
@@ -10,10 +12,35 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.environments.images import Convolutions, can_convolve, part_specs, stack_of
-from apex_agents.networks.observations import to_image, to_parts, to_vector
-from apex_agents.networks.pixel_convolution import PixelConv2D, reads_pixels
+from apex_agents.networks.observations import (
+    has_images,
+    is_image,
+    largest_byte,
+    part_specs,
+    to_image,
+    to_parts,
+    to_vector,
+)
 from apex_agents.precision import mixed_precision
+
+Convolutions = Sequence[tuple[int, int, int]]  # Channels, kernel size and stride of each.
+
+# Those of DQN's network (Mnih et al. 2015), for images from 36 x 36 pixels on, and of MinAtar's
+# (Young & Tian 2019).
+DQN_CONVOLUTIONS: Convolutions = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+SMALL_CONVOLUTIONS: Convolutions = ((16, 3, 1),)
+
+
+def fitting_convolutions(spec: EnvironmentSpec, frame_stack: int = 0) -> Convolutions:
+    """Return convolutions for the largest image that observations are or have.
+
+    There are none where no observation is an image, or the only one is too small.
+    """
+    parts = part_specs(spec)
+    for convolutions in (DQN_CONVOLUTIONS, SMALL_CONVOLUTIONS):
+        if any(_can_convolve(convolutions, part, frame_stack or _stack_of(part)) for part in parts):
+            return convolutions
+    return SMALL_CONVOLUTIONS if has_images(spec) and not is_image(spec) else ()
 
 
 class ConvTorso(snt.Module):
@@ -44,7 +71,7 @@ class ConvTorso(snt.Module):
         """
         super().__init__(name=name)
         self._spec, self._frame_stack, self._dtype = spec, frame_stack, dtype
-        self._reads_pixels = bool(convolutions) and reads_pixels(
+        self._reads_pixels = bool(convolutions) and _reads_pixels(
             spec, frame_stack, *convolutions[0][1:]
         )
         self._convolutions = [
@@ -102,8 +129,8 @@ class PartsTorso(snt.Module):
         super().__init__(name=name)
         self._spec = spec
         self._torsos = [
-            ConvTorso(convolutions, (), part, stack_of(part), dtype, name=f"part_{i}")
-            if can_convolve(convolutions, part, stack_of(part))
+            ConvTorso(convolutions, (), part, _stack_of(part), dtype, name=f"part_{i}")
+            if _can_convolve(convolutions, part, _stack_of(part))
             else VectorTorso((), part, dtype, name=f"part_{i}")
             for i, part in enumerate(part_specs(spec), 1)
         ]
@@ -155,6 +182,88 @@ class VectorTorso(snt.Module):
         for linear, normalize in zip(self._linears, self._normalizations, strict=True):
             features = self._activation(normalize(linear(features)))
         return features
+
+
+class PixelConv2D(snt.Conv2D):
+    """Convolution over frames whose pixels it brings from 0..255 to 0..1.
+
+    `PixelConv2D(channels, 8, 4)` computes what this does:
+
+      pixels = tf.cast(tf.transpose(frames, [0, 2, 3, 1]), tf.float32) / 255.0
+      snt.Conv2D(channels, 8, 4, padding="VALID")(pixels)
+
+    CPUs convolve only what has its channels last, and moving single bytes there is slow. Here, the
+    four pixels in a row of a 4x4 cell move as one 32-bit number, and all pixels of a cell become
+    the channels of a smaller convolution, with filters `[2, 2, stack * 16, channels]`. The filters
+    are divided by 255 instead of the many more pixels. `_reads_pixels` says which frames it takes.
+
+    Attributes:
+      split_into_cells: function that moves the pixels of frames into the channels of their cells.
+    """
+
+    def __init__(
+        self,
+        output_channels: int,
+        kernel_shape: int,
+        stride: int,
+        dtype: tf.DType = tf.float32,
+        name: str | None = None,
+    ):
+        """Make the layer, without padding; its first call makes variables of a dtype."""
+        super().__init__(
+            output_channels, kernel_shape // 4, stride // 4, padding="VALID", name=name
+        )
+        self._variable_dtype = dtype
+        self.split_into_cells = _split_into_cells
+
+    def __call__(self, frames: tf.Tensor) -> tf.Tensor:
+        """Map frames `[B, stack, H, W]` uint8 to features `[B, H', W', output_channels]`."""
+        pixels = tf.cast(self.split_into_cells(frames), self._variable_dtype)
+        self._initialize(pixels)
+        filters = self.w / 255.0
+        # In mixed precision the filters have another dtype than their variable.
+        pixels = tf.cast(pixels, filters.dtype)
+        features = tf.nn.conv2d(pixels, filters, self.stride, self.conv_padding)
+        return tf.nn.bias_add(features, self.b)
+
+
+def _reads_pixels(spec: EnvironmentSpec, frame_stack: int, kernel_shape: int, stride: int) -> bool:
+    """Return whether `PixelConv2D` can convolve observations: stacks of frames, in whole cells."""
+    shape = spec.observations.shape
+    if not frame_stack or len(shape) != 3 or not is_image(spec):
+        return False
+    sizes = (*shape[1:], kernel_shape, stride)
+    return largest_byte(spec) == 255 and not any(size % 4 for size in sizes)
+
+
+def _split_into_cells(frames: tf.Tensor) -> tf.Tensor:
+    """Return cells `[B, H / 4, W / 4, stack * 16]` uint8: pixels in order of stack, row, column."""
+    _, stack, height, width = frames.shape
+    # The four pixels in a row of a cell move as one number.
+    rows = tf.bitcast(tf.reshape(frames, [-1, stack, height, width // 4, 4]), tf.int32)
+    rows = tf.reshape(rows, [-1, stack, height // 4, 4, width // 4])
+    cells = tf.bitcast(tf.transpose(rows, [0, 2, 4, 1, 3]), tf.uint8)
+    return tf.reshape(cells, [-1, height // 4, width // 4, stack * 16])
+
+
+def _can_convolve(convolutions: Convolutions, spec: EnvironmentSpec, frame_stack: int) -> bool:
+    """Return whether observations are images that are large enough for convolutions."""
+    shape = spec.observations.shape[1 if frame_stack else 0 :]
+    if not is_image(spec) or len(shape) not in (2, 3):
+        return False
+    is_channels_first = len(shape) == 3 and shape[0] < shape[2]
+    side = min(shape[1:] if is_channels_first else shape[:2])
+    for _, kernel_size, stride in convolutions:
+        if side < kernel_size:
+            return False
+        side = (side - kernel_size) // stride + 1
+    return True
+
+
+def _stack_of(spec: EnvironmentSpec) -> int:
+    """Return how many frames an image with four axes is a stack of, 0 of all others."""
+    shape = spec.observations.shape
+    return shape[0] if len(shape) == 4 else 0
 
 
 def _make_linears(sizes: Sequence[int]) -> list[snt.Linear]:

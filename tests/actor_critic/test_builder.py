@@ -146,7 +146,7 @@ def test_continuous_actions_are_refused():
 
 def test_a_torso_that_does_not_fit_is_refused():
     builder = ActorCriticBuilder(make_config(torso="atari"))
-    with pytest.raises(ValueError, match=r"set agent\.torso='mlp', agent\.frame_stack=0"):
+    with pytest.raises(ValueError, match=r"set agent\.torso='auto', agent\.frame_stack=0"):
         builder.check_environment(SPEC)
 
 

@@ -14,7 +14,7 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import make_vector_environment
-from apex_agents.environments.images import DQN_CONVOLUTIONS
+from apex_agents.networks.torsos import DQN_CONVOLUTIONS
 from apex_agents.presets import load_config, preset_names
 from apex_agents.registry import make_builder
 from apex_agents.replay.parameters import ParameterSource

@@ -63,39 +63,38 @@ def test_actions_that_are_not_discrete_are_refused(actions, described, is_for_dp
 
 
 # What is wrong, and what to set.
-ATARI_ADVICE = "set agent.torso='atari', agent.frame_stack=4."
-CONV_ADVICE = "set agent.torso='conv', agent.frame_stack=0."
-MLP_ADVICE = "set agent.torso='mlp', agent.frame_stack=0."
+NO_STACK = "set agent.torso='auto', agent.frame_stack=0."
+STACK_OF_4 = "set agent.torso='auto', agent.frame_stack=4."
 
 
 @pytest.mark.parametrize(
     ("config", "observations", "given", "advice"),
     [
-        (ApexDQNConfig(), VECTOR, ("'atari'", 4, "float32 (4,)"), MLP_ADVICE),
-        (ApexDQNConfig(), IMAGE, ("'atari'", 4, "uint8 (10, 7, 4)"), CONV_ADVICE),
+        (ApexDQNConfig(), VECTOR, ("'atari'", 4, "float32 (4,)"), NO_STACK),
+        (ApexDQNConfig(), IMAGE, ("'atari'", 4, "uint8 (10, 7, 4)"), NO_STACK),
         (
             *(ApexDQNConfig(), FLOAT_FRAMES, ("'atari'", 4, "float32 (4, 84, 84)")),
-            "set agent.torso='mlp', agent.frame_stack=4.",
+            STACK_OF_4,
         ),
-        (ApexDQNConfig(frame_stack=3), FRAMES, ("'atari'", 3, "uint8 (4, 84, 84)"), ATARI_ADVICE),
-        (ApexDQNConfig(frame_stack=0), FRAMES, ("'atari'", 0, "uint8 (4, 84, 84)"), ATARI_ADVICE),
+        (ApexDQNConfig(frame_stack=3), FRAMES, ("'atari'", 3, "uint8 (4, 84, 84)"), STACK_OF_4),
+        (ApexDQNConfig(frame_stack=0), FRAMES, ("'atari'", 0, "uint8 (4, 84, 84)"), STACK_OF_4),
         (
             *(ApexDQNConfig(torso="mlp"), VECTOR, ("'mlp'", 4, "float32 (4,)")),
-            MLP_ADVICE,
+            NO_STACK,
         ),
         (
             *(CONV, specs.BoundedArray((4, 64, 64, 3), np.uint8, 0, 255)),
             ("'conv'", 0, "uint8 (4, 64, 64, 3)"),
-            "set agent.torso='conv', agent.frame_stack=4.",
+            STACK_OF_4,
         ),
         (
             # The colours of one image.
             *(ApexDQNConfig(), specs.BoundedArray((3, 84, 84), np.uint8, 0, 255)),
             ("'atari'", 4, "uint8 (3, 84, 84)"),
-            CONV_ADVICE,
+            NO_STACK,
         ),
-        (CONV, VECTOR, ("'conv'", 0, "float32 (4,)"), MLP_ADVICE),
-        (ApexDQNConfig(torso="conv"), IMAGE, ("'conv'", 4, "uint8 (10, 7, 4)"), CONV_ADVICE),
+        (CONV, VECTOR, ("'conv'", 0, "float32 (4,)"), NO_STACK),
+        (ApexDQNConfig(torso="conv"), IMAGE, ("'conv'", 4, "uint8 (10, 7, 4)"), NO_STACK),
     ],
 )
 def test_observations_that_do_not_fit(config, observations, given, advice):

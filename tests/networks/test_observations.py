@@ -10,9 +10,9 @@ from gymnasium import spaces
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.conversion import convert_observations
-from apex_agents.environments.images import is_image
-from apex_agents.environments.torso_choice import require_no_normalized_images
 from apex_agents.networks import to_image, to_parts, to_vector
+from apex_agents.networks.observations import is_image
+from apex_agents.networks.torso_choice import require_no_normalized_images
 
 
 def make_spec(shape: tuple[int, ...], dtype: Any = np.uint8, maximum: Any = 255) -> EnvironmentSpec:

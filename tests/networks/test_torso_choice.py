@@ -16,7 +16,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations
-from apex_agents.environments.torso_choice import fit_torso, torso_warning
+from apex_agents.networks.torso_choice import fit_torso, torso_warning
 
 AUTO = ApexDQNConfig(torso="auto", frame_stack=0, mlp_hidden_sizes=(32,), stream_hidden_size=16)
 DQN, SMALL = ((32, 64, 64), (8, 4, 3), (4, 2, 1)), ((16,), (3,), (1,))

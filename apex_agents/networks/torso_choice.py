@@ -1,0 +1,139 @@
+"""The torso of agents with discrete actions: which one fits the observations, and how it is made.
+
+Configs are those of agents with the fields `torso`, `frame_stack`, `conv_*` and `mlp_hidden_sizes`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.observations import has_images, is_image, part_specs
+from apex_agents.networks.own_torso import TorsoFn, find_own_torso
+from apex_agents.networks.torsos import (
+    DQN_CONVOLUTIONS,
+    ConvTorso,
+    PartsTorso,
+    VectorTorso,
+    fitting_convolutions,
+)
+from apex_agents.validation import TORSOS
+
+_AUTO = "auto"
+_CONV_FIELDS = ("conv_channels", "conv_kernel_sizes", "conv_strides")
+
+
+def make_torso(
+    config: Any,
+    spec: EnvironmentSpec,
+    observations: tf.Tensor,
+    dtype: tf.DType = tf.float32,
+    torso_fn: TorsoFn | None = None,
+) -> tf.Module:
+    """Build a torso, from observations `[B, ...]` to features `[B, F]`.
+
+    Args:
+      config: settings of the agent.
+      spec: specification of one environment.
+      observations: two observations, `[2, ...]`, with which a user-defined torso is tried.
+      dtype: dtype of the variables, except for those of a user-defined torso.
+      torso_fn: maker of the torso in place of the config's.
+
+    Raises:
+      ValueError: the torso does not fit the environment.
+    """
+    own_torso = find_own_torso(config.torso, "agent.torso", TORSOS, torso_fn)
+    if own_torso is not None:
+        return own_torso.make(spec, config, observations)
+    config = fit_torso(config, spec)
+    if config.torso == "mlp":
+        return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
+    convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
+    if config.torso == "conv":
+        sizes = [getattr(config, name) for name in _CONV_FIELDS]
+        convolutions, hidden_sizes = tuple(zip(*sizes, strict=True)), config.mlp_hidden_sizes
+    if part_specs(spec) != [spec]:
+        return PartsTorso(convolutions, hidden_sizes, spec, dtype, name="torso")
+    return ConvTorso(convolutions, hidden_sizes, spec, config.frame_stack, dtype, name="torso")
+
+
+def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
+    """Return the config of an agent with the torso that fits the observations in place of 'auto'.
+
+    It is 'conv' for images and for a Dict or a Tuple with images, and 'mlp' for all else and for
+    images that are too small. Convolutions are those of `fitting_convolutions`, unless the config
+    has different ones than its class.
+    """
+    if getattr(config, "torso", None) != _AUTO:
+        return config
+    config = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    fitting = fitting_convolutions(spec, _stack_size(config, spec))
+    config.torso = "conv" if fitting else "mlp"
+    if fitting and all(getattr(config, name) == defaults[name] for name in _CONV_FIELDS):
+        for name, values in zip(_CONV_FIELDS, zip(*fitting, strict=True), strict=True):
+            setattr(config, name, values)
+    return config
+
+
+def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
+    """Return a warning if fully connected layers get images that convolutions would fit."""
+    is_mlp = getattr(config, "torso", None) == "mlp"
+    if not is_mlp or not fitting_convolutions(spec, _stack_size(config, spec)):
+        return None
+    return (
+        f"agent.torso is 'mlp', but observations are images {list(spec.observations.shape)}: with "
+        "agent.torso='auto' they pass convolutions."
+    )
+
+
+def is_own_torso(config: Any, torso_fn: TorsoFn | None) -> bool:
+    """Return whether the torso is user-defined."""
+    return torso_fn is not None or config.torso not in TORSOS
+
+
+def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> None:
+    """Raise a ValueError that says what to set, unless torso and stack fit the observations."""
+    shape, dtype = spec.observations.shape, spec.observations.dtype
+    stack, is_one_image = _stack_size(config, spec), is_image(spec)
+    fits = config.frame_stack == stack
+    given, advice, observed = "", "", f"{dtype} {shape}"
+    if not is_own_torso(config, torso_fn):
+        torso, is_atari = fit_torso(config, spec).torso, is_one_image and shape[1:] == (84, 84)
+        given, advice = f"agent.torso is {torso!r} and ", f"agent.torso={_AUTO!r}, "
+        if has_images(spec) and not is_one_image:
+            fits = fits and torso == "conv"
+            shapes = [str(part.observations.shape) for part in part_specs(spec)]
+            observed = f"parts {', '.join(shapes)} with images among them"
+        elif torso == "conv":
+            fits = fits and len(shape) - bool(stack) in (2, 3)
+        if torso == "atari":
+            fits = bool(stack) and is_atari
+        # Three images may also be the colours of one, unless the config says that they are a stack.
+        if (is_atari and shape[0] != 3) or (is_one_image and len(shape) == 4):
+            stack = shape[0]
+    if not fits:
+        raise ValueError(
+            f"{given}agent.frame_stack is {config.frame_stack}, but observations are {observed}: "
+            f"set {advice}agent.frame_stack={stack}."
+        )
+
+
+def require_no_normalized_images(normalize_observations: bool, spec: EnvironmentSpec) -> None:
+    """Raise a ValueError if observations are images, or have some, and are to be normalized."""
+    if normalize_observations and has_images(spec):
+        shapes = [part.observations.shape for part in part_specs(spec) if is_image(part)]
+        raise ValueError(
+            "agent.normalize_observations is True, but observations are images of shape "
+            f"{', '.join(map(str, shapes))}, which are scaled anyway; it has to be False."
+        )
+
+
+def _stack_size(config: Any, spec: EnvironmentSpec) -> int:
+    """Return how many frames an observation is a stack of, 0 if it is none."""
+    shape = spec.observations.shape
+    return config.frame_stack if len(shape) > 1 and shape[0] == config.frame_stack else 0
