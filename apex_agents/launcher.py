@@ -39,8 +39,8 @@ from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
 from apex_agents.runs.checkpoints import copy_to_step_0
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.opening import open_run, warning_of_resumption
-from apex_agents.runs.workdir import CHECKPOINTS, TENSORBOARD, close_workdir
+from apex_agents.runs.opening import close_workdir, open_run, warning_of_resumption
+from apex_agents.runs.workdir import CHECKPOINTS, TENSORBOARD
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 

@@ -30,7 +30,7 @@ from measuring import Row, at_most, make_parser, ratios, report, spread
 from our_runs import ROOT, our_run
 from peer_processes import peer_command, run_peer
 
-from apex_agents.runs.folder import RowReader
+from apex_agents.runs.csv_file import RowReader
 
 TARGET = 475.0
 OURS = "our Ape-X DQN"

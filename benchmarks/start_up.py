@@ -32,8 +32,9 @@ from measuring import (
 from our_runs import our_run, wait_for
 
 from apex_agents.replay.tables import TRANSITIONS
-from apex_agents.runs.folder import RowReader
-from apex_agents.runs.workdir import NODES_FILE, read_run_id
+from apex_agents.runs.csv_file import RowReader
+from apex_agents.runs.opening import read_run_id
+from apex_agents.runs.workdir import NODES_FILE
 
 SERVER_TIMEOUT_SECONDS = 5
 

@@ -29,8 +29,7 @@ from apex_agents.metrics.summary import (
 from apex_agents.nodes.backend import Outcome, StopSignals, read_log_end
 from apex_agents.runs.files import write_json
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.opening import open_run
-from apex_agents.runs.workdir import close_workdir
+from apex_agents.runs.opening import close_workdir, open_run
 
 FINISHED = {
     "finished": True,

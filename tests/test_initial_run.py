@@ -24,9 +24,9 @@ from apex_agents.runs.checkpoints import (
     restore_checkpoint,
     save_checkpoint,
 )
-from apex_agents.runs.opening import open_run
+from apex_agents.runs.opening import close_workdir, open_run
 from apex_agents.runs.parameter_file import read_steps
-from apex_agents.runs.workdir import CHECKPOINTS, close_workdir
+from apex_agents.runs.workdir import CHECKPOINTS
 
 CARTPOLE = EnvironmentConfig("gymnasium", "CartPole-v1")
 AGENTS = {

@@ -20,8 +20,9 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.experiment import make_experiment
 from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.registry import find_agent
+from apex_agents.runs.config_file import CONFIG_FILE
 from apex_agents.runs.files import hold_lock, replace_file
-from apex_agents.runs.workdir import CONFIG_FILE, LOCK_FILE, check_path
+from apex_agents.runs.workdir import LOCK_FILE, check_path
 from apex_agents.studies.plan import Run
 from apex_agents.studies.runner import FINISHED, Runner
 from apex_agents.studies.screen import Screen

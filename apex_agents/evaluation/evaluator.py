@@ -32,7 +32,7 @@ from apex_agents.replay.statistics import (
     StatisticsPoller,
     count_actor_steps,
 )
-from apex_agents.runs.folder import RowReader
+from apex_agents.runs.csv_file import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
 

@@ -13,7 +13,7 @@ import numpy as np
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import BINS_PER_DECADE
 from apex_agents.metrics.run_state import RunState, number
-from apex_agents.runs.folder import Row
+from apex_agents.runs.csv_file import Row
 
 # Of hundreds of actors or environments these many are exported; the CSV files have all.
 _MAX_ACTORS = 8

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState, format_return, number
-from apex_agents.runs.folder import Row
+from apex_agents.runs.csv_file import Row
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24

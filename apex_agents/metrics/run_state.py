@@ -11,7 +11,8 @@ import numpy as np
 
 from apex_agents.metrics import columns
 from apex_agents.replay.config import MAX_PRIORITY, MIN_PRIORITY
-from apex_agents.runs.folder import Row, RowReader, RunFolder
+from apex_agents.runs.csv_file import Row, RowReader
+from apex_agents.runs.folder import RunFolder
 from apex_agents.stopwatch import Stopwatch
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.

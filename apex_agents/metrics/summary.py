@@ -19,8 +19,8 @@ import numpy as np
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState, number
+from apex_agents.runs.csv_file import Row
 from apex_agents.runs.files import write_json
-from apex_agents.runs.folder import Row
 from apex_agents.runs.workdir import SUMMARY_FILE
 
 _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")

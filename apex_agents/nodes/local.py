@@ -26,7 +26,8 @@ from apex_agents.nodes.node import memories
 from apex_agents.nodes.pickling import check_pickles
 from apex_agents.nodes.process import NodeCommand, entry_argv, reserve_port
 from apex_agents.nodes.user_modules import WithUserCode
-from apex_agents.runs.workdir import LOGS, lock_descriptors
+from apex_agents.runs.opening import lock_descriptors
+from apex_agents.runs.workdir import LOGS
 from apex_agents.waits import reporting
 
 _launchpad_handlers: dict[int, Any] = {}

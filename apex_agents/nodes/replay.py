@@ -5,7 +5,6 @@ import functools
 import json
 import logging
 import pathlib
-import shutil
 import time
 from collections.abc import Callable, Sequence
 
@@ -24,7 +23,7 @@ from apex_agents.replay.statistics import (
     report_actor_steps_before,
 )
 from apex_agents.replay.tables import run_table_name, table_name
-from apex_agents.runs.files import report_failure, report_success, write_json
+from apex_agents.runs.files import remove, try_to_write, write_json
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
 _COUNT_PERIOD_SECONDS = 1.0
@@ -138,7 +137,7 @@ class ReplayNode(lp.ReverbNode):
             try:
                 server = reverb.Server(self._make_tables(), port, checkpointer)
             except RuntimeError:  # The checkpoint was not the cause.
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
                 corrupted.rename(folder)
                 raise
             logging.warning("The replay begins empty: %s cannot be read: %s", corrupted, error)
@@ -196,14 +195,12 @@ def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
     """Save a server's content to its folder of checkpoints; if that fails, the last one stays."""
     started = time.monotonic()
     _let_new_name_be_last(folder)
-    try:
-        path = client.checkpoint()
-    except (RuntimeError, IndexError, reverb.errors.ReverbError) as error:  # Full disk: IndexError.
-        report_failure(folder, error)
+    # An IndexError comes with a full disk.
+    errors = (RuntimeError, IndexError, reverb.errors.ReverbError)
+    if try_to_write(folder, client.checkpoint, errors):
+        logging.info("Saved the replay to %s in %.1f s", folder, time.monotonic() - started)
+    else:
         _remove_unfinished(folder)
-        return
-    report_success(folder)
-    logging.info("Saved the replay to %s in %.1f s", path, time.monotonic() - started)
 
 
 def _let_new_name_be_last(folder: pathlib.Path) -> None:
@@ -222,4 +219,4 @@ def _remove_unfinished(folder: pathlib.Path) -> None:
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if not (path / "DONE").exists():
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apex_agents.runs.files import replace_file, report_failure, report_success
+from apex_agents.runs.files import replace_file, try_to_write
 from apex_agents.runs.folder import RunFolder
 
 PLOTS = "plots"
@@ -30,12 +30,8 @@ def draw_run(workdir: str | pathlib.Path) -> list[pathlib.Path]:
       ValueError: the folder holds no run.
     """
     folder = pathlib.Path(workdir, PLOTS)
-    try:
-        paths = draw_runs([RunFolder(workdir)], folder)
-    except OSError as error:
-        report_failure(folder, error)
-        return []
-    report_success(folder)
+    paths: list[pathlib.Path] = []
+    try_to_write(folder, lambda: paths.extend(draw_runs([RunFolder(workdir)], folder)))
     return paths
 
 

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment, Progress
-from apex_agents.runs.files import report_failure, report_success, write_json
+from apex_agents.runs.files import remove, try_to_write, write_json
 from apex_agents.runs.parameter_file import (
     by_variable_name,
     encode_parameters,
@@ -135,28 +135,26 @@ def save_checkpoint(
     """
     path = _checkpoint_path(folder, progress.learner_steps)
     partial = folder / f"{path.name}.partial"
-    try:
-        for left in folder.glob("learner-*.partial"):  # By a process that was killed.
-            shutil.rmtree(left, ignore_errors=True)
+
+    def write() -> None:
         partial.mkdir()
         # Within a function `write` does not wait for the operations of other threads, such as one
         # that reads from a replay whose host is gone.
         tf.function(tf.train.Checkpoint(**state).write, autograph=False)(str(partial / _STATE))
         (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
         (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
-        # There is a corrupted one if the run was resumed from a step before it.
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)  # A corrupted one, if the run was resumed from a step before it.
         partial.rename(path)
-    except (OSError, tf.errors.OpError) as error:
-        report_failure(folder / "learner-*", error)
+
+    for left in folder.glob("learner-*.partial"):  # By a process that was killed.
+        remove(left)
+    if not try_to_write(folder / "learner-*", write, (OSError, tf.errors.OpError)):
+        remove(partial)
         return False
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    report_success(folder / "learner-*")
     # Those of later steps are of before a resumption from a step before them.
     checkpoints = list_checkpoints(folder)
     for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
-        shutil.rmtree(other, ignore_errors=True)
+        remove(other)
     return True
 
 
@@ -167,7 +165,7 @@ def _checkpoint_path(folder: pathlib.Path, learner_steps: int) -> pathlib.Path:
 def _put_aside(path: pathlib.Path) -> None:
     """Rename a checkpoint, in place of one of that name that is aside already."""
     aside = path.with_name(f"{_UNREADABLE}-{path.name}")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
     with contextlib.suppress(OSError):
         path.rename(aside)
 
@@ -226,7 +224,7 @@ def copy_to_step_0(checkpoint: Checkpoint, folder: pathlib.Path) -> None:
     path = _checkpoint_path(folder, 0)
     partial = folder / f"{path.name}.partial"
     try:
-        shutil.rmtree(partial, ignore_errors=True)  # Left by a process that was killed.
+        remove(partial)  # Left by a process that was killed.
         shutil.copytree(checkpoint.path, partial)
         parameters, _ = load_parameters(checkpoint.path / PARAMETERS)
         (partial / PARAMETERS).write_bytes(encode_parameters(parameters, 0))
@@ -244,7 +242,7 @@ def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
     progress = [path / CHECKPOINT_PROGRESS for path in list_checkpoints(folder)]
     saved = sorted(filter(pathlib.Path.exists, progress), key=lambda path: path.stat().st_ctime)
     for path in saved[:-keep]:
-        shutil.rmtree(path.parent, ignore_errors=True)
+        remove(path.parent)
 
 
 def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -1,27 +1,48 @@
-"""Opens the folder of an experiment's run, new or to be resumed."""
+"""Opens the folder of an experiment's run, new or to be resumed, and keeps other commands out."""
 
 import dataclasses
-import json
 import logging
+import os
 import pathlib
-import shutil
+import uuid
+from typing import IO, Any
 
-from apex_agents.environments import record_spec
+from apex_agents.environments import SpecRecord, record_spec
 from apex_agents.experiment import Experiment
 from apex_agents.runs.checkpoints import find_progress
-from apex_agents.runs.config_file import check_same_run
+from apex_agents.runs.config_file import (
+    CONFIG_FILE,
+    check_same_run,
+    check_same_spec,
+    read_spec,
+    to_file,
+)
 from apex_agents.runs.csv_file import end_rows
-from apex_agents.runs.files import write_json
+from apex_agents.runs.files import (
+    encode_json,
+    hold_lock,
+    read_json,
+    remove,
+    replace_file,
+    write_json,
+)
 from apex_agents.runs.workdir import (
+    AGENT_FILE,
     CHECKPOINTS,
+    LOCK_FILE,
     LOGS,
+    NODES_FILE,
+    SUMMARY_FILE,
     actor_steps_file,
-    close_workdir,
-    find_open,
-    open_workdir,
-    read_run_id,
+    check_path,
+    make_folders,
     replay_folder,
 )
+
+_RUN_ID_FILE = ".run_id"
+
+# Locks that this process holds, by the absolute paths of their folders.
+_locks: dict[str, IO[str]] = {}
 
 
 def open_run(experiment: Experiment) -> Experiment:
@@ -71,6 +92,82 @@ def _open(experiment: Experiment, workdir: str) -> Experiment:
     )
 
 
+def open_workdir(
+    path: str, config: Any, wait_seconds: float = 5.0, spec: SpecRecord | None = None
+) -> str:
+    """Make the folder of a new run, or take over that of a run to resume, and write the config.
+
+    It is locked until `close_workdir`, or until all processes with its lock descriptor have ended.
+
+    Args:
+      path: path of the folder, see `new_workdir`.
+      config: dataclass to write to `config.json`.
+      wait_seconds: seconds to wait for a lock; nodes of a killed launcher take a moment to exit.
+      spec: what is known of the environment, for `config.json`, too.
+
+    Returns:
+      The folder's absolute path.
+
+    Raises:
+      ValueError: the folder cannot be written, another command runs in it, or it holds a run of
+        another agent or environment, or one whose spec was another.
+    """
+    workdir = pathlib.Path(path)
+    try:
+        workdir = workdir.expanduser().absolute()
+        check_path(workdir)
+        if (workdir / AGENT_FILE).exists():
+            raise ValueError(f"The folder {workdir} holds an agent, not a run; name a new folder.")
+        if (workdir / CONFIG_FILE).exists():
+            check_same_run(workdir, config)
+            check_same_spec(workdir, spec or {})
+            spec = spec or read_spec(workdir)
+        make_folders(workdir)
+        lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
+        try:
+            replace_file(workdir / CONFIG_FILE, encode_json(to_file(config, spec)))
+            for file in (SUMMARY_FILE, NODES_FILE):  # How the run ended the last time.
+                (workdir / file).unlink(missing_ok=True)
+        except BaseException:
+            lock.close()
+            raise
+    except BlockingIOError as error:
+        raise ValueError(f"The folder {workdir} is in use: another command runs in it.") from error
+    except OSError as error:
+        raise ValueError(f"The folder {workdir} cannot be written: {error.strerror}.") from error
+    except RuntimeError as error:  # `~name` of an unknown user.
+        raise ValueError(f"The folder {workdir} cannot be found: {error}") from error
+    _locks[str(workdir)] = lock
+    return str(workdir)
+
+
+def find_open(path: str) -> str | None:
+    """Return the absolute path of a folder that this process holds, None if it does not."""
+    workdir = str(pathlib.Path(os.path.expanduser(path)).absolute())
+    return workdir if workdir in _locks else None
+
+
+def close_workdir(workdir: str) -> None:
+    """Release the lock that `open_workdir` took in this process."""
+    _locks.pop(workdir).close()
+
+
+def lock_descriptors() -> list[int]:
+    """Return the descriptors that keep the open folders locked in a process that inherits them."""
+    return [file.fileno() for file in _locks.values()]
+
+
+def read_run_id(workdir: str) -> str:
+    """Return the id that a run keeps when it is resumed; a ValueError if it cannot be written."""
+    path = pathlib.Path(workdir, _RUN_ID_FILE)
+    try:
+        if not path.exists():
+            replace_file(path, uuid.uuid4().hex[:12].encode())
+        return path.read_text()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}.") from error
+
+
 def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
     """Share out the steps that a run's replay servers have counted, if their number has changed.
 
@@ -90,11 +187,11 @@ def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
 
 
 def _read_count(path: pathlib.Path) -> int:
-    try:
-        return int(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        logging.warning("%s cannot be read, its actor steps are lost: %s", path, error)
+    count = read_json(path)
+    if not isinstance(count, int):
+        logging.warning("%s cannot be read, its actor steps are lost.", path)
         return 0
+    return count
 
 
 def warning_of_resumption(experiment: Experiment) -> str | None:
@@ -119,4 +216,4 @@ def remove_other_replays(workdir: pathlib.Path, num_replays: int) -> None:
     for path in (workdir / CHECKPOINTS).glob("replay*"):
         if path.name not in kept and "-damaged-" not in path.name:
             logging.warning("%s is removed: it is of another number of replays.", path)
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)

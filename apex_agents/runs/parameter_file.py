@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import tensorflow as tf
 
-from apex_agents.runs.files import try_to_replace_file
+from apex_agents.runs.files import replace_file, try_to_write
 
 _LEARNER_STEPS = "learner_steps"
 
@@ -65,7 +65,8 @@ def save_parameters(
       parameters: arrays by the names of their variables, see `by_variable_name`.
       learner_steps: learner steps that led to them.
     """
-    return try_to_replace_file(path, encode_parameters(parameters, learner_steps))
+    content = encode_parameters(parameters, learner_steps)
+    return try_to_write(path, lambda: replace_file(path, content))
 
 
 def encode_parameters(parameters: Mapping[str, np.ndarray], learner_steps: int) -> memoryview:

@@ -4,12 +4,11 @@ A setting has the same label and colour in every figure of the folder: also in o
 and in one that is drawn after settings were added.
 """
 
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from apex_agents.runs.files import write_json
+from apex_agents.runs.files import read_json, write_json
 
 _FILE = "settings.json"
 _MAX_DEPTH = 3  # Folders between that of the sweep and that of a run, as `find_runs` searches.
@@ -59,9 +58,6 @@ def find_setting(run: pathlib.Path) -> RecordedSetting | None:
 
 
 def _read(folder: pathlib.Path) -> dict[str, str]:
-    try:
-        labels = json.loads((folder / _FILE).read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
+    labels = read_json(folder / _FILE)
     is_known = isinstance(labels, dict) and all(isinstance(text, str) for text in labels.values())
     return labels if is_known else {}

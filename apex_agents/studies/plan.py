@@ -11,9 +11,8 @@ import numpy as np
 from apex_agents.config import ExperimentConfig, without_other_target
 from apex_agents.metrics import columns
 from apex_agents.plotting.run_groups import LIMITS, flatten
-from apex_agents.runs.config_file import check_same_run, to_values
+from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.workdir import CONFIG_FILE
 
 # Limits that a run may be beyond, and the columns that count.
 _COUNTED_LIMITS = {

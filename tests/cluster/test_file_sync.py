@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 from apex_agents.cluster.file_sync import FileState, FileSync, NodeFiles, take_some
-from apex_agents.runs.folder import RowReader
+from apex_agents.runs.csv_file import RowReader
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.launcher import launch_program, make_backend
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.runs.workdir import open_workdir
+from apex_agents.runs.opening import open_workdir
 
 
 class Broken(Catch):

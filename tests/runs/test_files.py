@@ -4,6 +4,7 @@ import errno
 import fcntl
 import logging
 import os
+import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,17 +15,20 @@ import pytest
 from apex_agents.runs.files import (
     hold_lock,
     is_held,
+    read_json,
+    remove,
     replace_file,
-    report_failure,
-    report_success,
+    try_to_write,
     write_json,
 )
 
 
 def fail_with(number: int) -> Callable[[IO[str], int], None]:
-    """Return the `flock` of a file system without locks."""
+    """Return a `flock` that fails with an error, but for files in memory."""
 
     def flock(file: IO[str], kind: int) -> None:
+        if file.name.startswith("/dev/shm/"):
+            return fcntl.flock(file, kind)
         raise OSError(number, os.strerror(number))
 
     return flock
@@ -40,7 +44,11 @@ FLOCKS = {
 
 @pytest.fixture(params=FLOCKS)
 def flock(request):
-    return FLOCKS[request.param]
+    before = set(pathlib.Path("/dev/shm").iterdir())
+    yield FLOCKS[request.param]
+    for path in set(pathlib.Path("/dev/shm").iterdir()) - before:
+        if path.name.startswith("apex_agents-"):
+            path.unlink()
 
 
 def test_a_lock_keeps_others_out_until_its_file_is_closed(flock, tmp_path):
@@ -78,11 +86,10 @@ def test_reading_a_file_does_not_lock_it(flock, tmp_path):
             assert is_held(path, flock) and is_held(link, flock)
 
 
-@pytest.mark.parametrize("name", FLOCKS)
-def test_a_file_system_without_locks_is_warned_of(name, tmp_path, caplog):
-    hold_lock(tmp_path / ".lock", 0, FLOCKS[name]).close()
-    is_held(tmp_path / ".lock", FLOCKS[name])
-    assert len(caplog.records) == (name != "flock")
+def test_a_file_system_without_locks_is_warned_of(flock, tmp_path, caplog):
+    hold_lock(tmp_path / ".lock", 0, flock).close()
+    is_held(tmp_path / ".lock", flock)
+    assert len(caplog.records) == (flock is not fcntl.flock)
 
 
 def test_another_error_of_a_lock_is_raised(tmp_path):
@@ -119,14 +126,20 @@ def test_a_file_is_replaced_or_stays_as_it_was(tmp_path):
 
 def test_failures_are_logged_when_they_start_and_when_they_end(tmp_path, caplog):
     first, second = tmp_path / "first", tmp_path / "second"
+
+    def fail(message: str) -> Callable[[], None]:
+        def write() -> None:
+            raise OSError(message)
+
+        return write
+
     with caplog.at_level(logging.INFO):
-        report_success(first)
-        for error in (OSError("full"), OSError("still full")):
-            report_failure(first, error)
-        report_failure(second, OSError("full, too"))
-        for _ in range(2):
-            report_success(first)
-        report_failure(first, OSError("full again"))
+        assert try_to_write(first, lambda: None)
+        assert not try_to_write(first, fail("full"))
+        assert not try_to_write(first, fail("still full"))
+        assert not try_to_write(second, fail("full, too"))
+        assert try_to_write(first, lambda: None) and try_to_write(first, lambda: None)
+        assert not try_to_write(first, fail("full again"))
     found = [(record.levelname, record.args) for record in caplog.records]
     assert [(level, *map(str, args)) for level, args in found] == [
         ("WARNING", str(first), "full"),
@@ -134,3 +147,31 @@ def test_failures_are_logged_when_they_start_and_when_they_end(tmp_path, caplog)
         ("INFO", str(first)),
         ("WARNING", str(first), "full again"),
     ]
+
+
+def test_only_the_named_errors_are_failures_of_writing(tmp_path):
+    def fail() -> None:
+        raise IndexError
+
+    assert not try_to_write(tmp_path, fail, (OSError, IndexError))
+    with pytest.raises(IndexError):
+        try_to_write(tmp_path, fail)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[" * 10_000, "\udcff"])
+def test_json_that_is_missing_or_damaged_is_none(content, tmp_path):
+    path = tmp_path / "file.json"
+    assert read_json(path) is None
+    path.write_text(content, errors="surrogateescape")
+    assert read_json(path) is None
+    path.write_text('{"a": 1}')
+    assert read_json(path) == {"a": 1}
+
+
+def test_whatever_is_there_is_removed(tmp_path):
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    (folder / "inner").mkdir(parents=True)
+    file.write_text("")
+    for path in (folder, file, tmp_path / "missing"):
+        remove(path)
+    assert list(tmp_path.iterdir()) == []

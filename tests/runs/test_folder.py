@@ -8,7 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from apex_agents.runs.folder import RowReader, RunFolder, find_runs
+from apex_agents.runs.csv_file import RowReader
+from apex_agents.runs.folder import RunFolder, find_runs
 
 
 @pytest.fixture

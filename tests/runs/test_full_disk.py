@@ -32,8 +32,8 @@ from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.files import write_json
+from apex_agents.runs.opening import close_workdir, open_workdir, read_run_id
 from apex_agents.runs.parameter_file import load_parameters, save_parameters
-from apex_agents.runs.workdir import close_workdir, open_workdir, read_run_id
 
 # Tells the tests where their small filesystem is.
 SMALL_DISK = "APEX_AGENTS_TEST_SMALL_DISK"

@@ -18,12 +18,14 @@ from apex_agents.runs import opening
 from apex_agents.runs.config_file import read_spec
 from apex_agents.runs.files import is_held, write_json
 from apex_agents.runs.opening import (
+    close_workdir,
+    find_open,
     open_run,
     remove_other_replays,
     share_actor_steps,
     warning_of_resumption,
 )
-from apex_agents.runs.workdir import actor_steps_file, close_workdir, find_open
+from apex_agents.runs.workdir import actor_steps_file
 
 CONFIG = ExperimentConfig(
     ApexDQNConfig(torso="mlp", frame_stack=0), EnvironmentConfig("toy", "catch"), RunConfig()

@@ -10,14 +10,8 @@ from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.runs.files import is_held
-from apex_agents.runs.workdir import (
-    check_path,
-    close_workdir,
-    lock_descriptors,
-    new_workdir,
-    open_workdir,
-    read_run_id,
-)
+from apex_agents.runs.opening import close_workdir, lock_descriptors, open_workdir, read_run_id
+from apex_agents.runs.workdir import check_path, new_workdir
 
 
 def make_config(**changes) -> ExperimentConfig:

@@ -9,7 +9,7 @@ import pytest
 from apex_agents.config import ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.runs.workdir import close_workdir, open_workdir
+from apex_agents.runs.opening import close_workdir, open_workdir
 from apex_agents.studies.plan import plan_runs
 
 CONFIG = ExperimentConfig(
