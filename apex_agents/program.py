@@ -16,11 +16,10 @@ import reverb
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Learner
 from apex_agents.evaluation.evaluator import run_evaluator
-from apex_agents.evaluation.run_end import RunEnd, await_evaluation
-from apex_agents.experiment import Experiment, end_reason
+from apex_agents.evaluation.run_end import RunEnd
+from apex_agents.experiment import Experiment
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
-from apex_agents.metrics.summary import remove_summary, write_summary
 from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.node import (
     ClientNode,
@@ -121,72 +120,38 @@ def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
     Returns:
       The learner, which has saved its state and written why it stopped.
     """
-    remove_summary(experiment)
-    builder, run = experiment.builder, experiment.run
-    should_stop = lp.stop_event().is_set
+    builder, spec = experiment.builder, experiment.environment_spec()
+    shared = builder.share(experiment.run.num_replays)
+
+    def reconnect(index: int, client: reverb.Client) -> None:
+        learner.reconnect(index, client, shared.make_dataset(client, spec))
+
     poller = StatisticsPoller(clients, experiment.data_flow())
-
-    def find_end(learner_steps: int) -> str | None:
-        return end_reason(run, learner_steps, poller.latest, experiment.elapsed_seconds())
-
-    spec = experiment.environment_spec()
+    end = RunEnd(experiment, clients, poller, lp.stop_event(), reconnect)
     logger = LearnerLogger(experiment, poller)
-    shared = builder.share(run.num_replays)
     datasets = [shared.make_dataset(client, spec) for client in clients]
     learner = builder.make_learner(
         spec,
-        datasets if run.num_replays > 1 else datasets[0],
-        clients if run.num_replays > 1 else clients[0],
-        seed=run.node_seed("learner"),
+        datasets if len(clients) > 1 else datasets[0],
+        clients if len(clients) > 1 else clients[0],
+        seed=experiment.run.node_seed("learner"),
         logger=logger,
-        should_stop=lambda: should_stop() or clients.have_moved() or find_end(0) is not None,
+        should_stop=end.interrupts,
     )
-
-    end = RunEnd(clients, should_stop)
-
-    def follow_replays() -> None:
-        """Reconnect with replays that have moved."""
-        for index in clients.follow():
-            client = clients[index]
-            learner.reconnect(index, client, shared.make_dataset(client, spec))
-            poller.reconnect(index, client)
-            end.follow(index)
-
     checkpoints = LearnerCheckpoints(experiment, learner)
-    histograms = HistogramLogger(experiment)
+    histograms = HistogramLogger(experiment, learner)
     learner.publish()
     first_step = learner.num_steps
-    reason = find_end(learner.num_steps)
-    await_answer(
-        clients,
-        lambda: should_stop() or clients.have_moved() or find_end(learner.num_steps) is not None,
-    )
-    while reason is None and not should_stop():
-        follow_replays()
+    await_answer(clients, lambda: end.interrupts(first_step))
+    while not end.is_due(learner.num_steps):
+        end.follow_replays()
         learner.step()
         if learner.num_steps > first_step:
             report_ready()
-            histograms.write_if_due(learner)
-        reason = find_end(learner.num_steps)
+        histograms.write_if_due()
         checkpoints.save_if_due()
-    if learner.num_steps > first_step:
-        logger.write_row()
-        histograms.write(learner)
-    # Saving comes first: the replay server may be stopping, and calls to it may block.
-    is_saved = checkpoints.save_last()
-    if reason is not None and learner.num_steps:
-        learner.publish()
-        end.announce(learner.num_steps)
-        try:
-            is_evaluated = await_evaluation(run, poller, learner.num_steps, follow_replays)
-            reason = (find_end(learner.num_steps) or reason) if is_evaluated else None
-        except TimeoutError as error:
-            reason = f"{reason}, but {error}"
-        is_saved = is_saved or checkpoints.save_last()  # The disk may have room again.
-    write_summary(experiment, reason, is_saved, learner.num_steps, poller.latest.actor_steps)
-    learner.close()
-    poller.close()
-    end.close()
-    if reason is not None:
+    logger.write_row()
+    histograms.write()
+    if end.conclude(learner, checkpoints.save_last):
         stop_program()
     return learner

@@ -1,15 +1,20 @@
-"""The end of a run, as its learner announces it and waits for the evaluation of its parameters."""
+"""The end of a run: when it is due, what is announced, evaluated and written then.
+
+The node that applies updates decides it: a learner, with whatever it learns from.
+"""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import launchpad as lp
 import numpy as np
 import reverb
 
+from apex_agents.builder import Learner
 from apex_agents.config import RunConfig
-from apex_agents.experiment import end_reason
+from apex_agents.experiment import Experiment, end_reason
+from apex_agents.metrics.summary import remove_summary, write_summary
+from apex_agents.nodes.node import ReplayClients
 from apex_agents.replay.messages import LAST_STEP, Evaluation
 from apex_agents.replay.publishing import Publisher
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
@@ -23,84 +28,123 @@ _ENDLESS = "episodes that never end need environment.max_episode_steps"
 
 
 class RunEnd:
-    """Tells actors and evaluator that the run is over, and which parameters are its last."""
+    """Decides when a run is over, has its last parameters evaluated, and writes its summary.
 
-    def __init__(self, clients: Sequence[reverb.Client], should_stop: Callable[[], bool]):
+    Meanwhile it follows replay servers that move to another host.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        clients: ReplayClients,
+        poller: StatisticsPoller,
+        stop: threading.Event,
+        reconnect: Callable[[int, reverb.Client], None] = lambda index, client: None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         """Withdraw, in the background, an end that an earlier learner announced and then lost.
 
         Args:
-          clients: clients of all replay servers, which may be replaced.
-          should_stop: asked while a server does not answer.
+          experiment: experiment whose run this is.
+          clients: clients of all replay servers.
+          poller: reader of their statistics, which is closed in the end.
+          stop: event that says that the program stops.
+          reconnect: called with the index and the new client of a server that has moved.
+          clock: returns a time in seconds.
         """
+        self._experiment = experiment
         self._clients = clients
-        self._publishers: list[Publisher] = []
+        self._poller = poller
+        self._stop = stop
+        self._reconnect = reconnect
+        self._clock = clock
+        self._reason: str | None = None  # None while no limit has been reached.
         self._last_step = 0
+        self._publishers: list[Publisher] = []
+        remove_summary(experiment)
         for client in clients:
-            args = (client, should_stop)
-            threading.Thread(target=withdraw_last_step, args=args, daemon=True).start()
+            args = (client, stop.is_set)
+            threading.Thread(target=_withdraw_last_step, args=args, daemon=True).start()
 
-    def announce(self, learner_steps: int) -> None:
-        """Announce on all servers that the parameters after so many learner steps are the last."""
-        self._last_step = learner_steps
-        self._publishers = [self._publish(client) for client in self._clients]
+    def is_due(self, learner_steps: int = 0) -> bool:
+        """Return whether the run has reached a limit after so many steps, or the program stops."""
+        self._reason = self._reason or self._find_reason(learner_steps)
+        return self._reason is not None or self._stop.is_set()
 
-    def follow(self, index: int) -> None:
-        """Announce the end, if it has been announced, on a server that has another client now."""
-        if self._publishers:
-            self._publishers[index] = self._publish(self._clients[index])
+    def interrupts(self, learner_steps: int = 0) -> bool:
+        """Return whether a wait for a replay server has to end, since one has moved or `is_due`."""
+        return self.is_due(learner_steps) or self._clients.have_moved()
 
-    def close(self) -> None:
-        """Send what waits if the servers answer soon."""
+    def follow_replays(self) -> None:
+        """Reconnect with replay servers that have moved."""
+        for index in self._clients.follow():
+            client = self._clients[index]
+            self._reconnect(index, client)
+            self._poller.reconnect(index, client)
+            if self._publishers:
+                self._publishers[index] = self._announce(client)
+
+    def conclude(self, learner: Learner, save: Callable[[], bool]) -> bool:
+        """Save and close a learner, after the evaluation of its parameters if the run is over.
+
+        Args:
+          learner: learner that takes no further step.
+          save: saves it, and returns whether that was possible.
+
+        Returns:
+          Whether the run is over; if not, the program stops and the run can be resumed.
+        """
+        # Saving comes first: the replay server may be stopping, and calls to it may block.
+        is_saved = save()
+        if self._reason is not None and learner.num_steps:
+            learner.publish()
+            self._last_step = learner.num_steps
+            self._publishers = [self._announce(client) for client in self._clients]
+            self._reason = self._await_evaluation(self._reason)
+            is_saved = is_saved or save()  # The disk may have room again.
+        actor_steps = self._poller.latest.actor_steps
+        write_summary(self._experiment, self._reason, is_saved, learner.num_steps, actor_steps)
+        learner.close()
+        self._poller.close()
         for publisher in self._publishers:
             publisher.close()
+        return self._reason is not None
 
-    def _publish(self, client: reverb.Client) -> Publisher:
+    def _find_reason(self, learner_steps: int) -> str | None:
+        seconds = self._experiment.elapsed_seconds()
+        return end_reason(self._experiment.run, learner_steps, self._poller.latest, seconds)
+
+    def _announce(self, client: reverb.Client) -> Publisher:
+        """Tell the actors and the evaluator of a server which parameters are the last."""
         publisher = Publisher(client, LAST_STEP)
         publisher.publish(np.asarray(self._last_step, np.int64))
         return publisher
 
+    def _await_evaluation(self, reason: str) -> str | None:
+        """Let the evaluator finish: with the last parameters, unless the target is reached.
 
-def await_evaluation(
-    run: RunConfig,
-    poller: StatisticsPoller,
-    learner_steps: int,
-    before_look: Callable[[], None] = lambda: None,
-    clock: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Let the evaluator finish: with the learner's last parameters, unless the target is reached.
-
-    Args:
-      run: limits of the run, and of the time that this may take.
-      poller: reader of the statistics of all replay servers.
-      learner_steps: learner steps of the last parameters, which have been published, as has their
-        number in the table `LAST_STEP`.
-      before_look: called before every look at the statistics.
-      clock: returns a time in seconds.
-
-    Returns:
-      Whether they were evaluated; if not, the program stops.
-
-    Raises:
-      TimeoutError: they were not evaluated within `evaluation.max_wait_seconds`, whether the
-        evaluator is slow, waits for its environments, or was restarted meanwhile.
-    """
-    stop, limit = lp.stop_event(), run.evaluation.max_wait_seconds
-    waited, looked_at = 0.0, clock()
-    with Waiting(f"the evaluation of its last parameters ({_ENDLESS})"):
-        while not stop.is_set():
-            before_look()
-            evaluation = poller.latest.evaluation
-            if has_reached_target(run, evaluation):
-                return True
-            if evaluation is not None and evaluation.learner_steps == learner_steps:
-                return True
-            # Time for which this process was stopped, as by Ctrl-Z, does not count.
-            now = clock()
-            waited, looked_at = waited + min(now - looked_at, _LOOK_SECONDS), now
-            if waited >= limit:
-                raise TimeoutError(f"the last parameters were not evaluated within {limit:g} s")
-            stop.wait(_CHECK_PERIOD_SECONDS)
-    return False
+        Returns:
+          Why the run is over, None if the program stops meanwhile. Whether the evaluator is slow,
+          waits for its environments or is restarted, `evaluation.max_wait_seconds` is the limit.
+        """
+        run = self._experiment.run
+        limit = run.evaluation.max_wait_seconds
+        waited, looked_at = 0.0, self._clock()
+        with Waiting(f"the evaluation of its last parameters ({_ENDLESS})"):
+            while not self._stop.is_set():
+                self.follow_replays()
+                evaluation = self._poller.latest.evaluation
+                is_last = evaluation is not None and evaluation.learner_steps == self._last_step
+                if is_last or has_reached_target(run, evaluation):
+                    return self._find_reason(self._last_step) or reason
+                # Time for which this process was stopped, as by Ctrl-Z, does not count.
+                now = self._clock()
+                waited, looked_at = waited + min(now - looked_at, _LOOK_SECONDS), now
+                if waited >= limit:
+                    late = f"the last parameters were not evaluated within {limit:g} s"
+                    return f"{reason}, but {late}"
+                self._stop.wait(_CHECK_PERIOD_SECONDS)
+        return None
 
 
 def has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:
@@ -108,7 +152,7 @@ def has_reached_target(run: RunConfig, evaluation: Evaluation | None) -> bool:
     return end_reason(run, 0, ReplayStatistics(evaluation=evaluation)) is not None
 
 
-def withdraw_last_step(client: reverb.Client, should_stop: Callable[[], bool]) -> None:
+def _withdraw_last_step(client: reverb.Client, should_stop: Callable[[], bool]) -> None:
     """Let a run continue whose end was announced by a learner that then lost its last steps.
 
     A server that is busy is asked again until it answers, or until told to stop.

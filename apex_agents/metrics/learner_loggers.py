@@ -78,23 +78,30 @@ class LearnerLogger(loggers.Logger):
 class HistogramLogger:
     """Writes the distributions of the newest batches every half a minute, and the last ones."""
 
-    def __init__(self, experiment: Experiment, clock: Callable[[], float] = time.monotonic):
-        """Open the CSV file; `clock` returns a time in seconds."""
+    def __init__(
+        self,
+        experiment: Experiment,
+        learner: Learner,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Open the CSV file, for a learner that has its state; `clock` returns seconds."""
         self._logger = make_logger(experiment, columns.LEARNER_HISTOGRAMS)
+        self._learner = learner
         self._clock = clock
         self._last = -np.inf
-        self._last_steps = -1
+        self._last_steps = learner.num_steps
 
-    def write_if_due(self, learner: Learner) -> None:
+    def write_if_due(self) -> None:
         """Write if a period has passed since the last time."""
         if self._clock() >= self._last + _HISTOGRAM_PERIOD_SECONDS:
-            self.write(learner)
+            self.write()
 
-    def write(self, learner: Learner) -> None:
-        """Write the bins of all quantities, unless they are those of the last time.
+    def write(self) -> None:
+        """Write the bins of all quantities, unless there was no learner step since the last time.
 
         A learner that samples no transitions has none.
         """
+        learner = self._learner
         if learner.recent_samples is None or learner.num_steps == self._last_steps:
             return
         self._last, self._last_steps = self._clock(), learner.num_steps

@@ -1,126 +1,256 @@
-"""Tests of how the learner ends a run: what it announces, and what it waits for."""
+"""Tests of how a learner ends a run: when, what it announces, waits for and writes."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import pathlib
+import threading
 import types
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import reverb
 from sent_messages import report_last_step
+from waiting import wait_for
 
 from apex_agents.config import EvaluationConfig, RunConfig
-from apex_agents.evaluation import run_end
-from apex_agents.evaluation.run_end import RunEnd, await_evaluation, withdraw_last_step
-from apex_agents.replay.messages import (
-    LAST_STEP,
-    Evaluation,
-    make_last_step_table,
-    read_latest,
-)
+from apex_agents.evaluation.run_end import RunEnd
+from apex_agents.experiment import Experiment
+from apex_agents.replay.messages import LAST_STEP, Evaluation, make_last_step_table, read_latest
 from apex_agents.replay.statistics import ReplayStatistics
 
 EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
+LIMITED = RunConfig(max_learner_steps=8, evaluation=EvaluationConfig(max_wait_seconds=100.0))
 
 
 class StopEvent:
     """A program that stops when the learner has waited so often."""
 
     def __init__(self, num_waits: float):
-        self._waits_left = num_waits
+        self.waits_left = num_waits
 
     def is_set(self) -> bool:
-        return self._waits_left <= 0
+        return self.waits_left <= 0
 
     def wait(self, timeout: float) -> None:
-        self._waits_left -= 1
+        self.waits_left -= 1
+
+
+class Poller:
+    """Has statistics by hand."""
+
+    def __init__(self, evaluation: Evaluation | None = None):
+        self.latest = ReplayStatistics(evaluation=evaluation, actor_steps=20)
+        self.reconnected: list[int] = []
+
+    def reconnect(self, index: int, client: reverb.Client) -> None:
+        self.reconnected.append(index)
+
+    def close(self) -> None:
+        self.latest = ReplayStatistics()
+
+
+class Clients(list):
+    """Clients of servers, of which one moves by an entry of `moved`."""
+
+    def __init__(self, clients: Iterable[reverb.Client] = ()):
+        super().__init__(clients)
+        self.moved: dict[int, reverb.Client] = {}
+
+    def have_moved(self) -> bool:
+        return bool(self.moved)
+
+    def follow(self) -> list[int]:
+        moved, self.moved = self.moved, {}
+        for index, client in moved.items():
+            self[index] = client
+        return list(moved)
+
+
+class Learner:
+    """A learner after so many steps, which counts what is asked of it."""
+
+    def __init__(self, num_steps: int = 8):
+        self.num_steps = num_steps
+        self.num_published = 0
+        self.is_closed = False
+
+    def publish(self) -> None:
+        self.num_published += 1
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def workdir(tmp_path) -> pathlib.Path:
+    (tmp_path / "summary.json").write_text("{}")  # Of a learner that was restarted.
+    return tmp_path
+
+
+@pytest.fixture
+def make_end(workdir) -> Iterator[Callable[..., RunEnd]]:
+    """Makes the end of a run with the settings and parts given; its program stops afterwards."""
+    stops = []
+
+    def make(
+        run: RunConfig = LIMITED,
+        poller: Poller | None = None,
+        num_waits: float = 1,
+        clients: Clients | None = None,
+        **arguments,
+    ) -> RunEnd:
+        stopwatch = types.SimpleNamespace(seconds=lambda: 12.5)
+        experiment = Experiment(None, None, run, str(workdir), stopwatch=stopwatch)
+        clients = Clients() if clients is None else clients
+        stops.append(StopEvent(num_waits))
+        return RunEnd(experiment, clients, poller or Poller(), stops[-1], **arguments)
+
+    yield make
+    for stop in stops:
+        stop.waits_left = 0
+    # Those that ask a server which is away end, too.
+    wait_for(lambda: not [t for t in threading.enumerate() if "_withdraw_" in t.name])
+
+
+def summary(workdir: pathlib.Path) -> dict:
+    return json.loads((workdir / "summary.json").read_text())
+
+
+def test_it_is_due_at_a_limit_or_when_the_program_stops(make_end, workdir):
+    end = make_end()
+    assert not (workdir / "summary.json").exists()
+    assert [end.is_due(0), end.is_due(7), end.is_due(8)] == [False, False, True]
+    assert end.is_due(0)  # For good: the target's evaluation may be followed by a worse one.
+    assert make_end(num_waits=0).is_due(0)
+    assert make_end(RunConfig(max_seconds=12.0)).is_due()
+    assert not make_end(RunConfig(max_seconds=13.0)).is_due()
+
+
+def test_waits_for_a_server_end_when_it_has_moved(make_end):
+    clients = Clients([reverb.Client("localhost:1")])
+    end = make_end(clients=clients)
+    assert not end.interrupts()
+    clients.moved = {0: reverb.Client("localhost:2")}
+    assert end.interrupts() and not end.is_due()
+    end.follow_replays()
+    assert not end.interrupts()
+    assert end.interrupts(8)
 
 
 @pytest.mark.parametrize(
-    ("target", "evaluation", "is_awaited"),
+    ("target", "evaluation", "reason"),
     [
-        (None, EVALUATED, False),
-        (None, EVALUATED._replace(learner_steps=7), True),
-        (None, EVALUATED._replace(learner_steps=9), True),  # Before a restart of the learner.
-        (7.0, EVALUATED._replace(learner_steps=7), False),
-        (7.5, EVALUATED._replace(learner_steps=7), True),
-        (None, None, True),
+        (None, EVALUATED, "8 learner steps done"),
+        (None, EVALUATED._replace(learner_steps=7), None),
+        (None, EVALUATED._replace(learner_steps=9), None),  # Before a restart of the learner.
+        (7.0, EVALUATED._replace(learner_steps=7), "target return 7 reached"),
+        (7.5, EVALUATED._replace(learner_steps=7), None),
+        (None, None, None),
     ],
 )
 def test_a_learner_waits_for_the_evaluation_of_its_last_step(
-    monkeypatch, target, evaluation, is_awaited
+    make_end, workdir, target, evaluation, reason
 ):
-    poller = types.SimpleNamespace(latest=ReplayStatistics(evaluation=evaluation))
-    monkeypatch.setattr(run_end.lp, "stop_event", lambda: StopEvent(1))
-    run = RunConfig(target_return=target)
-    looks = []
-    assert await_evaluation(run, poller, 8, lambda: looks.append(1)) is not is_awaited
-    assert looks == [1]
+    end = make_end(RunConfig(max_learner_steps=8, target_return=target), Poller(evaluation))
+    assert end.is_due(8)
+    learner = Learner()
+    assert end.conclude(learner, lambda: True) is (reason is not None)
+    assert summary(workdir) == {
+        "finished": reason is not None,
+        "reason": reason or "stopped from outside",
+        "learner_steps": 8,
+        "actor_steps": 20,
+        "wall_time_seconds": 12.5,
+    }
+    assert (learner.num_published, learner.is_closed) == (1, True)
+
+
+@pytest.mark.parametrize(("steps", "num_waits"), [(0, 1), (5, 0)])
+def test_without_a_step_or_a_reason_nothing_is_evaluated(make_end, workdir, steps, num_waits):
+    """The run is over before its first step (12.5 s have passed), or the program stops."""
+    end = make_end(RunConfig(max_seconds=None if steps else 12.0), num_waits=num_waits)
+    assert end.is_due(steps)
+    learner = Learner(steps)
+    assert end.conclude(learner, lambda: True) is (steps == 0)
+    assert summary(workdir)["finished"] is (steps == 0)
+    assert (learner.num_published, learner.is_closed) == (0, True)
 
 
 @pytest.mark.parametrize(
-    ("evaluated_at", "is_late"), [(0, False), (99, False), (101, True), (None, True)]
+    ("saves", "finished"), [([True], True), ([False, True], True), ([False, False], False)]
 )
-def test_a_learner_waits_no_longer_than_it_may(monkeypatch, evaluated_at, is_late):
-    times = itertools.count(5000.0)
-    poller = types.SimpleNamespace(latest=ReplayStatistics())
+def test_what_cannot_be_saved_is_tried_again_after_the_evaluation(
+    make_end, workdir, saves, finished
+):
+    end = make_end(poller=Poller(EVALUATED))
+    assert end.is_due(8)
+    left = iter(saves)
+    assert end.conclude(Learner(), lambda: next(left))
+    assert list(left) == []
+    assert summary(workdir)["finished"] is finished
+
+
+@pytest.mark.parametrize(
+    ("times", "evaluated_at", "is_late"),
+    [
+        (itertools.count(5000.0), 5000, False),
+        (itertools.count(5000.0), 5099, False),
+        (itertools.count(5000.0), 5101, True),
+        (itertools.count(5000.0), None, True),
+        # Ctrl-Z, and fg: time for which the learner was stopped does not count.
+        (itertools.chain([0.0, 1.0], itertools.count(7200.0)), 7230, False),
+    ],
+)
+def test_a_learner_waits_no_longer_than_it_may(make_end, workdir, times, evaluated_at, is_late):
+    poller = Poller()
 
     def tell_time() -> float:
-        now = next(times)
-        if now - 5000 == evaluated_at:  # Until then the evaluator may have been restarted.
+        if (now := next(times)) == evaluated_at:  # The evaluator may have been restarted.
             poller.latest = ReplayStatistics(evaluation=EVALUATED)
         return now
 
-    monkeypatch.setattr(run_end.lp, "stop_event", lambda: StopEvent(1000))
-    run = RunConfig(evaluation=EvaluationConfig(max_wait_seconds=100.0))
-    if is_late:
-        with pytest.raises(TimeoutError, match="within 100 s"):
-            await_evaluation(run, poller, 8, clock=tell_time)
-    else:
-        assert await_evaluation(run, poller, 8, clock=tell_time)
+    end = make_end(poller=poller, num_waits=1000, clock=tell_time)
+    assert end.is_due(8)
+    assert end.conclude(Learner(), lambda: True)
+    assert summary(workdir)["finished"] is True
+    assert ("within 100 s" in summary(workdir)["reason"]) is is_late
 
 
-def test_time_for_which_the_learner_was_stopped_does_not_count(monkeypatch):
-    poller = types.SimpleNamespace(latest=ReplayStatistics())
-    times = itertools.chain([0.0, 1.0], [7200.0], itertools.count(7201.0))  # Ctrl-Z, and fg.
-
-    def tell_time() -> float:
-        if (now := next(times)) == 7230.0:
-            poller.latest = ReplayStatistics(evaluation=EVALUATED)
-        return now
-
-    monkeypatch.setattr(run_end.lp, "stop_event", lambda: StopEvent(1000))
-    run = RunConfig(evaluation=EvaluationConfig(max_wait_seconds=100.0))
-    assert await_evaluation(run, poller, 8, clock=tell_time)
-
-
-def test_an_end_that_was_lost_is_withdrawn(serve):
+def test_an_end_that_was_lost_is_withdrawn(serve, make_end):
     client = serve(make_last_step_table())
 
     def has_last_step() -> bool:
         return client.server_info()[LAST_STEP].current_size > 0
 
-    withdraw_last_step(client, lambda: False)  # There is none.
     report_last_step(client, 7)
     assert has_last_step()
-    withdraw_last_step(client, lambda: False)
-    assert not has_last_step()
-    report_last_step(client, 9)
-    assert has_last_step()
-    # Of a server that is away, until told to stop.
-    answers = itertools.chain([False] * 3, itertools.repeat(True))
-    withdraw_last_step(reverb.Client("localhost:1"), lambda: next(answers))
-    assert next(answers)
+    make_end(clients=Clients([reverb.Client("localhost:1"), client]))
+    wait_for(lambda: not has_last_step())
 
 
-def test_an_end_is_announced_on_all_servers_and_on_one_that_has_moved(serve):
+def test_an_end_is_announced_on_all_servers_and_on_one_that_has_moved(serve, make_end):
     servers = [serve(make_last_step_table()) for _ in range(3)]
-    clients = servers[:2]
-    end = RunEnd(clients, lambda: False)
-    end.follow(1)  # Before the end there is nothing to announce.
-    end.announce(7)
-    assert [int(read_latest(client, LAST_STEP)) for client in clients] == [7, 7]
-    clients[1] = servers[2]
-    end.follow(1)
-    assert int(read_latest(servers[2], LAST_STEP)) == 7
-    end.close()
+    clients, poller, reconnected = Clients(servers[:2]), Poller(), []
+    end = make_end(
+        poller=poller,
+        num_waits=1000,
+        clients=clients,
+        reconnect=lambda index, client: reconnected.append((index, client)),
+    )
+    clients.moved = {1: servers[1]}
+    end.follow_replays()  # Before the end there is nothing to announce.
+    assert LAST_STEP not in [t for t, i in servers[1].server_info().items() if i.current_size]
+    assert end.is_due(8)
+
+    def move() -> None:
+        clients.moved = {1: servers[2]}
+        poller.latest = ReplayStatistics(evaluation=EVALUATED)
+
+    learner = Learner()
+    learner.publish = move
+    assert end.conclude(learner, lambda: True)
+    assert [int(read_latest(client, LAST_STEP)) for client in servers] == [8, 8, 8]
+    assert reconnected == [(1, servers[1]), (1, servers[2])]
+    assert poller.reconnected == [1, 1]

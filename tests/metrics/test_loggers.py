@@ -185,12 +185,13 @@ def test_distributions_are_written_every_period(experiment, clock):
     )
     recent = types.SimpleNamespace(collect=lambda: samples)
     learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
-    logger = learner_loggers.HistogramLogger(experiment, clock)
+    logger = learner_loggers.HistogramLogger(experiment, learner, clock)
+    logger.write_if_due()  # Nothing has been sampled yet.
     for seconds in (0, 29, 1):
         clock.now += seconds
         learner.num_steps += 1
-        logger.write_if_due(learner)
-    logger.write(learner)  # The same as the last time: left out.
+        logger.write_if_due()
+    logger.write()  # The same as the last time: left out.
     found = rows(experiment, "learner_histograms")
     assert [(row["quantity"], float(row["replay_share"])) for row in found] == 2 * [
         ("priority", 1 / 4),
@@ -202,7 +203,7 @@ def test_distributions_are_written_every_period(experiment, clock):
     ]
     assert [row["learner_steps"] for row in found] == 6 * ["8"] + 6 * ["10"]
     learner.num_steps += 1
-    logger.write(learner)  # At the end of a run.
+    logger.write()  # At the end of a run.
     assert rows(experiment, "learner_histograms")[-1]["learner_steps"] == "11"
 
 
