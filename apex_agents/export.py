@@ -2,14 +2,14 @@
 
 Both have one input, `observation` `[B, ...]`, and the output `action`, `[B]` or `[B, D]`, in the
 units and the dtype of the environment's action space; those of Ape-X DQN also have `q_values`,
-those of A2C and A3C `logits`, both `[B, A]`. B is free.
+those of A2C and A3C `logits`, both `[B, A]`. B is free. `describe` has the shapes.
 """
 
 import contextlib
+import dataclasses
 import logging
 import pathlib
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,13 @@ import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
-from apex_agents.environments import BoxActions, DiscreteActions
+from apex_agents.environments import BoxActions, DiscreteActions, EnvironmentConfig
+from apex_agents.environments.atari import emulator_settings
+from apex_agents.environments.atari_config import rom_name
 from apex_agents.loading import TrainedPolicy
 from apex_agents.networks.torsos import PixelConv2D
+from apex_agents.registry import find_agent
+from apex_agents.runs.files import remove
 
 _OPSET = 17  # The newest one that all of tf2onnx's converters know.
 # Greatest difference from the network, absolute, or relative to the greatest output if that is more
@@ -58,6 +62,43 @@ def _random_actions(
     return random.uniform(spec.minimum, spec.maximum, [num_envs, *spec.shape])
 
 
+def describe(policy: TrainedPolicy) -> dict[str, Any]:
+    """Return what a program needs to act with an export; docs/how_to/export.md explains it."""
+    environment, observations = policy.config.environment, policy.spec.observations
+    action = policy.actions.environment_spec
+    described = {
+        "agent": find_agent(policy.config.agent),
+        "parameters": policy.path.stem,
+        "learner_steps": policy.learner_steps,
+        "environment": dataclasses.asdict(environment),
+        "gymnasium": _gymnasium_environment(environment),
+        "action_repeat": environment.action_repeat,
+        "observation": {"shape": list(observations.shape), "dtype": str(observations.dtype)},
+        "action": {
+            "shape": list(action.shape),
+            "dtype": str(action.dtype),
+            "low": action.minimum.tolist(),
+            "high": action.maximum.tolist(),
+        },
+    }
+    if isinstance(policy.actions, DiscreteActions):
+        output = {"shape": [policy.actions.num_values], "dtype": "float32"}
+        described[policy.output_name] = output
+    return described
+
+
+def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
+    """Return the arguments of `gymnasium.make_vec` for the environment; None if it has no id."""
+    if config.suite == "atari":
+        game = rom_name(config.task).title().replace("_", "")
+        return {"id": f"ALE/{game}-v5", **emulator_settings(config.atari, evaluation=True)}
+    if config.suite != "gymnasium":
+        return None
+    limit = config.max_episode_steps
+    limits = {} if limit is None else {"max_episode_steps": limit}
+    return {"id": config.task, **config.kwargs, **config.evaluation_kwargs, **limits}
+
+
 def export_saved_model(
     policy: TrainedPolicy, path: pathlib.Path, observations: np.ndarray
 ) -> float:
@@ -76,12 +117,12 @@ def export_saved_model(
     module.network = policy.network
     module.evaluate = _make_function(policy)
     partial = path.with_name(f"{path.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # Of an export that was killed.
+    remove(partial)  # Left by an export that was killed.
     try:
         tf.saved_model.save(module, str(partial), signatures=module.evaluate)
     except tf.errors.OpError as error:
         raise OSError(f"{path} cannot be written: {error.message}") from error
-    except (TypeError, ValueError) as error:  # Of the code of a network.
+    except (TypeError, ValueError) as error:  # By the code of a network.
         raise ExportError(f"the network needs a known number of observations: {error}") from error
     signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
@@ -91,10 +132,10 @@ def export_saved_model(
 
     try:
         difference = _greatest_difference(policy, evaluate, observations)
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
         partial.rename(path)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove(partial)
     return difference
 
 
@@ -126,7 +167,7 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
             )
         content = model.SerializeToString()
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    except Exception as error:  # Of tf2onnx, of onnxruntime, or of the code of a network.
+    except Exception as error:  # By tf2onnx, onnxruntime or the code of a network.
         raise ExportError(f"the network cannot be written as ONNX: {error}") from error
 
     def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:
@@ -195,15 +236,35 @@ def _greatest_difference(
         output = policy.network(tf.convert_to_tensor(batch)).numpy()
         expected = policy.actions.to_environment(output) if name == "action" else output
         pairs.append((evaluate(batch), expected))
-    difference = float(np.max([np.abs(outputs[name] - right).max() for outputs, right in pairs]))
-    tolerance = max(_TOLERANCE, _RELATIVE_TOLERANCE * float(np.abs(pairs[0][1]).max()))
-    if not difference <= tolerance:
+    outputs = [(found[name], expected) for found, expected in pairs]
+    difference = check_difference(name, outputs, _TOLERANCE, _RELATIVE_TOLERANCE)
+    for found, _ in pairs if name != "action" else ():
+        greedy = policy.actions.to_environment(found[name].argmax(axis=-1))
+        if not np.array_equal(found["action"], greedy):
+            raise ExportError(f"action is not that of the greatest of {name}.")
+    return difference
+
+
+def check_difference(
+    name: str,
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    tolerance: float,
+    relative_tolerance: float,
+) -> float:
+    """Return the greatest difference of outputs from those of the network, or raise an ExportError.
+
+    Args:
+      name: name of the outputs.
+      pairs: outputs, and those of the network for the same observations, `[...]` each.
+      tolerance: greatest difference that is allowed.
+      relative_tolerance: the same as a part of the network's greatest output, if that is more.
+    """
+    difference = float(np.max([np.abs(found - expected).max() for found, expected in pairs]))
+    greatest = float(np.max([np.abs(expected).max() for _, expected in pairs]))
+    allowed = max(tolerance, relative_tolerance * greatest)
+    if not difference <= allowed:
         raise ExportError(
             f"{name} differ from those of the network by up to {difference:.1e}, more than "
-            f"{tolerance:.1e}."
+            f"{allowed:.1e}."
         )
-    for outputs, _ in pairs if name != "action" else ():
-        greedy = policy.actions.to_environment(outputs[name].argmax(axis=-1))
-        if not np.array_equal(outputs["action"], greedy):
-            raise ExportError(f"action is not that of the greatest of {name}.")
     return difference

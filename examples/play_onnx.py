@@ -12,13 +12,14 @@ import onnxruntime
 
 policy = json.loads(pathlib.Path(sys.argv[1], "policy.json").read_text())
 session = onnxruntime.InferenceSession(pathlib.Path(sys.argv[1], "policy.onnx"))
-if policy["environment"]["suite"] == "atari":
+is_atari = policy["environment"]["suite"] == "atari"
+if is_atari:
     import ale_py  # noqa: F401  # Registers the games.
 arguments = policy["gymnasium"] or sys.exit("It has no id in gymnasium: make it here yourself.")
 environment = gymnasium.make_vec(**arguments, num_envs=1)
 if not isinstance(environment.single_observation_space, gymnasium.spaces.Box):
     environment = gymnasium.wrappers.vector.FlattenObservation(environment)
-if "loss of a life" in policy["observation"]["meaning"]:
+if is_atari and policy["environment"]["atari"]["life_loss_ends_episode"]:
     from atari_lives import LivesBeginBlack
 
     environment = LivesBeginBlack(environment)

@@ -22,7 +22,7 @@ LAYERS = (
     ("launcher",),
     ("ending", "program"),
     ("agent_folder",),
-    ("export", "export_description"),
+    ("export",),
     ("studies", "cluster", "local", "loading", "initial_run"),
     ("evaluation",),
     ("nodes",),

@@ -6,7 +6,7 @@ Writes into a folder:
   saved_model/  for TensorFlow: its signature maps `observation` to `action`, as the environment
                 takes it, and to `q_values` or `logits`, for any number of observations at once
   policy.onnx   the same for onnxruntime and other runtimes; needs the extra `export`
-  policy.json   what observations and outputs mean, the environment and its preprocessing
+  policy.json   shapes and dtypes of observations and outputs, bounds of actions, the environment
 
 Both are compared with the network on observations of the run's environment. The exit code is 1 if
 one of them differs by more than 1e-4 (or, where outputs exceed 100, by more than 1e-6 of them).
@@ -38,11 +38,11 @@ from apex_agents.evaluation.parameters import is_of_run
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
     ExportError,
+    describe,
     export_onnx,
     export_saved_model,
     record_observations,
 )
-from apex_agents.export_description import describe
 from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.runs.files import replace_file
