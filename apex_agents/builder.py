@@ -1,17 +1,16 @@
 """The seam between a program and an algorithm: which parts an agent has."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core, types
+from acme import core
 from acme.utils import loggers
 
 from apex_agents.acting.policy import Policy
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.learning.samples import RecentSamples
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.flow import DataFlow
 
 
@@ -31,51 +30,6 @@ class Adder(Protocol):
 
     def close(self) -> None:
         """Send all that is complete, unless the program stops, and end."""
-
-
-class Learner(Protocol):
-    """A learner, also an `acme.core.Learner`, as programs use it.
-
-    Attributes:
-      num_steps: learner steps (updates) done so far.
-      variables: variables that actors need, by the names under which they are published.
-      state: everything that a checkpoint has to hold, by name.
-      recent_samples: the newest batches; None for a learner that samples no transitions.
-    """
-
-    num_steps: int
-    recent_samples: RecentSamples | None
-
-    @property
-    def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
-
-    @property
-    def state(self) -> Mapping[str, Any]: ...
-
-    def resume(self) -> None:
-        """Continue from the number of steps in `state`, which has been restored."""
-
-    def step(self) -> None:
-        """Wait for data and learn from it; return without it if told to stop."""
-
-    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Continue with a replay server that has moved, the one with this index of `client`."""
-
-    def publish(self) -> None:
-        """Publish the current parameters, in the background."""
-
-    def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
-        """Return copies of variables by name, one list per name."""
-
-    def get_all_variables(self) -> dict[str, list[np.ndarray]]:
-        """Return copies of all variables that actors need, by name.
-
-        Raises:
-          FloatingPointError: a variable is NaN or infinite, unfit to act with or to learn from.
-        """
-
-    def close(self) -> None:
-        """Publish what was learned, unless the program stops, and end."""
 
 
 class Builder(Protocol):
@@ -182,7 +136,7 @@ class Builder(Protocol):
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-    ) -> Learner:
+    ) -> ApexLearner:
         """Build the learner; actors that read published parameters wait for its `publish`.
 
         Args:

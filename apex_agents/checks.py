@@ -31,7 +31,7 @@ from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
 from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import UpdateOutput, update_in_turn
+from apex_agents.learning.update import UpdateOutput, update_in_turn, update_on_batch
 from apex_agents.networks.torso_choice import torso_warning
 from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
@@ -124,12 +124,12 @@ def check_own_update(builder: Any, spec: EnvironmentSpec) -> None:
     transitions = Transition(observation, action, column, column, observation, column)
 
     def update_on_sample(transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        def update_on_batch(batch: tuple[Transition, tf.Tensor]) -> UpdateOutput:
-            output = update(*batch)
+        def update_and_check(batch: tuple[Transition, tf.Tensor]) -> UpdateOutput:
+            output = update_on_batch(update, *batch)
             check_shapes(batch[1].shape, priorities=output.priorities)
             return output
 
-        return update_in_turn(update_on_batch, (transitions, weights), num_updates)
+        return update_in_turn(update_and_check, (transitions, weights), num_updates)
 
     try:
         update = builder.make_update(spec)

@@ -9,10 +9,10 @@ from typing import Any
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
-from apex_agents.builder import Learner
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment, end_reason
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import ReplayStatistics, read_statistics
@@ -21,7 +21,7 @@ from apex_agents.replay.statistics import ReplayStatistics, read_statistics
 @restoring_process()
 def run_local(
     experiment: Experiment, on_episode: Callable[[Any], None] = lambda episode: None
-) -> Learner:
+) -> ApexLearner:
     """Run an experiment in this process: acting and learning take turns at a fixed ratio.
 
     One actor has the environments of all actors, and there is one replay. After every lock-step,
@@ -60,7 +60,7 @@ def _run(
     environment: VectorEnvironment,
     started_at: float,
     on_episode: Callable[[Any], None],
-) -> Learner:
+) -> ApexLearner:
     builder, run, spec = experiment.builder, experiment.run, environment.spec
     flow = builder.data_flow(run.num_envs)
     limiter = reverb.rate_limiters.MinSize(flow.count_items(flow.min_size))

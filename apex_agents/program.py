@@ -14,10 +14,10 @@ import launchpad as lp
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
-from apex_agents.builder import Learner
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
 from apex_agents.metrics.loggers import ActorLogger
 from apex_agents.nodes.answers import await_answer
@@ -114,7 +114,7 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
         logger.close()
 
 
-def _learn(experiment: Experiment, clients: ReplayClients) -> Learner:
+def _learn(experiment: Experiment, clients: ReplayClients) -> ApexLearner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
     Returns:

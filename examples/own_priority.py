@@ -16,12 +16,12 @@ class RarityConfig(apex.ApexDQNConfig):
 class RarityUpdate(DQNUpdate):
     """Multiplies the priority of a transition by how far its observation is from the mean."""
 
-    def __call__(self, transitions, weights):
-        output = super().__call__(transitions, weights)
+    def compute(self, transitions, weights):
+        computed = super().compute(transitions, weights)
         mean, variance = tf.nn.moments(transitions.observation, axes=[0])
         distances = tf.norm((transitions.observation - mean) / tf.sqrt(variance + 1e-6), axis=1)
         rarity = tf.math.divide_no_nan(distances, tf.reduce_max(distances))  # At most 1.
-        return output._replace(priorities=output.priorities * rarity**self.power)
+        return computed._replace(priorities=computed.priorities * rarity**self.power)
 
 
 class RarityBuilder(apex.ApexDQNBuilder):

@@ -12,10 +12,10 @@ from apex_agents.dqn.learning import DQNUpdate
 class ShuffledPrioritiesUpdate(DQNUpdate):
     """Gives each transition of a batch the priority of another one, and logs the greatest."""
 
-    def __call__(self, transitions, weights):
-        output = super().__call__(transitions, weights)
-        metrics = {**output.metrics, "max_priority": tf.reduce_max(output.priorities)}
-        return output._replace(priorities=tf.random.shuffle(output.priorities), metrics=metrics)
+    def compute(self, transitions, weights):
+        computed = super().compute(transitions, weights)
+        metrics = {**computed.metrics, "max_priority": tf.reduce_max(computed.priorities)}
+        return computed._replace(priorities=tf.random.shuffle(computed.priorities), metrics=metrics)
 
 
 class ShuffledPrioritiesBuilder(apex.ApexDQNBuilder):

@@ -35,10 +35,12 @@ class Recorder:
 
     def __init__(self):
         self.calls = []  # Keyword arguments of all calls.
+        self.made = object()
 
     def __call__(self, *args, **kwargs):
         self.args, self.kwargs = args, kwargs
         self.calls.append(kwargs)
+        return self.made
 
 
 class Parts:
@@ -68,21 +70,19 @@ def parts(request, monkeypatch) -> Parts:
 
 
 def test_learner(parts):
-    recorder = parts.record("ApexLearner")
+    names = ("ApexLearner", "ReplaySource", "ReplayConnections")
+    recorder, source, connections = map(parts.record, names)
     given = {name: object() for name in ("logger", "should_stop")}
     parts.builder.make_learner(parts.spec, "dataset", "client", seed=1, **given)
     arguments = inspect.signature(ApexLearner).bind(*recorder.args, **recorder.kwargs).arguments
-    assert arguments.pop("update").variables
-    assert arguments == {
-        "dataset": "dataset",
-        "client": "client",
-        "config": parts.builder.config,
-        **given,
-    }
+    assert connections.args == ("client", "dataset", 9, 4)
+    assert source.args == (arguments.pop("update"), connections.made, parts.builder.config)
+    period = parts.builder.config.publish_period
+    assert arguments == {"source": source.made, "publish_period": period, **given}
 
 
 def test_learners_begin_with_the_seed(parts):
-    recorder = parts.record("ApexLearner")
+    recorder, *_ = map(parts.record, ("ApexLearner", "ReplaySource", "ReplayConnections"))
     initial = []
     for seed in (1, 1, 2):
         parts.builder.make_learner(parts.spec, None, None, seed)

@@ -147,7 +147,7 @@ def test_the_pages_are_what_the_code_says():
     ("page", "name"),
     [
         ("modules", "Policy.__call__"),  # All that a policy is asked for.
-        ("modules", "Update.__call__"),
+        ("modules", "Update.compute"),
         ("api", "RunningNormalization.__call__"),
         ("api", "TrainedDPG.make_environment"),  # Of a base that is not public.
     ],

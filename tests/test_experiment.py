@@ -57,7 +57,7 @@ from apex_agents.experiment import (
 )
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.losses import TDLoss
-from apex_agents.learning.update import Update, UpdateOutput
+from apex_agents.learning.update import Computed, Update
 from apex_agents.local import run_local
 from apex_agents.presets import load_config
 from apex_agents.replay.flow import DataFlow
@@ -547,20 +547,20 @@ def test_they_see_what_an_environment_may_show():
 
 
 class WithMetric(DQNUpdate):
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        output = super().__call__(transitions, weights)
-        return output._replace(metrics={**output.metrics, "beta": 0.5, "gamma": 3})
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        computed = super().compute(batch, weights)
+        return computed._replace(metrics={**computed.metrics, "beta": 0.5, "gamma": 3})
 
 
 class WithColumns(DQNUpdate):
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        output = super().__call__(transitions, weights)
-        return output._replace(priorities=output.priorities[:, tf.newaxis])
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        computed = super().compute(batch, weights)
+        return computed._replace(priorities=computed.priorities[:, tf.newaxis])
 
 
 class WithPythonIf(DQNUpdate):
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        return super().__call__(transitions, weights * 2 if weights[0] > 1 else weights)
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        return super().compute(batch, weights * 2 if weights[0] > 1 else weights)
 
 
 class WithVariables(DQNUpdate):

@@ -11,18 +11,20 @@ from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor, make_variable_client
 from apex_agents.actor_critic.config import ActorCriticConfig
-from apex_agents.actor_critic.gradients import (
-    GRADIENTS,
-    GradientSender,
-    make_gradient_dataset,
-    make_gradient_table,
-)
-from apex_agents.actor_critic.learner import ActorCriticLearner
 from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
 from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
+from apex_agents.learning.gradients import (
+    GRADIENTS,
+    GradientSender,
+    GradientSource,
+    make_gradient_dataset,
+    make_gradient_table,
+)
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.update import Update
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
@@ -170,7 +172,17 @@ class ActorCriticBuilder:
         if variable_source is None or len(adders) != 1:
             raise ValueError("a worker needs what make_adders returns and a variable_source.")
         (sender,) = adders
-        return Worker(policy, sender, make_variable_client(policy, variable_source), self.config)
+        update = self.make_network_update(policy.network)
+        client = make_variable_client(policy, variable_source)
+        return Worker(policy, update, sender, client, self.config)
+
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        """Build the update of the learner, with a network whose variables follow from a seed."""
+        return self.make_network_update(self.make_networks(spec, seed))
+
+    def make_network_update(self, network: ActorCriticNetwork) -> Update:
+        """Build what workers compute and the learner applies; override it for another loss."""
+        return ActorCriticUpdate(network, self.config)
 
     def make_learner(
         self,
@@ -180,21 +192,13 @@ class ActorCriticBuilder:
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-    ) -> ActorCriticLearner:
+    ) -> ApexLearner:
         if not isinstance(client, reverb.Client):
             (client,), (dataset,) = client, dataset
-        return ActorCriticLearner(
-            update=self.make_update(spec, seed),
-            dataset=dataset,
-            publisher=ParameterPublisher(client),
-            config=self.config,
-            logger=logger,
-            should_stop=should_stop,
-        )
-
-    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> ActorCriticUpdate:
-        """Make the update by gradients, with networks whose variables follow from a seed."""
-        return ActorCriticUpdate(self.make_networks(spec, seed), self.config)
+        update, publisher = self.make_update(spec, seed), ParameterPublisher(client)
+        max_wait_seconds = self.config.max_wait_seconds if self.config.is_synchronous else None
+        source = GradientSource(update, dataset, publisher, METRICS, max_wait_seconds)
+        return ApexLearner(update, source, logger=logger, should_stop=should_stop)
 
 
 def _count_parameters(network: ActorCriticNetwork) -> int:

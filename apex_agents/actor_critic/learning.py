@@ -1,5 +1,6 @@
-"""The gradients of a worker, and the update of the learner (Mnih et al. 2016, algorithm S3)."""
+"""The update of A2C and A3C (Mnih et al. 2016, algorithm S3)."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import sonnet as snt
@@ -9,6 +10,7 @@ from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.networks import ActorCriticNetwork
 from apex_agents.learning.optimizers import GuardedOptimizer
 from apex_agents.learning.policy_losses import actor_critic_loss, bootstrapped_returns
+from apex_agents.learning.update import Computed
 
 # What a worker sends besides a gradient, in this order: the steps of its rollout, and means over
 # them.
@@ -37,89 +39,71 @@ class Rollout(NamedTuple):
     is_step: tf.Tensor
 
 
-def compute_gradient(
-    network: ActorCriticNetwork, rollout: Rollout, config: ActorCriticConfig
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Compute the gradient, to be descended, of the mean loss over a rollout's steps.
-
-      loss = policy + value_coefficient * value - entropy_coefficient * entropy
-
-    Args:
-      network: from observations `[B, ...]` to logits `[B, A]` and values `[B]`.
-      rollout: steps that were acted with this network.
-      config: coefficients of the loss.
-
-    Returns:
-      The gradient of all trainable variables, flat and side by side, `[P]`, and the `METRICS`.
-    """
-    num_rows, num_envs, *shape = rollout.observation.shape
-    rows = tf.reshape(rollout.observation, [num_rows * num_envs, *shape])
-    # Before what is no step an episode ends, and all returns end with the rollout.
-    is_last = tf.concat([~rollout.is_step[1:], tf.ones([1, num_envs], tf.bool)], axis=0)
-    with tf.GradientTape() as tape:
-        logits, value = network(rows)
-        value = tf.reshape(value, [num_rows, num_envs])
-        returns = bootstrapped_returns(rollout.reward, rollout.discount, value[1:], is_last)
-        loss = actor_critic_loss(
-            logits[:-num_envs],
-            tf.reshape(value[:-1], [-1]),
-            tf.reshape(rollout.action, [-1]),
-            tf.reshape(returns, [-1]),
-        )
-        is_step = tf.cast(tf.reshape(rollout.is_step, [-1]), tf.float32)
-        num_steps = tf.reduce_sum(is_step)
-
-        def mean(values: tf.Tensor) -> tf.Tensor:
-            return tf.math.divide_no_nan(tf.reduce_sum(values * is_step), num_steps)
-
-        policy, value_loss, entropy = map(mean, loss)
-        total = policy + config.value_coefficient * value_loss
-        total -= config.entropy_coefficient * entropy
-    gradients = tape.gradient(total, network.trainable_variables)
-    gradient = tf.concat([tf.reshape(part, [-1]) for part in gradients], axis=0)
-    mean_value = mean(tf.reshape(value[:-1], [-1]))
-    metrics = [num_steps, total, policy, value_loss, entropy, mean_value]
-    return gradient, tf.stack(metrics)
-
-
 class ActorCriticUpdate:
-    """Descends gradients of workers by RMSProp.
+    """Gradients of rollouts, descended by RMSProp.
 
     Attributes:
+      network: from observations `[B, ...]` to logits `[B, A]` and values `[B]`.
+      trained: variables that gradients are of.
       variables: `{'network': ...}`, variables of the network, for actors.
       state: network, optimiser and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
-      num_skipped: int64 scalar, updates left out since a gradient was not finite.
     """
 
     def __init__(self, network: ActorCriticNetwork, config: ActorCriticConfig):
         """Take a network whose variables exist."""
-        self._trained = network.trainable_variables
-        self._max_gradient_norm = config.max_gradient_norm
+        self.network = network
+        self.trained = network.trainable_variables
+        self._config = config
         optimizer = snt.optimizers.RMSProp(
             config.learning_rate, config.rmsprop_decay, epsilon=config.rmsprop_epsilon
         )
-        self._optimizer = GuardedOptimizer((optimizer, self._trained))
-        self.num_skipped = self._optimizer.num_skipped
+        self._optimizer = GuardedOptimizer((optimizer, self.trained))
         self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.variables = {"network": network.variables}
         self.state = {"network": network, "optimizer": optimizer, "num_updates": self.num_updates}
 
-    def __call__(self, gradients: tf.Tensor, num_steps: tf.Tensor) -> tf.Tensor:
-        """Apply the mean over the steps of K workers; return its norm before clipping.
+    def compute(self, batch: Rollout, weights: tf.Tensor | None = None) -> Computed:
+        """Compute the gradient of the mean loss over a rollout's steps, acted with this network.
 
-        Args:
-          gradients: `[K, P]`, one of each worker, a mean over its steps.
-          num_steps: `[K]`, number of these steps.
+          loss = policy + value_coefficient * value - entropy_coefficient * entropy
+
+        Returns:
+          Gradients, no priorities, and the `METRICS`.
         """
-        weights = tf.math.divide_no_nan(num_steps, tf.reduce_sum(num_steps))
-        mean = tf.linalg.matvec(gradients, weights, transpose_a=True)
-        sizes = [variable.shape.num_elements() for variable in self._trained]
-        parts = [
-            tf.reshape(part, variable.shape)
-            for part, variable in zip(tf.split(mean, sizes), self._trained, strict=True)
-        ]
-        parts, norm = tf.clip_by_global_norm(parts, self._max_gradient_norm)
-        self._optimizer.apply([parts], [norm])
+        del weights  # Rollouts are not sampled.
+        num_rows, num_envs, *shape = batch.observation.shape
+        rows = tf.reshape(batch.observation, [num_rows * num_envs, *shape])
+        # Before what is no step an episode ends, and all returns end with the rollout.
+        is_last = tf.concat([~batch.is_step[1:], tf.ones([1, num_envs], tf.bool)], axis=0)
+        with tf.GradientTape() as tape:
+            logits, value = self.network(rows)
+            value = tf.reshape(value, [num_rows, num_envs])
+            returns = bootstrapped_returns(batch.reward, batch.discount, value[1:], is_last)
+            loss = actor_critic_loss(
+                logits[:-num_envs],
+                tf.reshape(value[:-1], [-1]),
+                tf.reshape(batch.action, [-1]),
+                tf.reshape(returns, [-1]),
+            )
+            is_step = tf.cast(tf.reshape(batch.is_step, [-1]), tf.float32)
+            num_steps = tf.reduce_sum(is_step)
+
+            def mean(values: tf.Tensor) -> tf.Tensor:
+                return tf.math.divide_no_nan(tf.reduce_sum(values * is_step), num_steps)
+
+            policy, value_loss, entropy = map(mean, loss)
+            total = policy + self._config.value_coefficient * value_loss
+            total -= self._config.entropy_coefficient * entropy
+        mean_value = mean(tf.reshape(value[:-1], [-1]))
+        metrics = [num_steps, total, policy, value_loss, entropy, mean_value]
+        gradients = tape.gradient(total, self.trained)
+        return Computed(gradients, None, dict(zip(METRICS, metrics, strict=True)))
+
+    def apply(self, gradients: Sequence[tf.Tensor | None]) -> dict[str, tf.Tensor]:
+        """Descend gradients, clipped by their global norm; see `learning.update.Update`."""
+        gradients, norm = tf.clip_by_global_norm(gradients, self._config.max_gradient_norm)
+        self._optimizer.apply([gradients], [norm])
         self.num_updates.assign_add(1)
-        return norm
+        steps_skipped = self._optimizer.num_skipped.read_value()
+        return {"gradient_norm": norm, "steps_skipped": steps_skipped}

@@ -10,9 +10,10 @@ from acme.tf import variable_utils
 
 from apex_agents.acting.actor import make_batch
 from apex_agents.actor_critic.config import ActorCriticConfig
-from apex_agents.actor_critic.gradients import GradientSender
-from apex_agents.actor_critic.learning import Rollout, compute_gradient
+from apex_agents.actor_critic.learning import METRICS, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
+from apex_agents.learning.gradients import GradientSender, to_vector
+from apex_agents.learning.update import Update
 
 # Times between two looks for new parameters, the first and the longest.
 _POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.01
@@ -33,12 +34,22 @@ class Worker(core.Actor):
     def __init__(
         self,
         policy: SoftmaxPolicy,
+        update: Update,
         sender: GradientSender,
         variable_client: variable_utils.VariableClient,
         config: ActorCriticConfig,
     ):
-        """Put the parts together; the variable client assigns to the policy's variables."""
+        """Put the parts together; the variable client assigns to the policy's variables.
+
+        Args:
+          policy: chooses the actions.
+          update: computes gradients of the policy's network.
+          sender: sends them.
+          variable_client: assigns new variables to those of the policy.
+          config: the agent's settings.
+        """
         self._policy = policy
+        self._update = update
         self._sender = sender
         self._variable_client = variable_client
         self._config = config
@@ -104,7 +115,9 @@ class Worker(core.Actor):
             self._sent_version = self._sender.version
 
     def _compute_on_rollout(self, *fields: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return compute_gradient(self._policy.network, Rollout(*fields), self._config)
+        gradients, _, metrics = self._update.compute(Rollout(*fields), None)
+        vector = to_vector(gradients, self._update.trained)
+        return vector, tf.stack([metrics[name] for name in METRICS])
 
     def _take_newest_parameters(self) -> None:
         deadline = time.monotonic() + self._config.max_wait_seconds

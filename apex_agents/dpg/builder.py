@@ -17,11 +17,12 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
-from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.learner import ApexLearner, ReplaySource
 from apex_agents.learning.update import Update
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torso_choice import require_no_normalized_images
 from apex_agents.replay.config import share_config
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.footprint import estimate_replay_bytes
@@ -149,8 +150,10 @@ class ApexDPGBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        update = self.make_update(spec, seed)
-        return ApexLearner(update, dataset, client, self.config, logger, should_stop)
+        config, update = self.config, self.make_update(spec, seed)
+        sizes = (config.batch_size, config.num_sgd_steps_per_step)
+        source = ReplaySource(update, ReplayConnections(client, dataset, *sizes), config)
+        return ApexLearner(update, source, config.publish_period, logger, should_stop)
 
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step)

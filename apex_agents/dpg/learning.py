@@ -9,7 +9,7 @@ from apex_agents.dpg.networks import DPGNetworks, make_distribution
 from apex_agents.learning.losses import TDLoss, dpg_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
 from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import TargetCopies, UpdateOutput
+from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition
 
@@ -34,6 +34,7 @@ class DPGUpdate:
     Attributes:
       networks, target_networks: policy and critic.
       td_loss: loss of the critic towards a bootstrapped return; see `ReturnDistribution`.
+      trained: variables that gradients are of, those of the policy and those of the critic.
       variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
       state: networks, optimisers and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
@@ -47,12 +48,11 @@ class DPGUpdate:
         self.td_loss = self._distribution.td_loss
         self._max_action_gradient = config.max_action_gradient
         self._max_gradient_norm = config.max_gradient_norm
+        self.trained = tuple(net.trainable_variables for net in online)
         policy_optimizer = Adam(config.policy_learning_rate or config.learning_rate)
         critic_optimizer = Adam(config.learning_rate)
-        self._optimizer = GuardedOptimizer(
-            (policy_optimizer, online.policy.trainable_variables),
-            (critic_optimizer, online.critic.trainable_variables),
-        )
+        optimizers = (policy_optimizer, critic_optimizer)
+        self._optimizer = GuardedOptimizer(*zip(optimizers, self.trained, strict=True))
         self._target_copies = TargetCopies(
             [*online.policy.variables, *online.critic.variables],
             [*target.policy.variables, *target.critic.variables],
@@ -69,24 +69,27 @@ class DPGUpdate:
             "num_updates": self.num_updates,
         }
 
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        """Move both networks by one batch; see `learning.update.Update`.
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        """Compute gradients of both networks on one batch; see `learning.update.Update`."""
+        update_statistics(self.networks.policy, batch.observation)
+        update_statistics(self.networks.critic, batch.observation, batch.action)
+        td_error, critic_gradients, critic_metrics = self._descend_td_error(batch, weights)
+        policy_gradients, policy_metrics = self._ascend_q(batch)
+        metrics = {**critic_metrics, **policy_metrics}
+        return Computed((policy_gradients, critic_gradients), tf.abs(td_error), metrics)
 
-        Both gradients are taken at the parameters as they are before this update.
-        """
-        update_statistics(self.networks.policy, transitions.observation)
-        update_statistics(self.networks.critic, transitions.observation, transitions.action)
-        td_error, critic_gradients, critic_metrics = self._descend_td_error(transitions, weights)
-        policy_gradients, policy_metrics = self._ascend_q(transitions)
-        self._optimizer.apply(
-            [policy_gradients, critic_gradients],
-            [policy_metrics["policy_gradient_norm"], critic_metrics["gradient_norm"]],
-        )
+    def apply(self, gradients: tuple[list[tf.Tensor], list[tf.Tensor]]) -> dict[str, tf.Tensor]:
+        """Move both networks, the critic by clipped gradients; see `learning.update.Update`."""
+        policy_gradients, critic_gradients = gradients
+        policy_norm = tf.linalg.global_norm(policy_gradients)
+        clipped, critic_norm = tf.clip_by_global_norm(critic_gradients, self._max_gradient_norm)
+        self._optimizer.apply([policy_gradients, clipped], [policy_norm, critic_norm])
         self._target_copies.count_update()
-
-        steps_skipped = self._optimizer.num_skipped.read_value()
-        metrics = {**critic_metrics, **policy_metrics, "steps_skipped": steps_skipped}
-        return UpdateOutput(tf.abs(td_error), metrics)
+        return {
+            "gradient_norm": critic_norm,
+            "policy_gradient_norm": policy_norm,
+            "steps_skipped": self._optimizer.num_skipped.read_value(),
+        }
 
     def compute_critic_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
         """Compute what the critic descends; the method to override for another loss of it.
@@ -134,12 +137,10 @@ class DPGUpdate:
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
         gradients = tape.gradient(mean_loss, self.networks.critic.trainable_variables)
-        gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
         metrics = {
             "loss": mean_loss,
             "td_error": tf.reduce_mean(tf.abs(td_error)),
             "q_value": tf.reduce_mean(self._distribution.mean(q_taken)),
-            "gradient_norm": gradient_norm,
         }
         return td_error, gradients, metrics
 
@@ -153,6 +154,5 @@ class DPGUpdate:
         metrics = {
             "policy_q_value": tf.reduce_mean(q_value),
             "action_gradient": tf.reduce_mean(tf.abs(action_gradient)),
-            "policy_gradient_norm": tf.linalg.global_norm(gradients),
         }
         return gradients, metrics

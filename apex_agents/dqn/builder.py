@@ -18,7 +18,7 @@ from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.learner import ApexLearner, ReplaySource
 from apex_agents.learning.update import Update
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torso_choice import (
@@ -28,6 +28,7 @@ from apex_agents.networks.torso_choice import (
 )
 from apex_agents.precision import compute_dtype
 from apex_agents.replay.config import share_config
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.footprint import estimate_replay_bytes
@@ -162,8 +163,10 @@ class ApexDQNBuilder:
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        update = self.make_update(spec, seed)
-        return ApexLearner(update, dataset, client, self.config, logger, should_stop)
+        config, update = self.config, self.make_update(spec, seed)
+        sizes = (config.batch_size, config.num_sgd_steps_per_step)
+        source = ReplaySource(update, ReplayConnections(client, dataset, *sizes), config)
+        return ApexLearner(update, source, config.publish_period, logger, should_stop)
 
     def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
         return item_signature(spec, self.config.n_step, self.config.frame_stack)

@@ -1,5 +1,7 @@
 """The update of Ape-X DQN (Horgan et al. 2018, section 3.1 and appendix C)."""
 
+from collections.abc import Sequence
+
 import sonnet as snt
 import tensorflow as tf
 
@@ -8,7 +10,7 @@ from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
 from apex_agents.learning.losses import TDLoss, double_q_values
 from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import TargetCopies, UpdateOutput
+from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.precision import compute_dtype, computing_in
 from apex_agents.replay.transitions import Transition
@@ -20,6 +22,7 @@ class DQNUpdate:
     Attributes:
       network, target_network: maps from observations `[B, ...]` to action values `[B, A]`.
       td_loss: loss towards a bootstrapped return; see `ReturnDistribution`.
+      trained: variables that gradients are of, the online network's.
       variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
         where their epsilons depend on it.
       state: networks, optimiser and number of updates, for checkpoints.
@@ -39,7 +42,8 @@ class DQNUpdate:
         self._max_gradient_norm = config.max_gradient_norm
         self.td_loss = make_distribution(config).td_loss
         optimizer = _make_optimizer(config)
-        self._optimizer = GuardedOptimizer((optimizer, network.trainable_variables))
+        self.trained = network.trainable_variables
+        self._optimizer = GuardedOptimizer((optimizer, self.trained))
         self._target_copies = TargetCopies(
             network.variables, target_network.variables, config.target_update_period
         )
@@ -54,27 +58,28 @@ class DQNUpdate:
             "num_updates": self.num_updates,
         }
 
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        """Descend the weighted loss on one batch; see `learning.update.Update`."""
-        update_statistics(self.network, transitions.observation)
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        """Compute gradients of the weighted loss; see `learning.update.Update`."""
+        update_statistics(self.network, batch.observation)
         with tf.GradientTape() as tape, computing_in(self._compute_dtype):
-            (loss, td_error), q_tm1 = self.compute_loss(transitions)
+            (loss, td_error), q_tm1 = self.compute_loss(batch)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
-        gradients = tape.gradient(mean_loss, self.network.trainable_variables)
-        gradients, gradient_norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
-        self._optimizer.apply([gradients], [gradient_norm])
-        self._target_copies.count_update()
-
         priorities = tf.abs(td_error)
         metrics = {
             "loss": mean_loss,
             "td_error": tf.reduce_mean(priorities),
             "q_value": tf.reduce_mean(q_tm1),
-            "gradient_norm": gradient_norm,
-            "steps_skipped": self._optimizer.num_skipped.read_value(),
         }
-        return UpdateOutput(priorities, metrics)
+        return Computed(tape.gradient(mean_loss, self.trained), priorities, metrics)
+
+    def apply(self, gradients: Sequence[tf.Tensor | None]) -> dict[str, tf.Tensor]:
+        """Descend gradients, clipped by their global norm; see `learning.update.Update`."""
+        gradients, norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
+        self._optimizer.apply([gradients], [norm])
+        self._target_copies.count_update()
+        steps_skipped = self._optimizer.num_skipped.read_value()
+        return {"gradient_norm": norm, "steps_skipped": steps_skipped}
 
     def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
         """Compute what is descended; the method to override for another loss.

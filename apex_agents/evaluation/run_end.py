@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import reverb
 
-from apex_agents.builder import Learner
 from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment, end_reason
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.summary import remove_summary, write_summary
 from apex_agents.nodes.node import ReplayClients
 from apex_agents.replay.messages import LAST_STEP, Evaluation
@@ -84,7 +84,7 @@ class RunEnd:
             if self._publishers:
                 self._publishers[index] = self._announce(client)
 
-    def conclude(self, learner: Learner, save: Callable[[], bool]) -> bool:
+    def conclude(self, learner: ApexLearner, save: Callable[[], bool]) -> bool:
         """Save and close a learner, after the evaluation of its parameters if the run is over.
 
         Args:

@@ -3,7 +3,7 @@
 import atexit
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import reverb
@@ -14,58 +14,94 @@ from acme.utils import loggers
 from apex_agents.learning.losses import importance_weights
 from apex_agents.learning.samples import RecentSamples
 from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import Update, UpdateOutput, update_in_turn
-from apex_agents.replay.connections import ReplayConnections
+from apex_agents.learning.update import Update, UpdateOutput, update_in_turn, update_on_batch
+from apex_agents.replay.connections import ReplayConnections, Sample
 from apex_agents.replay.flow import make_data_flow
 from apex_agents.replay.parameters import to_finite_arrays
 from apex_agents.replay.priorities import at_bound_fraction
 from apex_agents.waits import Waiting
 
 
-class ApexLearner(core.Learner):
-    """Samples, updates, writes priorities back and publishes parameters.
+class Source(Protocol):
+    """Data to learn from: samples of replays (`ReplaySource`), or gradients of workers.
+
+    Parameters are published on the servers that the data comes from.
 
     Attributes:
-      num_steps: learner steps (updates) done so far.
-      recent_samples: the newest batches.
+      description: name of the data, for messages about a long wait.
+      recent_samples: the newest batches; None for a source without transitions.
+    """
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def recent_samples(self) -> RecentSamples | None: ...
+
+    def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Any:
+        """Wait for data of one learner step or several; return None if told to stop.
+
+        Args:
+          learner_steps: learner steps done so far.
+          should_stop: asked while waiting.
+        """
+
+    def learn(self, data: Any, learner_steps: int) -> Mapping[str, Any]:
+        """Update the networks with data of `take`; return values to log, `num_updates` among them.
+
+        Args:
+          data: result of `take`.
+          learner_steps: learner steps done before.
+        """
+
+    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
+        """Publish parameters, in the background."""
+
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        """Continue with a server that has moved, the one with this index of `client`."""
+
+    def close(self) -> None:
+        """Send what is pending if the servers answer soon, and end the threads."""
+
+
+class ApexLearner(core.Learner):
+    """Learns from a source, counts, logs and publishes parameters.
+
+    Attributes:
+      num_steps: learner steps (updates) done so far, the version of the parameters.
     """
 
     def __init__(
         self,
         update: Update,
-        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
-        client: reverb.Client | Sequence[reverb.Client],
-        config: Any,
+        source: Source,
+        publish_period: int = 1,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ):
         """Start without publishing: actors that read parameters wait for the first `publish`.
 
         Args:
-          update: one learner step of an algorithm.
-          dataset: samples as `replay.dataset.make_dataset` gives them, of each replay server.
-          client: client of the replay server, or of each.
-          config: the agent's settings; `batch_size`, `num_sgd_steps_per_step`, `publish_period` and
-            `replay.importance_sampling_exponent` are read.
+          update: the update of an algorithm, which the source calls; its variables are published.
+          source: data to learn from.
+          publish_period: learner steps between two publications.
           logger: receives learner steps, metrics, updates and seconds of waiting of every `step`.
           should_stop: asked while waiting for data.
         """
         self._update = update
-        sizes = (config.batch_size, config.num_sgd_steps_per_step)
-        self._replays = ReplayConnections(client, dataset, *sizes)
-        self._config = config
+        self._source = source
+        self._publish_period = publish_period
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
-        flow, ratio = make_data_flow(config), config.replay.samples_per_insert
-        limits = f"{flow.min_size_field} is {flow.min_size:,}"
-        limits += f", agent.replay.samples_per_insert is {ratio:g}" if ratio else ""
-        self._waiting = Waiting(f"a batch of the replay ({limits})")
-        # Python aborts if it exits while one of their threads is inside a call.
+        self._waiting = Waiting(source.description)
+        # Python aborts if it exits while one of the source's threads is inside a call.
         atexit.register(self.close)
         self.num_steps = 0
-        self.recent_samples = RecentSamples()
-        # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
-        self._update_on_sample = tf.function(self._update_in_turn, autograph=False)
+
+    @property
+    def recent_samples(self) -> RecentSamples | None:
+        """The newest batches; None for a source without transitions."""
+        return self._source.recent_samples
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -82,45 +118,29 @@ class ApexLearner(core.Learner):
         self.num_steps = int(self._update.num_updates)
 
     def step(self) -> None:
-        """Wait for a sample and learn from it; return without one if told to stop."""
+        """Wait for data and learn from it; return without it if told to stop."""
         started = time.monotonic()
         with self._waiting:
-            sample = self._replays.sample(self._should_stop)
+            data = self._source.take(self.num_steps, self._should_stop)
         waiting_seconds = time.monotonic() - started
-        if sample is None:
+        if data is None:
             return
-        output = self._update_on_sample(sample.batches)
-        priorities = output.priorities.numpy()
-        self._replays.write_priorities(sample, priorities)
-        self.recent_samples.add(sample.batches, output, self.num_steps)
-        num_updates = self._config.num_sgd_steps_per_step
-        self.num_steps += num_updates
-        if self.num_steps % self._config.publish_period < num_updates:
+        values = self._source.learn(data, self.num_steps)
+        self.num_steps += values["num_updates"]
+        if self.num_steps % self._publish_period < values["num_updates"]:
             self.publish()
         self._logger.write(
-            {
-                "learner_steps": self.num_steps,
-                **output.metrics,
-                "num_updates": num_updates,
-                "waiting_seconds": waiting_seconds,
-                "priorities_at_bound_fraction": at_bound_fraction(priorities),
-                "priorities_not_finite": self._replays.num_not_finite,
-                "priority_batches_dropped": self._replays.num_dropped_batches,
-            }
+            {"learner_steps": self.num_steps, **values, "waiting_seconds": waiting_seconds}
         )
 
     def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Continue with a replay server that has moved; it gets the parameters at once."""
-        self._replays.reconnect(index, client, dataset)
+        """Continue with a server that has moved; it gets the parameters at once."""
+        self._source.reconnect(index, client, dataset)
         self.publish()
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
-        self._replays.publish(self.get_all_variables(), self.num_steps)
-
-    def flush(self) -> None:
-        """Block until the servers have all priorities and parameters handed over so far."""
-        self._replays.flush()
+        self._source.publish(self.get_all_variables(), self.num_steps)
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         arrays = self.get_all_variables()
@@ -135,21 +155,76 @@ class ApexLearner(core.Learner):
         return to_finite_arrays(self._update.variables, self.num_steps)
 
     def close(self) -> None:
-        """Publish what was learned, unless the program stops, and write the pending priorities."""
+        """Publish what was learned, unless the program stops, and close the source."""
         atexit.unregister(self.close)
         if not self._should_stop():
             self.publish()
-        self._replays.close()
+        self._source.close()
         self._logger.close()
 
+
+class ReplaySource:
+    """Samples of prioritized replays, to which new priorities are written back.
+
+    Attributes:
+      description: see `Source`; it names the limits of the replay.
+      recent_samples: the newest batches.
+      update_on_sample: compiled function from a `reverb.ReplaySample` to an `UpdateOutput`.
+    """
+
+    def __init__(self, update: Update, replays: ReplayConnections, config: Any):
+        """Prepare to sample; nothing is read yet.
+
+        Args:
+          update: the update that learns from the samples.
+          replays: samples of `config.num_sgd_steps_per_step` batches.
+          config: the agent's settings; `num_sgd_steps_per_step` and `replay` are read.
+        """
+        self._update = update
+        self._replays = replays
+        self._num_updates = config.num_sgd_steps_per_step
+        self._exponent = config.replay.importance_sampling_exponent
+        flow, ratio = make_data_flow(config), config.replay.samples_per_insert
+        limits = f"{flow.min_size_field} is {flow.min_size:,}"
+        limits += f", agent.replay.samples_per_insert is {ratio:g}" if ratio else ""
+        self.description = f"a batch of the replay ({limits})"
+        self.recent_samples = RecentSamples()
+        # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
+        self.update_on_sample = tf.function(self._update_in_turn, autograph=False)
+
+    def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Sample | None:
+        del learner_steps
+        return self._replays.sample(should_stop)
+
+    def learn(self, data: Sample, learner_steps: int) -> dict[str, Any]:
+        output = self.update_on_sample(data.batches)
+        priorities = output.priorities.numpy()
+        self._replays.write_priorities(data, priorities)
+        self.recent_samples.add(data.batches, output, learner_steps)
+        return {
+            **output.metrics,
+            "num_updates": self._num_updates,
+            "priorities_at_bound_fraction": at_bound_fraction(priorities),
+            "priorities_not_finite": self._replays.num_not_finite,
+            "priority_batches_dropped": self._replays.num_dropped_batches,
+        }
+
+    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
+        self._replays.publish(variables, learner_steps)
+
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        self._replays.reconnect(index, client, dataset)
+
+    def close(self) -> None:
+        self._replays.close()
+
     def _update_in_turn(self, sample: reverb.ReplaySample) -> UpdateOutput:
-        return update_in_turn(self._update_on_batch, sample, self._config.num_sgd_steps_per_step)
+        return update_in_turn(self._update_on_batch, sample, self._num_updates)
 
     def _update_on_batch(self, batch: reverb.ReplaySample) -> UpdateOutput:
-        info, exponent = batch.info, self._config.replay.importance_sampling_exponent
-        weights = importance_weights(info.probability, info.table_size, exponent)
+        weights = importance_weights(batch.info.probability, batch.info.table_size, self._exponent)
         num_updates = self._update.num_updates.read_value()
-        output = self._update(batch.data, weights)
+        output = update_on_batch(self._update, batch.data, weights)
         check_shapes(weights.shape, priorities=output.priorities)
         # A learner that resumed from a checkpoint is behind the parameters it published before.
         ages = tf.maximum(tf.cast(num_updates, tf.float32) - batch.data.learner_steps, 0.0)

@@ -1,34 +1,53 @@
-"""The seam between an algorithm and the learner: one update on one batch."""
+"""The seam between an algorithm and the learner: gradients from a batch, and a step along them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from apex_agents.replay.transitions import Transition
+
+class Computed(NamedTuple):
+    """Results of a batch before anything is learned from it.
+
+    Attributes:
+      gradients: gradients of the loss, to be descended, in the structure of `Update.trained`; None
+        for a variable on which the loss does not depend.
+      priorities: `[B]`, `|td error|`, the transitions' new priorities; None without a replay.
+      metrics: scalars to log, by name; see `UpdateOutput`.
+    """
+
+    gradients: Any
+    priorities: tf.Tensor | None
+    metrics: Mapping[str, tf.Tensor]
 
 
 class UpdateOutput(NamedTuple):
     """Results of one update.
 
     Attributes:
-      priorities: `[B]`, `|td error|`, the transitions' new priorities.
+      priorities: `[B]`, `|td error|`, the transitions' new priorities; None without a replay.
       metrics: scalars to log, by name: numbers, whose means over several updates are logged, or
         integers that count from the start, whose newest values are.
     """
 
-    priorities: tf.Tensor
+    priorities: tf.Tensor | None
     metrics: Mapping[str, tf.Tensor]
 
 
 class Update(Protocol):
-    """One learner step; callable inside a `tf.function`, also without AutoGraph.
+    """One learner step in two halves, which may be done by different processes.
+
+    Both are callable inside a `tf.function`, also without AutoGraph.
 
     Attributes:
+      trained: variables that gradients are of, a nest.
       variables: variables that actors need, by the names under which they are published.
       state: everything that a checkpoint has to hold, by name; `num_updates` is part of it.
-      num_updates: int64 scalar, updates done so far.
+      num_updates: int64 scalar, steps applied so far.
     """
+
+    @property
+    def trained(self) -> Any: ...
 
     @property
     def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
@@ -39,13 +58,27 @@ class Update(Protocol):
     @property
     def num_updates(self) -> tf.Variable: ...
 
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        """Update the networks on one batch; `weights` are importance weights, `[B]`.
+    def compute(self, batch: Any, weights: tf.Tensor) -> Computed:
+        """Compute gradients on one batch; statistics of observations take it in.
+
+        Args:
+          batch: a `Transition` with fields `[B, ...]`, or the data of another algorithm.
+          weights: `[B]`, importance weights.
 
         Raises:
-          ValueError: a part of the batch has another shape than `Transition` says.
+          ValueError: a part of the batch has another shape than its type says.
         """
         ...
+
+    def apply(self, gradients: Any) -> Mapping[str, tf.Tensor]:
+        """Take a step along gradients, which are clipped here, and count it; return metrics."""
+        ...
+
+
+def update_on_batch(update: Update, batch: Any, weights: tf.Tensor) -> UpdateOutput:
+    """Compute gradients on one batch and apply them at once."""
+    gradients, priorities, metrics = update.compute(batch, weights)
+    return UpdateOutput(priorities, {**metrics, **update.apply(gradients)})
 
 
 class TargetCopies:

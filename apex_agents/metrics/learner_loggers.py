@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from acme.utils import loggers
 
-from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import make_histogram
@@ -81,7 +81,7 @@ class HistogramLogger:
     def __init__(
         self,
         experiment: Experiment,
-        learner: Learner,
+        learner: ApexLearner,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Open the CSV file, for a learner that has its state; `clock` returns seconds."""

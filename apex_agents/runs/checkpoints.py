@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from apex_agents.builder import Learner
 from apex_agents.experiment import Experiment, Progress
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.runs.files import remove, try_to_write, write_json
 from apex_agents.runs.parameter_file import (
     by_variable_name,
@@ -49,7 +49,7 @@ class Checkpoint(NamedTuple):
 class LearnerCheckpoints:
     """The checkpoints of one run's learner."""
 
-    def __init__(self, experiment: Experiment, learner: Learner):
+    def __init__(self, experiment: Experiment, learner: ApexLearner):
         """Restore the learner from the newest checkpoint, if there is one."""
         self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS)
         self._experiment = experiment

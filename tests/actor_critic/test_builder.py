@@ -14,7 +14,7 @@ from dm_env import specs
 from small_actor_critic import SPEC, T, make_config, make_network
 
 from apex_agents.actor_critic.builder import ActorCriticBuilder
-from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout, compute_gradient
+from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -59,8 +59,7 @@ def learn_in_one_process(experiment: Experiment) -> list[np.ndarray]:
             is_step=np.stack([step.step_type != dm_env.StepType.FIRST for step in steps[1:]]),
         )
         tensors = Rollout(*map(tf.convert_to_tensor, rollout))
-        gradient, metrics = compute_gradient(network, tensors, builder.config)
-        update(gradient[tf.newaxis], metrics[:1])
+        update.apply(update.compute(tensors).gradients)
         steps, actions = steps[-1:], []
     environment.close()
     return [variable.numpy() for variable in network.variables]

@@ -14,13 +14,9 @@ from small_actor_critic import (
     of_envs,
 )
 
-from apex_agents.actor_critic.learning import (
-    METRICS,
-    ActorCriticUpdate,
-    Rollout,
-    compute_gradient,
-)
+from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.networks import ActorCriticNetwork
+from apex_agents.learning.gradients import to_vector
 
 CONFIG = make_config()
 
@@ -31,8 +27,11 @@ def network() -> ActorCriticNetwork:
 
 
 def compute(network: ActorCriticNetwork, rollout: Rollout) -> tuple[np.ndarray, dict[str, float]]:
-    gradient, metrics = compute_gradient(network, rollout, CONFIG)
-    return gradient.numpy(), dict(zip(METRICS, metrics.numpy(), strict=True))
+    update = ActorCriticUpdate(network, CONFIG)
+    gradients, priorities, metrics = update.compute(rollout)
+    assert priorities is None and tuple(metrics) == METRICS
+    numbers = {name: value.numpy() for name, value in metrics.items()}
+    return to_vector(gradients, update.trained).numpy(), numbers
 
 
 def test_workers_of_one_environment_equal_one_worker(network):
@@ -44,12 +43,6 @@ def test_workers_of_one_environment_equal_one_worker(network):
     assert metrics["num_steps"] == 3 * T - 1
     mean = sum(n * gradient for n, (gradient, _) in zip(steps, alone, strict=True)) / sum(steps)
     np.testing.assert_allclose(together, mean, atol=1e-6)
-    # As the learner adds them up: RMSProp's first step is that of the mean.
-    updates = [ActorCriticUpdate(make_network(), CONFIG) for _ in range(2)]
-    updates[0](tf.constant(together[None]), tf.constant([float(sum(steps))]))
-    updates[1](tf.constant(np.stack([gradient for gradient, _ in alone])), tf.constant(steps))
-    for one, other in zip(*(update.variables["network"] for update in updates), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 @pytest.mark.parametrize("field", ["action", "reward", "discount"])
@@ -158,9 +151,9 @@ def test_one_update_by_hand():
         learning_rate=0.1, rmsprop_decay=0.6, rmsprop_epsilon=0.01, max_gradient_norm=0.5
     )
     update = ActorCriticUpdate(network, config)
-    # The mean over 1 + 3 steps is (3, 4), of norm 5, and a tenth of it after clipping.
-    norm = update(tf.constant([[0.0, -2.0], [4.0, 6.0]]), tf.constant([1.0, 3.0]))
-    assert float(norm) == pytest.approx(5.0)
+    # The gradient is (3, 4), of norm 5, and a tenth of it after clipping.
+    metrics = update.apply([tf.constant([[3.0, 4.0]])])
+    assert float(metrics["gradient_norm"]) == pytest.approx(5.0)
     clipped = np.array([0.3, 0.4])
     # Each parameter is divided by the root of its own mean square, which begins at 0.
     step = 0.1 * clipped / np.sqrt(0.4 * clipped**2 + 0.01)
@@ -171,8 +164,11 @@ def test_one_update_by_hand():
 def test_a_gradient_that_is_not_finite_moves_nothing(network):
     update = ActorCriticUpdate(network, CONFIG)
     before = [variable.numpy() for variable in network.variables]
-    size = sum(variable.shape.num_elements() for variable in network.trainable_variables)
-    update(tf.fill([1, size], np.nan), tf.constant([5.0]))
-    assert int(update.num_skipped) == 1
+    metrics = update.apply([tf.fill(variable.shape, np.nan) for variable in update.trained])
+    assert int(metrics["steps_skipped"]) == 1
     for variable, old in zip(network.variables, before, strict=True):
         np.testing.assert_array_equal(variable, old)
+
+
+def test_a_checkpoint_holds_the_network_and_the_optimizer(network):
+    assert set(ActorCriticUpdate(network, CONFIG).state) == {"network", "optimizer", "num_updates"}

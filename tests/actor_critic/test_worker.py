@@ -9,9 +9,10 @@ from acme.tf import variable_utils
 from small_actor_critic import E, T, make_config, make_network, make_rollout, of_envs
 
 from apex_agents.actor_critic.config import ActorCriticConfig
-from apex_agents.actor_critic.learning import METRICS, Rollout, compute_gradient
+from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
+from apex_agents.learning.gradients import to_vector
 
 FIRST, MID, LAST = dm_env.StepType
 
@@ -63,13 +64,15 @@ class Parts:
         self.sender = Sender(self.source)
         policy = SoftmaxPolicy(self.network, seed=0)
         client = variable_utils.VariableClient(self.source, policy.variables)
-        self.worker = Worker(policy, self.sender, client, config)  # type: ignore[arg-type]
+        update = ActorCriticUpdate(self.network, config)
+        self.worker = Worker(policy, update, self.sender, client, config)  # type: ignore[arg-type]
 
     def expected_gradient(self, rollout: Rollout, version: int) -> np.ndarray:
         network = make_network()
         for variable in network.variables:
             variable.assign_add(tf.fill(variable.shape, 0.1 * version))
-        return compute_gradient(network, rollout, self.config)[0].numpy()
+        update = ActorCriticUpdate(network, self.config)
+        return to_vector(update.compute(rollout).gradients, update.trained).numpy()
 
 
 def timestep(rollout: Rollout, k: int, discount: float) -> dm_env.TimeStep:

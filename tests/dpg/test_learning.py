@@ -1,5 +1,6 @@
 """Tests of the update against steps worked out by hand, on a linear policy and a linear critic."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import CriticEnsemble, DPGNetworks, make_distribution, smallest_of
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
+from apex_agents.learning.update import Update, UpdateOutput, update_on_batch
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.transitions import Transition
 
@@ -145,6 +147,11 @@ class Parts:
         return [variable.numpy().tobytes() for part in parts for variable in part.variables]
 
 
+def in_one(update: Update) -> Callable[[Transition, tf.Tensor], UpdateOutput]:
+    """Return both halves of an update as one function."""
+    return functools.partial(update_on_batch, update)
+
+
 def spoil(n_step_return: float) -> Transition:
     """Return the batch with another return in its first row."""
     return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -4.0]))
@@ -156,7 +163,7 @@ def test_an_update_adds_its_observations_to_the_statistics_of_both_networks(run)
         DPGNetworks(NormalizingPolicy(POLICY), NormalizingCritic(U, V)) for _ in range(2)
     )
     update = DPGUpdate(online, target, ApexDPGConfig(target_update_period=2))
-    run(update)(TRANSITIONS, WEIGHTS)
+    run(in_one(update))(TRANSITIONS, WEIGHTS)
     for network in online:
         assert int(network.normalization.count) == 2
         assert network.normalization.mean.numpy().tolist() == [0.5, 0.5]
@@ -180,7 +187,7 @@ def make_column(tensor: tf.Tensor) -> tf.Tensor:
 )
 def test_transitions_of_another_shape_are_refused(changes, run):
     with pytest.raises(ValueError, match="shape"):
-        run(Parts().update)(TRANSITIONS._replace(**changes), WEIGHTS)
+        run(in_one(Parts().update))(TRANSITIONS._replace(**changes), WEIGHTS)
 
 
 @EAGER_AND_GRAPH
@@ -188,14 +195,14 @@ def test_transitions_of_another_shape_are_refused(changes, run):
 def test_weights_of_another_shape_are_refused(weights, run):
     parts = Parts()
     with pytest.raises(ValueError, match="weights"):
-        run(parts.update)(TRANSITIONS, weights)
+        run(in_one(parts.update))(TRANSITIONS, weights)
     assert parts.values(parts.online)[1:] == [U, V]
 
 
 @EAGER_AND_GRAPH
 def test_priorities_and_metrics(run):
     parts = Parts()
-    output = run(parts.update)(TRANSITIONS, WEIGHTS)
+    output = run(in_one(parts.update))(TRANSITIONS, WEIGHTS)
     np.testing.assert_allclose(output.priorities, [10.8, 1.75], rtol=1e-6)
     metrics = {name: float(value) for name, value in output.metrics.items()}
     assert metrics == pytest.approx(
@@ -216,7 +223,7 @@ def test_priorities_and_metrics(run):
 @EAGER_AND_GRAPH
 def test_gradients_of_critic_and_policy(run):
     parts = Parts()
-    run(parts.update)(TRANSITIONS, WEIGHTS)
+    run(in_one(parts.update))(TRANSITIONS, WEIGHTS)
     u_gradient, v_gradient = parts.gradients("critic")
     np.testing.assert_allclose(u_gradient, CRITIC_U_GRADIENT, rtol=1e-5)
     np.testing.assert_allclose(v_gradient, CRITIC_V_GRADIENT, rtol=1e-5)
@@ -226,7 +233,7 @@ def test_gradients_of_critic_and_policy(run):
 
 def test_parameters_move_against_their_gradients_and_targets_stay():
     parts = Parts()
-    parts.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     # The first step of Adam is the learning rate in the direction of each gradient's sign.
     step = LEARNING_RATE
     policy, u, v = parts.values(parts.online)
@@ -242,7 +249,7 @@ def test_parameters_move_against_their_gradients_and_targets_stay():
 
 def test_the_policy_may_have_a_learning_rate_of_its_own():
     parts = Parts(policy_learning_rate=3 * LEARNING_RATE)
-    parts.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     policy, u, _ = parts.values(parts.online)
     np.testing.assert_allclose(np.abs(np.array(policy) - POLICY), 3 * LEARNING_RATE, rtol=1e-3)
     np.testing.assert_allclose(np.abs(np.array(u) - U), LEARNING_RATE, rtol=1e-3)
@@ -253,7 +260,7 @@ def test_dq_da_is_clipped_element_by_element_and_the_policys_gradients_are_not()
     # Ten times as large a state gives ten times as large a dq/da, before clipping, and a gradient
     # of the parameters ten times as large as the clipped dq/da: 1.5, far above 0.3.
     batch = TRANSITIONS._replace(observation=10.0 * TRANSITIONS.observation)
-    parts.update(batch, WEIGHTS)
+    update_on_batch(parts.update, batch, WEIGHTS)
     (gradient,) = parts.gradients("policy")
     # dq/da is (30, -5) and (2.5, -40).
     expected = [[-0.3 * 10 / 2, 0.3 * 10 / 2], [-0.3 * 10 / 2, 0.3 * 10 / 2]]
@@ -262,14 +269,16 @@ def test_dq_da_is_clipped_element_by_element_and_the_policys_gradients_are_not()
 
 def test_dq_da_below_the_limit_is_left_alone():
     parts = Parts(max_action_gradient=4.5)
-    parts.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     (gradient,) = parts.gradients("policy")
     np.testing.assert_allclose(gradient, [[-1.5, 0.25], [-0.125, 2.0]], rtol=1e-5)
 
 
 def test_critic_gets_no_gradient_from_the_policy():
     parts = Parts()
-    parts.update(TRANSITIONS, tf.zeros([2]))  # Without weight there is no loss of the critic.
+    update_on_batch(
+        parts.update, TRANSITIONS, tf.zeros([2])
+    )  # Without weight there is no loss of the critic.
     assert all(not gradient.any() for gradient in parts.gradients("critic"))
     policy, u, v = parts.values(parts.online)
     assert [u, v] == [U, V]
@@ -279,7 +288,7 @@ def test_critic_gets_no_gradient_from_the_policy():
 def test_policy_gets_no_gradient_from_the_loss_of_the_critic():
     parts = Parts()
     parts.online.critic.v.assign(tf.zeros([2, 2]))  # dq/da is 0, the TD errors are not.
-    parts.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     assert not parts.gradients("policy")[0].any()
     assert parts.values(parts.online)[0] == np.float32(POLICY).tolist()
     assert parts.values(parts.online)[1] != U
@@ -287,8 +296,8 @@ def test_policy_gets_no_gradient_from_the_loss_of_the_critic():
 
 def test_importance_weights_scale_the_critics_gradients_alone():
     parts, unweighted = Parts(), Parts()
-    output = parts.update(TRANSITIONS, tf.constant([0.0, 0.1]))
-    unweighted.update(TRANSITIONS, tf.ones([2]))
+    output = update_on_batch(parts.update, TRANSITIONS, tf.constant([0.0, 0.1]))
+    update_on_batch(unweighted.update, TRANSITIONS, tf.ones([2]))
     u_gradient, v_gradient = parts.gradients("critic")
     np.testing.assert_allclose(u_gradient, [0.0, 0.1 * 1.75 / 2], rtol=1e-5)
     np.testing.assert_allclose(v_gradient[0], [0.0, 0.0])
@@ -298,7 +307,7 @@ def test_importance_weights_scale_the_critics_gradients_alone():
 
 def test_critics_gradients_are_clipped_by_their_global_norm():
     parts = Parts(max_gradient_norm=0.5)
-    output = parts.update(TRANSITIONS, WEIGHTS)
+    output = update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     scale = 0.5 / CRITIC_NORM
     u_gradient, v_gradient = parts.gradients("critic")
     np.testing.assert_allclose(u_gradient, scale * np.array(CRITIC_U_GRADIENT), rtol=1e-5)
@@ -319,7 +328,7 @@ def test_target_networks_start_as_copies():
 @EAGER_AND_GRAPH
 def test_both_target_networks_are_copied_every_period_and_left_alone_between(run):
     parts = Parts(target_update_period=3)
-    step = run(parts.update)
+    step = run(in_one(parts.update))
     online, target = [], []
     for _ in range(7):
         step(TRANSITIONS, WEIGHTS)
@@ -333,7 +342,7 @@ def test_both_target_networks_are_copied_every_period_and_left_alone_between(run
 
 def test_both_target_networks_move_at_the_configs_rate():
     parts = Parts(target_update_period=1, target_update_rate=0.25)
-    parts.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     first = [TARGET_POLICY, TARGET_U, TARGET_V]
     for online, target, before in zip(
         parts.values(parts.online), parts.values(parts.target), first, strict=True
@@ -345,13 +354,13 @@ def test_both_target_networks_move_at_the_configs_rate():
 def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
     parts = Parts(target_update_period=4)
     for _ in range(3):
-        parts.update(TRANSITIONS, WEIGHTS)
+        update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
     path = tf.train.Checkpoint(**parts.update.state).write(str(tmp_path / "state"))
-    parts.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
 
     restored = Parts(target_update_period=4)
     tf.train.Checkpoint(**restored.update.state).read(path).assert_consumed()
-    restored.update(TRANSITIONS, WEIGHTS)
+    update_on_batch(restored.update, TRANSITIONS, WEIGHTS)
     assert restored.values(restored.online) == parts.values(parts.online)
     assert restored.values(restored.target) == parts.values(parts.target)
     assert parts.values(parts.target) == parts.values(parts.online)
@@ -365,7 +374,7 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
 @RETURN_THAT_SPOILS
 def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
     parts = Parts()
-    step = run(parts.update)
+    step = run(in_one(parts.update))
     step(TRANSITIONS, WEIGHTS)
     before = parts.learned()
     # Policy, u and v, online and target; two moments of each, and a count for each optimiser.
@@ -384,7 +393,7 @@ def test_critics_gradients_that_are_not_finite_change_nothing(run, spoilt):
 @EAGER_AND_GRAPH
 def test_policys_gradients_that_are_not_finite_change_nothing(run):
     parts = Parts(make_policy=RootPolicy)
-    step = run(parts.update)
+    step = run(in_one(parts.update))
     parts.online.policy.w.assign([[0.5, 0.25], [0.1, 0.2]])
     step(TRANSITIONS, WEIGHTS)
     parts.online.policy.w.assign([[0.5, 0.0], [0.1, 0.2]])
@@ -400,7 +409,7 @@ def test_policys_gradients_that_are_not_finite_change_nothing(run):
 @RETURN_THAT_SPOILS
 def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
     parts, twin = Parts(), Parts()
-    step, twin_step = run(parts.update), run(twin.update)
+    step, twin_step = run(in_one(parts.update)), run(in_one(twin.update))
     skipped = []
     for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
         skipped.append(int(step(batch, WEIGHTS).metrics["steps_skipped"]))
@@ -416,7 +425,7 @@ def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
 @EAGER_AND_GRAPH
 def test_target_networks_are_copied_on_schedule_when_steps_are_skipped(run):
     parts = Parts(target_update_period=3)
-    step = run(parts.update)
+    step = run(in_one(parts.update))
     first = [TARGET_POLICY, TARGET_U, TARGET_V]
     online, target = [parts.values(parts.online)], []
     for n_step_return in (0.5, math.nan, math.nan, 0.5, math.nan, 0.5, 0.5):
@@ -468,7 +477,7 @@ def test_a_critic_of_distributions_is_prioritized_by_the_error_of_its_means(crit
     ]
     update = DPGUpdate(online, target, config)
     target.critic.table.assign(tables[critic][1])
-    output = update(TRANSITIONS, WEIGHTS)
+    output = update_on_batch(update, TRANSITIONS, WEIGHTS)
     expected = [0.5 + 0.9 * means[2] - means[0], -4.0 - means[1]]
     np.testing.assert_allclose(output.priorities, np.abs(expected), rtol=1e-5)
     assert float(output.metrics["q_value"]) == pytest.approx((means[0] + means[1]) / 2)
@@ -493,7 +502,7 @@ def test_losses_of_the_users_are_descended(run):
             return loss._replace(loss=loss.loss + 10.0 * tf.reduce_sum(error**2, axis=-1))
 
     parts = Parts(update_class=Imitation)
-    output = run(parts.update)(TRANSITIONS, WEIGHTS)
+    output = run(in_one(parts.update))(TRANSITIONS, WEIGHTS)
     assert float(output.metrics["loss"]) == pytest.approx(2 * LOSS)
     assert float(output.metrics["policy_q_value"]) == pytest.approx(sum(POLICY_Q) / 2)
     np.testing.assert_allclose(output.priorities, 3 * np.abs(TD_ERROR), rtol=1e-5)
@@ -544,7 +553,7 @@ def test_a_policy_ascends_the_smallest_of_several_values():
         DPGNetworks(LinearPolicy(POLICY), CriticEnsemble(of_one, distribution))
         for of_one in (critics, make_critics())
     ]
-    output = DPGUpdate(online, target, config)(TRANSITIONS, WEIGHTS)
+    output = update_on_batch(DPGUpdate(online, target, config), TRANSITIONS, WEIGHTS)
     # At pi(S): 0.125 and 5.15 of the first critic, 2.625 and 1.225 of the second one.
     assert float(output.metrics["policy_q_value"]) == pytest.approx((0.125 + 1.225) / 2)
     # Adam's first step has the size of the learning rate and the sign of dq/da.

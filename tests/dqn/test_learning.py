@@ -1,5 +1,6 @@
 """Tests of the update against steps worked out by hand."""
 
+import functools
 import itertools
 import math
 import pathlib
@@ -20,6 +21,7 @@ from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.learning.distributions import expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
+from apex_agents.learning.update import Update, UpdateOutput, update_on_batch
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
@@ -81,6 +83,11 @@ def make_update(
     return update, network, target_network
 
 
+def in_one(update: Update) -> Callable[[Transition, tf.Tensor], UpdateOutput]:
+    """Return both halves of an update as one function."""
+    return functools.partial(update_on_batch, update)
+
+
 def spoil(n_step_return: float) -> Transition:
     """Return the batch with another return in its first row."""
     return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -1.0]))
@@ -101,7 +108,7 @@ def first_rmsprop_step(gradient: float) -> float:
 @EAGER_AND_GRAPH
 def test_one_update(run):
     update, network, target_network = make_update()
-    output = run(update)(TRANSITIONS, WEIGHTS)
+    output = run(in_one(update))(TRANSITIONS, WEIGHTS)
     expected = [
         [1.0 - first_rmsprop_step(GRADIENTS[0]), 2.0],
         [3.0, 5.0 - first_rmsprop_step(GRADIENTS[1])],
@@ -129,7 +136,7 @@ def test_a_loss_of_the_users_is_descended_and_its_error_is_the_priority(run):
             return TDLoss(2 * loss, 3 * td_error), q_tm1
 
     update, network, _ = make_update(update_class=DoubledLoss)
-    output = run(update)(TRANSITIONS, WEIGHTS)
+    output = run(in_one(update))(TRANSITIONS, WEIGHTS)
     assert float(output.metrics["loss"]) == pytest.approx(2 * LOSS)
     np.testing.assert_allclose(output.priorities, 3 * np.abs(TD_ERROR), rtol=1e-6)
     assert float(network.w[0, 0]) == pytest.approx(1.0 - first_rmsprop_step(2 * GRADIENTS[0]))
@@ -139,7 +146,7 @@ def test_a_loss_of_the_users_is_descended_and_its_error_is_the_priority(run):
 def test_the_example_of_a_loss_lowers_targets_by_the_gap_to_the_best_action(run):
     example = runpy.run_path(str(EXAMPLES / "own_loss.py"))
     update, _, _ = make_update(update_class=example["AdvantageLearningUpdate"])
-    output = run(update)(TRANSITIONS, WEIGHTS)
+    output = run(in_one(update))(TRANSITIONS, WEIGHTS)
     # The target network has -9 for both actions of state 0; 7 and 4 in state 1, of action 1.
     expected = [3.1 - 0.1 * 0.0, -6.0 - 0.1 * (7.0 - 4.0)]
     np.testing.assert_allclose(output.priorities, np.abs(expected), rtol=1e-6)
@@ -152,7 +159,7 @@ def test_running_means_continue_from_update_to_update():
     w = 5.0
     mean_square = mean = 0.0
     for _ in range(3):
-        update(batch, tf.constant([1.0]))
+        update_on_batch(update, batch, tf.constant([1.0]))
         gradient = w - (-1.0)
         mean_square = 0.6 * mean_square + 0.4 * gradient**2
         mean = 0.6 * mean + 0.4 * gradient
@@ -162,7 +169,7 @@ def test_running_means_continue_from_update_to_update():
 
 def test_gradients_are_clipped_by_their_global_norm():
     update, network, _ = make_update(max_gradient_norm=0.5)
-    output = update(TRANSITIONS, WEIGHTS)
+    output = update_on_batch(update, TRANSITIONS, WEIGHTS)
     scale = 0.5 / GRADIENT_NORM
     expected = [
         [1.0 - first_rmsprop_step(scale * GRADIENTS[0]), 2.0],
@@ -195,7 +202,7 @@ def test_the_norm_is_that_of_the_gradients_of_all_variables_together():
     )
     update = DQNUpdate(network, target_network, config)
     target_network.first.assign(TARGET)
-    output = update(TRANSITIONS, WEIGHTS)
+    output = update_on_batch(update, TRANSITIONS, WEIGHTS)
     norm = math.sqrt(2) * GRADIENT_NORM
     assert float(output.metrics["gradient_norm"]) == pytest.approx(norm)
     steps = [first_rmsprop_step(0.5 / norm * gradient) for gradient in GRADIENTS]
@@ -212,7 +219,7 @@ def test_transitions_with_columns_are_refused(name, run):
     update, _, _ = make_update()
     batch = TRANSITIONS._replace(**{name: make_column(getattr(TRANSITIONS, name))})
     with pytest.raises(ValueError, match="shape"):
-        run(update)(batch, WEIGHTS)
+        run(in_one(update))(batch, WEIGHTS)
 
 
 @EAGER_AND_GRAPH
@@ -220,20 +227,20 @@ def test_transitions_with_columns_are_refused(name, run):
 def test_weights_of_another_shape_are_refused(weights, run):
     update, network, _ = make_update()
     with pytest.raises(ValueError, match="weights"):
-        run(update)(TRANSITIONS, weights)
+        run(in_one(update))(TRANSITIONS, weights)
     assert network.w.numpy().tolist() == ONLINE
 
 
 def test_gradients_are_not_clipped_below_the_limit():
     update, network, _ = make_update(max_gradient_norm=GRADIENT_NORM + 0.01)
-    update(TRANSITIONS, WEIGHTS)
+    update_on_batch(update, TRANSITIONS, WEIGHTS)
     expected = [1.0 - first_rmsprop_step(GRADIENTS[0]), 5.0 - first_rmsprop_step(GRADIENTS[1])]
     np.testing.assert_allclose(np.diag(network.w.numpy()), expected, rtol=1e-6)
 
 
 def test_importance_weights_scale_gradients_and_not_priorities():
     update, network, _ = make_update()
-    output = update(TRANSITIONS, tf.constant([0.0, 1.0]))
+    output = update_on_batch(update, TRANSITIONS, tf.constant([0.0, 1.0]))
     expected = [[1.0, 2.0], [3.0, 5.0 - first_rmsprop_step(1.0 * 6.0 / 2)]]
     np.testing.assert_allclose(network.w, expected, rtol=1e-6)
     np.testing.assert_allclose(output.priorities, [3.1, 6.0], rtol=1e-6)
@@ -248,7 +255,7 @@ def test_target_network_starts_as_a_copy():
 @EAGER_AND_GRAPH
 def test_target_network_is_copied_every_period_and_left_alone_between(run):
     update, network, target_network = make_update(target_update_period=3)
-    step = run(update)
+    step = run(in_one(update))
     online, target = [], []
     for _ in range(7):
         step(TRANSITIONS, WEIGHTS)
@@ -261,13 +268,13 @@ def test_target_network_is_copied_every_period_and_left_alone_between(run):
 def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
     update, network, target_network = make_update(target_update_period=4)
     for _ in range(3):
-        update(TRANSITIONS, WEIGHTS)
+        update_on_batch(update, TRANSITIONS, WEIGHTS)
     path = tf.train.Checkpoint(**update.state).write(str(tmp_path / "state"))
-    update(TRANSITIONS, WEIGHTS)
+    update_on_batch(update, TRANSITIONS, WEIGHTS)
 
     restored, restored_network, restored_target = make_update(target_update_period=4)
     tf.train.Checkpoint(**restored.state).read(path).assert_consumed()
-    restored(TRANSITIONS, WEIGHTS)
+    update_on_batch(restored, TRANSITIONS, WEIGHTS)
     np.testing.assert_array_equal(restored_network.w, network.w)
     np.testing.assert_array_equal(restored_target.w, target_network.w)
     np.testing.assert_array_equal(target_network.w, network.w)
@@ -281,7 +288,7 @@ def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
 @RETURN_THAT_SPOILS
 def test_gradients_that_are_not_finite_change_nothing(run, spoilt):
     update, _, _ = make_update()
-    step = run(update)
+    step = run(in_one(update))
     step(TRANSITIONS, WEIGHTS)
     before = learned(update)
     assert len(before) == 2 + 3  # Two networks; mean, mean square and momentum.
@@ -295,7 +302,7 @@ def test_gradients_that_are_not_finite_change_nothing(run, spoilt):
 @RETURN_THAT_SPOILS
 def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
     (update, network, _), (twin, _, _) = make_update(), make_update()
-    step, twin_step = run(update), run(twin)
+    step, twin_step = run(in_one(update)), run(in_one(twin))
     skipped = []
     for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
         skipped.append(int(step(batch, WEIGHTS).metrics["steps_skipped"]))
@@ -311,7 +318,7 @@ def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
 @EAGER_AND_GRAPH
 def test_target_network_is_copied_on_schedule_when_steps_are_skipped(run):
     update, network, target_network = make_update(target_update_period=3)
-    step = run(update)
+    step = run(in_one(update))
     online, target = [], []
     for n_step_return in (0.5, math.nan, math.nan, 0.5, math.nan, 0.5, 0.5):
         step(spoil(n_step_return), WEIGHTS)
@@ -331,7 +338,7 @@ def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
         networks.append(ActionValueNetwork(layers, expected_value()))
     config = ApexDQNConfig(target_update_period=2)
     update = DQNUpdate(*networks, config)
-    step = run(update)
+    step = run(in_one(update))
     # The last state of an episode, whose value is not read.
     next_observation = tf.constant([[0.0, 1.0], [9.0, 5.0]])
     transitions = TRANSITIONS._replace(next_observation=next_observation)
@@ -400,7 +407,7 @@ def test_quantiles_are_learned_by_their_own_loss_and_prioritized_by_the_error_of
     (online, weights, values), (target, target_weights, target_values) = networks
     update = DQNUpdate(online, target, config)
     target_weights.w.assign(target_values)
-    output = update(TRANSITIONS, WEIGHTS)
+    output = update_on_batch(update, TRANSITIONS, WEIGHTS)
     # Means are those of ONLINE and, in state 1, action 1, of TARGET.
     np.testing.assert_allclose(output.priorities, np.abs(TD_ERROR), rtol=1e-5)
     # Targets of row 1 are 0.5 + 0.9 * (3, 5) = (3.2, 5): estimates 0 and 2, all errors above 1.
@@ -419,7 +426,7 @@ def test_epsilon_of_adam_is_that_of_the_config_or_falls_with_the_batch(epsilon, 
     values = [ActionValueNetwork(layer, expected_value()) for layer in (network, target_network)]
     update = DQNUpdate(*values, config)
     target_network.w.assign(TARGET)
-    update(TRANSITIONS, 0.01 * WEIGHTS)  # Gradients of the size of epsilon.
+    update_on_batch(update, TRANSITIONS, 0.01 * WEIGHTS)  # Gradients of the size of epsilon.
     # In Adam's first step both of its means are those of the gradient.
     steps = [0.1 * 0.01 * g / (abs(0.01 * g) + used) for g in GRADIENTS]
     expected = [[1.0 - steps[0], 2.0], [3.0, 5.0 - steps[1]]]
@@ -445,5 +452,5 @@ def test_losses_are_computed_in_bfloat16_where_asked_for_and_possible(
         return ActionValueNetwork(layers, expected_value())
 
     update = DQNUpdate(make_network(ONLINE), make_network(TARGET), ApexDQNConfig(bfloat16=is_asked))
-    update(TRANSITIONS, WEIGHTS)
+    update_on_batch(update, TRANSITIONS, WEIGHTS)
     assert set(seen) == {tf.bfloat16 if is_asked and has_bfloat16 else tf.float32}

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 import threading
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,9 +14,10 @@ from dm_env import specs
 from waiting import wait_for
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.learning.learner import ApexLearner
-from apex_agents.learning.update import UpdateOutput
+from apex_agents.learning.learner import ApexLearner, ReplaySource
+from apex_agents.learning.update import Computed
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import PARAMETERS, make_parameter_tables
 from apex_agents.replay.parameters import ParameterSource
@@ -59,7 +59,7 @@ class Config:
 
 
 class CountingUpdate:
-    """Counts its calls in its only parameter; new priorities are twice the returns.
+    """Counts its steps in its only parameter; new priorities are twice the returns.
 
     Attributes:
       seen: returns and importance weights of the newest batch, `[2, B]`.
@@ -72,20 +72,21 @@ class CountingUpdate:
         self.variables = {"network": [self.count]}
         self.state = {"count": self.count, "num_updates": self.num_updates}
 
-    def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        self.count.assign_add([1.0])
+    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+        self.seen.assign(tf.stack([batch.n_step_return, weights]))
+        return Computed(tf.constant([1.0]), 2.0 * batch.n_step_return, {})
+
+    def apply(self, gradients: tf.Tensor) -> dict[str, tf.Tensor]:
+        self.count.assign_add(gradients)
         self.num_updates.assign_add(1)
-        self.seen.assign(tf.stack([transitions.n_step_return, weights]))
-        return UpdateOutput(
-            priorities=2.0 * transitions.n_step_return,
-            metrics={"loss": 100.0 + self.count[0]},
-        )
+        return {"loss": 100.0 + self.count[0]}
 
 
-class Replay(NamedTuple):
-    """The client of a server, and what talks to it."""
+class Replay:
+    """A replay server, and the learner that samples from it."""
 
-    client: reverb.Client
+    def __init__(self, client: reverb.Client):
+        self.client = client
 
     def make_learner(
         self, update: CountingUpdate, config: Config | None = None, **arguments
@@ -93,7 +94,9 @@ class Replay(NamedTuple):
         config = config or Config()
         signature, num_batches = item_signature(SPEC), config.num_sgd_steps_per_step
         dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, signature, num_batches)
-        return ApexLearner(update, dataset, self.client, config, **arguments)
+        self.connections = ReplayConnections(self.client, dataset, BATCH_SIZE, num_batches)
+        source = ReplaySource(update, self.connections, config)
+        return ApexLearner(update, source, config.publish_period, **arguments)
 
     def num_publications(self) -> int:
         table = self.client.server_info()[PARAMETERS]
@@ -155,7 +158,7 @@ def test_priorities_are_written_back(replay):
     learner = replay.make_learner(CountingUpdate())
     assert replay.priorities() == {RARE: 1.0, FREQUENT: 16.0}
     learner.step()
-    learner.flush()
+    replay.connections.flush()
     learner.close()
     assert replay.priorities() == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
 
@@ -163,8 +166,8 @@ def test_priorities_are_written_back(replay):
 @pytest.mark.parametrize("shape", [(BATCH_SIZE, 1), (BATCH_SIZE, BATCH_SIZE), ()])
 def test_priorities_of_another_shape_are_refused(shape, replay):
     class Misshapen(CountingUpdate):
-        def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-            return UpdateOutput(priorities=tf.ones(shape), metrics={})
+        def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+            return Computed(tf.constant([1.0]), tf.ones(shape), {})
 
     add_transitions(replay, PRIORITIES)
     learner = replay.make_learner(Misshapen())
@@ -178,14 +181,14 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     source = ParameterSource(replay.client)
     learner = replay.make_learner(CountingUpdate(), Config(publish_period=2))
     learner.publish()
-    learner.flush()
+    replay.connections.flush()
     assert replay.num_publications() == 1  # Without one, the source below would wait forever.
     published = []
     for _ in range(6):
         ((count,),) = source.get_variables(["network"])
         published.append((replay.num_publications(), source.learner_steps, count.tolist()))
         learner.step()
-        learner.flush()
+        replay.connections.flush()
     assert published == [
         (1, 0, [0.0]),
         (1, 0, [0.0]),
@@ -208,7 +211,7 @@ def test_several_updates_per_call(replay):
     published = []
     for _ in range(4):
         learner.step()
-        learner.flush()
+        replay.connections.flush()
         published.append((learner.num_steps, replay.num_publications()))
     assert update.count.numpy().tolist() == [16.0]
     assert published == [(4, 0), (8, 1), (12, 2), (16, 2)]
@@ -236,11 +239,11 @@ def test_a_server_that_has_moved_gets_the_parameters_at_once(replay, serve):
     moved = Replay(serve(*make_tables()))
     dataset = make_dataset(moved.client, REPLAY, BATCH_SIZE, SPEC, item_signature(SPEC))
     learner.reconnect(0, moved.client, dataset)
-    learner.flush()
+    replay.connections.flush()
     assert ParameterSource(moved.client).get_variables(["network"])[0][0].tolist() == [5.0]
     add_transitions(moved, PRIORITIES)  # It learns from that one now.
     learner.step()
-    learner.flush()
+    replay.connections.flush()
     assert moved.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
     learner.close()
 
@@ -256,7 +259,7 @@ def test_parameters_that_are_not_finite_go_nowhere(value, replay):
     update.count.assign([value])
     with pytest.raises(FloatingPointError):
         learner.publish()
-    learner.flush()
+    replay.connections.flush()
     assert replay.num_publications() == 0
     update.count.assign([1.0])
     learner.close()
@@ -296,10 +299,10 @@ def test_logs_what_every_step_did(replay):
 
 def test_logs_the_share_of_new_priorities_at_a_bound(replay):
     class LargeForFrequent(CountingUpdate):
-        def __call__(self, transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-            super().__call__(transitions, weights)
-            is_large = transitions.n_step_return == FREQUENT
-            return UpdateOutput(tf.where(is_large, 1e7, 1.0), metrics={})
+        def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
+            computed = super().compute(batch, weights)
+            is_large = batch.n_step_return == FREQUENT
+            return computed._replace(priorities=tf.where(is_large, 1e7, 1.0))
 
     add_transitions(replay, PRIORITIES)
     logger = loggers.InMemoryLogger()

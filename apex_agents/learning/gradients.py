@@ -1,0 +1,295 @@
+"""The queue of gradients, from workers to the learner: its table, its writer and its reader."""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from apex_agents.learning.update import Update
+from apex_agents.replay.batch_reader import BatchReader
+from apex_agents.replay.parameters import ParameterPublisher
+from apex_agents.replay.streams import RowStream
+from apex_agents.replay.tables import table_name
+from apex_agents.waits import Waiting
+
+GRADIENTS = "gradients"
+
+_TIMEOUT_MS = 500
+
+
+class Gradient(NamedTuple):
+    """One item of the queue: what a worker computed from one rollout.
+
+    Attributes:
+      gradient: `[P]` float32, a mean over the rollout's steps, see `to_vector`.
+      metrics: `[M]` float32, the number of these steps, and means over them.
+      version: `[]` int64, learner steps of the parameters that acted.
+      worker: `[]` int64, index of the worker's first environment.
+      num_workers: `[]` int64, workers of the run.
+    """
+
+    gradient: np.ndarray
+    metrics: np.ndarray
+    version: np.ndarray
+    worker: np.ndarray
+    num_workers: np.ndarray
+
+
+def make_gradient_table(
+    num_parameters: int,
+    num_metrics: int,
+    queue_size: int,
+    rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+) -> reverb.Table:
+    """Build the queue, from which each gradient is read once, in the order of arrival.
+
+    Args:
+      num_parameters: P, numbers in a gradient.
+      num_metrics: M, numbers that are logged.
+      queue_size: gradients in a full queue, before which workers wait.
+      rate_limiter: limiter in place of one that does so.
+    """
+    return reverb.Table(
+        name=GRADIENTS,
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=queue_size,
+        max_times_sampled=1,
+        rate_limiter=rate_limiter or reverb.rate_limiters.Queue(queue_size),
+        signature=_make_signature(num_parameters, num_metrics),
+    )
+
+
+def _make_signature(num_parameters: int, num_metrics: int) -> dict[str, tf.TensorSpec]:
+    numbers = [tf.TensorSpec([size], tf.float32) for size in (num_parameters, num_metrics)]
+    return Gradient(*numbers, *[tf.TensorSpec([], tf.int64)] * 3)._asdict()
+
+
+def make_gradient_dataset(
+    client: reverb.Client, num_parameters: int, num_metrics: int
+) -> tf.data.Dataset:
+    """Read the queue: `reverb.ReplaySample`s whose `data` is a `Gradient`.
+
+    An iterator ends when nothing has arrived for half a second. The server is asked nothing before
+    the first iteration, so that it may be away.
+    """
+    signature = _make_signature(num_parameters, num_metrics)
+    dataset = reverb.TrajectoryDataset(
+        server_address=client.server_address,
+        table=table_name(client, GRADIENTS),
+        dtypes={name: leaf.dtype for name, leaf in signature.items()},
+        shapes={name: leaf.shape for name, leaf in signature.items()},
+        max_in_flight_samples_per_worker=1,
+        num_workers_per_iterator=1,
+        rate_limiter_timeout_ms=_TIMEOUT_MS,
+    )
+
+    @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
+    def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
+        return reverb.ReplaySample(sample.info, Gradient(**sample.data))
+
+    return dataset.map(unpack, deterministic=True)
+
+
+class GradientSender:
+    """Sends the gradients of one worker.
+
+    Attributes:
+      num_transitions: transitions of all gradients sent so far.
+      num_not_finite: transitions of gradients that were left out, NaN or infinite.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        env_indices: Sequence[int],
+        num_envs: int,
+        transitions_per_item: int,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ):
+        """Prepare to send; the first gradient opens the stream.
+
+        Args:
+          client: client of the server with the queue.
+          env_indices: indices of the worker's environments among those of all workers.
+          num_envs: number of environments of all workers, of which each has as many.
+          transitions_per_item: transitions that count as one gradient's.
+          should_stop: asked while waiting for room in the queue.
+          learner_steps_fn: returns the learner steps of the parameters that act.
+        """
+        self._client = client
+        self._worker = np.asarray(env_indices[0], np.int64)
+        self._num_workers = np.asarray(num_envs // len(env_indices), np.int64)
+        self._transitions_per_item = transitions_per_item
+        self.should_stop = should_stop
+        self._learner_steps_fn = learner_steps_fn
+        self._stream: RowStream | None = None
+        self._waiting = Waiting("the queue to accept gradients")
+        self.num_transitions = 0
+        self.num_not_finite = 0
+
+    @property
+    def version(self) -> int:
+        """Learner steps of the parameters that act."""
+        return self._learner_steps_fn()
+
+    def send(self, gradient: np.ndarray, metrics: np.ndarray) -> bool:
+        """Send a gradient of the parameters that act, and wait until the queue has it.
+
+        Returns:
+          Whether it was sent: a gradient that is NaN or infinite is not.
+        """
+        if not np.isfinite(gradient).all():
+            self.num_not_finite += self._transitions_per_item
+            return False
+        if self._stream is None:
+            self._stream = RowStream(self._client, len(Gradient._fields), 1, table=GRADIENTS)
+        version = np.asarray(self.version, np.int64)
+        row = Gradient(gradient, metrics, version, self._worker, self._num_workers)
+        references = self._stream.append(*row)
+        self._stream.create_item(dict(zip(Gradient._fields, references, strict=True)), 1.0)
+        self.num_transitions += self._transitions_per_item
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Wait until the queue has all gradients, or the program stops."""
+        with self._waiting:
+            while self._stream is not None and not self.should_stop():
+                with contextlib.suppress(reverb.errors.DeadlineExceededError):
+                    return self._stream.flush(timeout_ms=_TIMEOUT_MS)
+
+    def close(self) -> None:
+        """Send what is under way, unless the program stops, and close the stream."""
+        self.flush()
+        if self._stream is not None:
+            self._stream.close()
+
+
+class GradientSource:
+    """Gradients of workers, one of each at once (A2C) or each as it arrives (A3C).
+
+    Attributes:
+      description, recent_samples: see `learner.Source`; there are no samples.
+    """
+
+    description = "gradients of the workers"
+    recent_samples = None
+
+    def __init__(
+        self,
+        update: Update,
+        dataset: tf.data.Dataset,
+        publisher: ParameterPublisher,
+        metric_names: Sequence[str],
+        max_wait_seconds: float | None,
+    ):
+        """Compile the step; nothing is read yet.
+
+        Args:
+          update: what applies the mean of gradients.
+          dataset: gradients as `make_gradient_dataset` gives them.
+          publisher: sends parameters to the workers.
+          metric_names: names of the numbers `[M]` beside a gradient, that of its steps first.
+          max_wait_seconds: seconds to wait, after the first gradient of an update, for those of
+            the other workers; None: each gradient is an update.
+        """
+        self._update = update
+        self._reader = BatchReader(dataset)
+        self._publisher = publisher
+        self._metric_names = metric_names
+        self._max_wait_seconds = max_wait_seconds
+        self._num_dropped = 0
+        self._present: set[int] | None = None  # Workers to wait for; None: all of them.
+        signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.float32)]
+        self._apply = tf.function(self._apply_mean, signature, autograph=False)
+        # Workers wait for parameters: while this compiled later, their gradients would grow stale.
+        self._apply.get_concrete_function()
+
+    def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> list[Gradient] | None:
+        """Wait for the gradients of one update; return None if told to stop.
+
+        Synchronous updates take one gradient of each worker, all of the newest parameters. Workers
+        of which none comes within `max_wait_seconds` after the first one are not waited for, until
+        they send something again.
+        """
+        batch: dict[int, Gradient] = {}
+        deadline = float("inf")
+
+        def should_end() -> bool:
+            return should_stop() or time.monotonic() >= deadline
+
+        while (sample := self._reader.next(should_end)) is not None:
+            gradient = Gradient(*[tensor.numpy() for tensor in sample.data])
+            if self._max_wait_seconds is None:
+                return [gradient]
+            worker = int(gradient.worker)
+            if self._present is not None:
+                self._present.add(worker)
+            if gradient.version != learner_steps:  # It arrived too late.
+                self._num_dropped += 1
+                continue
+            batch[worker] = gradient
+            expected = gradient.num_workers if self._present is None else len(self._present)
+            if len(batch) == expected:
+                break
+            deadline = min(deadline, time.monotonic() + self._max_wait_seconds)
+        else:
+            if should_stop():
+                return None
+            self._present = set(batch)
+        return [batch[worker] for worker in sorted(batch)]
+
+    def learn(self, data: list[Gradient], learner_steps: int) -> dict[str, Any]:
+        metrics = np.stack([gradient.metrics for gradient in data])  # `[K, M]`
+        num_steps = metrics[:, 0]
+        applied = self._apply(np.stack([gradient.gradient for gradient in data]), num_steps)
+        means = (num_steps @ metrics) / max(num_steps.sum(), 1)
+        # A learner that resumed from a checkpoint is behind the parameters it published before.
+        staleness = [max(learner_steps - int(gradient.version), 0) for gradient in data]
+        return {
+            **dict(zip(self._metric_names[1:], means[1:], strict=True)),
+            **applied,
+            "staleness_steps": float(np.mean(staleness)),
+            "gradients_per_step": float(len(data)),
+            "gradients_dropped": self._num_dropped,
+            "num_updates": 1,
+        }
+
+    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
+        self._publisher.publish(variables, learner_steps)
+
+    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
+        del index  # There is only one server.
+        self.close()
+        self._reader, self._publisher = BatchReader(dataset), ParameterPublisher(client)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._publisher.close()
+
+    def _apply_mean(self, gradients: tf.Tensor, num_steps: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        """Apply the mean of gradients `[K, P]`, weighted by their numbers of steps, `[K]`."""
+        weights = tf.math.divide_no_nan(num_steps, tf.reduce_sum(num_steps))
+        mean = tf.linalg.matvec(gradients, weights, transpose_a=True)
+        return self._update.apply(from_vector(mean, self._update.trained))
+
+
+def to_vector(gradients: Any, trained: Any) -> tf.Tensor:
+    """Return gradients flat and side by side, `[P]`; see `Computed.gradients`."""
+    flat = zip(tf.nest.flatten(gradients), tf.nest.flatten(trained), strict=True)
+    parts = [tf.zeros_like(of) if part is None else part for part, of in flat]
+    return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+
+
+def from_vector(vector: tf.Tensor, trained: Any) -> Any:
+    """Return the gradients of a vector `[P]` in the structure of the variables that they are of."""
+    variables = tf.nest.flatten(trained)
+    parts = tf.split(vector, [variable.shape.num_elements() for variable in variables])
+    shaped = [tf.reshape(part, of.shape) for part, of in zip(parts, variables, strict=True)]
+    return tf.nest.pack_sequence_as(trained, shaped)
