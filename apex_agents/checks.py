@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from dm_env import specs
 
+from apex_agents.acting.policy import restart_batch
 from apex_agents.builder import Builder
 from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
@@ -98,7 +99,8 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
     observations = drawn.astype(observed.dtype)
     try:
         policy = builder.make_policy(spec, range(2), 2, 0)
-        values = [float(policy(observations[i]).value[0]) for i in ([0, 1], [0, 1], [0, 2])]
+        batches = [restart_batch(observations[rows]) for rows in ([0, 1], [0, 1], [0, 2])]
+        values = [float(policy(batch).value[0]) for batch in batches]
     except Exception as error:  # The user's code may raise anything.
         raise ValueError(f"The agent's networks cannot act: {in_one_line(error)}") from error
     # Those of networks with noise of their own differ in any case.

@@ -191,7 +191,7 @@ def _act(experiment: Experiment, num_steps: int) -> None:
         policy = _make_policy(experiment, environment.spec)
         timestep = environment.reset()
         for _ in range(num_steps):
-            timestep = environment.step(policy(timestep.observation).action)
+            timestep = environment.step(policy(timestep).action)
         if environment.num_failures:
             raise ValueError(f"it failed {environment.num_failures} times in {num_steps} steps")
 

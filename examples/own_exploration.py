@@ -16,8 +16,8 @@ class HalvingPolicy:
         self.exploration = {"epsilon": epsilons}  # What is logged: where they begin.
         self.evaluate, self.random = CompiledFunction(network), np.random.default_rng(seed)
 
-    def __call__(self, observation):
-        q = self.evaluate(observation).numpy()  # [E, A]
+    def __call__(self, timestep):
+        q = self.evaluate(timestep.observation).numpy()  # [E, A]
         epsilons = self.exploration["epsilon"] * 0.5 ** (int(self.learner_steps) / self.half_life)
         uniform = self.random.integers(q.shape[1], size=len(q))
         action = np.where(self.random.random(len(q)) < epsilons, uniform, q.argmax(axis=1))

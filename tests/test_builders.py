@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
+from apex_agents.acting.policy import restart_batch
 from apex_agents.dpg import builder as dpg_builder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn import builder as dqn_builder
@@ -192,7 +193,7 @@ def explore(parts: Parts, between: Callable[[], None]) -> list:
     actions = []
     for _ in range(6):
         between()
-        actions += np.asarray(policy(np.zeros((3, 4), np.float32)).action).tolist()
+        actions += np.asarray(policy(restart_batch(np.zeros((3, 4), np.float32))).action).tolist()
     between()
     made = parts.builder.make_policy(parts.spec, range(3), 3, seed=6)
     return [actions, *(variable.numpy().tolist() for variable in tf.nest.flatten(made.variables))]

@@ -71,8 +71,12 @@ class ApexActor(core.Actor):
         self._output: PolicyOutput  # The policy's output for it.
 
     def select_action(self, observation: np.ndarray) -> np.ndarray:
-        """Return the actions, `[E]` or `[E, D]`; `[]` or `[D]` for a single environment."""
-        self._output = self._policy(observation if self._is_batched else observation[None])
+        """Return the actions for the time step observed last, to which the observation belongs.
+
+        Returns:
+          `[E]` or `[E, D]`; `[]` or `[D]` for a single environment.
+        """
+        self._output = self._policy(self._timestep)
         return self._output.action if self._is_batched else self._output.action[0]
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
@@ -87,7 +91,7 @@ class ApexActor(core.Actor):
         # Acme's loop asks for no action at the end of an episode, yet the value of a truncated
         # episode's last observation is needed.
         if not self._is_batched and next_timestep.last():
-            self._record(self._policy(self._timestep.observation))
+            self._record(self._policy(self._timestep))
 
     def update(self, wait: bool = False) -> None:
         if self._variable_client is not None:
@@ -101,7 +105,7 @@ class ApexActor(core.Actor):
     def _record(self, output: PolicyOutput) -> None:
         for i, adder in enumerate(self._adders):
             timestep = dm_env.TimeStep(*[field[i] for field in self._timestep])
-            adder.add(timestep, PolicyOutput(*[field[i] for field in output]))
+            adder.add(timestep, output.select(i))
 
     def _make_batch(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         return timestep if self._is_batched else make_batch(timestep)

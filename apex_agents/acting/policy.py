@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import dm_env
 import numpy as np
 import tensorflow as tf
 
@@ -14,15 +15,28 @@ class PolicyOutput(NamedTuple):
       action: `[E]` int32 or `[E, D]`, the action to take, exploration included.
       q_taken: `[E]`, q(s, action).
       value: `[E]`, the value to bootstrap from if a return ends here: max_a q(s, a) or q(s, pi(s)).
+      state: `[E, ...]` each, what the policy remembered before this time step, from which this
+        output can be computed again; nothing for a policy without memory.
     """
 
     action: np.ndarray
     q_taken: np.ndarray
     value: np.ndarray
+    state: tuple[np.ndarray, ...] = ()
+
+    def select(self, env_index: int) -> "PolicyOutput":
+        """Return the output for one environment, without the axis `E`."""
+        i = env_index
+        state = tuple([part[i] for part in self.state])
+        return PolicyOutput(self.action[i], self.q_taken[i], self.value[i], state)
 
 
 class Policy(Protocol):
     """Chooses actions for all environments at once.
+
+    A policy may remember something of each episode, such as a recurrent state or the previous
+    action. It keeps this itself and begins anew in the rows that are FIRST. So the output at LAST,
+    of which only the value counts, changes nothing for the next episode.
 
     Attributes:
       variables: variables to keep up to date, by the names under which they are published.
@@ -35,9 +49,31 @@ class Policy(Protocol):
     @property
     def exploration(self) -> Mapping[str, np.ndarray | float]: ...
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        """Evaluate the network once for `[E, ...]` observations; return new arrays."""
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        """Evaluate the network once for the next time step of every environment.
+
+        Args:
+          timestep: batched, every field `[E, ...]`; see `environments.VectorEnvironment`.
+
+        Returns:
+          New arrays.
+        """
         ...
+
+
+def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:
+    """Return the time step with which an episode begins in each environment, as `dm_env.restart`.
+
+    Args:
+      observation: `[E, ...]`, the first observations.
+    """
+    num_envs = len(observation)
+    return dm_env.TimeStep(
+        step_type=np.full(num_envs, dm_env.StepType.FIRST, np.int32),
+        reward=np.zeros(num_envs, np.float32),
+        discount=np.ones(num_envs, np.float32),
+        observation=observation,
+    )
 
 
 class CompiledFunction:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import dm_env
 import numpy as np
 
 from apex_agents.acting.policy import CompiledFunction, PolicyOutput
@@ -28,8 +29,8 @@ class SoftmaxPolicy:
         self._random = np.random.default_rng(seed)
         self._is_greedy = is_greedy
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        logits, value = (tensor.numpy() for tensor in self._evaluate(observation))
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        logits, value = (tensor.numpy() for tensor in self._evaluate(timestep.observation))
         if not self._is_greedy:
             # The greatest of logits with Gumbel noise has the probabilities of the softmax.
             logits = logits + self._random.gumbel(size=logits.shape)

@@ -65,7 +65,7 @@ class Worker(core.Actor):
         if not self._has_newest_parameters:
             self._take_newest_parameters()
             self._has_newest_parameters = True
-        action = self._policy(observation if self._is_batched else observation[None]).action
+        action = self._policy(self._timesteps[-1]).action
         return action if self._is_batched else action[0]
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:

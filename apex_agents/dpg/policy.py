@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import dm_env
 import numpy as np
 import tensorflow as tf
 
@@ -48,14 +49,14 @@ class GaussianNoisePolicy:
         policy, critic = networks
         random = tf.random.Generator.from_seed(seed)
 
-        def evaluate(observation: tf.Tensor) -> PolicyOutput:
+        def evaluate(observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             best = policy(observation)
             noise = stddev * random.normal(tf.shape(best))
             action = tf.clip_by_value(best + noise, -1.0, 1.0)
-            return PolicyOutput(action, critic(observation, action), critic(observation, best))
+            return action, critic(observation, action), critic(observation, best)
 
         self._evaluate = CompiledFunction(evaluate)
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        output = self._evaluate(observation)
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        output = self._evaluate(timestep.observation)
         return PolicyOutput(*[tensor.numpy() for tensor in output])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import dm_env
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
@@ -66,8 +67,8 @@ class EpsilonGreedyPolicy:
         self._evaluate = CompiledFunction(network)
         self._random = np.random.default_rng(seed)
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        q_values = self._evaluate(observation).numpy()
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        q_values = self._evaluate(timestep.observation).numpy()
         num_envs, num_actions = q_values.shape
         explore = self._random.random(num_envs) < self._current_epsilons()
         uniform = self._random.integers(num_actions, size=num_envs)

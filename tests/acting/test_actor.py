@@ -43,7 +43,8 @@ class SumPolicy:
         self.num_calls = 0
         self.shapes: list[tuple[int, ...]] = []
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        observation = timestep.observation
         sums = observation.reshape(len(observation), -1).sum(axis=1, dtype=np.float64)
         action = np.full(len(observation), self.num_calls % 2, np.int32)
         self.num_calls += 1

@@ -13,6 +13,7 @@ import tensorflow as tf
 from dm_env import specs
 from small_actor_critic import SPEC, T, make_config, make_network
 
+from apex_agents.acting.policy import restart_batch
 from apex_agents.actor_critic.builder import ActorCriticBuilder
 from apex_agents.actor_critic.learning import ActorCriticUpdate, Rollout
 from apex_agents.actor_critic.policy import SoftmaxPolicy
@@ -49,7 +50,7 @@ def learn_in_one_process(experiment: Experiment) -> list[np.ndarray]:
     steps, actions = [environment.reset()], []
     for _ in range(NUM_UPDATES):
         for _ in range(T):
-            actions.append(policy(steps[-1].observation).action)
+            actions.append(policy(steps[-1]).action)
             steps.append(environment.step(actions[-1]))
         rollout = Rollout(
             observation=np.stack([step.observation for step in steps]),
@@ -98,7 +99,8 @@ def test_evaluations_are_greedy_where_the_config_says_so(greedy_evaluation, num_
     builder = ActorCriticBuilder(make_config(greedy_evaluation=greedy_evaluation))
     spec = SPEC._replace(actions=specs.DiscreteArray(2, np.int32))
     policy = builder.make_evaluation_policy(spec, 200, seed=0)
-    actions = policy(np.zeros([200, *SPEC.observations.shape], np.float32)).action
+    observations = np.zeros([200, *SPEC.observations.shape], np.float32)
+    actions = policy(restart_batch(observations)).action
     assert len(set(actions)) == num_actions
 
 
@@ -127,8 +129,7 @@ def test_an_actor_without_adders_only_acts():
     policy = builder.make_evaluation_policy(SPEC, 1, seed=0)
     actor = builder.make_actor(policy)
     observation = np.zeros([1, *SPEC.observations.shape], np.float32)
-    first = dm_env.TimeStep(np.array([dm_env.StepType.FIRST]), *2 * [np.ones(1)], observation)
-    actor.observe_first(first)
+    actor.observe_first(restart_batch(observation))
     assert actor.select_action(observation).shape == (1,)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from small_actor_critic import make_network
 
+from apex_agents.acting.policy import restart_batch
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 
 OBSERVATION = np.array([[1.0, -1.0, 0.5, 2.0]], np.float32)
@@ -19,7 +20,7 @@ def make_decided_network():
 
 def test_actions_have_the_probabilities_of_the_network():
     policy = SoftmaxPolicy(make_decided_network(), seed=0)
-    output = policy(np.repeat(OBSERVATION, 4000, axis=0))
+    output = policy(restart_batch(np.repeat(OBSERVATION, 4000, axis=0)))
     assert output.action.dtype == np.int32
     # A standard deviation of 0.007.
     assert abs(output.action.mean() - 0.75) < 0.03
@@ -28,10 +29,10 @@ def test_actions_have_the_probabilities_of_the_network():
 
 def test_a_greedy_policy_takes_the_likeliest_action():
     policy = SoftmaxPolicy(make_decided_network(), seed=0, is_greedy=True)
-    assert (policy(np.repeat(OBSERVATION, 100, axis=0)).action == 1).all()
+    assert (policy(restart_batch(np.repeat(OBSERVATION, 100, axis=0))).action == 1).all()
 
 
 def test_actions_follow_the_seed():
-    observations = np.repeat(OBSERVATION, 100, axis=0)
-    actions = [SoftmaxPolicy(make_network(), seed)(observations).action for seed in (1, 1, 2)]
+    timestep = restart_batch(np.repeat(OBSERVATION, 100, axis=0))
+    actions = [SoftmaxPolicy(make_network(), seed)(timestep).action for seed in (1, 1, 2)]
     assert (actions[0] == actions[1]).all() and (actions[0] != actions[2]).any()

@@ -8,6 +8,7 @@ import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
+from apex_agents.acting.policy import restart_batch
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_networks
@@ -117,8 +118,8 @@ SPEC = make_spec(specs.BoundedArray((2,), np.float32, -1.0, 1.0))
 
 def test_actors_differ_in_noise_and_not_in_what_the_learner_gives_them():
     builder = ApexDPGBuilder(ApexDPGConfig())
-    observation = np.ones([1, 4], np.float32)
-    outputs = [builder.make_policy(SPEC, [0], 1, seed)(observation) for seed in (1, 1, 2)]
+    timestep = restart_batch(np.ones([1, 4], np.float32))
+    outputs = [builder.make_policy(SPEC, [0], 1, seed)(timestep) for seed in (1, 1, 2)]
     first, again, other = (output.action.tolist() for output in outputs)
     assert first == again != other
     # Initial networks follow from the seed, too.

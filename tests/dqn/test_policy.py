@@ -5,6 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from apex_agents.acting.policy import restart_batch
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
@@ -32,7 +33,7 @@ def make_policy(epsilons: list[float], seed: int = 0) -> EpsilonGreedyPolicy:
 def test_greedy_without_epsilon():
     policy = make_policy([0.0, 0.0, 0.0])
     for _ in range(50):
-        output = policy(Q_VALUES / 2)
+        output = policy(restart_batch(Q_VALUES / 2))
         assert output.action.tolist() == GREEDY
         assert output.q_taken.tolist() == [4.0, 9.0, -1.0]
         assert output.value.tolist() == [4.0, 9.0, -1.0]
@@ -41,7 +42,7 @@ def test_greedy_without_epsilon():
 
 def test_every_env_has_its_own_epsilon():
     policy = make_policy([0.0, 1.0, 0.4])
-    actions = np.array([policy(Q_VALUES / 2).action for _ in range(2000)])
+    actions = np.array([policy(restart_batch(Q_VALUES / 2)).action for _ in range(2000)])
     frequencies = [np.bincount(of_one, minlength=4) / 2000 for of_one in actions.T]
     assert frequencies[0].tolist() == [0.0, 1.0, 0.0, 0.0]
     # The seed is fixed, so that the outcome is, too. A frequency of 2000 draws has a standard
@@ -52,7 +53,7 @@ def test_every_env_has_its_own_epsilon():
 
 def test_envs_explore_independently():
     policy = make_policy([0.5] * 2)
-    actions = np.array([policy(Q_VALUES[[0, 0]] / 2).action for _ in range(200)])
+    actions = np.array([policy(restart_batch(Q_VALUES[[0, 0]] / 2)).action for _ in range(200)])
     # Equal with probability 0.625^2 + 3 * 0.125^2 = 0.4375: 87.5 +- 5 * 7.0 of 200 times.
     assert 52 < np.sum(actions[:, 0] == actions[:, 1]) < 123
 
@@ -61,7 +62,7 @@ def test_output_is_that_of_the_action_taken_even_if_it_is_random():
     policy = make_policy([1.0, 1.0, 1.0])
     num_not_greedy = 0
     for _ in range(50):
-        action, q_taken, value = policy(Q_VALUES / 2)
+        action, q_taken, value, _ = policy(restart_batch(Q_VALUES / 2))
         assert q_taken.tolist() == [Q_VALUES[i, action[i]] for i in range(3)]
         assert value.tolist() == [4.0, 9.0, -1.0]
         num_not_greedy += np.sum(action != GREEDY)
@@ -71,7 +72,7 @@ def test_output_is_that_of_the_action_taken_even_if_it_is_random():
 def test_seed_decides_the_actions():
     def play(seed: int) -> list[list[int]]:
         policy = make_policy([0.5] * 3, seed)
-        return [policy(Q_VALUES / 2).action.tolist() for _ in range(30)]
+        return [policy(restart_batch(Q_VALUES / 2)).action.tolist() for _ in range(30)]
 
     assert play(1) == play(1)
     assert play(1) != play(2)
@@ -79,10 +80,10 @@ def test_seed_decides_the_actions():
 
 def test_variables_are_those_of_the_network_in_use():
     policy = make_policy([0.0, 0.0, 0.0])
-    policy(Q_VALUES)
+    policy(restart_batch(Q_VALUES))
     (scale,) = policy.variables["network"]
     scale.assign(-1.0)
-    output = policy(Q_VALUES)
+    output = policy(restart_batch(Q_VALUES))
     assert output.action.tolist() == [0, 2, 0]
     assert output.value.tolist() == [-1.0, -6.0, 4.0]
 
@@ -92,7 +93,7 @@ def test_annealed_epsilon_falls_with_the_learner_steps_and_then_stays():
     (num_updates,) = policy.variables["num_updates"]
     for steps, epsilon in ((0, 1.0), (50, 0.6), (100, 0.2), (1000, 0.2)):
         num_updates.assign(steps)
-        actions = np.array([policy(Q_VALUES / 2).action for _ in range(1000)])
+        actions = np.array([policy(restart_batch(Q_VALUES / 2)).action for _ in range(1000)])
         share = np.mean(actions != GREEDY)
         # A random action is one of four; five standard deviations of 3000 draws.
         assert abs(share - 0.75 * epsilon) < 5 * np.sqrt(0.25 / 3000)

@@ -66,8 +66,8 @@ class ConstantPolicy:
     def __init__(self):
         self.variables = {"network": [tf.Variable(0.0, name="action")]}
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        action = np.full([len(observation), 1], self.variables["network"][0].numpy())
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        action = np.full([len(timestep.observation), 1], self.variables["network"][0].numpy())
         return PolicyOutput(action, action[:, 0], action[:, 0])
 
 

@@ -39,9 +39,9 @@ class RandomPolicy:
         self.networks = {}
         self._random = np.random.default_rng(0)
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutput:
-        zeros = np.zeros(len(observation))
-        return PolicyOutput(self._random.integers(3, size=len(observation)), zeros, zeros)
+    def __call__(self, timestep: dm_env.TimeStep) -> PolicyOutput:
+        zeros = np.zeros(len(timestep.observation))
+        return PolicyOutput(self._random.integers(3, size=len(zeros)), zeros, zeros)
 
 
 class Undrawn(Catch):
