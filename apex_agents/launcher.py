@@ -25,12 +25,10 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
 from apex_agents.initial_run import find_initial
-from apex_agents.metrics.exports import Export
+from apex_agents.metrics.exports import Export, TensorBoardExport, WandbExport
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
 from apex_agents.metrics.summary import git_commit
-from apex_agents.metrics.tensorboard_export import TensorBoardExport
-from apex_agents.metrics.wandb_export import WandbExport
 from apex_agents.nodes.backend import Backend, Launch, Outcome
 from apex_agents.nodes.fork_server import close_server
 from apex_agents.nodes.host import available_memory, memory_warning

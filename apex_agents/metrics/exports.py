@@ -1,23 +1,40 @@
-"""The rows of a run's CSV files as TensorBoard and Weights & Biases get them.
+"""Exports the rows of a run's CSV files to TensorBoard and to Weights & Biases.
 
 One process exports the whole run: the nodes write CSV files and nothing else.
 """
 
 import collections
+import itertools
 import math
+import os
+import pathlib
+import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.histogram import summary_v2 as histogram_summary
+from tensorboard.plugins.scalar import summary_v2 as scalar_summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 
+from apex_agents.extras import missing_extra
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import BINS_PER_DECADE
 from apex_agents.metrics.run_state import RunState, number
 from apex_agents.runs.csv_file import Row
+from apex_agents.runs.files import try_to_write
+from apex_agents.runs.folder import RunFolder
+from apex_agents.stopwatch import Stopwatch
 
-# Of hundreds of actors or environments these many are exported; the CSV files have all.
+# A run with hundreds of actors or environments exports these many; the CSV files have all.
 _MAX_ACTORS = 8
 _MAX_ENVS = 16
+# TensorBoard counts samples; our histograms hold shares.
+_SAMPLES_PER_HISTOGRAM = 1000
+
+_file_numbers = itertools.count()
 
 
 class Scalars(NamedTuple):
@@ -45,6 +62,123 @@ class Export(Protocol):
 
     def close(self) -> None:
         """Export what waits and finish."""
+
+
+class TensorBoardExport:
+    """Writes event files into a folder that `tensorboard --logdir` shows.
+
+    The event file writers of TensorBoard and tensorboardX write from a thread that ends with the
+    first OSError, such as a full disk; TensorBoard's imports TensorFlow, which would take the GPU's
+    memory. The record writer does neither.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+        self._file: RecordWriter | None = None
+        # The wall clock's time, continued by a clock that is never set: axes of time have no jumps.
+        self._time = Stopwatch(time.monotonic() - time.time()).seconds
+
+    def write(self, items: Iterable[Scalars | Histogram]) -> None:
+        def write() -> None:
+            for item in items:
+                for summary in _make_summaries(item):
+                    self._file = self._file or self._open()
+                    event = event_pb2.Event(summary=summary, step=item.step, wall_time=self._time())
+                    self._file.write(event.SerializeToString())
+            if self._file is not None:
+                self._file.flush()
+
+        # The file's buffer keeps the rest of a record that finds no room for the next time.
+        try_to_write(self._folder, write)
+
+    def close(self) -> None:
+        if self._file is not None:
+            try_to_write(self._folder, self._file.close)
+
+    def _open(self) -> RecordWriter:
+        self._folder.mkdir(exist_ok=True)
+        # TensorBoard reads a folder's files in the order of their names; the clock may have been
+        # behind, or set back, since the last one was written.
+        numbers = [path.name.split(".")[3] for path in self._folder.glob("events.out.tfevents.*")]
+        latest = max((int(number) for number in numbers if number.isdigit()), default=0)
+        opened_at = max(round(self._time()), latest + 1)
+        name = f"events.out.tfevents.{opened_at}.{socket.gethostname()}.{os.getpid()}"
+        file = RecordWriter((self._folder / f"{name}.{next(_file_numbers)}").open("wb"))
+        version = event_pb2.Event(file_version="brain.Event:2", wall_time=self._time())
+        file.write(version.SerializeToString())
+        return file
+
+
+def _make_summaries(item: Scalars | Histogram) -> Iterable[summary_pb2.Summary]:
+    if isinstance(item, Scalars):
+        return [scalar_summary.scalar_pb(name, value) for name, value in item.values.items()]
+    counts = np.round(item.shares * _SAMPLES_PER_HISTOGRAM).astype(int)
+    values = np.repeat((item.edges[:-1] + item.edges[1:]) / 2, counts)
+    used = np.flatnonzero(counts)
+    num_buckets = used[-1] - used[0] + 1 if used.size else 1
+    return [histogram_summary.histogram_pb(item.name, values, int(num_buckets))]
+
+
+class WandbExport:
+    """A run at Weights & Biases; wandb's own settings decide where it is stored.
+
+    WANDB_MODE=offline, for example, writes it into the work directory, for `wandb sync`.
+    """
+
+    def __init__(self, run: RunFolder, project: str, run_id: str):
+        """Start a run of a project at Weights & Biases, or resume it by its id.
+
+        Raises:
+          ValueError: wandb is not installed or cannot be started.
+        """
+        try:
+            import wandb
+        except ImportError as error:
+            raise missing_extra("wandb", "--wandb") from error
+        self._wandb = wandb
+        self._folder = run.path / "wandb"
+        is_online = os.environ.get("WANDB_MODE", "online") == "online"
+        is_seed = run.path.name.startswith("seed_")  # Its task and setting are the folders above.
+        try:
+            self._run = wandb.init(
+                project=project,
+                name="/".join(run.path.parts[-3:]) if is_seed else run.path.name,
+                id=run_id,
+                resume="allow" if is_online else None,
+                dir=str(run.path),
+                config=run.config,
+                # The terminal keeps this command's output; its nodes write logs of their own.
+                settings=wandb.Settings(console="off", silent=True),
+            )
+        except (wandb.errors.Error, OSError) as error:
+            raise ValueError(f"--wandb={project} cannot be started: {error}") from error
+        for nodes in ("learner/*", "evaluator/*"):
+            self._run.define_metric(nodes, step_metric=columns.LEARNER_STEPS)
+        for nodes in ("replay/*", "actor_*", "env_*"):
+            self._run.define_metric(nodes, step_metric=columns.ACTOR_STEPS)
+
+    @property
+    def place(self) -> str:
+        """Where the run can be seen: an address, or a folder when offline."""
+        if self._run.offline:
+            return str(pathlib.Path(self._run.dir).parent)
+        return str(self._run.url)
+
+    def write(self, items: Iterable[Scalars | Histogram]) -> None:
+        def write() -> None:
+            for item in items:
+                self._run.log(self._convert(item))
+
+        try_to_write(self._folder, write, (self._wandb.errors.Error, OSError))
+
+    def close(self) -> None:
+        self._run.finish()
+
+    def _convert(self, item: Scalars | Histogram) -> dict[str, Any]:
+        if isinstance(item, Scalars):
+            return {**item.values, item.step_name: item.step}
+        histogram = self._wandb.Histogram(np_histogram=(item.shares, item.edges))
+        return {item.name: histogram, columns.LEARNER_STEPS: item.step}
 
 
 def read_items(rows: Sequence[tuple[str, Row]], state: RunState) -> Iterator[Scalars | Histogram]:

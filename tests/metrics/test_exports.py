@@ -10,9 +10,14 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from apex_agents.metrics.exports import Histogram, Scalars, read_items
+from apex_agents.metrics.exports import (
+    Histogram,
+    Scalars,
+    TensorBoardExport,
+    WandbExport,
+    read_items,
+)
 from apex_agents.metrics.run_state import RunState
-from apex_agents.metrics.tensorboard_export import TensorBoardExport
 from apex_agents.runs.folder import RunFolder
 
 
@@ -117,9 +122,8 @@ def read_wandb_history(file: pathlib.Path) -> dict[str, str]:
 
 
 def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypatch):
-    wandb_export = pytest.importorskip("apex_agents.metrics.wandb_export")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    export = wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0123abcd")
+    export = WandbExport(RunFolder(written_run.folder), "a-project", "0123abcd")
     export.write(items)
     export.close()
     (file,) = written_run.folder.glob("wandb/offline-run-*-0123abcd/run-0123abcd.wandb")
@@ -137,8 +141,6 @@ def test_wandb_offline_gets_scalars_and_histograms(items, written_run, monkeypat
 
 
 def test_wandb_that_is_not_installed_is_an_error(written_run, monkeypatch):
-    from apex_agents.metrics import wandb_export
-
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match="--wandb needs the extra 'wandb'"):
-        wandb_export.WandbExport(RunFolder(written_run.folder), "a-project", "0")
+        WandbExport(RunFolder(written_run.folder), "a-project", "0")

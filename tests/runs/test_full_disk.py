@@ -25,8 +25,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from apex_agents.evaluation.evaluator import BestParameters
 from apex_agents.evaluation.video import VideoWriter
 from apex_agents.experiment import Progress
-from apex_agents.metrics.exports import Scalars
-from apex_agents.metrics.tensorboard_export import TensorBoardExport
+from apex_agents.metrics.exports import Scalars, TensorBoardExport
 from apex_agents.nodes.replay import save_replay
 from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
