@@ -8,8 +8,8 @@ from apex_agents.environments.actions import (
     require_discrete_actions,
     require_unit_vectors,
 )
+from apex_agents.environments.adapters import adapt
 from apex_agents.environments.atari_config import AtariConfig
-from apex_agents.environments.dm_env_adapter import DmEnvironment
 from apex_agents.environments.factory import (
     EnvironmentConfig,
     find_environment_fn,
@@ -17,7 +17,6 @@ from apex_agents.environments.factory import (
     make_vector_environment,
     with_environment_fn,
 )
-from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment
 from apex_agents.environments.own_observations import OwnObservations
 from apex_agents.environments.spec_record import SpecRecord, find_spec_difference, record_spec
 from apex_agents.environments.toy import Catch, PointMass
@@ -33,18 +32,17 @@ __all__ = [
     "BoxActions",
     "Catch",
     "DiscreteActions",
-    "DmEnvironment",
     "EnvironmentConfig",
     "EnvironmentSpec",
     "EnvironmentUnits",
     "Episode",
-    "GymnasiumEnvironment",
     "OwnObservations",
     "PointMass",
     "SpecRecord",
     "SyncVectorEnvironment",
     "VectorEnvironment",
     "actions_of",
+    "adapt",
     "find_environment_fn",
     "find_spec_difference",
     "knows_evaluations",

@@ -12,10 +12,9 @@ from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from apex_agents.environments.agent_steps import name_call
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.atari_renderer import AtariRenderer, colour_settings
-from apex_agents.environments.vector_environment import EnvironmentSpec, Episode
+from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, name_call
 from apex_agents.validation import require_fields
 
 

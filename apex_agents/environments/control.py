@@ -13,8 +13,6 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.actions import convert_actions
-from apex_agents.environments.conversion import space_of
 from apex_agents.environments.opengl import prepare_opengl, without_opengl
 from apex_agents.validation import unknown_name
 
@@ -48,8 +46,7 @@ class ControlEnvironment(dm_env.Environment):
     """A task of the suite whose observations are one vector.
 
     An observation is all arrays that the task observes, flattened, in the order in which the task
-    lists them. Actions, float32 `[D]` in [-1, 1], are scaled to the bounds of the actuators.
-    Episodes are truncated, with discount 1, after 1000 steps in most domains.
+    lists them. Episodes are truncated, with discount 1, after 1000 steps in most domains.
 
     Attributes:
       frames_per_second: control steps per second.
@@ -67,22 +64,20 @@ class ControlEnvironment(dm_env.Environment):
             task_kwargs={"random": seed},
             environment_kwargs={"flat_observation": True},
         )
-        (self._key,) = self._environment.observation_spec()
-        self._action_spec = convert_actions(space_of(self._environment.action_spec(), "action"))
         self.frames_per_second = 1.0 / self._environment.control_timestep()
 
     def reset(self) -> dm_env.TimeStep:
-        return self._convert(self._environment.reset())
+        return self._without_key(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        return self._convert(self._environment.step(self._action_spec.to_environment(action)))
+        return self._without_key(self._environment.step(action))
 
     def observation_spec(self) -> specs.Array:
-        shape = self._environment.observation_spec()[self._key].shape
-        return specs.Array(shape, np.float32, name="observation")
+        (spec,) = self._environment.observation_spec().values()
+        return spec
 
     def action_spec(self) -> specs.BoundedArray:
-        return self._action_spec
+        return self._environment.action_spec()
 
     def render(self) -> np.ndarray:
         """Draw the scene, uint8 `[480, 640, 3]`.
@@ -104,8 +99,8 @@ class ControlEnvironment(dm_env.Environment):
     def close(self) -> None:
         self._environment.physics.free()  # The suite's own `close` does nothing.
 
-    def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        observation = timestep.observation[self._key].astype(np.float32)
+    def _without_key(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        (observation,) = timestep.observation.values()
         return timestep._replace(observation=observation)
 
 

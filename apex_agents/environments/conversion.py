@@ -127,15 +127,17 @@ def is_image(space: spaces.Space) -> bool:
 
 
 def space_of(spec: Any, name: str) -> spaces.Space:
-    """Return the space of a spec of dm_env, or of a nest of them.
+    """Return the space of a spec of dm_env, or of a nest of them; a space is its own.
 
     Args:
-      spec: a spec, or dicts, lists and tuples of specs.
+      spec: a spec, or dicts, lists and tuples of specs; or a space.
       name: name of the spec, for messages.
 
     Raises:
       ValueError: a spec is not one of arrays of numbers, or its bounds are no interval.
     """
+    if isinstance(spec, spaces.Space):
+        return spec
     if isinstance(spec, Mapping):
         return spaces.Dict({key: space_of(part, f"{name}[{key!r}]") for key, part in spec.items()})
     if isinstance(spec, (list, tuple)):

@@ -12,10 +12,9 @@ import dm_env
 import gymnasium
 import numpy as np
 
+from apex_agents.environments.adapters import adapt, make_to_render
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.atari_config import AtariConfig, rom_name
-from apex_agents.environments.dm_env_adapter import DmEnvironment
-from apex_agents.environments.gymnasium_adapter import GymnasiumEnvironment, make_to_render
 from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
@@ -66,7 +65,7 @@ class EnvironmentConfig:
         The module that `task` names, if it names one, is imported.
         """
         require_fields(self, prefix)
-        _check_task(self.suite, self.task)
+        find_environment_fn(self)
         if self.suite == "atari":
             allowed = f"1 for Atari; set {prefix}atari.action_repeat"
             require(self.action_repeat == 1, f"{prefix}action_repeat", self.action_repeat, allowed)
@@ -80,12 +79,12 @@ def with_environment_fn(
 
 
 def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
-    """Return the function that makes one environment, or None for a suite of ours.
+    """Return the function that makes one environment, or None for Atari, which makes many at once.
 
     Other processes get it as an object, since an id that is registered here may not be there.
 
     Raises:
-      ValueError: the task is unknown, or a suite of ours has fields that it does not read.
+      ValueError: the task is unknown, or the suite does not read a field that is set.
     """
     if config.suite == "gymnasium":
         # gymnasium's checker would cost time on every step; conversion checks the spaces.
@@ -94,12 +93,37 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
         return functools.partial(gymnasium.make, spec, **limits)
     if config.suite == "function":
         return find_function(config.task, _FIELD)
-    allowed, limit = f"left out for the suite {config.suite!r}", config.max_episode_steps
-    for name in ("kwargs", "evaluation_kwargs"):
-        kwargs = getattr(config, name)
-        require(not kwargs, f"environment.{name}", kwargs, allowed)
-    require(limit is None, "environment.max_episode_steps", limit, allowed)
-    return None
+    if config.suite not in _SUITES:
+        raise unknown_name("suite", config.suite, {*_SUITES, "function", "gymnasium"})
+    for name, unset in (("kwargs", {}), ("evaluation_kwargs", {}), ("max_episode_steps", None)):
+        value, allowed = getattr(config, name), f"left out for the suite {config.suite!r}"
+        require(value == unset, f"environment.{name}", value, allowed)
+    return _SUITES[config.suite](config.task)
+
+
+def _find_atari(task: str) -> None:
+    rom_name(task)
+
+
+def _find_control(task: str) -> Callable[..., Any]:
+    from apex_agents.environments.control import ControlEnvironment, check_control_task
+
+    check_control_task(task)
+    return functools.partial(ControlEnvironment, task)
+
+
+def _find_toy(task: str) -> Callable[..., Any]:
+    toys: dict[str, Callable[..., Any]] = {"catch": Catch, "point_mass": PointMass}
+    if task not in toys:
+        raise unknown_name("toy task", task, toys)
+    return toys[task]
+
+
+_SUITES: dict[str, Callable[[str], Callable[..., Any] | None]] = {
+    "atari": _find_atari,
+    "control": _find_control,
+    "toy": _find_toy,
+}
 
 
 def knows_evaluations(config: EnvironmentConfig) -> bool:
@@ -147,7 +171,7 @@ def make_vector_environment(  # noqa: PLR0913
     children = np.random.SeedSequence(seed).spawn(num_envs)
     # Every environment accepts a seed in [0, 2 ** 31).
     seeds = [int(child.generate_state(1)[0]) >> 1 for child in children]
-    if environment_fn is None and config.suite == "atari":
+    if environment_fn is None:
         return AtariVectorEnvironment(
             config.task,
             config.atari,
@@ -160,43 +184,15 @@ def make_vector_environment(  # noqa: PLR0913
         environments, earlier = [], list[Any]()
         numbers = zip(seeds, env_indices or range(num_envs), strict=True)
         for index, (env_seed, env_index) in enumerate(numbers):
+            offered = {"seed": env_seed, "evaluation": evaluation, "env_index": env_index}
+            render = index < num_rendered
             with Waiting(f"environment {index} to be made"):
-                if environment_fn is None:
-                    environment = _make_own(config, env_seed)
-                else:
-                    offered = {"seed": env_seed, "evaluation": evaluation, "env_index": env_index}
-                    render = index < num_rendered
-                    environment = _make(environment_fn, config, offered, render, earlier)
+                environment = _make(environment_fn, config, offered, render, earlier)
             environments.append(made.enter_context(contextlib.closing(environment)))
         timeout = config.step_timeout_seconds
         vector = SyncVectorEnvironment(environments, config.action_repeat, timeout)
         made.pop_all()
         return vector
-
-
-def _check_task(suite: str, task: str) -> None:
-    if suite == "atari":
-        rom_name(task)
-    elif suite == "control":
-        from apex_agents.environments.control import check_control_task
-
-        check_control_task(task)
-    elif suite == "gymnasium":
-        find_task(task, _FIELD)
-    elif suite == "function":
-        find_function(task, _FIELD)
-    elif suite != "toy":
-        raise unknown_name("suite", suite, ("atari", "control", "function", "gymnasium", "toy"))
-    elif task not in _TOYS:
-        raise unknown_name("toy task", task, _TOYS)
-
-
-def _make_own(config: EnvironmentConfig, seed: int) -> dm_env.Environment:
-    if config.suite == "control":
-        from apex_agents.environments.control import ControlEnvironment
-
-        return ControlEnvironment(config.task, seed)
-    return _TOYS[config.task](seed=seed)
 
 
 def _make(
@@ -229,14 +225,10 @@ def _make(
         if any(unwrapped is one for one in earlier):
             raise ValueError("its function has to return a new environment at each call")
         earlier.append(unwrapped)
-        if isinstance(environment, dm_env.Environment):
-            return DmEnvironment(environment, config.max_episode_steps)
-        if not isinstance(environment, gymnasium.Env):
-            kind = type(environment).__name__
-            raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
-        if render and environment.render_mode != "rgb_array":
+        is_gymnasium = isinstance(environment, gymnasium.Env)
+        if render and is_gymnasium and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
-        return GymnasiumEnvironment(environment, offered["seed"], config.max_episode_steps)
+        return adapt(environment, offered["seed"], config.max_episode_steps)
     # The code may raise anything. Often its library is missing, or an argument is wrong.
     except Exception as error:
         how = "made to be drawn" if render else "made"
@@ -254,5 +246,3 @@ def _parameters(function: Callable[..., Any]) -> Collection[str]:
 
 
 _ANY = "**"
-
-_TOYS: dict[str, Callable[..., dm_env.Environment]] = {"catch": Catch, "point_mass": PointMass}

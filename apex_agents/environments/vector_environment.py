@@ -11,7 +11,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from apex_agents.environments.agent_steps import check_finite, hold_action, name_call
+from apex_agents.waits import Waiting
 
 
 class EnvironmentSpec(NamedTuple):
@@ -158,17 +158,11 @@ class SyncVectorEnvironment:
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         rows = self._make_rows()
-        for i, environment in enumerate(self._environments):
+        for i in range(self.num_envs):
             if i in self._paused:
                 self._fill(rows, i)
-                continue
-            try:
-                with self._in_reset[i] if self._is_over[i] else self._in_step[i]:
-                    timestep, reward = hold_action(environment, actions[i], self._num_repeats)
-            except Exception as error:  # No error of one environment may stop the others.
-                self._count_failure(i, error)
-                timestep, reward = self._reset(i), 0.0
-            self._record(rows, i, timestep, reward)
+            else:
+                self._record(rows, i, *self._advance(i, actions[i]))
         return rows
 
     def pause(self, env_index: int) -> None:
@@ -197,6 +191,17 @@ class SyncVectorEnvironment:
     def close(self) -> None:
         for environment in self._environments:
             environment.close()
+
+    def _advance(self, i: int, action: Any) -> tuple[dm_env.TimeStep, float]:
+        """Return the next agent step of an environment, and the plain sum of its rewards."""
+        if self._is_over[i]:
+            return self._reset(i), 0.0
+        try:
+            with self._in_step[i]:
+                return hold_action(self._environments[i], action, self._num_repeats)
+        except Exception as error:  # No error of one environment may stop the others.
+            self._count_failure(i, error)
+            return self._reset(i), 0.0
 
     def _reset(self, i: int) -> dm_env.TimeStep:
         """Reset one environment, again as long as it fails and may fail."""
@@ -252,6 +257,59 @@ class SyncVectorEnvironment:
         if self._is_over[i]:
             self._finished.append(self.current_episode(i))
             self._failures_in_a_row[i] = 0
+
+
+def hold_action(
+    environment: dm_env.Environment, action: Any, num_repeats: int
+) -> tuple[dm_env.TimeStep, float]:
+    """Step an environment several times with one action, or until its episode ends.
+
+    With rewards r_k and discounts d_k of these steps, the reward of the agent step is
+    r_1 + d_1 r_2 + d_1 d_2 r_3 + ..., and its discount is their product.
+
+    Returns:
+      The agent step, and the plain sum of the rewards, r_1 + r_2 + r_3 + ....
+
+    Raises:
+      ValueError: a step is not finite, see `check_finite`.
+    """
+    agent_reward, reward_sum, discount = 0.0, 0.0, 1.0
+    for _ in range(num_repeats):
+        timestep = environment.step(action)
+        check_finite(timestep)
+        if timestep.first():  # The episode before had ended.
+            return timestep, 0.0
+        reward = float(timestep.reward)
+        if num_repeats == 1:
+            return timestep, reward
+        agent_reward += discount * reward
+        reward_sum += reward
+        discount *= float(timestep.discount)
+        if timestep.last():
+            break
+    return timestep._replace(reward=agent_reward, discount=discount), reward_sum
+
+
+def name_call(what: str, call: str, timeout_seconds: float | None) -> Waiting:
+    """Name the wait for a call, `step` or `reset`, that may take so long; None: any time."""
+    if timeout_seconds is None:
+        return Waiting(f"{what} to return from {call}")
+    limit = f"environment.step_timeout_seconds is {timeout_seconds:g}"
+    return Waiting(f"{what} to return from {call} ({limit})", limit_seconds=timeout_seconds)
+
+
+def check_finite(timestep: dm_env.TimeStep) -> None:
+    """Raise a ValueError if an agent would learn from a number that is NaN or infinite."""
+    if not np.isfinite(timestep.observation).all():
+        raise ValueError("the observation is not finite")
+    if timestep.first():  # Its reward and its discount are not read.
+        return
+    for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
+        if value is None or not abs(float(value)) <= _MAX_FLOAT32:
+            raise ValueError(f"the {name} is {value}")
+
+
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:

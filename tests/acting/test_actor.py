@@ -23,7 +23,7 @@ from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.environments import Catch, GymnasiumEnvironment, SyncVectorEnvironment
+from apex_agents.environments import Catch, SyncVectorEnvironment, adapt
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import make_parameter_tables
 from apex_agents.replay.parameters import ParameterSource
@@ -226,7 +226,7 @@ def test_environment_loop_with_catch(make_fifo_replay):
 
 def test_environment_loop_with_a_time_limit(make_fifo_replay):
     cartpole = gymnasium.make("CartPole-v1", max_episode_steps=5)
-    environment = History(GymnasiumEnvironment(cartpole, seed=0))
+    environment = History(adapt(cartpole, seed=0))
     replay = run_episodes(environment, make_fifo_replay, num_episodes=2)
     items = one_step_items(environment)
     # Pushed left and right by turns, the pole stands after five steps: both ends are truncations.

@@ -21,9 +21,9 @@ from apex_agents.environments import (
     VectorEnvironment,
     make_vector_environment,
 )
+from apex_agents.environments.adapters import make_to_render
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.control import ControlEnvironment
-from apex_agents.environments.gymnasium_adapter import make_to_render
 from apex_agents.environments.toy import Catch, PointMass
 
 ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)

@@ -43,8 +43,8 @@ def test_a_step_after_the_last_one_is_a_reset(memory, num_repeats):
     looking = Looking(memory)
     play(looking, num_steps=-(-9 // num_repeats) + 2, num_repeats=num_repeats)
     calls = [wait.what.removeprefix("environment 0 to return from ") for wait in looking.waits[1:]]
-    # An episode of Catch has nine steps; dm_env's own `step` resets, and calls `reset`.
-    assert calls == ["reset", *["step"] * 9, "reset", "reset", *["step"] * num_repeats]
+    # An episode of Catch has nine steps.
+    assert calls == ["reset", *["step"] * 9, "reset", *["step"] * num_repeats]
     assert {wait.limit_seconds for wait in looking.waits[1:]} == {math.inf}
     assert memory.wait() is None
 

@@ -1,0 +1,219 @@
+"""Environments of gymnasium and of dm_env, as agents see and step them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dm_env
+import gymnasium
+import numpy as np
+from dm_env import specs
+from gymnasium import spaces
+
+from apex_agents.environments.actions import convert_actions
+from apex_agents.environments.conversion import convert_observations, space_of, to_number
+from apex_agents.environments.opengl import has_display, prepare_opengl
+from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
+
+
+def adapt(
+    environment: Any, seed: int | None = None, max_episode_steps: int | None = None
+) -> dm_env.Environment:
+    """Return an environment of gymnasium or dm_env with the observations and actions of agents.
+
+    A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
+    discount 1; dm_env environments may have any discount. A step before the first reset, or after a
+    LAST step, ignores its action and resets. `conversion` and `actions` describe what becomes of
+    observations and actions. An array that has its dtype already is not copied: an environment that
+    reuses its arrays does so here, too.
+
+    Args:
+      environment: a `gymnasium.Env` or a `dm_env.Environment`.
+      seed: seed of the first reset of a `gymnasium.Env`, which decides the later episodes, too.
+      max_episode_steps: number of steps after which an episode is truncated; None: no limit besides
+        the environment's.
+
+    Raises:
+      TypeError: it is neither of them.
+      ValueError: agents cannot handle the observations or the actions, or the statistics of a
+        wrapper differ between environments.
+    """
+    if isinstance(environment, gymnasium.Env):
+        _check_wrappers(environment)
+        environment = _GymnasiumSteps(environment, seed)
+    elif not isinstance(environment, dm_env.Environment):
+        kind = type(environment).__name__
+        raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
+    return _AdaptedEnvironment(environment, max_episode_steps)
+
+
+class _AdaptedEnvironment(dm_env.Environment):
+    """A dm_env environment with observations and actions as agents have them.
+
+    Attributes:
+      frames_per_second: speed of videos, the environment's own where it has this attribute.
+    """
+
+    def __init__(self, environment: Any, max_episode_steps: int | None):
+        self._environment = environment
+        self._max_steps = max_episode_steps
+        self._observation_spec, self._convert_observation = convert_observations(
+            space_of(environment.observation_spec(), "observation")
+        )
+        self._action_spec = convert_actions(space_of(environment.action_spec(), "action"))
+        self.frames_per_second = getattr(
+            environment, "frames_per_second", DEFAULT_FRAMES_PER_SECOND
+        )
+        self._num_steps = 0
+        self._needs_reset = True
+
+    def reset(self) -> dm_env.TimeStep:
+        return self._convert(self._environment.reset())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        if self._needs_reset:
+            return self.reset()
+        return self._convert(self._environment.step(self._action_spec.to_environment(action)))
+
+    def observation_spec(self) -> specs.BoundedArray:
+        return self._observation_spec
+
+    def action_spec(self) -> specs.BoundedArray:
+        return self._action_spec
+
+    def reward_spec(self) -> specs.Array:
+        return self._environment.reward_spec()
+
+    def discount_spec(self) -> specs.BoundedArray:
+        return self._environment.discount_spec()
+
+    def render(self) -> np.ndarray:
+        """Let the environment draw itself, if it has a method `render` that returns the frame."""
+        return np.asarray(self._environment.render())
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def _convert(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        if not isinstance(timestep, dm_env.TimeStep):
+            kind = type(timestep).__name__
+            raise ValueError(f"it returns a {kind}; it has to return a dm_env.TimeStep")
+        step_type, reward, discount, observation = timestep
+        self._num_steps = 0 if timestep.first() else self._num_steps + 1
+        if timestep.mid() and self._num_steps == self._max_steps:
+            step_type = dm_env.StepType.LAST
+        self._needs_reset = step_type == dm_env.StepType.LAST
+        if not timestep.first():  # There they are not read.
+            reward, discount = to_number(reward, "reward"), to_number(discount, "discount")
+        return dm_env.TimeStep(step_type, reward, discount, self._convert_observation(observation))
+
+
+class _GymnasiumSteps(dm_env.Environment):
+    """A gymnasium environment with the methods of dm_env, which has spaces in place of specs."""
+
+    def __init__(self, environment: gymnasium.Env, seed: int | None):
+        self._environment = environment
+        self._seed = seed
+        fps = environment.metadata.get("render_fps")
+        self.frames_per_second = float(fps or DEFAULT_FRAMES_PER_SECOND)
+
+    def reset(self) -> dm_env.TimeStep:
+        returned = self._environment.reset(seed=self._seed)
+        observation, _ = _unpack("reset", ("observation", "info"), returned)
+        self._seed = None
+        return dm_env.restart(observation)
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        names = ("observation", "reward", "terminated", "truncated", "info")
+        observation, reward, terminated, truncated, _ = _unpack(
+            "step", names, self._environment.step(action)
+        )
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(value, (bool, np.bool_)) and (np.ndim(value) or value not in (0, 1)):
+                raise ValueError(f"its `{name}` is {value!r}; it has to be True or False")
+        if terminated:
+            return dm_env.termination(reward, observation)
+        make_step = dm_env.truncation if truncated else dm_env.transition
+        return make_step(reward, observation)
+
+    def observation_spec(self) -> spaces.Space:
+        return self._environment.observation_space
+
+    def action_spec(self) -> spaces.Space:
+        return self._environment.action_space
+
+    def render(self) -> Any:
+        """Let the environment draw itself.
+
+        Raises:
+          ValueError: the environment was not made to be drawn, or MuJoCo cannot draw.
+        """
+        if self._environment.render_mode != "rgb_array":
+            raise ValueError(f"{self._environment} was not made with render_mode='rgb_array'")
+        if hasattr(self._environment.unwrapped, "mujoco_renderer"):
+            prepare_opengl()
+        return self._environment.render()
+
+    def close(self) -> None:
+        self._environment.close()
+
+
+def _unpack(method: str, names: tuple[str, ...], returned: Any) -> tuple[Any, ...]:
+    """Return what a method returned; a ValueError says what it has to return, if it is not that."""
+    if isinstance(returned, tuple) and len(returned) == len(names):
+        return returned
+    is_tuple = isinstance(returned, tuple)
+    given = f"{len(returned)} values" if is_tuple else f"a {type(returned).__name__}"
+    raise ValueError(
+        f"its `{method}` returns {given}; it has to return the tuple ({', '.join(names)}), as in "
+        "gymnasium and in gym since 0.26"
+    )
+
+
+def _check_wrappers(environment: Any) -> None:
+    """Raise a ValueError for a wrapper with which each environment has a different scale."""
+    while isinstance(environment, gymnasium.Wrapper):
+        is_frozen = not getattr(environment, "update_running_mean", True)
+        # A mean, a variance and a count are what gymnasium's `RunningMeanStd` has, and copies of it
+        # have them in whatever wrapper they are.
+        held = [each for each in vars(environment).values() if not isinstance(each, gymnasium.Env)]
+        names = {"mean", "var", "count"}
+        has_statistics = any(
+            names <= getattr(each, "__dict__", {}).keys() for each in [environment, *held]
+        )
+        if has_statistics and not is_frozen:
+            raise ValueError(
+                f"its wrapper {type(environment).__name__} keeps separate running statistics per "
+                "environment and starts empty in evaluations: scale rewards by a constant, as "
+                "gymnasium.wrappers.TransformReward can, and observations by "
+                "agent.normalize_observations=True. Statistics that are final are accepted with "
+                "update_running_mean=False"
+            )
+        environment = environment.env
+
+
+def make_to_render(make: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
+    """Make an environment with render_mode='rgb_array'; a ValueError says that it has no such mode.
+
+    Whatever `make` raises is raised, such as a TypeError if it takes no `render_mode`.
+    """
+    if not has_display():
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would print complaints.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # gymnasium warns of what raises an error below.
+        environment = make(**{**kwargs, "render_mode": "rgb_array"})
+    if isinstance(environment, gymnasium.Env):
+        modes = environment.metadata.get("render_modes", [])
+        if "rgb_array" not in modes:
+            environment.close()
+            raise ValueError(f"its metadata['render_modes'] is {modes}, without 'rgb_array'")
+        renderer: Any = getattr(environment.unwrapped, "mujoco_renderer", None)
+        is_free = renderer is not None and renderer.camera_id < 0
+        if is_free and "default_camera_config" not in kwargs:
+            with contextlib.suppress(KeyError):  # The model has no camera that follows its body.
+                renderer.camera_id = renderer.model.camera("track").id
+    return environment
