@@ -86,6 +86,7 @@ class Builder(Protocol):
     def make_adders(
         self,
         client: reverb.Client,
+        spec: EnvironmentSpec,
         env_indices: Sequence[int] = (0,),
         num_envs: int = 1,
         should_stop: Callable[[], bool] = lambda: False,
@@ -95,6 +96,7 @@ class Builder(Protocol):
 
         Args:
           client: client of the replay server.
+          spec: specification of one environment.
           env_indices: indices of the actor's environments among those of all actors.
           num_envs: number of environments of all actors together.
           should_stop: asked while waiting for a replay that accepts no more transitions.

@@ -80,6 +80,7 @@ def _run(
         env_indices = range(run.num_envs)
         adders = builder.make_adders(
             client,
+            spec,
             env_indices,
             run.num_envs,
             should_stop=lambda: has_failed,

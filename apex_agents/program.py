@@ -92,7 +92,12 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
     policy = builder.make_policy(environment.spec, env_indices, run.num_envs, seed)
     source = ParameterSource(client, stop.is_set)
     adders = builder.make_adders(
-        client, env_indices, run.num_envs, stop.is_set, lambda: source.learner_steps
+        client,
+        environment.spec,
+        env_indices,
+        run.num_envs,
+        stop.is_set,
+        lambda: source.learner_steps,
     )
     limit = StepLimit(client, adders, run, experiment.data_flow())
 

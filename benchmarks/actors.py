@@ -35,7 +35,11 @@ class Actor:
         policy = builder.make_policy(environment.spec, indices, num_envs, seed=indices[0])
         source = ParameterSource(client)
         self._adders = builder.make_adders(
-            client, indices, num_envs, learner_steps_fn=lambda: source.learner_steps
+            client,
+            environment.spec,
+            indices,
+            num_envs,
+            learner_steps_fn=lambda: source.learner_steps,
         )
         self._steps = run_in_lock_step(
             environment, builder.make_actor(policy, self._adders, source)

@@ -151,10 +151,9 @@ def make_inserting(
     builder: ApexDQNBuilder, game: str, seed: int, address: str
 ) -> Callable[[], None]:
     """Make what adds one step of a recorded game, from the beginning again after its end."""
-    steps = itertools.cycle(
-        record(make_vector_environment(EnvironmentConfig(task=game), 1, seed), STEPS, seed)
-    )
-    (adder,) = builder.make_adders(reverb.Client(address))
+    environment = make_vector_environment(EnvironmentConfig(task=game), 1, seed)
+    steps = itertools.cycle(record(environment, STEPS, seed))
+    (adder,) = builder.make_adders(reverb.Client(address), environment.spec)
     return lambda: adder.add(*next(steps))
 
 

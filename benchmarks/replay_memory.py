@@ -45,7 +45,7 @@ def main() -> None:
     steps = record(environment, num_steps=4000)
     with replay_server(builder.make_replay_tables, environment.spec) as server:
         empty = resident_bytes(server.pid)
-        (adder,) = builder.make_adders(reverb.Client(server.address))
+        (adder,) = builder.make_adders(reverb.Client(server.address), environment.spec)
         for filling in range(1, arguments.fillings + 1):
             started = time.monotonic()
             while adder.num_transitions < filling * max_size:

@@ -169,7 +169,7 @@ class OurReplay:
         self._pid = server.pid
         self._replay = builder.config.replay
         self._dataset = builder.make_dataset(self._client, spec)
-        (self._adder,) = builder.make_adders(self._client)
+        (self._adder,) = builder.make_adders(self._client, spec)
         self._steps = itertools.cycle(steps)
         self._add(BATCH_SIZE)
         self._sample()

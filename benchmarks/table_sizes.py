@@ -112,7 +112,7 @@ def fill(builder: ApexDQNBuilder, server: ReplayServer, size: int) -> None:
 
 def make_inserting(builder: ApexDQNBuilder, address: str, seed: int) -> Callable[[], None]:
     """Make what adds one transition; TD errors are log-normal."""
-    (adder,) = builder.make_adders(reverb.Client(address))
+    (adder,) = builder.make_adders(reverb.Client(address), SPEC)
     rng = np.random.default_rng(seed)
     first = dm_env.restart(np.zeros(8, np.float32))
     step = dm_env.transition(1.0, first.observation)

@@ -20,7 +20,8 @@ server = reverb.Server(builder.make_replay_tables(spec))
 client = reverb.Client(f"localhost:{server.port}")
 learner = builder.make_learner(spec, builder.make_dataset(client, spec), client)
 policy = builder.make_policy(spec, env_indices=[0], num_envs=1, seed=0)
-actor = builder.make_actor(policy, builder.make_adders(client), variable_source=learner)
+adders = builder.make_adders(client, spec)
+actor = builder.make_actor(policy, adders, variable_source=learner)
 # Acme's own logger would write into ~/acme.
 loop = acme.EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger())
 for episode in range(500):

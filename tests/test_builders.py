@@ -95,10 +95,10 @@ def test_learners_begin_with_the_seed(parts):
 def test_adders(parts):
     recorder = parts.record("PrioritizedNStepAdder")
     should_stop, learner_steps_fn = object(), object()
-    parts.builder.make_adders("client", range(2), 5, should_stop, learner_steps_fn)
+    parts.builder.make_adders("client", parts.spec, range(2), 5, should_stop, learner_steps_fn)
     assert len(recorder.calls) == 2
     for kwargs in recorder.calls:
-        assert kwargs.pop("frame_stack", 0) == 0
+        assert kwargs.pop("layout").signature == parts.builder.make_layout(parts.spec).signature
         assert kwargs.pop("priority_fn")(-2.0) == 2.0
         assert kwargs == {
             "client": "client",
@@ -114,19 +114,20 @@ def test_adders(parts):
 def test_the_adders_of_an_actor_share_the_highest_priority(parts, initial_priority, expected):
     recorder = parts.record("PrioritizedNStepAdder")
     parts.builder.config.replay = ReplayConfig(initial_priority=initial_priority)
-    parts.builder.make_adders("client", range(2), 2)
+    parts.builder.make_adders("client", parts.spec, range(2), 2)
     first, second = [kwargs["priority_fn"] for kwargs in recorder.calls]
     assert first(-3.0) == 3.0
     assert second(2.0) == expected
-    parts.builder.make_adders("client", range(1), 2)  # Of another actor.
+    parts.builder.make_adders("client", parts.spec, range(1), 2)  # Of another actor.
     assert recorder.calls[-1]["priority_fn"](2.0) == 2.0
 
 
 def test_dataset(parts):
     recorder = parts.record("make_dataset")
     parts.builder.make_dataset("client", parts.spec)
-    signature = parts.builder._signature(parts.spec)
-    assert recorder.args == ("client", REPLAY, 9, parts.spec, signature, 4)
+    client, replay, batch_size, layout, num_batches = recorder.args
+    assert (client, replay, batch_size, num_batches) == ("client", REPLAY, 9, 4)
+    assert layout.signature == parts.builder.make_layout(parts.spec).signature
 
 
 def test_each_of_several_replays_has_its_share(parts):
@@ -138,8 +139,7 @@ def test_each_of_several_replays_has_its_share(parts):
     assert parts.builder.config.replay == REPLAY
     recorder = parts.record("make_dataset")
     shared.make_dataset("client", parts.spec)
-    signature = parts.builder._signature(parts.spec)
-    assert recorder.args == ("client", replay, 3, parts.spec, signature, 4)
+    assert recorder.args[:3] == ("client", replay, 3)
 
 
 def test_batches_that_cannot_be_shared_out_are_refused(parts):

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +13,9 @@ import reverb
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.layout import Layout
 from apex_agents.replay.priorities import bounded_priority
 from apex_agents.replay.transitions import pack_outcome
-from apex_agents.replay.writers import make_writer
 from apex_agents.waits import Waiting
 
 _FLUSH_TIMEOUT_MS = 500
@@ -69,24 +68,22 @@ class PrioritizedNStepAdder:
     def __init__(  # noqa: PLR0913
         self,
         client: reverb.Client,
+        layout: Layout,
         replay: ReplayConfig,
         n_step: int,
         discount: float,
-        frame_stack: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
         priority_fn: Callable[[float], float] = bounded_priority,
     ):
-        """Keep the settings; the first observation decides how transitions are written.
+        """Keep the settings; the first observation opens the writer.
 
         Args:
           client: client of the replay server.
-          replay: batch sizes, replicas and eviction policy.
+          layout: how transitions of up to n steps are written.
+          replay: batch sizes and replicas.
           n_step: n, agent steps per transition.
           discount: gamma, multiplied with the environment's discount at every step.
-          frame_stack: frames per observation where observations are stacks of frames
-            `[frame_stack, ...]`, oldest first, which are stored once each; 0 where they are not.
-            Images that are no stacks are stored once each, too.
           should_stop: asked while waiting for a replay that accepts no more.
           learner_steps_fn: returns the learner steps of the acting parameters.
           priority_fn: returns the priority of a transition, given its TD error.
@@ -100,7 +97,8 @@ class PrioritizedNStepAdder:
         ratio = replay.samples_per_insert
         cause = f" (agent.replay.samples_per_insert is {ratio:g})" if ratio else ""
         self._waiting = Waiting(f"the replay to accept transitions{cause}")
-        self._make_writer = functools.partial(make_writer, client, replay, n_step, frame_stack)
+        self._client = client
+        self._layout = layout
         self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
@@ -116,14 +114,14 @@ class PrioritizedNStepAdder:
             LAST only the value is used.
 
         Raises:
-          ValueError: observations are not stacks of frames, with `frame_stack`.
+          ValueError: observations are no stacks of frames, although the layout has stacks.
         """
         step_type = int(timestep.step_type)  # NumPy compares its numbers with enums slowly.
         if step_type == _FIRST:
             if self._partial:  # The episode before was abandoned.
                 self._end_episode()
             if self._writer is None:
-                self._writer = self._make_writer(timestep.observation)
+                self._writer = self._layout.make_writer(self._client)
             self._writer.begin_episode(timestep.observation)
         else:
             self._continue_episode(timestep, step_type == _LAST, float(output.value))

@@ -122,6 +122,7 @@ class ActorCriticBuilder:
     def make_adders(
         self,
         client: reverb.Client,
+        spec: EnvironmentSpec,
         env_indices: Sequence[int] = (0,),
         num_envs: int = 1,
         should_stop: Callable[[], bool] = lambda: False,
@@ -132,6 +133,7 @@ class ActorCriticBuilder:
         Raises:
           ValueError: A2C's workers cannot tell versions apart, without `learner_steps_fn`.
         """
+        del spec
         if learner_steps_fn is None and self.config.is_synchronous:
             raise ValueError(
                 "A2C's make_adders needs learner_steps_fn, the learner steps of the parameters "

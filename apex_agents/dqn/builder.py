@@ -31,10 +31,10 @@ from apex_agents.replay.config import share_config
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
-from apex_agents.replay.footprint import estimate_replay_bytes
+from apex_agents.replay.layout import Layout
 from apex_agents.replay.priorities import make_priority_fn
 from apex_agents.replay.tables import make_tables
-from apex_agents.replay.transitions import item_signature
+from apex_agents.replay.transitions import make_layout
 from apex_agents.validation import require
 
 
@@ -78,6 +78,10 @@ class ApexDQNBuilder:
         tf.random.set_seed(seed)
         return make_network(self.config, spec, dtype, self._torso_fn)
 
+    def make_layout(self, spec: EnvironmentSpec) -> Layout:
+        """Choose how transitions lie in the replay."""
+        return make_layout(spec, self.config.replay, self.config.n_step, self.config.frame_stack)
+
     def make_replay_tables(
         self,
         spec: EnvironmentSpec,
@@ -86,7 +90,7 @@ class ApexDQNBuilder:
         # In the precision that the learner publishes; that of actors may be lower.
         annealing_steps = self.config.exploration.annealing_steps
         policy = EpsilonGreedyPolicy(self.make_networks(spec), [0.0], 0, annealing_steps)
-        signature = self._signature(spec)
+        signature = self.make_layout(spec).signature
         return make_tables(self.config.replay, signature, policy.variables, rate_limiter)
 
     def share(self, num_replays: int) -> "ApexDQNBuilder":
@@ -98,29 +102,31 @@ class ApexDQNBuilder:
         return make_data_flow(self.config)
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        return estimate_replay_bytes(self.config.replay, self._signature(spec), self.config.n_step)
+        return round(self.config.replay.max_size * self.make_layout(spec).bytes_per_item)
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        config, signature = self.config, self._signature(spec)
+        config, layout = self.config, self.make_layout(spec)
         num_batches = config.num_sgd_steps_per_step
-        return make_dataset(client, config.replay, config.batch_size, spec, signature, num_batches)
+        return make_dataset(client, config.replay, config.batch_size, layout, num_batches)
 
     def make_adders(
         self,
         client: reverb.Client,
+        spec: EnvironmentSpec,
         env_indices: Sequence[int] = (0,),
         num_envs: int = 1,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
+        layout = self.make_layout(spec)
         priority_fn = make_priority_fn(self.config.replay)  # One for all of an actor.
         return [
             PrioritizedNStepAdder(
                 client=client,
+                layout=layout,
                 replay=self.config.replay,
                 n_step=self.config.n_step,
                 discount=self.config.discount,
-                frame_stack=self.config.frame_stack,
                 should_stop=should_stop,
                 learner_steps_fn=learner_steps_fn,
                 priority_fn=priority_fn,
@@ -167,6 +173,3 @@ class ApexDQNBuilder:
         sizes = (config.batch_size, config.num_sgd_steps_per_step)
         source = ReplaySource(update, ReplayConnections(client, dataset, *sizes), config)
         return ApexLearner(update, source, config.publish_period, logger, should_stop)
-
-    def _signature(self, spec: EnvironmentSpec) -> dict[str, tf.TensorSpec]:
-        return item_signature(spec, self.config.n_step, self.config.frame_stack)

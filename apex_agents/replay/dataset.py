@@ -1,14 +1,12 @@
 """Reads prioritized batches ahead (Horgan et al. 2018, algorithm 2, line 4, and appendix F)."""
 
-from typing import Any
-
 import reverb
 import tensorflow as tf
 
 from apex_agents.replay.batch_reader import BATCHES_IN_READER
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.layout import Layout
 from apex_agents.replay.tables import TRANSITIONS, table_name
-from apex_agents.replay.transitions import unpack_item
 
 _RATE_LIMITER_TIMEOUT_MS = 500
 
@@ -17,26 +15,24 @@ def make_dataset(
     client: reverb.Client,
     replay: ReplayConfig,
     batch_size: int,
-    spec: Any,
-    signature: Any,
+    layout: Layout,
     batches_per_sample: int = 1,
 ) -> tf.data.Dataset:
-    """Sample the transition table for as long as its limiter allows.
+    """Sample the table of items for as long as its limiter allows.
 
     The server is asked nothing before the first iteration, so that it may be away.
 
     Args:
       client: client of the replay server.
       replay: number of batches to read ahead.
-      batch_size: B, transitions per batch.
-      spec: specification of one environment.
-      signature: the table's; see `transitions.item_signature`.
+      batch_size: B, items per batch.
+      layout: layout of the table's items.
       batches_per_sample: K, batches that are handed over together.
 
     Returns:
-      `reverb.ReplaySample`s whose `info` is a `reverb.SampleInfo` and `data` a `Transition`,
-      `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for half a second;
-      its last sample may have fewer rows, which `BatchReader` completes.
+      `reverb.ReplaySample`s whose `info` is a `reverb.SampleInfo` and `data` is what the layout
+      unpacks, `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for half
+      a second; its last sample may have fewer rows, which `BatchReader` completes.
     """
     sample_size = batches_per_sample * batch_size
     prefetch = max(replay.prefetch_batches // batches_per_sample, 1)
@@ -45,8 +41,8 @@ def make_dataset(
     dataset = reverb.TrajectoryDataset(
         server_address=client.server_address,
         table=table_name(client, TRANSITIONS),
-        dtypes=tf.nest.map_structure(lambda leaf: leaf.dtype, signature),
-        shapes=tf.nest.map_structure(lambda leaf: leaf.shape, signature),
+        dtypes=tf.nest.map_structure(lambda leaf: leaf.dtype, layout.signature),
+        shapes=tf.nest.map_structure(lambda leaf: leaf.shape, layout.signature),
         max_in_flight_samples_per_worker=in_flight * sample_size,
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
@@ -54,7 +50,7 @@ def make_dataset(
 
     @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
-        return reverb.ReplaySample(sample.info, unpack_item(sample.data, spec))
+        return reverb.ReplaySample(sample.info, layout.unpack(sample.data))
 
     dataset = dataset.batch(sample_size).map(unpack, deterministic=True)
     ahead = prefetch - in_flight - BATCHES_IN_READER

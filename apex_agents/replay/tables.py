@@ -80,7 +80,7 @@ def make_transition_table(
 
     Args:
       config: sizes, exponents, eviction policy and ratio.
-      signature: nest of `tf.TensorSpec` of one item; see `transitions.item_signature`.
+      signature: nest of `tf.TensorSpec` of one item; see `layout.Layout`.
       rate_limiter: limiter for callers that interleave acting and learning; None: the config's.
     """
     remover = reverb.selectors.Prioritized(config.eviction_exponent)

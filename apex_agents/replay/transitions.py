@@ -1,24 +1,41 @@
-"""The layout of an item of the transition table: how it is packed and unpacked.
+"""N-step transitions and their two layouts in the replay.
 
 Every column of an item costs Reverb memory and time, so that items have as few as possible:
 
 - packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
-- images: `frames`, the last n + k frames up to the end of the transition, each of which is stored
+- frames: `frames`, the last n + k frames up to the end of the transition, each of which is stored
   once for all items that refer to it, and `outcome` (see `pack_outcome`). An observation is a stack
-  of k = `frame_stack` frames or, with `frame_stack` 0, one frame, k = 1.
+  of k frames or, k = 1, a single one.
 
 float32 holds discrete actions, values of 8-bit observations and the first 16 million learner steps
 exactly.
+
+A writer follows the steps of an episode: `begin_episode` at FIRST, then at each further time step
+`begin_step`, `add_item` for every transition that ends there, and `end_step`. It keeps observations
+without a copy: their arrays must not change.
 """
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import reverb
 import tensorflow as tf
 
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.layout import estimate_bytes_per_item
+from apex_agents.replay.streams import Reference, RowStream
+
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_NUM_SCALARS = 4  # Numbers of an outcome behind the action.
+# Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
+# transition than chunks of one.
+_PACKED_CHUNK_LENGTH = 4
+# Reverb compresses chunks: 84x84 frames of MsPacman to a 5th, of Pong to a 19th, of Battle Zone to
+# a 7th; frames may take half of the estimate. For floats no compression is assumed.
+_FRAME_COMPRESSION = 7
+# Steps between two checks. Comparing two Atari stacks takes 2.5 us, adding a transition 110 us.
+_SLIDE_CHECK_PERIOD = 16
 
 
 class Transition(NamedTuple):
@@ -42,36 +59,193 @@ class Transition(NamedTuple):
     learner_steps: tf.Tensor
 
 
-def frames_per_observation(observations: Any, frame_stack: int) -> int:
-    """Return k, 0 for the packed layout.
-
-    Args:
-      observations: an observation or the spec of observations.
-      frame_stack: frames that are stacked along the first axis, 0 if observations are no stack.
-    """
-    is_image = observations.dtype == np.uint8 and len(observations.shape) > 1
-    return frame_stack or int(is_image)
-
-
-def item_signature(spec: Any, n_step: int = 0, frame_stack: int = 0) -> dict[str, tf.TensorSpec]:
-    """Describe one item.
+def make_layout(
+    spec: Any, replay: ReplayConfig, n_step: int, frame_stack: int = 0
+) -> "PackedLayout | FrameLayout":
+    """Choose how the transitions of an environment lie in the replay.
 
     Args:
       spec: specification of one environment; observations include the stacked frames.
-      n_step: n, longest transition; needed for images only.
-      frame_stack: frames per observation, 0 if observations are no stack.
+      replay: replicas and eviction policy.
+      n_step: n, longest transition in agent steps.
+      frame_stack: frames that are stacked along the first axis of an observation, oldest first; 0
+        if observations are no stacks.
     """
-    outcome_size = _size(spec.actions) + _NUM_SCALARS
-    num_frames = frames_per_observation(spec.observations, frame_stack)
-    if not num_frames:
-        size = 2 * _size(spec.observations) + outcome_size
-        return {"transition": tf.TensorSpec([size], tf.float32)}
-    frame_shape = spec.observations.shape[1 if frame_stack else 0 :]
-    frames_shape = (num_frames + n_step, *frame_shape)
-    return {
-        "frames": tf.TensorSpec(frames_shape, spec.observations.dtype),
-        "outcome": tf.TensorSpec([outcome_size], tf.float32),
-    }
+    is_image = spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
+    if frame_stack or is_image:
+        return FrameLayout(spec, replay, n_step, frame_stack)
+    return PackedLayout(spec, replay)
+
+
+class PackedLayout:
+    """Every transition is a row of one column; see `replay.layout.Layout`."""
+
+    def __init__(self, spec: Any, replay: ReplayConfig):
+        """Lay out transitions of an environment; `replay` says how they are evicted."""
+        self._spec = spec
+        self._replay = replay
+        # Removal by priority empties chunks in random order: with several transitions each, most of
+        # the memory would soon be held by chunks of which one transition is left.
+        self._chunk_length = _PACKED_CHUNK_LENGTH if replay.eviction_policy == "fifo" else 1
+        row = tf.TensorSpec([2 * _size(spec.observations) + _outcome_size(spec)], tf.float32)
+        self.signature = {"transition": row}
+        self.bytes_per_item = estimate_bytes_per_item(
+            replay, [_num_bytes(row)], self._chunk_length, rows_per_item=1
+        )
+
+    def make_writer(self, client: reverb.Client) -> "PackedWriter":
+        return PackedWriter(RowStream(client, 1, self._chunk_length, self._replay.replicas))
+
+    def unpack(self, item: Mapping[str, tf.Tensor]) -> Transition:
+        size = _size(self._spec.observations)
+        first, outcome, last = tf.split(item["transition"], [size, -1, size], axis=1)
+        observation, next_observation = [
+            _restore(column, self._spec.observations) for column in (first, last)
+        ]
+        return _make_transition(observation, outcome, next_observation, self._spec)
+
+
+class PackedWriter:
+    """Writes every transition as a row of its own, to a stream of one column."""
+
+    def __init__(self, stream: RowStream):
+        self.stream = stream
+
+    def begin_episode(self, observation: np.ndarray) -> None:
+        """Do nothing: no transition ends at a FIRST step."""
+
+    def begin_step(self, observation: np.ndarray) -> None:
+        self._newest = observation
+
+    def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
+        """Write a transition from `observation` to the newest one; see `FrameWriter.add_item`."""
+        parts = (np.ravel(observation), outcome, np.ravel(self._newest))
+        row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
+        if not np.isfinite(row).all():
+            return False
+        (reference,) = self.stream.append(row)
+        self.stream.create_item({"transition": reference}, priority)
+        return True
+
+    def end_step(self) -> None:
+        """Do nothing: there is no row without a transition."""
+
+
+class FrameLayout:
+    """Every frame is a row, and an item refers to n + k of them; see `replay.layout.Layout`."""
+
+    def __init__(self, spec: Any, replay: ReplayConfig, n_step: int, frame_stack: int = 0):
+        """Lay out transitions of an environment; `make_layout` describes the arguments."""
+        self._spec = spec
+        self._replay = replay
+        self._n_step = n_step
+        self._frame_stack = frame_stack
+        num_frames = n_step + (frame_stack or 1)
+        # The frames of an item and one more. Longer chunks would slow sampling.
+        self._chunk_length = num_frames + 1
+        observations = spec.observations
+        frame_shape = observations.shape[1 if frame_stack else 0 :]
+        frames = tf.TensorSpec((num_frames, *frame_shape), observations.dtype)
+        outcome = tf.TensorSpec([_outcome_size(spec)], tf.float32)
+        self.signature = {"frames": frames, "outcome": outcome}
+        compression = _FRAME_COMPRESSION if frames.dtype == tf.uint8 else 1
+        self.bytes_per_item = estimate_bytes_per_item(
+            replay,
+            [_num_bytes(frames) / num_frames / compression, _num_bytes(outcome)],
+            self._chunk_length,
+            rows_per_item=num_frames,
+        )
+
+    def make_writer(self, client: reverb.Client) -> "FrameWriter":
+        stream = RowStream(client, 2, self._chunk_length, self._replay.replicas)
+        return FrameWriter(stream, self._n_step, self._frame_stack)
+
+    def unpack(self, item: Mapping[str, tf.Tensor]) -> Transition:
+        frames, outcome = item["frames"], item["outcome"]
+        num_steps = tf.cast(outcome[:, -1], tf.int32)
+        first = (self._n_step - num_steps)[:, tf.newaxis] + tf.range(self._frame_stack or 1)
+        observation, next_observation = [
+            tf.reshape(part, [-1, *self._spec.observations.shape])
+            for part in (tf.gather(frames, first, batch_dims=1), frames[:, self._n_step :])
+        ]
+        return _make_transition(observation, outcome, next_observation, self._spec)
+
+
+class FrameWriter:
+    """Writes every frame once; items refer to all frames from their first to their last one.
+
+    The stream has a column of frames and one of outcomes. The first transition that ends at an
+    observation puts its outcome into the row of its frame. Where several transitions end, at the
+    end of an episode, further rows hold an outcome alone.
+    """
+
+    def __init__(self, stream: RowStream, n_step: int, frame_stack: int):
+        """Take the stream; with `frame_stack` 0 every observation is one frame."""
+        self.stream = stream
+        num_frames = (frame_stack or 1) + n_step
+        self._frames: collections.deque[Reference] = collections.deque(maxlen=num_frames)
+        self._is_stack = frame_stack > 0
+        self._num_padding = n_step - 1
+        self._num_steps = 0
+
+    def begin_episode(self, observation: np.ndarray) -> None:
+        """Write the frames of the first observation."""
+        observation = self._as_stack(observation)
+        self._frames.clear()
+        self._num_steps = 0
+        self._newest = observation
+        # Shorter transitions need as many frames: the first one is repeated before itself.
+        for frame in (*[observation[0]] * self._num_padding, *observation):
+            self._append(frame, None)
+
+    def begin_step(self, observation: np.ndarray) -> None:
+        """Begin a row with the newest frame.
+
+        Raises:
+          ValueError: the stack did not slide by one frame since the step before.
+        """
+        observation = self._as_stack(observation)
+        if self._num_steps % _SLIDE_CHECK_PERIOD == 0:
+            _check_slide(self._newest, observation)
+        self._num_steps += 1
+        self._newest = observation
+        self._frame: np.ndarray | None = observation[-1]  # None as soon as it is written.
+
+    def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
+        """Write a row with the outcome, and an item that refers to it and to frames.
+
+        Args:
+          observation: S_t; the item ends at the newest observation.
+          outcome: vector of `pack_outcome`.
+          priority: initial priority.
+
+        Returns:
+          Whether all observed numbers are finite; if not, there is no item.
+        """
+        reference = self._append(self._frame, outcome)
+        self._frame = None
+        frames = list(self._frames)  # Reverb returns other rows if there is a gap among them.
+        assert len(frames) == self._frames.maxlen
+        if None in frames:
+            return False
+        self.stream.create_item({"frames": frames, "outcome": reference}, priority)
+        return True
+
+    def end_step(self) -> None:
+        """Write the row if no transition did."""
+        if self._frame is not None:
+            self._append(self._frame, None)
+
+    def _as_stack(self, observation: np.ndarray) -> np.ndarray:
+        return observation if self._is_stack else observation[np.newaxis]
+
+    def _append(self, frame: np.ndarray | None, outcome: np.ndarray | None) -> Reference | None:
+        """Write a row and return the reference to its outcome; None stands for a bad frame."""
+        frame_reference, outcome_reference = self.stream.append(frame, outcome)
+        if frame is not None:
+            is_finite = frame.dtype.kind != "f" or np.isfinite(frame).all()
+            self._frames.append(frame_reference if is_finite else None)
+        return outcome_reference
 
 
 def pack_outcome(
@@ -93,29 +267,12 @@ def pack_outcome(
     return np.array(numbers, np.float32)
 
 
-def pack_transition(
-    observation: np.ndarray, outcome: np.ndarray, next_observation: np.ndarray
-) -> np.ndarray:
-    """Return the float32 vector `[S_t..., outcome..., S_{t+n}...]`."""
-    parts = (np.ravel(observation), outcome, np.ravel(next_observation))
-    return np.concatenate(parts, dtype=np.float32, casting="unsafe")
-
-
-def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
-    """Turn a batch of items, columns `[B, ...]` of either layout, into a batch of transitions."""
-    if "transition" in item:
-        size = _size(spec.observations)
-        columns = tf.split(item["transition"], [size, -1, size], axis=1)
-        observation, next_observation = [_restore(columns[i], spec.observations) for i in (0, 2)]
-        outcome = columns[1]
-    else:
-        outcome = item["outcome"]
-        observation, next_observation = _split_frames(
-            item["frames"], tf.cast(outcome[:, -1], tf.int32), spec.observations.shape
-        )
+def _make_transition(
+    observation: tf.Tensor, outcome: tf.Tensor, next_observation: tf.Tensor, spec: Any
+) -> Transition:
     return Transition(
         observation=observation,
-        action=_restore(outcome[:, :-_NUM_SCALARS], spec.actions),
+        action=_restore(outcome[:, :-4], spec.actions),
         n_step_return=outcome[:, -4],
         n_step_discount=outcome[:, -3],
         next_observation=next_observation,
@@ -123,23 +280,28 @@ def unpack_item(item: Mapping[str, tf.Tensor], spec: Any) -> Transition:
     )
 
 
-def _split_frames(
-    frames: tf.Tensor, num_steps: tf.Tensor, shape: Sequence[int]
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the first and the last observation, `[B, *shape]`, of frames `[B, n + k, ...]`."""
-    if len(frames.shape) - 2 == len(shape):  # An observation is one frame.
-        n_step = frames.shape[1] - 1
-        return tf.gather(frames, n_step - num_steps, batch_dims=1), frames[:, n_step]
-    frame_stack = shape[0]
-    n_step = frames.shape[1] - frame_stack
-    indices = (n_step - num_steps)[:, tf.newaxis] + tf.range(frame_stack)
-    return tf.gather(frames, indices, batch_dims=1), frames[:, n_step:]
+def _outcome_size(spec: Any) -> int:
+    return _size(spec.actions) + 4  # R, D, learner steps and number of steps.
 
 
 def _size(array_spec: Any) -> int:
     return int(np.prod(array_spec.shape, dtype=int))
 
 
+def _num_bytes(column: tf.TensorSpec) -> int:
+    return int(column.shape.num_elements() * column.dtype.size)
+
+
 def _restore(rows: tf.Tensor, array_spec: Any) -> tf.Tensor:
     """Give flat rows `[B, size]` the shape and the dtype of a spec."""
     return tf.cast(tf.reshape(rows, [-1, *array_spec.shape]), array_spec.dtype)
+
+
+def _check_slide(previous: np.ndarray, observation: np.ndarray) -> None:
+    # Bytes are compared rather than numbers, of which NaN differs from itself.
+    if observation[:-1].tobytes() != previous[1:].tobytes():
+        raise ValueError(
+            f"agent.frame_stack is {len(observation)}, but observations of shape "
+            f"{observation.shape} do not slide by one frame per step. Stack frames along the first "
+            "axis, oldest first, or set agent.frame_stack=0."
+        )

@@ -11,9 +11,11 @@ import pytest
 import reverb
 from dm_env import specs
 
+from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.tables import TRANSITIONS
-from apex_agents.replay.transitions import item_signature, unpack_item
+from apex_agents.replay.transitions import make_layout
 
 
 class Item(NamedTuple):
@@ -39,10 +41,12 @@ class FifoReplay:
         observation_spec: specs.Array,
         action_spec: specs.Array,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-        n_step: int = 0,
+        n_step: int = 1,
         frame_stack: int = 0,
     ):
         self._spec = EnvironmentSpec(observation_spec, action_spec, rewards=None, discounts=None)
+        self._frame_stack = frame_stack
+        self._layout = make_layout(self._spec, ReplayConfig(), n_step, frame_stack)
         table = reverb.Table(
             name=TRANSITIONS,
             sampler=reverb.selectors.Fifo(),
@@ -50,7 +54,7 @@ class FifoReplay:
             max_size=100_000,
             max_times_sampled=1,
             rate_limiter=rate_limiter or reverb.rate_limiters.MinSize(1),
-            signature=item_signature(self._spec, n_step, frame_stack),
+            signature=self._layout.signature,
         )
         self.learner_steps: list[int] = []
         self.server = reverb.Server([table])
@@ -59,6 +63,19 @@ class FifoReplay:
     @property
     def size(self) -> int:
         return self.client.server_info()[TRANSITIONS].current_size
+
+    def make_adder(
+        self,
+        config: ReplayConfig,
+        n_step: int,
+        discount: float,
+        client: reverb.Client | None = None,
+        **kwargs: Any,
+    ) -> PrioritizedNStepAdder:
+        """Make an adder of this replay, or of another client's."""
+        layout = make_layout(self._spec, config, n_step, self._frame_stack)
+        client = client or self.client
+        return PrioritizedNStepAdder(client, layout, config, n_step, discount, **kwargs)
 
     def read(self, num_items: int | None = None) -> list[Item]:
         """Take items out: so many, or all that are there."""
@@ -88,7 +105,7 @@ class FifoReplay:
 
     def _make_item(self, sample: reverb.ReplaySample) -> Item:
         item = {name: column[None] for name, column in sample.data.items()}
-        transition = unpack_item(item, self._spec)
+        transition = self._layout.unpack(item)
         self.learner_steps.append(int(transition.learner_steps[0]))
         columns = transition._asdict()
         fields = [np.asarray(columns[name])[0] for name in Item._fields[:-1]]

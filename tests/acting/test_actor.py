@@ -20,7 +20,6 @@ from sent_messages import publish_parameters
 from waiting import wait_for
 
 from apex_agents.acting.actor import ApexActor, make_actor
-from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, SyncVectorEnvironment, adapt
@@ -209,7 +208,7 @@ def run_episodes(
 ) -> Any:
     """Let Acme's loop record one-step transitions; return the replay."""
     replay = make_fifo_replay(environment.observation_spec(), environment.action_spec())
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     actor = ApexActor(SumPolicy(), [adder])
     EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger()).run(num_episodes)
     actor.close()
@@ -281,7 +280,7 @@ def act_batched(environment: dm_env.Environment, actor: ApexActor) -> None:
 def test_environment_that_overwrites_its_observation(act, last_discount, make_fifo_replay):
     environment = Overwriting(last_discount)
     replay = make_fifo_replay(environment.observation_spec(), environment.action_spec())
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 2, GAMMA)
     actor = ApexActor(SumPolicy(), [adder])
     act(environment, actor)  # The actor copies in one case, the vector environment in the other.
     actor.close()
@@ -318,7 +317,7 @@ def test_images_that_are_no_stacks_are_no_failure_of_the_environment(make_fifo_r
     environment = SyncVectorEnvironment([Overwriting(0.0)])  # Its "stack" is `[episode, step]`.
     spec = environment.spec
     replay = make_fifo_replay(spec.observations, spec.actions, n_step=1, frame_stack=2)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=2)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     steps = run_in_lock_step(environment, ApexActor(SumPolicy(), [adder]))
     with pytest.raises(ValueError, match="frame_stack"):
         list(itertools.islice(steps, 8))

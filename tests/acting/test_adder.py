@@ -243,7 +243,7 @@ CASES = {
 def test_items_and_priorities(name, make_fifo_replay):
     case = CASES[name]
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), case.n_step, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), case.n_step, GAMMA)
     add_all(adder, case.steps)
     adder.close()
     replay.assert_holds(case.expected)
@@ -254,7 +254,7 @@ def test_items_and_priorities(name, make_fifo_replay):
 def test_vector_observations_and_actions(make_fifo_replay):
     action_spec = specs.BoundedArray((2,), np.float32, -1, 1)
     replay = make_fifo_replay(specs.Array((2,), np.float32), action_spec)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 2, GAMMA)
     actions = [np.array(a, np.float32) for a in ((-0.5, 0.25), (0.75, 1), (7, 7))]
     observations = [np.array(o, np.float32) for o in ((1, 2), (3, 4), (5, 6))]
     for step_type, action, observation in zip((FIRST, MID, LAST), actions, observations):  # noqa: B905
@@ -271,7 +271,7 @@ def test_vector_observations_and_actions(make_fifo_replay):
 
 def test_replicas(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(replicas=2), 3, GAMMA)
+    adder = replay.make_adder(ReplayConfig(replicas=2), 3, GAMMA)
     add_all(adder, [*START[:2], Step(LAST, 2, 0, 2)])
     adder.close()
     first = (0, 0, 1 + 0.9 * 2, 0, 2, 10 - (1 + 0.9 * 2))
@@ -284,7 +284,7 @@ def test_new_transitions_may_get_the_largest_priority_so_far(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     config = ReplayConfig(initial_priority="max")
     priority_fn = make_priority_fn(config)
-    adder = PrioritizedNStepAdder(replay.client, config, 1, GAMMA, priority_fn=priority_fn)
+    adder = replay.make_adder(config, 1, GAMMA, priority_fn=priority_fn)
     steps = [
         Step(FIRST, None, None, 0, 0, 10, 0),
         Step(MID, 3, 1, 1, 1, 20, 0),
@@ -304,7 +304,7 @@ def test_priorities_of_a_function_of_the_users_fit_into_the_table(make_fifo_repl
     replay = make_fifo_replay(SCALAR, DISCRETE)
     chosen = {1.0: 0.0, 2.0: -3.0, 3.0: np.inf, 4.0: NAN, 5.0: 7.0}
     priority_fn = chosen.__getitem__
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, priority_fn=priority_fn)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA, priority_fn=priority_fn)
     steps = [Step(MID, td_error, 1, index, 0) for index, td_error in enumerate(chosen, 1)]
     add_all(adder, [Step(FIRST, None, None, 0, 0), *steps])
     adder.close()
@@ -320,7 +320,7 @@ def test_priorities_of_a_function_of_the_users_fit_into_the_table(make_fifo_repl
 @pytest.mark.parametrize("bad", [NAN, np.inf, -np.inf])
 def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     add_all(
         adder,
         [
@@ -344,7 +344,7 @@ def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
 )
 def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_replay):
     replay = make_fifo_replay(specs.Array((), np.float32), DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     add_all(
         adder,
         [
@@ -362,7 +362,7 @@ def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_rep
 
 def test_reward_that_is_not_finite_spoils_every_transition_that_holds_it(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 2, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 2, GAMMA)
     add_all(adder, [*START[:2], Step(MID, NAN, 1, 2, 2, 30, 31), START[3], TERMINATION])
     adder.close()
     replay.assert_holds([(2, 2, 4 + 0.9 * 8, 0, 4, 30 - (4 + 0.9 * 8)), (3, 3, 8, 0, 4, 40 - 8)])
@@ -453,7 +453,7 @@ STACKED_CASES = {
 def test_stacked_frames(name, make_fifo_replay):
     case = STACKED_CASES[name]
     replay = make_fifo_replay(STACK, DISCRETE, n_step=case.n_step, frame_stack=3)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), case.n_step, GAMMA, frame_stack=3)
+    adder = replay.make_adder(ReplayConfig(), case.n_step, GAMMA)
     add_all(adder, case.steps)
     adder.close()
     replay.assert_holds(case.expected)
@@ -461,7 +461,7 @@ def test_stacked_frames(name, make_fifo_replay):
 
 def test_images_that_are_no_stacks(make_fifo_replay):
     replay = make_fifo_replay(specs.Array((2, 3), np.uint8), DISCRETE, n_step=3)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 3, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 3, GAMMA)
     steps = [*START[:3], Step(LAST, 4, 1, 3, 3, NAN, 41)]
     add_all(adder, [step._replace(observation=frame(step.observation)) for step in steps])
     adder.close()
@@ -479,7 +479,7 @@ def test_images_that_are_no_stacks(make_fifo_replay):
 
 def test_nothing_is_sent_before_the_first_observation(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 3, GAMMA)
+    adder = replay.make_adder(ReplayConfig(), 3, GAMMA)
     adder.flush()
     adder.close()
     assert (replay.size, adder.num_transitions) == (0, 0)
@@ -487,7 +487,7 @@ def test_nothing_is_sent_before_the_first_observation(make_fifo_replay):
 
 def test_frames_that_are_not_finite_are_left_out(make_fifo_replay):
     replay = make_fifo_replay(specs.Array((2, 1), np.float32), DISCRETE, n_step=1, frame_stack=2)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=2)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     newest = [0.0, 1.0, 2.0, NAN, 4.0, 5.0, 6.0]
     stacks = [np.array([[a], [b]], np.float32) for a, b in itertools.pairwise(newest)]
     # q and values are finite, as those of a network whose activation is 0 for NaN.
@@ -508,7 +508,7 @@ def shifted(stack: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("num_good_steps", [0, 1, 40])
 def test_images_that_are_no_stacks_are_refused(num_good_steps, make_fifo_replay):
     replay = make_fifo_replay(STACK, DISCRETE, n_step=1, frame_stack=3)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=3)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     observation = frames(7, 8, 9)
     add_all(adder, [Step(FIRST, None, None, observation)])
     for _ in range(num_good_steps):
@@ -521,7 +521,7 @@ def test_images_that_are_no_stacks_are_refused(num_good_steps, make_fifo_replay)
 
 def test_another_episode_may_begin_with_any_frames(make_fifo_replay):
     replay = make_fifo_replay(STACK, DISCRETE, n_step=1, frame_stack=3)
-    adder = PrioritizedNStepAdder(replay.client, ReplayConfig(), 1, GAMMA, frame_stack=3)
+    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
     for number in (10, 50, 90):
         stack = frames(number, number, number)
         add_all(adder, [Step(FIRST, None, None, stack), Step(LAST, 0, 0, shifted(stack))])
@@ -620,7 +620,7 @@ def test_random_streams_give_the_items_of_a_naive_loop(make_fifo_replay, stream)
     replay = make_fifo_replay(
         stream.observations, stream.actions, n_step=n_step, frame_stack=frame_stack
     )
-    adder = PrioritizedNStepAdder(replay.client, stream.config, n_step, GAMMA, frame_stack)
+    adder = replay.make_adder(stream.config, n_step, GAMMA)
     for episode in stream.episodes:
         add_all(adder, episode)
     adder.close()
@@ -659,7 +659,7 @@ class FlushRecorder:
 def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     client = FlushRecorder(replay.client, lambda: adder.num_transitions * config.replicas)
-    adder = PrioritizedNStepAdder(client, config, 1, GAMMA)
+    adder = replay.make_adder(config, 1, GAMMA, client)
     num_transitions = 13 // config.replicas
     add_all(adder, [START[0], *[Step(MID, 0, 1, 0, value=1)] * num_transitions])
     assert client.flushes == expected
@@ -670,11 +670,11 @@ def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
 class Background:
     """Adds steps in a thread until `stop` is called, and counts the attempts to send."""
 
-    def __init__(self, client: reverb.Client, config: ReplayConfig, steps: list[Step]):
+    def __init__(self, replay: Any, config: ReplayConfig, steps: list[Step]):
         self.memory = NodeMemory()  # That of the thread.
         self._attempts = threading.Semaphore(0)
         self._stop = threading.Event()
-        self.adder = PrioritizedNStepAdder(client, config, 1, GAMMA, should_stop=self._is_stopped)
+        self.adder = replay.make_adder(config, 1, GAMMA, should_stop=self._is_stopped)
         self._thread = threading.Thread(target=self._add, args=(steps,), daemon=True)
         self._thread.start()
 
@@ -718,7 +718,7 @@ NUMBERED = [Step(FIRST, None, None, 0), *[Step(MID, 0, 1, k, value=k) for k in r
 def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
     config = ReplayConfig(insert_batch=4, max_in_flight=8)
-    background = Background(replay.client, config, NUMBERED)
+    background = Background(replay, config, NUMBERED)
     # 4 are in the table; the batch that makes it 8 unconfirmed ones is the last.
     assert background.wait_until_blocked(at_least=4 + 8) == 4 + 8
     assert replay.size == 4
@@ -734,7 +734,7 @@ def test_holds_at_most_max_in_flight_while_the_replay_accepts_nothing(make_fifo_
 def test_what_it_waits_for_while_the_replay_accepts_nothing(samples_per_insert, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
     config = ReplayConfig(insert_batch=4, max_in_flight=8, samples_per_insert=samples_per_insert)
-    background = Background(replay.client, config, NUMBERED)
+    background = Background(replay, config, NUMBERED)
     background.wait_until_blocked()
     what = background.memory.wait().what
     assert "transitions" in what
@@ -746,8 +746,8 @@ def test_what_it_waits_for_while_the_replay_accepts_nothing(samples_per_insert, 
 def test_transitions_tell_with_which_parameters_their_action_was_chosen(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
     learner_steps = itertools.count(100)
-    adder = PrioritizedNStepAdder(
-        replay.client, ReplayConfig(), 2, GAMMA, learner_steps_fn=lambda: next(learner_steps)
+    adder = replay.make_adder(
+        ReplayConfig(), 2, GAMMA, learner_steps_fn=lambda: next(learner_steps)
     )
     add_all(adder, [*START, TERMINATION])
     adder.close()
@@ -759,7 +759,7 @@ def test_blocked_adder_loses_and_repeats_nothing(make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE, reverb.rate_limiters.Queue(4))
     config = ReplayConfig(insert_batch=4, max_in_flight=8)
     steps = [*NUMBERED, Step(LAST, 0, 0, 41)]
-    background = Background(replay.client, config, steps + steps)
+    background = Background(replay, config, steps + steps)
     items = []
     for num_items in (30, 10, 1, 41):
         background.wait_until_blocked()  # The adder has to try again.

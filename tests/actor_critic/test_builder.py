@@ -205,15 +205,15 @@ def test_a_worker_without_parameters_to_follow_is_refused(serve):
     builder = ActorCriticBuilder(make_config())
     policy = builder.make_policy(SPEC, range(1), 1, seed=0)
     client = serve(*builder.make_replay_tables(SPEC))
-    adders = builder.make_adders(client, learner_steps_fn=lambda: 0)
+    adders = builder.make_adders(client, SPEC, learner_steps_fn=lambda: 0)
     with pytest.raises(ValueError, match="variable_source"):
         builder.make_actor(policy, adders)
 
 
 def test_workers_of_a2c_need_the_learner_steps():
     with pytest.raises(ValueError, match="A2C's make_adders needs learner_steps_fn"):
-        ActorCriticBuilder(make_config()).make_adders(reverb.Client("localhost:1"))
+        ActorCriticBuilder(make_config()).make_adders(reverb.Client("localhost:1"), SPEC)
     (sender,) = ActorCriticBuilder(make_config(is_synchronous=False)).make_adders(
-        reverb.Client("localhost:1")
+        reverb.Client("localhost:1"), SPEC
     )
     assert sender.version == 0

@@ -433,7 +433,7 @@ def test_override_lands_in_config_json(results, folder, name):
 def test_a_replay_larger_than_the_memory_is_a_warning(results):
     exit_code, stdout, stderr = results["huge_replay"]
     assert exit_code == 0, stdout + stderr
-    # CartPole's 917 bytes per item, see `tests/replay/test_footprint.py`.
+    # CartPole's 917 bytes per item, see `tests/replay/test_layout.py`.
     expected = "warning: The replay will grow to about 1.8 TB (2,000,000,000 items of"
     assert stderr.startswith(expected)
     assert stderr.count("\n") == 1

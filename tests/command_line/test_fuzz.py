@@ -155,7 +155,11 @@ def build(experiment: Experiment) -> None:
     policy = builder.make_policy(environment.spec, [0, run.num_envs - 1], run.num_envs, policy_seed)
     builder.make_evaluation_policy(environment.spec, 2, policy_seed)
     adders = builder.make_adders(
-        client, range(2), run.num_envs, learner_steps_fn=lambda: learner.num_steps
+        client,
+        environment.spec,
+        range(2),
+        run.num_envs,
+        learner_steps_fn=lambda: learner.num_steps,
     )
     actor = builder.make_actor(policy, adders, variable_source=learner)
     for _ in itertools.islice(run_in_lock_step(environment, actor), 5):

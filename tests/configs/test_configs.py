@@ -45,7 +45,9 @@ def test_parts_fit_each_other(name):
     source = ParameterSource(client)
     num_envs = config.run.num_envs
     policy = builder.make_policy(environment.spec, [0, num_envs - 1], num_envs, seed=1)
-    adders = builder.make_adders(client, range(2), 2, learner_steps_fn=lambda: source.learner_steps)
+    adders = builder.make_adders(
+        client, environment.spec, range(2), 2, learner_steps_fn=lambda: source.learner_steps
+    )
     actor = builder.make_actor(policy, adders, source)
     actor.observe_first(timestep)
     action = actor.select_action(timestep.observation)

@@ -22,12 +22,7 @@ from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import PARAMETERS, make_parameter_tables
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
-from apex_agents.replay.transitions import (
-    Transition,
-    item_signature,
-    pack_outcome,
-    pack_transition,
-)
+from apex_agents.replay.transitions import Transition, make_layout, pack_outcome
 
 BATCH_SIZE = 64
 SPEC = EnvironmentSpec(
@@ -44,6 +39,7 @@ REPLAY = ReplayConfig(
     importance_sampling_exponent=0.5,
     prefetch_batches=1,
 )
+LAYOUT = make_layout(SPEC, REPLAY, n_step=1)
 RARE, FREQUENT = 10.0, 20.0
 PRIORITIES = {RARE: 1.0, FREQUENT: 16.0}
 
@@ -92,8 +88,8 @@ class Replay:
         self, update: CountingUpdate, config: Config | None = None, **arguments
     ) -> ApexLearner:
         config = config or Config()
-        signature, num_batches = item_signature(SPEC), config.num_sgd_steps_per_step
-        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, SPEC, signature, num_batches)
+        num_batches = config.num_sgd_steps_per_step
+        dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, LAYOUT, num_batches)
         self.connections = ReplayConnections(self.client, dataset, BATCH_SIZE, num_batches)
         source = ReplaySource(update, self.connections, config)
         return ApexLearner(update, source, config.publish_period, **arguments)
@@ -114,7 +110,7 @@ class Replay:
 
 def make_tables() -> list[reverb.Table]:
     return [
-        make_transition_table(REPLAY, item_signature(SPEC)),
+        make_transition_table(REPLAY, LAYOUT.signature),
         *make_parameter_tables(CountingUpdate().variables),
     ]
 
@@ -126,14 +122,13 @@ def replay(serve) -> Replay:
 
 def add_transitions(replay: Replay, priorities: dict[float, float], learner_steps: int = 0) -> None:
     """Add one transition per priority, told apart by its return."""
-    with replay.client.trajectory_writer(num_keep_alive_refs=1) as writer:
-        for n_step_return, priority in priorities.items():
-            observation = np.zeros([1], np.float32)
-            outcome = pack_outcome(np.int32(1), n_step_return, 0.5, learner_steps, 1)
-            writer.append({"transition": pack_transition(observation, outcome, observation)})
-            item = {"transition": writer.history["transition"][-1]}
-            writer.create_item(TRANSITIONS, priority, item)
-            writer.flush()
+    writer, observation = LAYOUT.make_writer(replay.client), np.zeros([1], np.float32)
+    writer.begin_step(observation)
+    for n_step_return, priority in priorities.items():
+        outcome = pack_outcome(np.int32(1), n_step_return, 0.5, learner_steps, 1)
+        writer.add_item(observation, outcome, priority)
+    writer.stream.flush()
+    writer.stream.close()
 
 
 def test_weights_correct_for_the_priorities(replay):
@@ -237,7 +232,7 @@ def test_a_server_that_has_moved_gets_the_parameters_at_once(replay, serve):
     learner = replay.make_learner(update)
     update.count.assign([5.0])
     moved = Replay(serve(*make_tables()))
-    dataset = make_dataset(moved.client, REPLAY, BATCH_SIZE, SPEC, item_signature(SPEC))
+    dataset = make_dataset(moved.client, REPLAY, BATCH_SIZE, LAYOUT)
     learner.reconnect(0, moved.client, dataset)
     replay.connections.flush()
     assert ParameterSource(moved.client).get_variables(["network"])[0][0].tolist() == [5.0]

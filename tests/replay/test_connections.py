@@ -22,7 +22,7 @@ from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import make_parameter_tables
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
-from apex_agents.replay.transitions import item_signature, pack_outcome, pack_transition
+from apex_agents.replay.transitions import make_layout, pack_outcome
 
 BATCH_SIZE = 40
 SPEC = EnvironmentSpec(
@@ -31,8 +31,8 @@ SPEC = EnvironmentSpec(
     rewards=None,
     discounts=None,
 )
-SIGNATURE = item_signature(SPEC)
 REPLAY = ReplayConfig(max_size=10, min_size=1, priority_exponent=1.0, prefetch_batches=1)
+LAYOUT = make_layout(SPEC, REPLAY, n_step=1)
 VARIABLES = {"network": [tf.Variable([3.0])]}
 # Priorities by the returns of the transitions: two servers with the same sum, and with others.
 EQUAL_SUMS = ({1.0: 1.0, 2.0: 3.0}, {3.0: 2.0, 4.0: 2.0})
@@ -41,21 +41,19 @@ OTHER_SUMS = ({1.0: 1.0, 2.0: 3.0}, {3.0: 20.0, 4.0: 60.0})
 
 def make_tables() -> list[reverb.Table]:
     return [
-        make_transition_table(REPLAY, SIGNATURE),
+        make_transition_table(REPLAY, LAYOUT.signature),
         *make_parameter_tables(VARIABLES),
     ]
 
 
 def add(client: reverb.Client, priorities: Mapping[float, float]) -> None:
     """Add a transition per priority, told apart by its return."""
-    with client.trajectory_writer(num_keep_alive_refs=1) as writer:
-        for n_step_return, priority in priorities.items():
-            observation = np.zeros([1], np.float32)
-            outcome = pack_outcome(np.int32(1), n_step_return, 0.5, 0, 1)
-            writer.append({"transition": pack_transition(observation, outcome, observation)})
-            item = {"transition": writer.history["transition"][-1]}
-            writer.create_item(TRANSITIONS, priority, item)
-            writer.flush()
+    writer, observation = LAYOUT.make_writer(client), np.zeros([1], np.float32)
+    writer.begin_step(observation)
+    for n_step_return, priority in priorities.items():
+        writer.add_item(observation, pack_outcome(np.int32(1), n_step_return, 0.5, 0, 1), priority)
+    writer.stream.flush()
+    writer.stream.close()
 
 
 def read_priorities(client: reverb.Client) -> dict[float, float]:
@@ -82,7 +80,7 @@ def connect():
 
     def connect_to(*clients: reverb.Client, num_batches: int = 1) -> ReplayConnections:
         size = BATCH_SIZE // len(clients)
-        datasets = [make_dataset(c, REPLAY, size, SPEC, SIGNATURE, num_batches) for c in clients]
+        datasets = [make_dataset(c, REPLAY, size, LAYOUT, num_batches) for c in clients]
         made.append(ReplayConnections(clients, datasets, BATCH_SIZE, num_batches))
         return made[-1]
 
@@ -245,7 +243,7 @@ def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect, p
     clients = start(*EQUAL_SUMS, {5.0: 1.0})
     replays = connect(*clients[:2])
     replays.sample()
-    dataset = make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, SPEC, SIGNATURE)
+    dataset = make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, LAYOUT)
     replays.reconnect(0, clients[2], dataset)
     sample = replays.sample()
     assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import dm_env
 import numpy as np
@@ -17,8 +18,9 @@ from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.layout import Layout
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
-from apex_agents.replay.transitions import item_signature
+from apex_agents.replay.transitions import make_layout
 
 CONFIG = ReplayConfig(max_size=1000, min_size=8, prefetch_batches=2)
 STACK = specs.Array((3, 4, 5), np.uint8)
@@ -31,17 +33,21 @@ def make_spec(observation_spec: specs.Array, action_spec: specs.Array) -> Enviro
     return EnvironmentSpec(observation_spec, action_spec, rewards=None, discounts=None)
 
 
-FRAMES = make_spec(STACK, DISCRETE)
-VECTORS = make_spec(VECTOR, DISCRETE)
+def layout_of(spec: EnvironmentSpec, frame_stack: int = 0) -> Layout:
+    return make_layout(spec, CONFIG, 1, frame_stack)
 
 
-def make_table(spec: EnvironmentSpec, frame_stack: int = 0) -> reverb.Table:
-    return make_transition_table(CONFIG, item_signature(spec, 1, frame_stack))
+FRAMES = layout_of(make_spec(STACK, DISCRETE), frame_stack=3)
+VECTORS = layout_of(make_spec(VECTOR, DISCRETE))
 
 
-def add(client: reverb.Client, observations: list, actions: list, frame_stack: int = 0) -> None:
+def make_table(layout: Layout) -> reverb.Table:
+    return make_transition_table(CONFIG, layout.signature)
+
+
+def add(client: reverb.Client, layout: Layout, observations: list, actions: Sequence) -> None:
     """Record one truncated episode with n = 1, gamma = 0.5 and the k-th reward 2 * k."""
-    adder = PrioritizedNStepAdder(client, CONFIG, 1, 0.5, frame_stack)
+    adder = PrioritizedNStepAdder(client, layout, CONFIG, 1, 0.5)
     last = len(observations) - 1
     for k, (observation, action) in enumerate(zip(observations, [*actions, actions[0]])):  # noqa: B905
         step_type = dm_env.StepType.LAST if k == last else dm_env.StepType(min(k, 1))
@@ -51,13 +57,13 @@ def add(client: reverb.Client, observations: list, actions: list, frame_stack: i
 
 
 def test_batches_of_stacked_frames_and_discrete_actions(serve):
-    client = serve(make_table(FRAMES, frame_stack=3))
+    client = serve(make_table(FRAMES))
     # Frame k is full of k; observation k shows the frames k, k + 1, k + 2.
     observations = [
         np.stack([np.full((4, 5), frame, np.uint8) for frame in range(k, k + 3)]) for k in range(18)
     ]
-    add(client, observations, list(range(17)), frame_stack=3)
-    batch = next(iter(make_dataset(client, CONFIG, 16, FRAMES, item_signature(FRAMES, 1, 3))))
+    add(client, FRAMES, observations, list(range(17)))
+    batch = next(iter(make_dataset(client, CONFIG, 16, FRAMES)))
     data = batch.data
     assert (data.observation.shape, data.observation.dtype) == ((16, 3, 4, 5), np.uint8)
     assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 3, 4, 5), np.uint8)
@@ -78,11 +84,11 @@ def test_batches_of_stacked_frames_and_discrete_actions(serve):
 
 
 def test_batches_of_images_that_are_no_stacks(serve):
-    spec = make_spec(STACK, DISCRETE)
-    client = serve(make_table(spec))
+    layout = layout_of(make_spec(STACK, DISCRETE))
+    client = serve(make_table(layout))
     observations = [np.full(STACK.shape, k, np.uint8) for k in range(18)]
-    add(client, observations, list(range(17)))
-    data = next(iter(make_dataset(client, CONFIG, 16, spec, item_signature(spec, 1)))).data
+    add(client, layout, observations, list(range(17)))
+    data = next(iter(make_dataset(client, CONFIG, 16, layout))).data
     for field, offset in ((data.observation, 0), (data.next_observation, 1)):
         assert (field.shape, field.dtype) == ((16, 3, 4, 5), np.uint8)
         for k, observation in zip(data.action.numpy(), field.numpy(), strict=True):
@@ -90,9 +96,9 @@ def test_batches_of_images_that_are_no_stacks(serve):
 
 
 def test_info_of_a_batch(serve):
-    client = serve(make_table(FRAMES, frame_stack=3))
-    add(client, [np.zeros(STACK.shape, np.uint8)] * 9, [0] * 8, frame_stack=3)
-    info = next(iter(make_dataset(client, CONFIG, 4, FRAMES, item_signature(FRAMES, 1, 3)))).info
+    client = serve(make_table(FRAMES))
+    add(client, FRAMES, [np.zeros(STACK.shape, np.uint8)] * 9, [0] * 8)
+    info = next(iter(make_dataset(client, CONFIG, 4, FRAMES))).info
     assert (info.key.shape, info.key.dtype) == ((4,), np.uint64)
     assert info.table_size.numpy().tolist() == [8] * 4
     # With q and values of 0 the priorities are the rewards 2, 4, ..., 16.
@@ -101,12 +107,12 @@ def test_info_of_a_batch(serve):
 
 
 def test_batches_of_vectors(serve):
-    spec = make_spec(VECTOR, BOX)
-    client = serve(make_table(spec))
+    layout = layout_of(make_spec(VECTOR, BOX))
+    client = serve(make_table(layout))
     observations = [np.arange(6, dtype=np.float32) + 0.1 * k for k in range(10)]
     actions = [np.array([0.1 * k, -0.3], np.float32) for k in range(9)]
-    add(client, observations, actions)
-    data = next(iter(make_dataset(client, CONFIG, 16, spec, item_signature(spec, 1)))).data
+    add(client, layout, observations, actions)
+    data = next(iter(make_dataset(client, CONFIG, 16, layout))).data
     assert (data.observation.shape, data.observation.dtype) == ((16, 6), np.float32)
     assert (data.next_observation.shape, data.next_observation.dtype) == ((16, 6), np.float32)
     assert (data.action.shape, data.action.dtype) == ((16, 2), np.float32)
@@ -119,10 +125,10 @@ def test_batches_of_vectors(serve):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32])
 def test_whole_numbers_come_back_in_their_dtype(dtype, serve):
-    spec = make_spec(specs.BoundedArray((2,), dtype, 0, 255), DISCRETE)
-    client = serve(make_table(spec))
-    add(client, [np.array([k, 255 - k], dtype) for k in range(10)], list(range(9)))
-    data = next(iter(make_dataset(client, CONFIG, 16, spec, item_signature(spec, 1)))).data
+    layout = layout_of(make_spec(specs.BoundedArray((2,), dtype, 0, 255), DISCRETE))
+    client = serve(make_table(layout))
+    add(client, layout, [np.array([k, 255 - k], dtype) for k in range(10)], list(range(9)))
+    data = next(iter(make_dataset(client, CONFIG, 16, layout))).data
     assert data.observation.dtype == data.next_observation.dtype == dtype
     expected = [[k, 255 - k] for k in data.action.numpy()]
     np.testing.assert_array_equal(data.observation, expected)
@@ -130,20 +136,20 @@ def test_whole_numbers_come_back_in_their_dtype(dtype, serve):
 
 
 def test_discrete_actions_of_any_dtype_come_back_in_it(serve):
-    spec = make_spec(VECTOR, specs.DiscreteArray(10, dtype=np.int64))
-    client = serve(make_table(spec))
-    add(client, [np.zeros(6, np.float32)] * 9, [9] * 8)
-    action = next(iter(make_dataset(client, CONFIG, 4, spec, item_signature(spec, 1)))).data.action
+    layout = layout_of(make_spec(VECTOR, specs.DiscreteArray(10, dtype=np.int64)))
+    client = serve(make_table(layout))
+    add(client, layout, [np.zeros(6, np.float32)] * 9, [9] * 8)
+    action = next(iter(make_dataset(client, CONFIG, 4, layout))).data.action
     assert action.dtype == np.int64
     assert action.numpy().tolist() == [9] * 4
 
 
 def test_iterator_ends_when_nothing_comes_and_a_new_one_works(serve):
     client = serve(make_table(VECTORS))
-    dataset = make_dataset(client, CONFIG, 4, VECTORS, item_signature(VECTORS, 1))
+    dataset = make_dataset(client, CONFIG, 4, VECTORS)
     with pytest.raises(StopIteration):
         next(iter(dataset))
-    add(client, [np.zeros(6, np.float32)] * 9, [0] * 8)
+    add(client, VECTORS, [np.zeros(6, np.float32)] * 9, [0] * 8)
     iterator = iter(dataset)
     for _ in range(5):
         assert next(iterator).data.action.shape == (4,)
@@ -154,12 +160,12 @@ def test_transitions_that_come_too_slowly_for_a_batch_are_not_lost(serve):
     # iterator ends.
     limiter = reverb.rate_limiters.Queue(9)
     client = serve(make_table(VECTORS).replace(rate_limiter=limiter, max_times_sampled=1))
-    add(client, [np.zeros(6, np.float32)] * 9, range(8))
-    dataset = make_dataset(client, CONFIG, 3, VECTORS, item_signature(VECTORS, 1))
+    add(client, VECTORS, [np.zeros(6, np.float32)] * 9, range(8))
+    dataset = make_dataset(client, CONFIG, 3, VECTORS)
     reader = BatchReader(dataset, batch_size=3)
     batches = [reader.next() for _ in range(2)]
     wait_for(lambda: num_sampled(client) == 8)
-    add(client, [np.zeros(6, np.float32)] * 2, [8])
+    add(client, VECTORS, [np.zeros(6, np.float32)] * 2, [8])
     batches.append(reader.next())
     assert [len(batch.info.key) for batch in batches] == [3, 3, 3]
     actions = np.concatenate([batch.data.action for batch in batches])
@@ -174,9 +180,9 @@ def num_sampled(client: reverb.Client) -> int:
 @pytest.mark.parametrize("prefetch_batches", [4, 16])
 def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve):
     client = serve(make_table(VECTORS))
-    add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
+    add(client, VECTORS, [np.zeros(6, np.float32)] * 101, [0] * 100)
     config = dataclasses.replace(CONFIG, prefetch_batches=prefetch_batches)
-    reader = BatchReader(make_dataset(client, config, 10, VECTORS, item_signature(VECTORS, 1)))
+    reader = BatchReader(make_dataset(client, config, 10, VECTORS))
     assert reader.next() is not None
     # Besides the one taken out, and a part of another one that is being put together.
     wait_for(lambda: num_sampled(client) // 10 >= 1 + prefetch_batches)
@@ -187,9 +193,9 @@ def test_as_many_batches_are_read_ahead_as_configured(prefetch_batches, serve):
 
 def test_batches_that_are_handed_over_together_count_among_those_read_ahead(serve):
     client = serve(make_table(VECTORS))
-    add(client, [np.zeros(6, np.float32)] * 101, [0] * 100)
+    add(client, VECTORS, [np.zeros(6, np.float32)] * 101, [0] * 100)
     config = dataclasses.replace(CONFIG, prefetch_batches=16)
-    dataset = make_dataset(client, config, 10, VECTORS, item_signature(VECTORS, 1), 4)
+    dataset = make_dataset(client, config, 10, VECTORS, 4)
     reader = BatchReader(dataset)
     assert reader.next() is not None
     # Samples of 40: besides the one taken out four, of which the server gives two in one go.

@@ -33,7 +33,7 @@ from apex_agents.replay.tables import (
     run_table_name,
     table_name,
 )
-from apex_agents.replay.transitions import item_signature
+from apex_agents.replay.transitions import make_layout
 
 NUMBER = tf.TensorSpec([], tf.int64)
 
@@ -277,15 +277,15 @@ REPLAY = ReplayConfig(max_size=10, min_size=1)
 VARIABLES = {"network": [tf.Variable([1.0, 2.0])]}
 
 
-def make_spec() -> EnvironmentSpec:
-    catch = Catch(seed=0)
-    return EnvironmentSpec(
-        catch.observation_spec(), catch.action_spec(), catch.reward_spec(), catch.discount_spec()
-    )
+CATCH = Catch(seed=0)
+SPEC = EnvironmentSpec(
+    CATCH.observation_spec(), CATCH.action_spec(), CATCH.reward_spec(), CATCH.discount_spec()
+)
+LAYOUT = make_layout(SPEC, REPLAY, n_step=1)
 
 
 def make_tables_of(run_id: str) -> list[reverb.Table]:
-    tables = make_tables(REPLAY, item_signature(make_spec()), VARIABLES)
+    tables = make_tables(REPLAY, LAYOUT.signature, VARIABLES)
     return [table.replace(name=run_table_name(table.name, run_id)) for table in tables]
 
 
@@ -300,7 +300,7 @@ def num_transitions(address: str) -> int:
 
 def add_an_episode(client: reverb.Client) -> None:
     """Adds two transitions of one step each."""
-    adder = PrioritizedNStepAdder(client, REPLAY, n_step=1, discount=0.9)
+    adder = PrioritizedNStepAdder(client, LAYOUT, REPLAY, n_step=1, discount=0.9)
     observation = np.zeros([10, 5], np.float32)
     # Priorities are 0.9 * 2 - 0 and 1 - 0.
     output = PolicyOutput(np.int32(0), np.float32(0.0), np.float32(2.0))
@@ -335,7 +335,7 @@ def test_strangers_are_refused(address):
     with pytest.raises((ValueError, RuntimeError), match="parameters-theirs"):
         publish_parameters(stranger, {"network": [np.zeros(2, np.float32)]}, 1)
     with pytest.raises(tf.errors.NotFoundError, match="transitions-theirs"):
-        next(iter(make_dataset(stranger, REPLAY, 1, make_spec(), item_signature(make_spec()))))
+        next(iter(make_dataset(stranger, REPLAY, 1, LAYOUT)))
     writer = PriorityWriter(stranger)
     (sample,) = ours.sample("transitions-ours", 1, emit_timesteps=False)
     writer.write(np.array([sample.info.key], np.uint64), np.array([7.0]))

@@ -9,60 +9,63 @@ import numpy as np
 import psutil
 import pytest
 import reverb
-import tensorflow as tf
+from dm_env import specs
 
+from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.footprint import estimate_replay_bytes
 from apex_agents.replay.tables import make_transition_table
-from apex_agents.replay.transitions import pack_outcome
-from apex_agents.replay.writers import PackedWriter, make_writer
+from apex_agents.replay.transitions import PackedLayout, PackedWriter, make_layout, pack_outcome
 
 
-def packed(num_floats: int) -> dict[str, tf.TensorSpec]:
-    return {"transition": tf.TensorSpec([num_floats], tf.float32)}
+def make_spec(shape: tuple[int, ...], dtype: type) -> EnvironmentSpec:
+    observations = specs.Array(shape, dtype)
+    return EnvironmentSpec(observations, specs.DiscreteArray(2), rewards=None, discounts=None)
 
 
-def frames(shape: list[int], dtype: tf.DType) -> dict[str, tf.TensorSpec]:
-    return {"frames": tf.TensorSpec(shape, dtype), "outcome": tf.TensorSpec([5], tf.float32)}
+CART_POLE = make_spec((4,), np.float32)
+ATARI = make_spec((4, 84, 84), np.uint8)
 
 
 # An item takes 330 bytes and 300 for each column, a chunk 940.
 @pytest.mark.parametrize(
-    ("signature", "n_step", "eviction_policy", "replicas", "expected"),
+    ("spec", "n_step", "frame_stack", "eviction_policy", "replicas", "expected"),
     [
-        # CartPole, 2 * 4 + 5 floats. With FIFO, chunks have 4 rows.
-        (packed(13), 3, "fifo", 1, 1200 * (630 + 940 / 4 + 52)),
-        (packed(13), 3, "prioritized", 1, 1200 * (630 + 940 + 52)),
+        # 2 * 4 + 5 floats. With FIFO, chunks have 4 rows.
+        (CART_POLE, 3, 0, "fifo", 1, 630 + 940 / 4 + 52),
+        (CART_POLE, 3, 0, "prioritized", 1, 630 + 940 + 52),
         # Two items per row; the second of them is removed after 1 + 1/2 average times.
-        (packed(13), 3, "fifo", 2, 1200 * 630 + 600 * (940 / 4 + 52)),
-        (packed(13), 3, "prioritized", 2, 1200 * 630 + 600 * (1 + 1 / 2) * (940 + 52)),
+        (CART_POLE, 3, 0, "fifo", 2, 630 + (940 / 4 + 52) / 2),
+        (CART_POLE, 3, 0, "prioritized", 2, 630 + (1 + 1 / 2) * (940 + 52) / 2),
         # Rows of 7056 bytes that become a 7th and of 20 bytes, in chunks of 4 + 3 + 1.
-        (frames([7, 84, 84], tf.uint8), 3, "fifo", 1, 1200 * (930 + 2 * 940 / 8 + 1008 + 20)),
-        (frames([5, 84, 84], tf.uint8), 1, "fifo", 1, 1200 * (930 + 2 * 940 / 6 + 1008 + 20)),
-        (frames([7, 5, 5], tf.float32), 3, "fifo", 1, 1200 * (930 + 2 * 940 / 8 + 100 + 20)),
+        (ATARI, 3, 4, "fifo", 1, 930 + 2 * 940 / 8 + 1008 + 20),
+        (ATARI, 1, 4, "fifo", 1, 930 + 2 * 940 / 6 + 1008 + 20),
+        (make_spec((4, 5, 5), np.float32), 3, 4, "fifo", 1, 930 + 2 * 940 / 8 + 100 + 20),
+        # Images that are no stacks, in chunks of 1 + 3 + 1.
+        (make_spec((7, 12), np.uint8), 3, 0, "fifo", 1, 930 + 2 * 940 / 5 + 12 + 20),
         # Chunks of 3 rows 0, 1, 2; items span 2 rows and touch them from row -1 to row 3: 4 items.
         (
-            frames([2, 7, 12], tf.uint8),
-            1,
-            "prioritized",
-            1,
-            1200 * 930 + 1200 * (1 + 1 / 2 + 1 / 3 + 1 / 4) * (2 * 940 / 3 + 12 + 20),
+            make_spec((1, 7, 12), np.uint8),
+            *(1, 1, "prioritized", 1),
+            930 + (1 + 1 / 2 + 1 / 3 + 1 / 4) * (2 * 940 / 3 + 12 + 20),
         ),
     ],
 )
-def test_estimate_by_hand(signature, n_step, eviction_policy, replicas, expected):
-    config = ReplayConfig(
-        max_size=1200, min_size=1, eviction_policy=eviction_policy, replicas=replicas
-    )
-    assert estimate_replay_bytes(config, signature, n_step) == round(expected)
+def test_estimate_by_hand(spec, n_step, frame_stack, eviction_policy, replicas, expected):
+    replay = ReplayConfig(eviction_policy=eviction_policy, replicas=replicas)
+    layout = make_layout(spec, replay, n_step, frame_stack)
+    assert layout.bytes_per_item == pytest.approx(expected)
 
 
 NUM_ITEMS = 50_000
 OBSERVATION_SIZE = 24
 
 
+def make_packed(config: ReplayConfig) -> PackedLayout:
+    return PackedLayout(make_spec((OBSERVATION_SIZE,), np.float32), config)
+
+
 def serve(config: ReplayConfig, sender: connection.Connection) -> None:
-    server = reverb.Server([make_transition_table(config, packed(2 * OBSERVATION_SIZE + 5))])
+    server = reverb.Server([make_transition_table(config, make_packed(config).signature)])
     sender.send(server.port)
     server.wait()
 
@@ -72,6 +75,7 @@ def serve(config: ReplayConfig, sender: connection.Connection) -> None:
 @pytest.mark.parametrize("eviction_policy", ["fifo", "prioritized"])
 def test_estimate_of_a_real_server(eviction_policy):
     config = ReplayConfig(max_size=NUM_ITEMS, min_size=1, eviction_policy=eviction_policy)
+    layout = make_packed(config)
     receiver, sender = multiprocessing.Pipe(duplex=False)
     context = multiprocessing.get_context("spawn")
     server = context.Process(target=serve, args=(config, sender), daemon=True)
@@ -80,16 +84,11 @@ def test_estimate_of_a_real_server(eviction_policy):
         client = reverb.Client(f"localhost:{receiver.recv()}")
         process = psutil.Process(server.pid)
         before = process.memory_info().rss
-        writer = make_writer(
-            client, config, 1, frame_stack=0, observation=np.zeros(OBSERVATION_SIZE)
-        )
-        assert isinstance(writer, PackedWriter)
-        fill(writer, NUM_ITEMS + NUM_ITEMS // 2)
+        fill(layout.make_writer(client), NUM_ITEMS + NUM_ITEMS // 2)
         measured = process.memory_info().rss - before
     finally:
         server.kill()
-    estimate = estimate_replay_bytes(config, packed(2 * OBSERVATION_SIZE + 5), n_step=1)
-    assert 0.75 < measured / estimate < 1.25
+    assert 0.75 < measured / (NUM_ITEMS * layout.bytes_per_item) < 1.25
 
 
 def fill(writer: PackedWriter, num_items: int) -> None:
