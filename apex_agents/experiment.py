@@ -168,9 +168,9 @@ def end_reason(
     if target is not None and evaluation and reaches(float(evaluation.mean_return), target):
         return f"target return {target:g} reached"
     if run.max_learner_steps is not None and learner_steps >= run.max_learner_steps:
-        return f"{run.max_learner_steps} learner steps done"
+        return f"limit of {run.max_learner_steps} learner steps reached"
     if run.max_actor_steps is not None and statistics.actor_steps >= run.max_actor_steps:
-        return f"{run.max_actor_steps} actor steps done"
+        return f"limit of {run.max_actor_steps} actor steps reached"
     if run.max_seconds is not None and seconds >= run.max_seconds:
-        return f"{run.max_seconds:g} seconds passed"
+        return f"limit of {run.max_seconds:g} seconds reached"
     return None

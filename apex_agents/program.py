@@ -18,8 +18,7 @@ from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.metrics.learner_loggers import HistogramLogger, LearnerLogger
-from apex_agents.metrics.loggers import ActorLogger
+from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
 from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.node import (
     ClientNode,

@@ -33,7 +33,7 @@ from apex_agents.runs.opening import close_workdir, open_run
 
 FINISHED = {
     "finished": True,
-    "reason": "5 learner steps done",
+    "reason": "limit of 5 learner steps reached",
     "learner_steps": 5,
     "actor_steps": 40,
     "wall_time_seconds": 7.5,
@@ -65,9 +65,9 @@ def write(state: RunState, summary: dict) -> None:
 @pytest.mark.parametrize(
     ("written", "outcome", "finished", "exit_code", "reason"),
     [
-        (FINISHED, Outcome(), True, 0, "5 learner steps done"),
-        (FINISHED, INTERRUPTED, True, 130, "5 learner steps done"),
-        (FINISHED, TERMINATED, True, 0, "5 learner steps done"),
+        (FINISHED, Outcome(), True, 0, "limit of 5 learner steps reached"),
+        (FINISHED, INTERRUPTED, True, 130, "limit of 5 learner steps reached"),
+        (FINISHED, TERMINATED, True, 0, "limit of 5 learner steps reached"),
         (STOPPED, INTERRUPTED, False, 130, "stopped by SIGINT (Ctrl-C)"),
         (STOPPED, TERMINATED, False, 143, "stopped by SIGTERM"),
         ({}, INTERRUPTED, False, 130, "stopped by SIGINT (Ctrl-C)"),  # There was no learner yet.
@@ -136,12 +136,16 @@ def test_an_ended_run_of_another_experiment_is_refused(tmp_path):
 
 
 def test_a_run_without_a_learner_step_has_failed(state):
-    write(state, {**FINISHED, "reason": "40 actor steps done", "learner_steps": 0})
+    write(state, {**FINISHED, "reason": "limit of 40 actor steps reached", "learner_steps": 0})
     run = conclude(state, Outcome())
     # A sweep trains a run again that has not finished.
     assert (run.exit_code, run.summary["finished"]) == (1, False)
     failure = describe_failure(run, EXPERIMENT, Outcome())
-    for part in ("40 actor steps done", "40 transitions", "1,000, by agent.replay.min_size"):
+    for part in (
+        "limit of 40 actor steps reached",
+        "40 transitions",
+        "1,000, by agent.replay.min_size",
+    ):
         assert part in failure
     write(state, {**STOPPED, "learner_steps": 0})
     assert conclude(state, INTERRUPTED).exit_code == 130
@@ -149,7 +153,9 @@ def test_a_run_without_a_learner_step_has_failed(state):
 
 def test_a_run_whose_last_parameters_are_not_saved_has_failed(state):
     experiment = types.SimpleNamespace(workdir=str(state.run.path), elapsed_seconds=lambda: 7.5)
-    write_summary(experiment, "5 learner steps done", False, learner_steps=5, actor_steps=40)
+    write_summary(
+        experiment, "limit of 5 learner steps reached", False, learner_steps=5, actor_steps=40
+    )
     run = conclude(state, Outcome())
     assert (run.exit_code, run.summary["finished"], run.summary["learner_steps"]) == (1, False, 5)
     assert describe_failure(run, EXPERIMENT, Outcome()) == NOT_SAVED

@@ -666,9 +666,9 @@ def make_statistics(mean_return: float | None = None, actor_steps: int = 0) -> R
         (99, make_statistics(), None),
         (99, make_statistics(mean_return=0.89, actor_steps=999), None),
         (0, make_statistics(mean_return=0.9), "target return 0.9 reached"),
-        (100, make_statistics(), "100 learner steps done"),
-        (101, make_statistics(mean_return=-1.0), "100 learner steps done"),
-        (0, make_statistics(actor_steps=1000), "1000 actor steps done"),
+        (100, make_statistics(), "limit of 100 learner steps reached"),
+        (101, make_statistics(mean_return=-1.0), "limit of 100 learner steps reached"),
+        (0, make_statistics(actor_steps=1000), "limit of 1000 actor steps reached"),
         (100, make_statistics(0.95, 1000), "target return 0.9 reached"),
     ],
 )
@@ -681,7 +681,9 @@ def test_without_limits_there_is_no_end():
     assert end_reason(RunConfig(), 10**9, make_statistics(1e9, 10**12)) is None
 
 
-@pytest.mark.parametrize(("seconds", "reason"), [(59.9, None), (60.0, "60 seconds passed")])
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [(59.9, None), (60.0, "limit of 60 seconds reached")]
+)
 def test_the_end_of_the_time(seconds, reason):
     assert end_reason(RunConfig(max_seconds=60), 10, make_statistics(), seconds) == reason
 

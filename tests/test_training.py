@@ -168,7 +168,7 @@ def test_a_script_trains_and_resumes_in_processes(tmp_path):
     first = execute(tmp_path, TRAIN, "400", "local_mp", "-v", "--help-me")
     assert first.returncode == 0, first.stderr
     folder = tmp_path / "run"
-    assert f"returned 0 {folder} True 400 actor steps done\n" in first.stdout
+    assert f"returned 0 {folder} True limit of 400 actor steps reached\n" in first.stdout
     # No node has executed the script.
     assert (tmp_path / "executions").read_text() == "x"
     summary = json.loads((folder / "summary.json").read_text())
@@ -210,7 +210,9 @@ def test_a_script_trains_twice_in_threads(tmp_path):
     program = f"{TRAIN}\nlimits.max_actor_steps += 200\n{TRAIN.removeprefix(CONFIG)}"
     result = execute(tmp_path, program, "400", "local_mt", "-v", "--help-me")
     assert result.returncode == 0, result.stderr
-    reasons = re.findall(r"^returned 0 .* True (\d+) actor steps done", result.stdout, re.MULTILINE)
+    reasons = re.findall(
+        r"^returned 0 .* True limit of (\d+) actor steps reached", result.stdout, re.MULTILINE
+    )
     assert reasons == ["400", "600"]
 
 
@@ -229,7 +231,7 @@ def test_a_program_launched_by_hand_writes_into_its_folder(tmp_path):
     result = execute(tmp_path, BY_HAND, "400")
     assert result.returncode == 0, result.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert (summary["finished"], summary["reason"]) == (True, "400 actor steps done")
+    assert (summary["finished"], summary["reason"]) == (True, "limit of 400 actor steps reached")
     assert read_evaluations(tmp_path)[-1] == summary["learner_steps"]
     assert (tmp_path / "run" / "config.json").exists()
     checkpoints = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}

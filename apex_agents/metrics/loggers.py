@@ -3,20 +3,33 @@
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from acme.utils import loggers
 
 from apex_agents.acting.policy import Policy
 from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import columns
+from apex_agents.metrics.histograms import make_histogram
 from apex_agents.replay.parameters import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.workdir import LOGS
 
 PERIOD_SECONDS = 5.0
+_SHORTEST_PERIOD_SECONDS = 0.5
+_HISTOGRAM_PERIOD_SECONDS = 30.0
+
+# What is written per second, from amounts that a learner logs for each step.
+_PER_SECOND = {
+    columns.LEARNER_STEPS_PER_SECOND: "num_updates",
+    columns.DATA_WAIT_FRACTION: "waiting_seconds",
+}
 
 
 def make_logger(
@@ -150,7 +163,7 @@ class ActorLogger:
         self._logger.write(
             {
                 columns.ACTOR_STEPS_PER_SECOND: agent_steps / (now - self._last),
-                **_summarise(self._episodes),
+                **_mean_of_episodes(self._episodes),
                 columns.TRANSITIONS: sum(adder.num_transitions for adder in self._adders),
                 columns.TRANSITIONS_NOT_FINITE: sum(a.num_not_finite for a in self._adders),
                 columns.ENVIRONMENT_FAILURES: self._environment.num_failures,
@@ -161,7 +174,9 @@ class ActorLogger:
             {
                 columns.ENV_INDEX: self._env_indices[i],
                 **{name: values[i] for name, values in self._exploration.items()},
-                **_summarise([episode for episode in self._episodes if episode.env_index == i]),
+                **_mean_of_episodes(
+                    [episode for episode in self._episodes if episode.env_index == i]
+                ),
             }
             for i in sorted({episode.env_index for episode in self._episodes})
         )
@@ -170,7 +185,7 @@ class ActorLogger:
         self._last = now
 
 
-def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
+def _mean_of_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
     def mean(values: Sequence[float]) -> float:
         return sum(values) / len(values) if values else float("nan")
 
@@ -180,3 +195,99 @@ def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
         columns.CLIPPED_RETURN: mean([episode.clipped_return for episode in episodes]),
         columns.EPISODE_LENGTH: mean([episode.length for episode in episodes]),
     }
+
+
+class LearnerLogger(loggers.Logger):
+    """Writes means over all learner steps since the row before, with the counts of the replay.
+
+    A row follows every five seconds, or a tenth of the time since the first row if that is less, so
+    that the curves of a run of some seconds have points, too.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        poller: StatisticsPoller,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Open the learner's CSV file; `clock` returns a time in seconds."""
+        self._logger = make_logger(
+            experiment, columns.LEARNER, lambda: name_statistics(poller.latest)
+        )
+        self._clock = clock
+        self._steps: list[Mapping[str, Any]] = []  # Since the row before.
+        self._first: float | None = None
+        self._last = clock()
+
+    def write(self, data: Mapping[str, Any]) -> None:
+        """Record what a learner's `step` did; write a row if one is due."""
+        self._steps.append(data)
+        now = self._clock()
+        first = now if self._first is None else self._first
+        period = max(_SHORTEST_PERIOD_SECONDS, 0.1 * (now - first))
+        if self._first is None or now - self._last >= min(period, PERIOD_SECONDS):
+            self.write_row()
+
+    def write_row(self) -> None:
+        """Write what was recorded since the row before, if anything was."""
+        if not self._steps:
+            return
+        now, steps = self._clock(), self._steps
+        names = steps[-1].keys() - _PER_SECOND.values()
+        row = {name: _mean_or_newest([step[name] for step in steps]) for name in names}
+        for name, amount in _PER_SECOND.items():
+            row[name] = sum(step[amount] for step in steps) / (now - self._last)
+        self._logger.write(row)
+        self._steps = []
+        self._first = now if self._first is None else self._first
+        self._last = now
+
+    def close(self) -> None:
+        self.write_row()
+        self._logger.close()
+
+
+class HistogramLogger:
+    """Writes the distributions of the newest batches every half a minute, and the last ones."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        learner: ApexLearner,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Open the CSV file, for a learner that has its state; `clock` returns seconds."""
+        self._logger = make_logger(experiment, columns.LEARNER_HISTOGRAMS)
+        self._learner = learner
+        self._clock = clock
+        self._last = -np.inf
+        self._last_steps = learner.num_steps
+
+    def write_if_due(self) -> None:
+        """Write if a period has passed since the last time."""
+        if self._clock() >= self._last + _HISTOGRAM_PERIOD_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write the bins of all quantities, unless there was no learner step since the last time.
+
+        A learner that samples no transitions has none.
+        """
+        learner = self._learner
+        if learner.recent_samples is None or learner.num_steps == self._last_steps:
+            return
+        self._last, self._last_steps = self._clock(), learner.num_steps
+        samples = learner.recent_samples.collect()
+        self._logger.write_rows(
+            {columns.LEARNER_STEPS: learner.num_steps, columns.QUANTITY: quantity, **bin_._asdict()}
+            for quantity in SampledTransitions._fields[:-1]
+            for bin_ in make_histogram(getattr(samples, quantity), samples.weight)
+        )
+
+
+def _mean_or_newest(values: Sequence[Any]) -> float:
+    """Return the newest one of integers, which are counts, and the mean of other numbers."""
+    newest = np.asarray(values[-1])
+    if np.issubdtype(newest.dtype, np.integer):
+        return newest.item()
+    return float(np.mean([np.asarray(value) for value in values]))

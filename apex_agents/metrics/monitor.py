@@ -4,8 +4,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -94,18 +94,20 @@ class Monitor:
     ):
         """Read the rows that exist, which are not exported, and look for new ones every period."""
         self.note = ""  # What a live view shows below everything else.
-        self.is_live = view.is_live
         self._state = state
         self._view = view
-        self._exports = exports
-        self._working = list(exports)  # Those that have not failed.
-        self._is_shown = True
+        self._receivers: list[Any] = [view, *exports]  # Those that have not failed.
         self._problem = ""  # What kept it from looking at the run the last time.
         self._period_seconds = period_seconds
         self._stop = threading.Event()
         state.refresh()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a note can be seen."""
+        return self._view.is_live and self._view in self._receivers
 
     def close(self) -> None:
         """Show and export the last rows, and stop the thread."""
@@ -116,51 +118,34 @@ class Monitor:
 
     def _follow(self) -> None:
         while not self._stop.wait(self._period_seconds):
-            self._try_to_update()
-        self.note = ""
-        self._try_to_update()
-        self._close_view()
-        for export in self._exports:
-            with contextlib.suppress(Exception):
-                export.close()
-
-    def _try_to_update(self) -> None:
-        try:
             self._update()
+        self.note = ""
+        self._update()
+        for receiver in [*self._receivers]:
+            self._close(receiver)
+
+    def _update(self) -> None:
+        try:
+            rows = self._state.refresh()
             self._problem = ""
         except Exception as error:  # A file may be readable again in the next period.
             problem, self._problem = self._problem, f"{type(error).__name__}: {error}"
             if problem != self._problem:
                 logging.warning("The run cannot be watched: %s", self._problem)
+            return
+        for receiver in [*self._receivers]:
+            try:
+                if receiver is self._view:
+                    self._view.show(self._state, self.note)
+                else:
+                    receiver.write(read_items(rows, self._state))
+            except Exception as error:  # An export may be the user's code.
+                name, kind = type(receiver).__name__, type(error).__name__
+                logging.warning("%s gets no more metrics: %s: %s", name, kind, error)
+                self._close(receiver)
 
-    def _update(self) -> None:
-        rows = self._state.refresh()
-        if self._is_shown:
-            self._show()
-        for export in [*self._working]:
-            with self._giving_up(export):
-                export.write(read_items(rows, self._state))
-
-    def _show(self) -> None:
-        try:
-            self._view.show(self._state, self.note)
-        except Exception as error:
-            self._close_view()
-            name = type(error).__name__
-            logging.warning("The run continues without its view: %s: %s", name, error)
-
-    def _close_view(self) -> None:
-        if self._is_shown:
-            self._is_shown = self.is_live = False
-            with contextlib.suppress(Exception):
-                self._view.close()
-
-    @contextlib.contextmanager
-    def _giving_up(self, export: Export) -> Iterator[None]:
-        """Send an export nothing more once it has failed."""
-        try:
-            yield
-        except Exception as error:  # It may be of the user's code.
-            name = type(export).__name__
-            logging.warning("%s gets no more metrics: %s: %s", name, type(error).__name__, error)
-            self._working.remove(export)
+    def _close(self, receiver: Any) -> None:
+        """Close the view or an export, which gets nothing more."""
+        self._receivers.remove(receiver)
+        with contextlib.suppress(Exception):
+            receiver.close()

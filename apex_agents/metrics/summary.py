@@ -4,7 +4,6 @@ The learner writes `summary.json` when it finishes or is stopped. The launcher c
 also if the learner could not write it.
 """
 
-import contextlib
 import datetime
 import functools
 import importlib.metadata
@@ -19,8 +18,7 @@ import numpy as np
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState, number
-from apex_agents.runs.csv_file import Row
-from apex_agents.runs.files import write_json
+from apex_agents.runs.files import remove, write_json
 from apex_agents.runs.workdir import SUMMARY_FILE
 
 _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
@@ -33,8 +31,7 @@ NOT_SAVED = "The last parameters could not be saved. Is the disk full?"
 
 def remove_summary(experiment: Experiment) -> None:
     """Remove the summary of a learner that was stopped and restarted: the run continues."""
-    with contextlib.suppress(OSError):
-        pathlib.Path(experiment.workdir, SUMMARY_FILE).unlink(missing_ok=True)
+    remove(pathlib.Path(experiment.workdir, SUMMARY_FILE))
 
 
 def write_summary(
@@ -77,17 +74,22 @@ def complete_summary(state: RunState, changes: Mapping[str, Any]) -> dict[str, A
     """
     returns = [number(row, columns.MEAN_RETURN) for row in state.evaluations]
     written = state.run.summary() or {}
+    learner_steps, actor_steps = (
+        int(np.nan_to_num(number(row, column)))
+        for row, column in (
+            (state.learner, columns.LEARNER_STEPS),
+            (state.replay, columns.ACTOR_STEPS),
+        )
+    )
     summary = {
         "finished": False,
         "reason": "",
-        # In case that the learner has written nothing.
-        columns.LEARNER_STEPS: _count(state.learner, columns.LEARNER_STEPS),
+        # The learner may have written nothing.
+        columns.LEARNER_STEPS: learner_steps,
         columns.WALL_TIME_SECONDS: state.elapsed_seconds(),
         **written,
         # The learner may have been stopped before a replay told it.
-        columns.ACTOR_STEPS: max(
-            _count(state.replay, columns.ACTOR_STEPS), written.get(columns.ACTOR_STEPS, 0)
-        ),
+        columns.ACTOR_STEPS: max(actor_steps, written.get(columns.ACTOR_STEPS, 0)),
         "num_episodes": state.num_episodes,
         "last_return": returns[-1] if returns else None,
         "best_return": max(returns, default=None),
@@ -129,8 +131,3 @@ def _versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:  # A checkout that is not installed.
             versions[name] = None
     return versions
-
-
-def _count(row: Row, column: str) -> int:
-    count = number(row, column)
-    return int(count) if np.isfinite(count) else 0

@@ -159,5 +159,5 @@ def test_a_run_in_a_terminal_is_shown_in_it(tmp_path, open_terminal):
     assert terminal.wait() == 0
     screen = terminal.screen()
     assert screen.count("running for") > 1
-    assert "8000 learner steps done after" in screen
+    assert "limit of 8000 learner steps reached after" in screen
     assert pathlib.Path(workdir, "summary.json").exists()

@@ -142,7 +142,7 @@ def test_waits_for_a_server_end_when_it_has_moved(make_end):
 @pytest.mark.parametrize(
     ("target", "evaluation", "reason"),
     [
-        (None, EVALUATED, "8 learner steps done"),
+        (None, EVALUATED, "limit of 8 learner steps reached"),
         (None, EVALUATED._replace(learner_steps=7), None),
         (None, EVALUATED._replace(learner_steps=9), None),  # Before a restart of the learner.
         (7.0, EVALUATED._replace(learner_steps=7), "target return 7 reached"),

@@ -59,7 +59,7 @@ def test_a_clock_that_is_set(shift, start, tmp_path):
     again = [arg.replace("{workdir}", str(run.workdir)) for arg in flags]
     second = start(*again, f"--config.run.max_learner_steps={steps}").finish()
     assert second.exit_code == 0, second.output()
-    assert run.summary()["reason"] == f"{steps} learner steps done"
+    assert run.summary()["reason"] == f"limit of {steps} learner steps reached"
     assert wall_times(run) == sorted(wall_times(run))
     assert stopped_at < run.summary()["wall_time_seconds"] < LIMIT_SECONDS
 

@@ -18,7 +18,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import Bin
-from apex_agents.metrics.learner_loggers import LearnerLogger
+from apex_agents.metrics.loggers import LearnerLogger
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
 from apex_agents.replay.statistics import ReplayStatistics

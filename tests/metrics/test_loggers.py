@@ -15,7 +15,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
 from apex_agents.learning.samples import SampledTransitions
-from apex_agents.metrics import learner_loggers, loggers
+from apex_agents.metrics import loggers
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.stopwatch import Stopwatch
 
@@ -185,7 +185,7 @@ def test_distributions_are_written_every_period(experiment, clock):
     )
     recent = types.SimpleNamespace(collect=lambda: samples)
     learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
-    logger = learner_loggers.HistogramLogger(experiment, learner, clock)
+    logger = loggers.HistogramLogger(experiment, learner, clock)
     logger.write_if_due()  # Nothing has been sampled yet.
     for seconds in (0, 29, 1):
         clock.now += seconds
@@ -215,7 +215,7 @@ def learner_step(steps: int, loss: float) -> dict[str, float]:
 def test_a_row_of_the_learner_has_means_and_newest_counts(experiment, clock):
     statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     poller = types.SimpleNamespace(latest=statistics)
-    logger = learner_loggers.LearnerLogger(experiment, poller, clock)
+    logger = loggers.LearnerLogger(experiment, poller, clock)
     clock.now += 2
     logger.write(learner_step(4, 0.5))  # The first row comes at once.
     clock.now += 0.25
@@ -248,7 +248,7 @@ def test_a_row_of_the_learner_has_means_and_newest_counts(experiment, clock):
 
 def test_rows_of_the_learner_come_less_often_in_a_longer_run(experiment, clock):
     poller = types.SimpleNamespace(latest=ReplayStatistics())
-    logger = learner_loggers.LearnerLogger(experiment, poller, clock)
+    logger = loggers.LearnerLogger(experiment, poller, clock)
     written = []
     for step in range(1001):
         clock.now += 0.25

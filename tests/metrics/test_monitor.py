@@ -71,7 +71,8 @@ def test_a_view_that_fails_is_shown_no_more_and_exports_go_on(written_run, state
     watcher.close()
     assert (len(view.notes), view.num_closes, export.num_closes) == (1, 1, 1)
     (record,) = caplog.records
-    assert (record.levelname, *map(str, record.args)) == ("WARNING", "RuntimeError", "cannot draw")
+    assert record.levelname == "WARNING"
+    assert tuple(map(str, record.args)) == ("Recorder", "RuntimeError", "cannot draw")
 
 
 def test_a_failed_look_at_the_run_is_told_once_and_tried_again(
