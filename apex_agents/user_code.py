@@ -1,8 +1,10 @@
-"""Code of users: what a config names as module:name, and how a later command finds it.
+"""User-defined code: what a config names as module:name, and how a later command finds it.
 
-A run remembers the folders of Python's path, the config file that its command has executed and the
-functions of the script that started it (`record`), so that a later command can evaluate it. Nodes
-get the path and the modules themselves (`nodes.user_modules`).
+A reference of a script or notebook begins with '__main__:', which is a different module in every
+process: what it stands for is in `kept`, or else in the script of this process. A run records the
+folders of Python's path, the config file that its command has executed and what its references to
+the script stand for (`record`), so that a later command can evaluate it. Nodes get the path and the
+modules themselves (`nodes.user_modules`).
 """
 
 import base64
@@ -22,24 +24,24 @@ from typing import Any
 
 import cloudpickle
 
-from apex_agents.process_state import keeping_variables, restoring_folder, restoring_output
+from apex_agents.process_state import restoring_import
 from apex_agents.validation import closest, require
 
 _PYTHON_PATH, _CONFIG_FILE, _FUNCTIONS = "python_path", "config_file", "functions"  # In a record.
 _MAIN = "__main__"
 _PATH_VARIABLE = "APEX_AGENTS_USER_PATH"
-_MAX_FUNCTION_BYTES = 1_000_000  # Of a pickle: a function may refer to any amount of data.
+_MAX_FUNCTION_BYTES = 1_000_000  # Pickled: a function may refer to any amount of data.
 _PACKAGE = __name__.partition(".")[0]
-CONFIG_MODULE = f"{_PACKAGE}_config_"  # A config file is a module of this name and its own.
+CONFIG_MODULE = f"{_PACKAGE}_config_"  # A user's config file is a module with this prefix.
+_PRESET_MODULE = f"{_PACKAGE}_preset_"  # A file of which a run keeps no record is one with this.
 
-ID = "id:"  # Beginning of what is kept of an id of gymnasium.
+ID = "id:"  # Begins the reference of an id of gymnasium.
 
 _NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
 
-_config_file: str | None = None
-# What `record` keeps, by reference: functions of scripts, and ids of gymnasium that they register.
+# Objects by the references that stand for them in this process: functions of scripts, which the
+# program has given or a run has recorded, and ids of gymnasium that scripts register.
 kept: dict[str, Any] = {}
-_named_in_script = set[str]()  # Names in this process's script; a notebook may define them anew.
 
 
 def find_function(reference: str, field: str) -> Callable[..., Any]:
@@ -69,15 +71,13 @@ def find_function(reference: str, field: str) -> Callable[..., Any]:
             f"{field} is {reference!r}, but {module.__name__} has no callable {name!r}; the "
             f"closest: {closest(name, names)}."
         )
-    if module_name == _MAIN:  # In other processes this is another module.
-        _named_in_script.add(name)
     return found
 
 
 def import_module(name: str, reference: str, field: str) -> types.ModuleType:
     """Import the module of a reference 'module:name'; a ValueError says why it is impossible."""
     try:
-        with restoring_output(), keeping_variables():
+        with restoring_import():
             return importlib.import_module(name)
     except Exception as error:  # The module is code and may raise anything.
         raise ValueError(
@@ -90,12 +90,12 @@ def import_module(name: str, reference: str, field: str) -> types.ModuleType:
 def name_function(function: Callable[..., Any], role: str = "") -> str:
     """Return the reference by which `find_function` finds a function.
 
-    The reference of a function that no module has by its name begins with '__main__:'. Such a one
-    is kept for `record`. What has no name of its own, such as a lambda or a partial, is told from
-    others by its role in a run, and by the numbers, texts and functions that it was made with.
+    A function that no module has by its name is kept. One without a usable name, such as a lambda
+    or a partial, is told from others by its role in a run, and by the numbers, texts and functions
+    that it was made with.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    module_name = getattr(function, "__module__", None) or "__main__"
+    module_name = getattr(function, "__module__", None) or _MAIN
     is_found = getattr(sys.modules.get(module_name), name, None) is function
     if is_found and module_name != _MAIN:
         return f"{module_name}:{name}"
@@ -105,11 +105,11 @@ def name_function(function: Callable[..., Any], role: str = "") -> str:
 
 
 def take_new_definitions() -> None:
-    """Replace functions that runs have kept by those that the notebook now has by their names."""
+    """Replace kept functions by those that the notebook now has by their names."""
     script = vars(sys.modules[_MAIN])
     for reference, function in kept.items():
         defined = script.get(reference.removeprefix(f"{_MAIN}:"))
-        # Not an object that is called, which has the name of its class.
+        # An object that is called has the name of its class, which must not replace it.
         if hasattr(function, "__qualname__") and getattr(defined, "__module__", None) == _MAIN:
             kept[reference] = defined
 
@@ -117,7 +117,7 @@ def take_new_definitions() -> None:
 def _describe(function: Any) -> str:
     """Return a name made of a function's own and of a digest of what a partial or closure holds."""
     values: list[Any] = []
-    if isinstance(function, functools.partial):  # Of no partial: Python joins them.
+    if isinstance(function, functools.partial):  # Never nested: functools flattens partials.
         values = [*function.args, *sorted(function.keywords.items())]
         function = function.func
     for cell in getattr(function, "__closure__", None) or ():
@@ -164,38 +164,49 @@ def execute_config_file(
       is_recorded: whether other commands need the file, see `record`.
       function: name of the function.
     """
-    global _config_file
-    name = CONFIG_MODULE + re.sub(_NO_NAME, "_", path.stem)  # It hides no other module.
-    spec = importlib.util.spec_from_file_location(name, path)
+    # With a prefix it hides no other module.
+    prefix = CONFIG_MODULE if is_recorded else _PRESET_MODULE
+    name = prefix + re.sub(_NO_NAME, "_", path.stem)
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")
-    before = sys.modules.get(name)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     cloudpickle.register_pickle_by_value(module)
-    with restoring_folder(), restoring_output():  # Its environment variables are for the nodes.
-        spec.loader.exec_module(module)
-        if not hasattr(module, function):
-            study = hasattr(module, "get_study") * " but get_study: give it to apex-paper --figure"
-            raise AttributeError(f"it has no function {function}{study}")
-        config = getattr(module, function)()
-    if before is not None and not is_recorded:  # A user's file may have the name of one of ours.
-        sys.modules[name] = before
-    if is_recorded:
-        _config_file = str(path.absolute())
+    try:
+        with restoring_import():
+            spec.loader.exec_module(module)
+            if not hasattr(module, function):
+                study = "but get_study: give it to apex-paper --figure"
+                but = f" {study}" if hasattr(module, "get_study") else ""
+                raise AttributeError(f"it has no function {function}{but}")
+            config = getattr(module, function)()
+    finally:
+        sys.modules.pop(name)
+    sys.modules[name] = module  # The newest one is the last.
     return config
 
 
-def record() -> dict[str, Any]:
-    """Return what a later command needs to find the same code, as JSON values."""
-    pickles = {}
-    script = vars(sys.modules[_MAIN])
-    named = {f"{_MAIN}:{name}": script[name] for name in _named_in_script if name in script}
-    for reference, function in {**named, **kept}.items():
+def _executed_file() -> str | None:
+    """Return the path of the newest config file of this process, None if there is none."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(CONFIG_MODULE)]
+    return modules[-1].__file__ if modules else None
+
+
+def record(text: str) -> dict[str, Any]:
+    """Return what a later command needs to find the code that a text refers to, as JSON values."""
+    script, pickles = vars(sys.modules[_MAIN]), {}
+    named = {
+        f"{_MAIN}:{name}": script[name]
+        for name in re.findall(rf"\b{_MAIN}:(\w+)", text)
+        if name in script
+    }
+    named |= {key: value for key, value in kept.items() if key.removeprefix(ID) in text}
+    for reference, function in named.items():
         with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
             pickle_bytes = cloudpickle.dumps(function)
             if len(pickle_bytes) <= _MAX_FUNCTION_BYTES:
                 pickles[reference] = base64.b64encode(pickle_bytes).decode()
-    return {_PYTHON_PATH: user_path(), _CONFIG_FILE: _config_file, _FUNCTIONS: pickles}
+    return {_PYTHON_PATH: user_path(), _CONFIG_FILE: _executed_file(), _FUNCTIONS: pickles}
 
 
 def restore(recorded: Any, with_ids: bool = True) -> None:
@@ -226,7 +237,7 @@ def execute_recorded_file(recorded: Any) -> bool:
       ValueError: the file cannot be executed any more.
     """
     path = _entry(recorded, _CONFIG_FILE, str)
-    if path is None or path == _config_file:
+    if path is None or path == _executed_file():
         return False
     try:
         execute_config_file(pathlib.Path(path))

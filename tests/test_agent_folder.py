@@ -140,8 +140,7 @@ def get_config():
 """
 
 
-def test_functions_of_a_config_file_cannot_be_handed_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(user_code, "_config_file", None)
+def test_functions_of_a_config_file_cannot_be_handed_on(tmp_path):
     path = tmp_path / "my_torsos.py"
     path.write_text(TORSO_IN_A_CONFIG_FILE)
     user_code.execute_config_file(path)
@@ -298,22 +297,19 @@ def test_the_returns_of_other_parameters_are_not_theirs(run, tmp_path):
     assert "| command |" not in card
 
 
-def test_an_id_that_only_the_runs_config_file_registers_cannot_be_handed_on(
-    run, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(user_code, "_config_file", None)
+def test_an_id_that_only_the_runs_config_file_registers_cannot_be_handed_on(run, tmp_path):
     (tmp_path / "settings.py").write_text(REGISTERING)
     values = json.loads((run / "config.json").read_text())
     values["environment"] |= {"suite": "gymnasium", "task": "HandedOn-v0"}
     del values["environment_spec"]
     values["user_code"]["config_file"] = str(tmp_path / "settings.py")
     # The run also keeps what the file has registered, for commands on this machine.
-    monkeypatch.setattr(user_code, "kept", {})
+    user_code.kept.clear()
     code: dict = {"__name__": "__main__"}
     exec(REGISTERING, code)
     code["get_config"]()
     user_code.kept["id:HandedOn-v0"] = gymnasium.registry.pop("HandedOn-v0")
-    values["user_code"]["functions"] = user_code.record()["functions"]
+    values["user_code"]["functions"] = user_code.record("HandedOn-v0")["functions"]
     user_code.kept.clear()
     (run / "config.json").write_text(json.dumps(values))
     with pytest.raises(ValueError, match=r"'HandedOn-v0'.* needs it in a module"):

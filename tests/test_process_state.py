@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apex_agents.process_state import (
-    keeping_variables,
-    restoring_folder,
-    restoring_output,
-    restoring_process,
-)
+from apex_agents.process_state import restoring_import, restoring_process
 
 
 def read_state() -> dict[str, Any]:
@@ -39,7 +34,7 @@ def read_state() -> dict[str, Any]:
 
 
 OUTPUT = ("umask", "level", "handlers", "disabled", "filters", "showwarning")
-EVERYTHING = (*OUTPUT, "folder", "variables", "python", "numpy")
+STATE = (*OUTPUT, "folder", "python", "numpy")
 
 
 def change_everything(folder) -> None:
@@ -69,7 +64,7 @@ def unchanged(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("restoring", "restored"),
-    [(restoring_process, EVERYTHING), (restoring_output, OUTPUT), (restoring_folder, ("folder",))],
+    [(restoring_process, (*STATE, "variables")), (restoring_import, STATE)],
 )
 @pytest.mark.parametrize("raises", [True, False])
 def test_what_code_changes_is_restored(restoring, restored, raises, unchanged, tmp_path):
@@ -105,7 +100,7 @@ def test_variables_that_a_module_needs_remain(monkeypatch):
         monkeypatch.setenv(name, "")  # Removed in the end.
         del os.environ[name]
     with restoring_process():
-        with keeping_variables():  # As while it is imported.
+        with restoring_import():
             os.environ["NEEDED_BY_A_MODULE"] = "1"
         os.environ["NEEDED_BY_NOTHING"] = "1"
     assert os.environ.get("NEEDED_BY_A_MODULE") == "1"

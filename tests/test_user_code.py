@@ -31,9 +31,7 @@ def folder(tmp_path, monkeypatch) -> pathlib.Path:
     """Gives a folder at the end of Python's path; what is imported from there is forgotten."""
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(user_code, "_config_file", None)
-    monkeypatch.setattr(user_code, "kept", {})
-    monkeypatch.setattr(user_code, "_named_in_script", set())
+    user_code.kept.clear()
     user_code.extend_path([str(tmp_path)])
     yield tmp_path
     for name in set(sys.modules) - modules:
@@ -86,29 +84,29 @@ def test_functions_without_a_name_are_told_apart_by_their_values_and_roles(folde
     assert name_function(functools.partial(int, base=7)) == names[0]
 
 
-def test_a_later_command_finds_the_functions_of_a_script(folder, monkeypatch):
+def test_a_later_command_finds_the_functions_of_a_script(folder):
     size = 7
     name = name_function(lambda: size)
-    recorded = json.loads(json.dumps(user_code.record()))
-    monkeypatch.setattr(user_code, "kept", {})
+    name_function(make_adding(1))  # Of another run.
+    recorded = json.loads(json.dumps(user_code.record(f'{{"torso": "{name}"}}')))
+    assert [*recorded["functions"]] == [name]
+    user_code.kept.clear()
     user_code.restore(recorded)
     assert find_function(name, "environment.task")() == 7
 
 
 @pytest.mark.parametrize("data", [threading.Lock(), bytes(1_000_001)])
-def test_functions_that_cannot_be_kept_are_named(folder, data, monkeypatch):
+def test_functions_that_cannot_be_kept_are_named(folder, data):
     name = name_function(lambda: data)
     assert find_function(name, "environment.task")() is data
-    recorded = user_code.record()
-    monkeypatch.setattr(user_code, "kept", {})
+    recorded = user_code.record(name)
+    user_code.kept.clear()
     user_code.restore(recorded)
     with pytest.raises(ValueError, match=r"environment.task is '__main__:"):
         find_function(name, "environment.task")
 
 
 def test_functions_of_a_script_are_found_by_the_same_script(monkeypatch):
-    monkeypatch.setattr(user_code, "kept", {})
-    monkeypatch.setattr(user_code, "_named_in_script", set())
     monkeypatch.setattr(sys.modules["__main__"], "make", lambda: "made", raising=False)
     assert find_function("__main__:make", "environment.task")() == "made"
 
@@ -224,7 +222,7 @@ def test_a_function_of_a_notebook_may_be_defined_anew(folder, monkeypatch):
     for value in ("first", "second"):
         monkeypatch.setattr(sys.modules["__main__"], "make", lambda v=value: v, raising=False)
         assert find_function("__main__:make", "agent.torso")() == value
-        recorded = user_code.record()
+        recorded = user_code.record("__main__:make")
     monkeypatch.delattr(sys.modules["__main__"], "make")
     user_code.restore_functions(recorded)
     assert find_function("__main__:make", "agent.torso")() == "second"
@@ -247,14 +245,14 @@ def test_a_run_takes_what_a_notebook_has_defined_anew(folder, monkeypatch):
         return find_function("__main__:make_number", "agent.torso")()
 
     define(1)
-    name_function(script.make_number)
-    recorded = user_code.record()
+    reference = name_function(script.make_number)
+    recorded = user_code.record(reference)
     define(2)
     user_code.restore_functions(recorded)
     assert find() == 1  # Of the older run, which is loaded.
     user_code.take_new_definitions()  # As a run does that is trained.
     assert find() == 2
-    user_code.restore_functions(user_code.record())
+    user_code.restore_functions(user_code.record(reference))
     assert find() == 2
     # A command's own function of this name is of another module.
     user_code.restore_functions(recorded)
@@ -279,7 +277,7 @@ def test_an_object_that_is_called_is_not_its_class(folder, monkeypatch):
     reference = name_function(Maker(3))
     user_code.take_new_definitions()
     assert find_function(reference, "environment.task")() == 3
-    user_code.restore_functions(user_code.record())
+    user_code.restore_functions(user_code.record(reference))
     assert find_function(reference, "environment.task")() == 3
 
 
@@ -294,16 +292,15 @@ def test_other_processes_get_the_classes_of_a_config_file(folder, tmp_path_facto
     assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")).split() == ["3", "9"]
 
 
-def test_a_later_command_finds_the_same_code(folder, monkeypatch):
+def test_a_later_command_finds_the_same_code(folder):
     write(folder / "sizes.py", "SMALL, LARGE = 3, 9\n")
     write(folder / "my_config.py", CONFIG)
     user_code.execute_config_file(folder / "my_config.py")
-    recorded = json.loads(json.dumps(user_code.record()))
+    recorded = json.loads(json.dumps(user_code.record("")))
     assert recorded["config_file"] == str(folder / "my_config.py")
 
     for name in ("sizes", "apex_agents_config_my_config"):
         del sys.modules[name]
-    monkeypatch.setattr(user_code, "_config_file", None)
     sys.path.remove(str(folder))
     user_code.restore(recorded)
     assert user_code.execute_recorded_file(recorded)
@@ -314,7 +311,7 @@ def test_a_later_command_finds_the_same_code(folder, monkeypatch):
 def test_a_config_file_of_ours_is_not_recorded(folder):
     write(folder / "our_config.py", "def get_config(): return 7\n")
     assert user_code.execute_config_file(folder / "our_config.py", is_recorded=False) == 7
-    assert user_code.record()["config_file"] is None
+    assert user_code.record("")["config_file"] is None
 
 
 def test_a_config_file_may_have_the_name_of_the_settings_that_it_starts_from(folder):
@@ -334,10 +331,19 @@ def test_a_config_file_may_have_the_name_of_the_settings_that_it_starts_from(fol
     assert (find_function(reference, "agent.torso")(), number) == (8, 7)
 
 
-def test_a_recorded_file_that_fails_is_named(folder):
+def test_a_recorded_file_that_fails_is_named_each_time(folder):
     write(folder / "bad.py", "raise SystemExit(3)\n")
-    with pytest.raises(ValueError, match=r"bad.py cannot be executed: SystemExit: 3"):
-        user_code.execute_recorded_file({"config_file": str(folder / "bad.py")})
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"bad.py cannot be executed: SystemExit: 3"):
+            user_code.execute_recorded_file({"config_file": str(folder / "bad.py")})
+    assert user_code.record("")["config_file"] is None
+
+
+def test_the_newest_config_file_is_recorded(folder):
+    for name in ("first", "second", "first"):
+        write(folder / f"{name}.py", "def get_config(): return 7\n")
+        user_code.execute_config_file(folder / f"{name}.py")
+    assert user_code.record("")["config_file"] == str(folder / "first.py")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ class WithUserCode:
         self._value = value
 
     def __reduce__(self) -> tuple:
-        return _unpickle, (user_path(), _zip_modules(), record(), cloudpickle.dumps(self._value))
+        value = cloudpickle.dumps(self._value)
+        recorded = record(value.decode(errors="ignore"))  # References are texts within it.
+        return _unpickle, (user_path(), _zip_modules(), recorded, value)
 
 
 def _unpickle(folders: list[str], archive: bytes, recorded: Any, value: bytes) -> Any:

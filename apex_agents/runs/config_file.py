@@ -37,7 +37,9 @@ _CHOSEN_FIELDS = (_TORSO, "conv_channels", "conv_kernel_sizes", "conv_strides")
 
 def to_file(config: Any, spec: SpecRecord | None = None) -> dict[str, Any]:
     """Return what the file of a run holds: the config, the user's code, and `record_spec`."""
-    return {**to_values(config), _USER_CODE: user_code.record(), ENVIRONMENT_SPEC: spec or {}}
+    values = to_values(config)
+    recorded = user_code.record(json.dumps(values, ensure_ascii=False))
+    return {**values, _USER_CODE: recorded, ENVIRONMENT_SPEC: spec or {}}
 
 
 def to_values(config: Any) -> dict[str, Any]:

@@ -332,12 +332,11 @@ def test_an_id_that_the_script_registers_by_a_name_is_found_by_other_processes(m
     assert isinstance(function().unwrapped, Corridor)
 
 
-def test_an_id_that_a_program_has_registered_is_found_by_later_commands(monkeypatch):
-    monkeypatch.setattr(user_code, "kept", {})
+def test_an_id_that_a_program_has_registered_is_found_by_later_commands():
     gymnasium.register("Corridor-v5", entry_point=Corridor, max_episode_steps=9)
     config = EnvironmentConfig("gymnasium", "Corridor-v5")
     config.validate()
-    recorded = json.loads(json.dumps(user_code.record()))
+    recorded = json.loads(json.dumps(user_code.record("Corridor-v5")))
     del gymnasium.registry["Corridor-v5"]
     user_code.kept.clear()
     with pytest.raises(ValueError, match="unknown gymnasium task 'Corridor-v5'"):
@@ -421,7 +420,7 @@ def install(folder: pathlib.Path, name: str, code: str, requires: str) -> None:
 def test_ids_of_installed_packages_are_found_by_their_import(
     tmp_path, monkeypatch, requires, imported
 ):
-    monkeypatch.setattr(user_code, "kept", {})
+    user_code.kept.clear()
     register = "import gymnasium\ngymnasium.register('Halls-v0', entry_point='halls_env:Halls')\n"
     for name, code in [("broken_env", "raise OSError\n"), ("halls_env", register)]:
         install(tmp_path, name, code, requires)
@@ -440,7 +439,7 @@ def test_ids_of_installed_packages_are_found_by_their_import(
 
 
 def test_a_package_that_cannot_be_imported_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(user_code, "kept", {})
+    user_code.kept.clear()
     for name, code in [("a_env", "raise OSError\n"), ("b_env", "raise SystemError\n")]:
         install(tmp_path, name, code, "gymnasium")
     monkeypatch.syspath_prepend(tmp_path)

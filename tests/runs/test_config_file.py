@@ -115,14 +115,12 @@ def get_config():
 
 
 def test_classes_of_the_config_file_are_found_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(user_code, "_config_file", None)
     monkeypatch.setattr(sys, "path", [*sys.path])
     path = tmp_path / "my_settings.py"
     path.write_text(IN_A_CONFIG_FILE)
     config = user_code.execute_config_file(path)
     write(tmp_path, to_file(config))
     # As in another process, which has not executed the file.
-    monkeypatch.setattr(user_code, "_config_file", None)
     del sys.modules["apex_agents_config_my_settings"]
     found = read_config(tmp_path, AGENTS).agent
     assert (type(found).__name__, found.own_rate) == ("Mine", 0.5)
@@ -143,8 +141,7 @@ def get_config():
 
 @pytest.mark.parametrize("has_file", [True, False])
 def test_an_id_that_the_settings_have_registered_is_found_again(tmp_path, monkeypatch, has_file):
-    monkeypatch.setattr(user_code, "_config_file", None)
-    monkeypatch.setattr(user_code, "kept", {})
+    user_code.kept.clear()
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "settings.py").write_text(REGISTERING)
     values = change(to_values(DQN), "environment.task", "Registered-v0")
