@@ -19,13 +19,18 @@ from apex_agents.plotting.curves import (
     MAX_POINTS,
     Curve,
     aggregate,
-    describe_mean,
     has_numbers,
     make_curve,
     thin,
     thin_to_last,
 )
-from apex_agents.plotting.run_groups import Columns, RunGroup, make_title, name_in, place_in
+from apex_agents.plotting.run_groups import (
+    Columns,
+    RunGroup,
+    describe_line,
+    make_title,
+    place_in,
+)
 from apex_agents.plotting.training_episodes import read_training_curves
 from apex_agents.runs.folder import RunFolder
 
@@ -147,22 +152,6 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     is_actor_critic = all(has_numbers(table, columns.STALENESS_STEPS) for table in started)
     quantities = _LEARNING_OF_ACTOR_CRITICS if is_actor_critic else _LEARNING
     return _draw_quantities(groups, quantities, columns.LEARNER_STEPS)
-
-
-def describe_line(group: RunGroup, groups: Sequence[RunGroup], num_runs: int, point: str) -> str:
-    """Return the legend text of a group's line; `point` if one run is all that is drawn.
-
-    Args:
-      group: the group.
-      groups: all groups in its panel.
-      num_runs: number of its runs that are drawn.
-      point: what a point of the line is.
-    """
-    mean = describe_mean(num_runs) if num_runs > 1 else point
-    if len(groups) == 1:
-        return mean
-    label = name_in(group, groups)
-    return f"{label} ({mean})" if num_runs > 1 else label
 
 
 def _draw_quantities(

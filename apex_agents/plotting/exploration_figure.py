@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import describe_line
 from apex_agents.plotting.curves import INTERVAL, estimate, has_numbers, is_drawable
-from apex_agents.plotting.run_groups import RunGroup, make_title, place_in
+from apex_agents.plotting.run_groups import RunGroup, describe_line, make_title, place_in
 from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 
 _NEWEST = 0.25  # Part of a run that the figure shows.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from apex_agents.json_values import decode
+from apex_agents.plotting.curves import describe_mean
 from apex_agents.runs.config_file import AGENT_TYPE, agent_name
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.setting_labels import find_setting
@@ -21,16 +22,6 @@ LIMITS = tuple(
 )
 FREE_FIELDS = ("run.seed", *LIMITS)
 TASK = "environment.task"
-# Fields that versions have added, with what the runs of earlier ones had.
-_ADDED_FIELDS = {
-    "agent.builder": "standard",
-    "agent.learning_rate_steps": None,
-    "agent.num_critics": 1,
-    "environment.step_timeout_seconds": None,
-    "run.evaluation.max_wait_seconds": 3600.0,
-    "run.evaluation.min_period_learner_steps": 0,
-    "run.num_replays": 1,
-}
 
 _MAX_FIELDS_OF_LABEL = 3
 # Read per CSV file: half a day of the learner's rows. Longer files are read in pieces.
@@ -91,8 +82,7 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     members: dict[str, list[RunFolder]] = {}
     settings: dict[str, dict[str, Any]] = {}
     for run in runs:
-        fields = {**_ADDED_FIELDS, **flatten(run.config)}
-        fields = {name: fields[name] for name in sorted(fields) if name not in FREE_FIELDS}
+        fields = {n: v for n, v in sorted(flatten(run.config).items()) if n not in FREE_FIELDS}
         # A config from Python may have 8 where that of a command has 8.0.
         key = json.dumps({n: float(v) if type(v) is int else v for n, v in fields.items()})
         settings.setdefault(key, fields)
@@ -176,11 +166,25 @@ def make_title(groups: Sequence[RunGroup]) -> str:
 
 
 def name_in(group: RunGroup, groups: Sequence[RunGroup]) -> str:
-    """Return what tells a group from the others in its panel, '' if there are none."""
+    """Return the name of a group that distinguishes it in its panel, '' if it is the only one."""
     if len(groups) == 1:
         return ""
     is_one_task = len({other.task for other in groups}) == 1  # Which a title names.
     return ", ".join(filter(None, [group.task * (not is_one_task), group.setting]))
+
+
+def describe_line(group: RunGroup, groups: Sequence[RunGroup], num_runs: int, point: str) -> str:
+    """Return the legend text of a group's line.
+
+    Args:
+      group: the group.
+      groups: all groups in its panel.
+      num_runs: number of its runs that are drawn.
+      point: meaning of a point of the line, if it shows the only run of the panel.
+    """
+    name = name_in(group, groups)
+    mean = describe_mean(num_runs) if num_runs > 1 else point * (not name)
+    return f"{name} ({mean})" if name and mean else name or mean
 
 
 def place_in(group: RunGroup, groups: Sequence[RunGroup]) -> tuple[int, int]:

@@ -10,11 +10,11 @@ from apex_agents.metrics import columns
 from apex_agents.plotting.curves import Curve, has_numbers, is_drawable, make_curve
 from apex_agents.plotting.run_groups import Columns, RunGroup
 
-# Read from the CSV files of all actors together, and from each of them.
+# Bytes that are read from the CSV files of all actors together, and from each of them.
 _MAX_BYTES = 2**22
 _MIN_BYTES_PER_FILE = 2**15
 _MAX_POINTS = 60
-_LEAST_SECONDS = 5.0  # Between two rows of an actor.
+_LEAST_SECONDS = 5.0  # The period of an actor's rows.
 _QUARTER = 0.25
 # The files with the progress of a run over its wall time.
 _LOGS = {columns.ACTOR_STEPS: columns.REPLAY, columns.LEARNER_STEPS: columns.LEARNER}
@@ -25,7 +25,7 @@ class EnvRows(NamedTuple):
 
     exploration: np.ndarray  # Epsilon (DQN) or scale of the noise (DPG) of the environment.
     episodes: np.ndarray  # Number of episodes that ended, at least 1.
-    mean_return: np.ndarray  # Of these episodes.
+    mean_return: np.ndarray  # Mean return of these episodes.
     time: np.ndarray  # Wall time of the run in seconds.
 
     def where(self, is_chosen: np.ndarray) -> "EnvRows":
@@ -69,12 +69,12 @@ def read_training_curves(group: RunGroup, x: str) -> dict[str, list[Curve]]:
             f"{name} from {high:.2g}": [rows.where(rows.exploration >= high) for rows in runs],
         }
     progress = group.read_columns(_LOGS.get(x, columns.REPLAY))
-    curves = {
-        label: [_make_curve(*run, x) for run in zip(found, progress, strict=True)]
-        for label, found in parts.items()
-    }
-    curves = {label: [c for c in found if len(c.x)] for label, found in curves.items()}
-    return {label: found for label, found in curves.items() if found}
+    curves = {}
+    for label, found in parts.items():
+        made = [_make_curve(*run, x) for run in zip(found, progress, strict=True)]
+        if shown := [curve for curve in made if len(curve.x)]:
+            curves[label] = shown
+    return curves
 
 
 def _join(tables: Sequence[Columns], exploration: str) -> EnvRows:
@@ -89,33 +89,28 @@ def _join(tables: Sequence[Columns], exploration: str) -> EnvRows:
 
 
 def _make_curve(rows: EnvRows, progress: Columns, x: str) -> Curve:
-    """Make the curve of a run, which breaks where `progress` has a row of NaN."""
-    names = (columns.WALL_TIME_SECONDS, x)
-    times, steps = (
-        (progress[name] for name in names) if has_numbers(progress, *names) else np.empty([2, 0])
-    )
+    """Make the curve of a run, which breaks where `progress` has a row of NaN.
+
+    Its points are the mean time and the mean return per episode of parts of the run.
+    """
+    times, steps = np.empty([2, 0])
+    if has_numbers(progress, columns.WALL_TIME_SECONDS, x):
+        times, steps = progress[columns.WALL_TIME_SECONDS], progress[x]
     if not len(rows.time) or (x in _LOGS and not len(times)):
         return Curve(*np.empty([4, 0]))
-    time, mean_return = _average_by_time(rows)
-    stops = np.searchsorted(time, times[1:][np.isnan(times[:-1])])
-    time, mean_return = (np.insert(values, stops, np.nan) for values in (time, mean_return))
-    if x not in _LOGS:
-        return make_curve(time, mean_return)
-    is_known = is_drawable(times) & is_drawable(steps)
-    times, steps = (np.append(0.0, values[is_known]) for values in (times, steps))
-    order = np.argsort(times, kind="stable")
-    return make_curve(np.interp(time, times[order], steps[order]), mean_return)
-
-
-def _average_by_time(rows: EnvRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean time and mean return per episode for each part of the run with an episode."""
     start = rows.time.min()
     seconds = max(_LEAST_SECONDS, (rows.time.max() - start) / _MAX_POINTS)
     part = ((rows.time - start) / seconds).astype(int)
     episodes = np.bincount(part, rows.episodes)
-    has_episode = episodes > 0
     time, mean_return = (
-        np.bincount(part, rows.episodes * values)[has_episode] / episodes[has_episode]
+        np.bincount(part, rows.episodes * values)[episodes > 0] / episodes[episodes > 0]
         for values in (rows.time, rows.mean_return)
     )
-    return time, mean_return
+    stops = np.searchsorted(time, times[1:][np.isnan(times[:-1])])
+    time, mean_return = (np.insert(values, stops, np.nan) for values in (time, mean_return))
+    if x in _LOGS:
+        is_known = is_drawable(times) & is_drawable(steps)
+        known = np.array([times[is_known], steps[is_known]])
+        known = np.insert(known[:, np.argsort(known[0], kind="stable")], 0, 0.0, axis=1)
+        time = np.interp(time, *known)
+    return make_curve(time, mean_return)

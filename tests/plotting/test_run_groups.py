@@ -35,16 +35,6 @@ def test_groups_come_in_the_order_of_their_first_runs(make_run):
     assert labels([pong[0], catch, pong[1]]) == ["pong", "catch"]
 
 
-def test_fields_that_a_version_did_not_have_tell_no_runs_apart(make_run):
-    new, other = ({**AGENT, "builder": name} for name in ("standard", "mine:Builder"))
-    runs = [make_run("a", agent=AGENT), make_run("b", agent=new, seed=1)]
-    (group,) = group_runs(runs)
-    assert group.runs == runs
-    runs.append(make_run("c", agent=other))
-    assert [len(group.runs) for group in group_runs(runs)] == [2, 1]
-    assert labels([runs[0], runs[2]]) == ["builder=standard", "builder=mine:Builder"]
-
-
 def test_whole_numbers_are_the_same_as_int_and_as_float(make_run):
     runs = [make_run(str(i), agent={**AGENT, "n_step": n}) for i, n in enumerate((3, 3.0, 4))]
     assert [group.runs for group in group_runs(runs)] == [runs[:2], runs[2:]]
