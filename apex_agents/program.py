@@ -31,7 +31,7 @@ from apex_agents.nodes.node import (
 )
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run

@@ -8,7 +8,7 @@ import reverb
 from apex_agents import ApexDQNBuilder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment
-from apex_agents.replay.parameters import ParameterPublisher, ParameterSource, to_arrays
+from apex_agents.replay.messages import ParameterPublisher, ParameterSource, to_arrays
 
 
 class Actor:

@@ -22,8 +22,7 @@ from traffic import UNLIMITED, Traffic, watch, workers
 
 from apex_agents import ApexDQNBuilder
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, make_vector_environment
-from apex_agents.replay.messages import PARAMETERS
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import PARAMETERS, ParameterSource
 
 READERS = (1, 4)
 SETTLE_SECONDS, SECONDS = 0.5, 2.0

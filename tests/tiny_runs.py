@@ -12,7 +12,7 @@ from apex_agents.acting.policy import Policy
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment, record_spec
 from apex_agents.registry import make_builder
-from apex_agents.replay.parameters import to_arrays
+from apex_agents.replay.messages import to_arrays
 from apex_agents.runs.opening import close_workdir, open_workdir
 from apex_agents.runs.parameter_file import by_variable_name, save_parameters
 

@@ -9,7 +9,7 @@ from acme.tf import variable_utils
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy, PolicyOutput
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 
 
 def make_actor(

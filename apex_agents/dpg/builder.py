@@ -26,8 +26,9 @@ from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.layout import Layout
+from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.priorities import make_priority_fn
-from apex_agents.replay.tables import make_tables
+from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import make_layout
 from apex_agents.validation import require
 
@@ -82,7 +83,8 @@ class ApexDPGBuilder:
         networks = self.make_networks(spec)
         variables = {name: net.variables for name, net in networks._asdict().items()}
         signature = self.make_layout(spec).signature
-        return make_tables(self.config.replay, signature, variables, rate_limiter)
+        table = make_transition_table(self.config.replay, signature, rate_limiter)
+        return [table, *make_message_tables(variables)]
 
     def share(self, num_replays: int) -> "ApexDPGBuilder":
         shared = copy.copy(self)

@@ -32,8 +32,9 @@ from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.layout import Layout
+from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.priorities import make_priority_fn
-from apex_agents.replay.tables import make_tables
+from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import make_layout
 from apex_agents.validation import require
 
@@ -91,7 +92,8 @@ class ApexDQNBuilder:
         annealing_steps = self.config.exploration.annealing_steps
         policy = EpsilonGreedyPolicy(self.make_networks(spec), [0.0], 0, annealing_steps)
         signature = self.make_layout(spec).signature
-        return make_tables(self.config.replay, signature, policy.variables, rate_limiter)
+        table = make_transition_table(self.config.replay, signature, rate_limiter)
+        return [table, *make_message_tables(policy.variables)]
 
     def share(self, num_replays: int) -> "ApexDQNBuilder":
         shared = copy.copy(self)

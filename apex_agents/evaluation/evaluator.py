@@ -5,6 +5,7 @@ a run when the parameters of its last step have been evaluated.
 """
 
 import contextlib
+import functools
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +26,18 @@ from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.answers import await_answer
 from apex_agents.nodes.node import num_restarts, report_ready
-from apex_agents.replay.messages import EVALUATION, Evaluation
-from apex_agents.replay.parameters import ParameterSource, to_arrays
-from apex_agents.replay.publishing import Publisher
+from apex_agents.replay.messages import (
+    EVALUATION,
+    Evaluation,
+    ParameterSource,
+    Publisher,
+    to_arrays,
+)
 from apex_agents.replay.statistics import (
     StatisticsPoller,
     count_actor_steps,
 )
+from apex_agents.replay.tables import if_reachable
 from apex_agents.runs.csv_file import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
@@ -147,12 +153,12 @@ class Evaluator:
 
     def _count_actor_steps(self) -> int:
         """Return the steps of all actors, while a server is away those at the last look."""
-        with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-            counts = [count_actor_steps(client, self._flow) for client in self._clients]
-            known = [count for count in counts if count is not None]
-            if len(known) == len(counts):
-                return sum(known)
-        return self._poller.latest.actor_steps
+        counts = [
+            if_reachable(functools.partial(count_actor_steps, client, self._flow))
+            for client in self._clients
+        ]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else self._poller.latest.actor_steps
 
     def _report(self, evaluation: Evaluation) -> None:
         for publisher in self._publishers:

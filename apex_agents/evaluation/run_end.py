@@ -15,10 +15,9 @@ from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.summary import remove_summary, write_summary
 from apex_agents.nodes.node import ReplayClients
-from apex_agents.replay.messages import LAST_STEP, Evaluation
-from apex_agents.replay.publishing import Publisher
+from apex_agents.replay.messages import LAST_STEP, Evaluation, Publisher
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
-from apex_agents.replay.tables import table_name
+from apex_agents.replay.tables import if_reachable, table_name
 from apex_agents.waits import Waiting
 
 _CHECK_PERIOD_SECONDS = 0.1
@@ -158,11 +157,12 @@ def _withdraw_last_step(client: reverb.Client, should_stop: Callable[[], bool]) 
     A server that is busy is asked again until it answers, or until told to stop.
     """
     table = table_name(client, LAST_STEP)
-    while not should_stop():
-        try:
-            tables = client.server_info(_ASK_TIMEOUT_SECONDS)
-            if table in tables and tables[table].current_size:
-                client.reset(table)
-            return
-        except (RuntimeError, reverb.errors.ReverbError):
-            time.sleep(_CHECK_PERIOD_SECONDS)
+
+    def withdraw() -> bool:
+        tables = client.server_info(_ASK_TIMEOUT_SECONDS)
+        if table in tables and tables[table].current_size:
+            client.reset(table)
+        return True
+
+    while not should_stop() and not if_reachable(withdraw):
+        time.sleep(_CHECK_PERIOD_SECONDS)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from apex_agents.learning.update import Update
 from apex_agents.replay.batch_reader import BatchReader
-from apex_agents.replay.parameters import ParameterPublisher
+from apex_agents.replay.messages import ParameterPublisher
 from apex_agents.replay.streams import RowStream
 from apex_agents.replay.tables import table_name
 from apex_agents.waits import Waiting

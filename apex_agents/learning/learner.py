@@ -17,7 +17,7 @@ from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn, update_on_batch
 from apex_agents.replay.connections import ReplayConnections, Sample
 from apex_agents.replay.flow import make_data_flow
-from apex_agents.replay.parameters import to_finite_arrays
+from apex_agents.replay.messages import to_finite_arrays
 from apex_agents.replay.priorities import at_bound_fraction
 from apex_agents.waits import Waiting
 

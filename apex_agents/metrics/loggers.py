@@ -16,7 +16,7 @@ from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import make_histogram
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.workdir import LOGS

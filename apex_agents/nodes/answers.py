@@ -1,12 +1,13 @@
 """The wait for replay servers that do not answer, with its probable cause."""
 
-import contextlib
+import functools
 import os
 from collections.abc import Callable, Sequence
 
 import psutil
 import reverb
 
+from apex_agents.replay.tables import if_reachable
 from apex_agents.waits import Waiting
 
 _ASK_SECONDS = 1
@@ -24,8 +25,7 @@ def await_answer(clients: Sequence[reverb.Client], should_stop: Callable[[], boo
     with Waiting(what, _NOTICE_SECONDS):
         while not should_stop():
             for client in clients:
-                with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                    client.server_info(_ASK_SECONDS)
+                if if_reachable(functools.partial(client.server_info, _ASK_SECONDS)) is not None:
                     return True
     return False
 

@@ -22,7 +22,7 @@ from apex_agents.replay.statistics import (
     count_inserted,
     report_actor_steps_before,
 )
-from apex_agents.replay.tables import run_table_name, table_name
+from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.runs.files import remove, try_to_write, write_json
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
@@ -81,8 +81,7 @@ class ReplayNode(lp.ReverbNode):
         logger = None
         if self._index == 0:
             poller = StatisticsPoller(clients, flow)
-            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                poller.refresh(0)
+            poller.refresh(0)
             logger = ReplayLogger(self._experiment, poller)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
@@ -100,15 +99,13 @@ class ReplayNode(lp.ReverbNode):
             time.sleep(_LINGER_SECONDS)
         counter.save()
         if logger is not None:
-            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                poller.refresh(0)
+            poller.refresh(0)
             logger.write()
         if logger is not None:
             poller.close()
         if period is not None:
             # A restored server would offer them, until they are reset, to readers that wait.
-            with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                self._reset_messages(client)
+            if_reachable(lambda: self._reset_messages(client))
             save_replay(client, self._folder)
         server.stop()
         return server  # Never destroyed: that takes ten seconds for a million transitions.
@@ -176,10 +173,7 @@ class ActorStepCounter:
             write_json(self._path, self._before + inserted)
 
     def _count(self) -> int | None:
-        try:
-            return count_inserted(self._client, self._flow)
-        except (RuntimeError, reverb.errors.ReverbError):
-            return None
+        return if_reachable(lambda: count_inserted(self._client, self._flow))
 
     def _load(self) -> int:
         try:

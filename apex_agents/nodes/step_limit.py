@@ -9,6 +9,7 @@ from apex_agents.builder import Adder
 from apex_agents.config import RunConfig
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import count_actor_steps
+from apex_agents.replay.tables import if_reachable
 
 _PARTS = 8
 
@@ -61,8 +62,5 @@ class StepLimit:
     def _count_left(self) -> int:
         """Return how many transitions are missing, 0 while the server does not know."""
         assert self._limit is not None
-        try:
-            steps = count_actor_steps(self._client, self._flow)
-        except (RuntimeError, reverb.errors.ReverbError):
-            return 0
+        steps = if_reachable(lambda: count_actor_steps(self._client, self._flow))
         return 0 if steps is None else max(self._limit - steps, 0)

@@ -20,7 +20,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.batch_reader import BatchReader
-from apex_agents.replay.parameters import ParameterPublisher
+from apex_agents.replay.messages import ParameterPublisher
 from apex_agents.replay.priorities import PriorityWriter
 
 # Seconds for which the others' shares wait for that of one server; longer for the first ones, since

@@ -1,17 +1,35 @@
-"""Tables of one item, the newest, through which nodes exchange messages."""
+"""Messages between nodes, such as the newest parameters: tables of one item, the newest.
 
-from collections.abc import Mapping, Sequence
+Parameters travel through the replay server (Horgan et al. 2018, algorithm 1, lines 2 and 13): the
+learner publishes, others read.
+"""
+
+import functools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
 import tensorflow as tf
+from acme import core, types
+
+from apex_agents.replay.tables import if_reachable, table_name
+from apex_agents.waits import Waiting
 
 PARAMETERS = "parameters"
 PARAMETER_VERSION = "parameter_version"
 EVALUATION = "evaluation"
 INITIAL_ACTOR_STEPS = "initial_actor_steps"
 LAST_STEP = "last_step"
+
+_CLOSE_TIMEOUT_SECONDS = 1
+_ASK_TIMEOUT_SECONDS = 2
+_RETRY_SECONDS = 0.2
+# The name under which a `VariableClient` gets the learner steps of the parameters.
+_LEARNER_STEPS = "learner_steps"
 
 
 class Evaluation(NamedTuple):
@@ -24,36 +42,37 @@ class Evaluation(NamedTuple):
     actor_steps: np.ndarray  # Transitions that all actors had added when it began.
 
 
-def make_parameter_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
-    """Build the tables of the newest parameters, and of a number that is drawn for each of them.
+def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
+    """Build the tables of all messages, whatever the agent.
 
-    By that number readers tell whether they have them; a count begins anew with a new server.
+    Args:
+      variables: variables that the learner will publish. With them goes a number that is drawn for
+        each publication, by which readers tell whether they have it; a count would begin anew with
+        a new server.
     """
     parameters = {
         name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
         for name, group in variables.items()
     }
-    signature = {"learner_steps": tf.TensorSpec([], tf.int64), "variables": parameters}
+    integer = tf.TensorSpec([], tf.int64)
+    signatures = {
+        PARAMETERS: {_LEARNER_STEPS: integer, "variables": parameters},
+        PARAMETER_VERSION: integer,
+        EVALUATION: Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields]),
+        INITIAL_ACTOR_STEPS: integer,  # How far the run was before this server.
+        LAST_STEP: integer,  # Learner steps of the run's last parameters, sent at its end.
+    }
     return [
-        _make_latest_value_table(PARAMETERS, signature),
-        _make_latest_value_table(PARAMETER_VERSION, tf.TensorSpec([], tf.int64)),
+        reverb.Table(
+            name=name,
+            sampler=reverb.selectors.Lifo(),
+            remover=reverb.selectors.Fifo(),
+            max_size=1,
+            rate_limiter=reverb.rate_limiters.MinSize(1),
+            signature=signature,
+        )
+        for name, signature in signatures.items()
     ]
-
-
-def make_evaluation_table() -> reverb.Table:
-    """Build the table through which the evaluator reports to the learner."""
-    signature = Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields])
-    return _make_latest_value_table(EVALUATION, signature)
-
-
-def make_initial_actor_steps_table() -> reverb.Table:
-    """Build the table that holds how far the run was before this server."""
-    return _make_latest_value_table(INITIAL_ACTOR_STEPS, tf.TensorSpec([], tf.int64))
-
-
-def make_last_step_table() -> reverb.Table:
-    """Build the table that gets the learner steps of the run's last parameters at its end."""
-    return _make_latest_value_table(LAST_STEP, tf.TensorSpec([], tf.int64))
 
 
 def read_latest(client: reverb.Client, table: str) -> Any:
@@ -62,12 +81,231 @@ def read_latest(client: reverb.Client, table: str) -> Any:
     return tf.nest.map_structure(lambda column: column[0], next(iter(samples)).data)
 
 
-def _make_latest_value_table(name: str, signature: Any) -> reverb.Table:
-    return reverb.Table(
-        name=name,
-        sampler=reverb.selectors.Lifo(),
-        remover=reverb.selectors.Fifo(),
-        max_size=1,
-        rate_limiter=reverb.rate_limiters.MinSize(1),
-        signature=signature,
-    )
+class Publisher:
+    """Sends the newest messages in a thread of its own, and again when a new server has none.
+
+    A server that is away holds up no caller. It is asked for its tables first, with a timeout,
+    since inserting into one that is gone would never return.
+    """
+
+    def __init__(self, client: reverb.Client, *tables: str, check_period_seconds: float = 1.0):
+        """Start the thread, which checks periodically that the server's tables have a message."""
+        self._client = client
+        self._tables = [table_name(client, table) for table in tables]
+        self._check_period_seconds = check_period_seconds
+        self._latest: Sequence[Any] = ()
+        self._num_received = 0
+        self._num_sent = 0  # Includes those that were replaced before they were sent.
+        self._error: Exception | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._send_forever, daemon=True)
+        self._thread.start()
+
+    def publish(self, *messages: Any) -> None:
+        """Hand over new messages, in place of any that still wait.
+
+        Args:
+          messages: a nest of arrays with the signature of each table; sent in this order.
+
+        Raises:
+          KeyError: the server has no such table.
+          ValueError: its table is for other messages.
+        """
+        self.check()
+        with self._changed:
+            self._latest = messages
+            self._num_received += 1
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise the error of the sending thread, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    def flush(self, timeout_seconds: float | None = None) -> None:
+        """Block until all that was handed over is sent, or until the timeout."""
+        with self._changed:
+            last = self._num_received
+            self._changed.wait_for(lambda: self._closed or self._num_sent >= last, timeout_seconds)
+
+    def close(self) -> None:
+        """Send what waits if the server answers soon, and end the thread."""
+        self.flush(_CLOSE_TIMEOUT_SECONDS)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(2 * _CLOSE_TIMEOUT_SECONDS)
+
+    def _send_forever(self) -> None:
+        while not self._closed:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closed or self._num_received > self._num_sent,
+                    self._check_period_seconds,
+                )
+                latest, num_received = self._latest, self._num_received
+            if not latest or self._closed:
+                continue
+            send = functools.partial(self._send, latest, num_received > self._num_sent)
+            try:
+                if not if_reachable(send):
+                    time.sleep(_RETRY_SECONDS)  # The server went away: a new one has empty tables.
+                    continue
+            except Exception as error:  # A mistake of the caller, raised by its next `publish`.
+                with self._changed:
+                    self._error = error
+                    self._closed = True
+            with self._changed:
+                self._num_sent = num_received
+                self._changed.notify_all()
+
+    def _send(self, messages: Sequence[Any], are_new: bool) -> bool:
+        """Send messages that are new, or that the server has not; return that it has answered."""
+        found = self._client.server_info(_ASK_TIMEOUT_SECONDS)
+        if are_new or any(found[table].current_size == 0 for table in self._tables):
+            for table, message in zip(self._tables, messages, strict=True):
+                self._client.insert(message, {table: 1.0})
+        return True
+
+
+class ParameterPublisher:
+    """Publishes parameters without holding up the learner; see `Publisher`."""
+
+    def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
+        """Start the publishing thread, which checks periodically that the server has parameters."""
+        tables = (PARAMETERS, PARAMETER_VERSION)
+        self._publisher = Publisher(client, *tables, check_period_seconds=check_period_seconds)
+        self.check = self._publisher.check
+        self.flush = self._publisher.flush
+        self.close = self._publisher.close
+
+    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
+        """Hand over those after so many learner steps, arrays by name, in place of any that wait.
+
+        Raises:
+          KeyError: the server has no such table.
+          ValueError: its table is for other parameters.
+        """
+        groups = {name: list(group) for name, group in variables.items()}
+        steps = np.asarray(learner_steps, np.int64)
+        # The version comes last: its readers find these parameters, or later ones.
+        version = np.asarray(secrets.randbits(63), np.int64)
+        self._publisher.publish({_LEARNER_STEPS: steps, "variables": groups}, version)
+
+
+class ParameterSource(core.VariableSource):
+    """Reads published parameters; works with `acme.tf.variable_utils.VariableClient`.
+
+    Attributes:
+      is_run_over: whether the learner has finished, as of the last time the server was asked.
+    """
+
+    def __init__(
+        self,
+        clients: reverb.Client | Sequence[reverb.Client],
+        should_stop: Callable[[], bool] = lambda: False,
+        timeout_seconds: int = 5,
+    ):
+        """Prepare to read; nothing is read yet.
+
+        Args:
+          clients: client of the replay server, or of several: they are asked in turn until one
+            answers.
+          should_stop: asked while waiting for the first parameters.
+          timeout_seconds: seconds to wait for the server, before parameters read earlier will do.
+        """
+        self._clients = [clients] if isinstance(clients, reverb.Client) else list(clients)
+        self._should_stop = should_stop
+        self._timeout_seconds = timeout_seconds
+        self._variables: Mapping[str, list[np.ndarray]] | None = None
+        self._version: int | None = None
+        self.is_run_over = False
+        self._steps_in_use = _AssignableNumber(-1)
+
+    @property
+    def learner_steps(self) -> int:
+        """Learner steps of the parameters in use, -1 before the first.
+
+        In use are those that `get_variables` returned last or, if a `VariableClient` has variables
+        of `track`, those that it assigned last.
+        """
+        return self._steps_in_use.value
+
+    def track(self, variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, Sequence[Any]]:
+        """Add `learner_steps` to the variables that a `VariableClient` assigns together."""
+        return {**variables, _LEARNER_STEPS: [self._steps_in_use]}
+
+    def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
+        """Return the newest published arrays, one list per name, or wait for the first ones.
+
+        While the server is away these are the last ones read.
+
+        Raises:
+          RuntimeError: the program stopped before anything was published.
+        """
+        self.refresh()
+        with Waiting("the learner's first parameters"):
+            while self._variables is None:
+                if self._should_stop():
+                    raise RuntimeError("The program stopped before the learner published any.")
+                time.sleep(0.1)
+                self.refresh()
+        if _LEARNER_STEPS not in names:
+            self._steps_in_use.assign(self._variables[_LEARNER_STEPS][0])
+        return [self._variables[name] for name in names]
+
+    def refresh(self) -> None:
+        """Read what is new, if a server answers."""
+        for client in list(self._clients):
+            if self._should_stop():  # The server may be going away; a call might never return.
+                return
+            if if_reachable(functools.partial(self._refresh, client)):
+                return
+            # The next time others are asked first: waiting for this one takes long.
+            self._clients.append(self._clients.pop(0))
+
+    def _refresh(self, client: reverb.Client) -> bool:
+        """Read what is new on a server; return that it has answered."""
+        tables = client.server_info(self._timeout_seconds)
+        table = table_name(client, PARAMETER_VERSION)
+        end = tables.get(table_name(client, LAST_STEP))
+        self.is_run_over = end is not None and end.current_size > 0
+        version = int(read_latest(client, table)) if tables[table].current_size else None
+        if version not in (None, self._version):
+            item = read_latest(client, table_name(client, PARAMETERS))
+            self._variables = {**item["variables"], _LEARNER_STEPS: [item[_LEARNER_STEPS]]}
+            self._version = version
+        return True
+
+
+class _AssignableNumber:
+    """A number that a `VariableClient` can assign; read much faster than a `tf.Variable`."""
+
+    def __init__(self, value: int):
+        self.value = value
+
+    def assign(self, value: np.ndarray) -> None:
+        self.value = int(value)
+
+
+def to_arrays(variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, list[np.ndarray]]:
+    """Copy variables into arrays, keeping names and order."""
+    return {name: [v.numpy() for v in group] for name, group in variables.items()}
+
+
+def to_finite_arrays(
+    variables: Mapping[str, Sequence[tf.Variable]], learner_steps: int
+) -> dict[str, list[np.ndarray]]:
+    """Copy variables into arrays, keeping names and order.
+
+    Raises:
+      FloatingPointError: a variable is NaN or infinite after so many learner steps.
+    """
+    arrays = to_arrays(variables)
+    for name, group in arrays.items():
+        if not all(np.isfinite(array).all() for array in group):
+            raise FloatingPointError(
+                f"A variable of {name!r} is not finite after {learner_steps} learner steps."
+            )
+    return arrays

@@ -4,6 +4,7 @@ Horgan et al. 2018, algorithm 2, lines 7-8. The write-back runs in a thread of i
 server that is slow or unreachable does not delay updates of the network.
 """
 
+import functools
 import queue
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 import reverb
 
 from apex_agents.replay.config import MAX_PRIORITY, MIN_PRIORITY, ReplayConfig
-from apex_agents.replay.tables import TRANSITIONS, table_name
+from apex_agents.replay.tables import TRANSITIONS, if_reachable, table_name
 
 _CLOSE_TIMEOUT_SECONDS = 1
 
@@ -82,18 +83,17 @@ class PriorityWriter:
 
     def _write_forever(self) -> None:
         while (batch := self._pending.get()) is not None:
-            try:
-                self._write(*batch)
-            except (RuntimeError, reverb.errors.ReverbError):
-                # The server went away: learning is only a little worse without these priorities.
+            # Without a server learning is only a little worse for these priorities.
+            if not if_reachable(functools.partial(self._write, *batch)):
                 self.num_dropped_batches += 1
-            finally:
-                self._pending.task_done()
+            self._pending.task_done()
         self._pending.task_done()
 
-    def _write(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+    def _write(self, keys: np.ndarray, priorities: np.ndarray) -> bool:
+        """Write a batch; return that the server has answered."""
         finite = np.isfinite(priorities)
         self.num_not_finite += int((~finite).sum())
         bounded = map(bounded_priority, priorities[finite].tolist())
         updates = dict(zip(keys[finite].tolist(), bounded, strict=True))
         self._client.mutate_priorities(self._table, updates)
+        return True

@@ -1,6 +1,6 @@
 """Progress of a run as the replay server sees it, which counts all that passes through it."""
 
-import contextlib
+import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from apex_agents.replay.messages import (
     Evaluation,
     read_latest,
 )
-from apex_agents.replay.tables import table_name
+from apex_agents.replay.tables import if_reachable, table_name
 
 _POLL_TIMEOUT_SECONDS = 2
 _ONE_BY_ONE = DataFlow()  # Each transition is one item.
@@ -160,15 +160,14 @@ class StatisticsPoller:
 
         def poll_forever() -> None:
             while not self._stop.wait(self._period_seconds) and self._clients[index] is client:
-                with contextlib.suppress(RuntimeError, reverb.errors.ReverbError):
-                    self._read(index, client)
+                if_reachable(functools.partial(self._read, index, client))
 
         self._threads.append(threading.Thread(target=poll_forever, daemon=True))
         self._threads[-1].start()
 
     def refresh(self, index: int) -> None:
-        """Read a server now; raises as `read_statistics` does."""
-        self._read(index, self._clients[index])
+        """Read a server now, if it can be reached."""
+        if_reachable(lambda: self._read(index, self._clients[index]))
 
     def close(self) -> None:
         """Stop reading."""

@@ -4,16 +4,16 @@ Names end with the id of their run, so that a client of another run, for example
 the same port before, cannot add to these tables.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import reverb
-import tensorflow as tf
 
-from apex_agents.replay import messages
 from apex_agents.replay.config import ReplayConfig
 
 TRANSITIONS = "transitions"
+
+_T = TypeVar("_T")
 
 
 class RunClient(reverb.Client):
@@ -37,25 +37,15 @@ def table_name(client: reverb.Client, name: str) -> str:
     return run_table_name(name, getattr(client, "run_id", ""))
 
 
-def make_tables(
-    config: ReplayConfig,
-    signature: Any,
-    variables: Mapping[str, Sequence[tf.Variable]],
-    rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-) -> list[reverb.Table]:
-    """Build all tables of a replay server; `variables` are those that the learner will publish."""
-    table = make_transition_table(config, signature, rate_limiter)
-    return [table, *make_message_tables(variables)]
+def if_reachable(call: Callable[[], _T]) -> _T | None:
+    """Return the result of a call to a server, None if the server cannot be reached now.
 
-
-def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
-    """Build the tables through which nodes exchange messages, whatever the agent."""
-    return [
-        *messages.make_parameter_tables(variables),
-        messages.make_evaluation_table(),
-        messages.make_initial_actor_steps_table(),
-        messages.make_last_step_table(),
-    ]
+    It may be away or busy, or be that of another run.
+    """
+    try:
+        return call()
+    except (RuntimeError, reverb.errors.ReverbError):
+        return None
 
 
 def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:

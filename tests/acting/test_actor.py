@@ -24,8 +24,7 @@ from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, SyncVectorEnvironment, adapt
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.messages import make_parameter_tables
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource, make_message_tables
 
 FIRST, MID, LAST = 0, 1, 2
 GAMMA = 0.9
@@ -381,7 +380,7 @@ def test_variables_are_pulled_every_so_many_updates():
 def test_learner_steps_are_those_of_the_parameters_in_use():
     policy = SumPolicy()
     (variable,) = policy.variables["policy"]
-    server = reverb.Server(make_parameter_tables(policy.variables))
+    server = reverb.Server(make_message_tables(policy.variables))
     client = reverb.Client(f"localhost:{server.port}")
 
     def publish(value: float, learner_steps: int) -> None:

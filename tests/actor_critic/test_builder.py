@@ -23,7 +23,7 @@ from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.local import run_local
 from apex_agents.networks import RunningNormalization
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 
 NUM_UPDATES = 100
 NUM_ENVS = 4

@@ -17,7 +17,7 @@ from apex_agents.environments import make_vector_environment
 from apex_agents.networks.torsos import DQN_CONVOLUTIONS
 from apex_agents.presets import load_config, preset_names
 from apex_agents.registry import make_builder
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 
 NAMES = preset_names()
 

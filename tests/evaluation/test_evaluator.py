@@ -25,13 +25,7 @@ from apex_agents.evaluation.evaluator import Evaluator, run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import (
-    Evaluation,
-    make_evaluation_table,
-    make_initial_actor_steps_table,
-    make_last_step_table,
-    make_parameter_tables,
-)
+from apex_agents.replay.messages import Evaluation, make_message_tables
 from apex_agents.replay.statistics import (
     read_statistics,
     report_actor_steps_before,
@@ -96,10 +90,7 @@ def serve_run(serve):
     """Starts replay servers with the tables of a run and returns clients of them."""
     return lambda: serve(
         make_transition_table(ReplayConfig(), tf.TensorSpec([], tf.int64)),
-        *make_parameter_tables(ConstantPolicy().variables),
-        make_evaluation_table(),
-        make_initial_actor_steps_table(),
-        make_last_step_table(),
+        *make_message_tables(ConstantPolicy().variables),
     )
 
 

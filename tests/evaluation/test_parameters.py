@@ -14,7 +14,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.evaluation.parameters import find_parameters, load_into
-from apex_agents.replay.parameters import to_arrays
+from apex_agents.replay.messages import to_arrays
 from apex_agents.runs.checkpoints import PARAMETERS
 from apex_agents.runs.parameter_file import by_variable_name, save_parameters
 

@@ -17,7 +17,7 @@ from waiting import wait_for
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
-from apex_agents.replay.messages import LAST_STEP, Evaluation, make_last_step_table, read_latest
+from apex_agents.replay.messages import LAST_STEP, Evaluation, make_message_tables, read_latest
 from apex_agents.replay.statistics import ReplayStatistics
 
 EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)
@@ -219,7 +219,7 @@ def test_a_learner_waits_no_longer_than_it_may(make_end, workdir, times, evaluat
 
 
 def test_an_end_that_was_lost_is_withdrawn(serve, make_end):
-    client = serve(make_last_step_table())
+    client = serve(*make_message_tables({}))
 
     def has_last_step() -> bool:
         return client.server_info()[LAST_STEP].current_size > 0
@@ -231,7 +231,7 @@ def test_an_end_that_was_lost_is_withdrawn(serve, make_end):
 
 
 def test_an_end_is_announced_on_all_servers_and_on_one_that_has_moved(serve, make_end):
-    servers = [serve(make_last_step_table()) for _ in range(3)]
+    servers = [serve(*make_message_tables({})) for _ in range(3)]
     clients, poller, reconnected = Clients(servers[:2]), Poller(), []
     end = make_end(
         poller=poller,

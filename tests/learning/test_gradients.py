@@ -28,11 +28,7 @@ from apex_agents.learning.gradients import (
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Computed
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import (
-    make_evaluation_table,
-    make_initial_actor_steps_table,
-    make_last_step_table,
-)
+from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.statistics import read_statistics
 
 QUEUE_SIZE = 3
@@ -41,8 +37,7 @@ FLOW = DataFlow(table=GRADIENTS, transitions_per_item=40)
 
 @pytest.fixture
 def client() -> Iterator[reverb.Client]:
-    messages = [make_evaluation_table(), make_initial_actor_steps_table(), make_last_step_table()]
-    server = reverb.Server([make_gradient_table(2, 1, QUEUE_SIZE), *messages])
+    server = reverb.Server([make_gradient_table(2, 1, QUEUE_SIZE), *make_message_tables({})])
     yield reverb.Client(f"localhost:{server.port}")
     server.stop()
 

@@ -19,8 +19,7 @@ from apex_agents.learning.update import Computed
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.messages import PARAMETERS, make_parameter_tables
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import PARAMETERS, ParameterSource, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import Transition, make_layout, pack_outcome
 
@@ -111,7 +110,7 @@ class Replay:
 def make_tables() -> list[reverb.Table]:
     return [
         make_transition_table(REPLAY, LAYOUT.signature),
-        *make_parameter_tables(CountingUpdate().variables),
+        *make_message_tables(CountingUpdate().variables),
     ]
 
 

@@ -17,11 +17,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.nodes.replay import ActorStepCounter, ReplayNode, save_replay
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import (
-    make_evaluation_table,
-    make_initial_actor_steps_table,
-    make_last_step_table,
-)
+from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.statistics import read_statistics
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
@@ -33,9 +29,7 @@ class Replay:
         config = ReplayConfig(max_size=10, min_size=1)
         tables = [
             make_transition_table(config, tf.TensorSpec([], tf.int64)),
-            make_evaluation_table(),
-            make_initial_actor_steps_table(),
-            make_last_step_table(),
+            *make_message_tables({}),
         ]
         checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
         self.server = reverb.Server(tables, port, checkpointer)
@@ -146,9 +140,7 @@ def test_a_saved_replay_is_restored_where_replays_are_saved(
         config = ReplayConfig(max_size=10, min_size=1)
         return [
             make_transition_table(config, tf.TensorSpec([], tf.int64)),
-            make_evaluation_table(),
-            make_initial_actor_steps_table(),
-            make_last_step_table(),
+            *make_message_tables({}),
         ]
 
     run = RunConfig(replay_checkpoint_period_seconds=period)

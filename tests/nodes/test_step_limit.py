@@ -13,7 +13,7 @@ from apex_agents.config import RunConfig
 from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import make_initial_actor_steps_table
+from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.statistics import count_actor_steps, report_actor_steps_before
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
@@ -59,7 +59,7 @@ def start(reserved_port) -> Iterator[Callable[[], tuple[reverb.Server, reverb.Cl
         config = ReplayConfig(max_size=10_000, min_size=1)
         tables = [
             make_transition_table(config, tf.TensorSpec([], tf.int64)),
-            make_initial_actor_steps_table(),
+            *make_message_tables({}),
         ]
         servers.append(reverb.Server(tables, reserved_port()))
         return servers[-1], reverb.Client(f"localhost:{servers[-1].port}")

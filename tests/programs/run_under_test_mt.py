@@ -24,7 +24,7 @@ from apex_agents.environments import EnvironmentConfig, VectorEnvironment, make_
 from apex_agents.experiment import Experiment
 from apex_agents.program import make_program
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 
 REPLAY = ReplayConfig(max_size=1000, min_size=20, insert_batch=10)
 DQN = ApexDQNConfig(

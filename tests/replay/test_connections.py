@@ -19,8 +19,7 @@ from apex_agents.replay import connections as connections_module
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.messages import make_parameter_tables
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import make_layout, pack_outcome
 
@@ -42,7 +41,7 @@ OTHER_SUMS = ({1.0: 1.0, 2.0: 3.0}, {3.0: 20.0, 4.0: 60.0})
 def make_tables() -> list[reverb.Table]:
     return [
         make_transition_table(REPLAY, LAYOUT.signature),
-        *make_parameter_tables(VARIABLES),
+        *make_message_tables(VARIABLES),
     ]
 
 

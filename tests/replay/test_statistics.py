@@ -11,12 +11,7 @@ from waiting import wait_for
 
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import (
-    Evaluation,
-    make_evaluation_table,
-    make_initial_actor_steps_table,
-    make_last_step_table,
-)
+from apex_agents.replay.messages import Evaluation, make_message_tables
 from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
@@ -33,9 +28,7 @@ def make_tables() -> list[reverb.Table]:
     signature = tf.TensorSpec([], tf.int64)
     return [
         make_transition_table(config, signature),
-        make_evaluation_table(),
-        make_initial_actor_steps_table(),
-        make_last_step_table(),
+        *make_message_tables({}),
     ]
 
 

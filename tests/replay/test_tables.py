@@ -17,18 +17,11 @@ from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.messages import (
-    EVALUATION,
-    PARAMETERS,
-    Evaluation,
-    make_evaluation_table,
-    make_parameter_tables,
-)
+from apex_agents.replay.messages import EVALUATION, PARAMETERS, Evaluation, make_message_tables
 from apex_agents.replay.priorities import PriorityWriter
 from apex_agents.replay.tables import (
     TRANSITIONS,
     RunClient,
-    make_tables,
     make_transition_table,
     run_table_name,
     table_name,
@@ -228,7 +221,7 @@ def test_rate_limiter_of_the_caller_replaces_that_of_the_config(serve):
 
 def test_parameter_table_keeps_the_newest(serve):
     variables = {"policy": [tf.Variable([0.0, 0.0]), tf.Variable(0.0)]}
-    client = serve(*make_parameter_tables(variables))
+    client = serve(*make_message_tables(variables))
     for step in range(3):
         arrays = {"policy": [np.full(2, step, np.float32), np.float32(-step)]}
         publish_parameters(client, arrays, learner_steps=step)
@@ -240,7 +233,7 @@ def test_parameter_table_keeps_the_newest(serve):
 
 
 def test_evaluation_table_keeps_the_newest(serve):
-    client = serve(make_evaluation_table())
+    client = serve(*make_message_tables({}))
     for step in range(3):
         report_evaluation(client, Evaluation(*np.array([step, 1, 2, 3, 4], np.float64)))
     assert client.server_info()[EVALUATION].current_size == 1
@@ -285,7 +278,8 @@ LAYOUT = make_layout(SPEC, REPLAY, n_step=1)
 
 
 def make_tables_of(run_id: str) -> list[reverb.Table]:
-    tables = make_tables(REPLAY, LAYOUT.signature, VARIABLES)
+    transitions = make_transition_table(REPLAY, LAYOUT.signature)
+    tables = [transitions, *make_message_tables(VARIABLES)]
     return [table.replace(name=run_table_name(table.name, run_id)) for table in tables]
 
 

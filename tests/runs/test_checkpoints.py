@@ -27,7 +27,7 @@ from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.parameters import ParameterSource
+from apex_agents.replay.messages import ParameterSource
 from apex_agents.runs import checkpoints as checkpoints_module
 from apex_agents.runs.checkpoints import (
     PARAMETERS,

@@ -19,12 +19,9 @@ from apex_agents.replay.messages import (
     LAST_STEP,
     PARAMETER_VERSION,
     PARAMETERS,
-    make_last_step_table,
-    make_parameter_tables,
-)
-from apex_agents.replay.parameters import (
     ParameterPublisher,
     ParameterSource,
+    make_message_tables,
     to_arrays,
 )
 
@@ -58,7 +55,7 @@ def assert_equal(groups: list, expected: list) -> None:
 
 @pytest.fixture
 def client(serve) -> reverb.Client:
-    return serve(*make_parameter_tables(make_variables(0.0)))
+    return serve(*make_message_tables(make_variables(0.0)))
 
 
 def num_fetches(client: reverb.Client) -> int:
@@ -127,7 +124,7 @@ def test_works_with_acmes_variable_client(client):
 
 
 def test_a_source_knows_whether_the_run_is_over(serve):
-    client = serve(*make_parameter_tables(make_variables(0.0)), make_last_step_table())
+    client = serve(*make_message_tables(make_variables(0.0)))
     publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
     source = ParameterSource(client)
 
@@ -143,7 +140,7 @@ def test_a_source_knows_whether_the_run_is_over(serve):
 
 
 def test_the_last_parameters_stand_while_the_server_is_away(reserved_port):
-    server = reverb.Server(make_parameter_tables(make_variables(0.0)), reserved_port())
+    server = reverb.Server(make_message_tables(make_variables(0.0)), reserved_port())
     client = reverb.Client(f"localhost:{server.port}")
     publish_parameters(client, to_arrays(make_variables(5.0)), learner_steps=7)
     source = ParameterSource(client, timeout_seconds=1)
@@ -158,7 +155,7 @@ def test_parameters_of_a_server_that_replaces_another_are_read(num_publications,
     port = reserved_port()
     source = ParameterSource(reverb.Client(f"localhost:{port}"))
     for start in range(5):
-        server = reverb.Server(make_parameter_tables(make_variables(0.0)), port)
+        server = reverb.Server(make_message_tables(make_variables(0.0)), port)
         publisher = ParameterPublisher(reverb.Client(f"localhost:{port}"))
         for _ in range(num_publications):
             publisher.publish(expected_arrays(start), 7)
@@ -255,13 +252,13 @@ def test_publisher_does_not_wait_for_a_slow_server():
 
 
 def test_publisher_publishes_on_the_server_that_replaces_another(reserved_port):
-    first = reverb.Server(make_parameter_tables(make_variables(0.0)), reserved_port())
+    first = reverb.Server(make_message_tables(make_variables(0.0)), reserved_port())
     client = reverb.Client(f"localhost:{first.port}")
     publisher = ParameterPublisher(client)
     first.stop()
     for step in range(3):
         publisher.publish(expected_arrays(1.0), step)
-    second = reverb.Server(make_parameter_tables(make_variables(0.0)), first.port)
+    second = reverb.Server(make_message_tables(make_variables(0.0)), first.port)
     publisher.flush()
     source = ParameterSource(reverb.Client(f"localhost:{first.port}"))
     assert_equal(source.get_variables(["steps"]), [expected_arrays(1.0)["steps"]])
@@ -279,9 +276,9 @@ def test_publisher_tells_its_caller_of_a_mistake(client):
 
 
 def test_a_source_of_several_servers_reads_what_one_has(serve, reserved_port):
-    stopped = reverb.Server(make_parameter_tables(make_variables(0.0)), reserved_port())
+    stopped = reverb.Server(make_message_tables(make_variables(0.0)), reserved_port())
     clients = [reverb.Client(f"localhost:{stopped.port}")]
-    clients.append(serve(*make_parameter_tables(make_variables(0.0))))
+    clients.append(serve(*make_message_tables(make_variables(0.0))))
     stopped.stop()
     publish_parameters(clients[1], to_arrays(make_variables(5.0)), 3)
     source = ParameterSource(clients, timeout_seconds=5)
@@ -292,7 +289,7 @@ def test_a_source_of_several_servers_reads_what_one_has(serve, reserved_port):
 
 
 def test_a_source_of_several_servers_moves_to_another_one(serve, reserved_port):
-    tables = [make_parameter_tables(make_variables(0.0)) for _ in range(2)]
+    tables = [make_message_tables(make_variables(0.0)) for _ in range(2)]
     first = reverb.Server(tables[0], reserved_port())
     clients = [reverb.Client(f"localhost:{first.port}"), serve(*tables[1])]
     source = ParameterSource(clients, timeout_seconds=5)
