@@ -62,10 +62,10 @@ OWN_BUILDER = f"""{CONFIG}
 from apex_agents.dqn.learning import DQNUpdate
 
 class Update(DQNUpdate):
-    def __call__(self, transitions, weights):
-        output = super().__call__(transitions, weights)
-        rewards = transitions.n_step_return
-        return output._replace(metrics={{**output.metrics, "batch_size": 0 * rewards[0] + 8.0}})
+    def compute(self, batch, weights):
+        computed = super().compute(batch, weights)
+        size = 0 * batch.n_step_return[0] + 8.0
+        return computed._replace(metrics={{**computed.metrics, "batch_size": size}})
 
 class Builder(ApexDQNBuilder):
     def make_update(self, spec, seed=0):

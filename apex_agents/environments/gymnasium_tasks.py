@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 import warnings
+from collections.abc import Iterator
 
 import gymnasium
 from gymnasium.envs import registration
@@ -20,12 +21,12 @@ _logger = logging.getLogger(__name__)
 
 
 def find_task(task: str, field: str) -> registration.EnvSpec:
-    """Return what is registered under an id.
+    """Return the spec that is registered under an id.
 
     Args:
       task: an id, or 'module:id' of a module whose import registers it. An id that is not
         registered yet may be one of an installed package: of its entry points of gymnasium, or
-        registered by the import of a package that needs gymnasium.
+        registered by its import.
       field: dotted path of the config's field, for messages.
 
     Raises:
@@ -59,32 +60,32 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
 
 
 def _import_packages(name: str) -> None:
-    """Import installed packages that need gymnasium, which registers their ids, until one is known.
+    """Import installed packages that may register an id, since they need gymnasium, until one does.
 
-    Args:
-      name: the id. Packages whose name it begins with are imported first.
+    Such a package has a name with which the id begins, or the id without its version in its source.
     """
-    modules = {
-        file.parts[0]
-        for package in importlib.metadata.distributions()
-        if any(map(_NEEDS_GYMNASIUM, package.requires or ()))
-        for file in package.files or ()
-        if len(file.parts) == 2 and file.name == "__init__.py"
-    }
-    first = {module for module in modules if name.lower().startswith(module.split("_")[0].lower())}
-    for module in (*sorted(first), *sorted(modules - first)):
-        if name in gymnasium.registry or module in sys.modules:
+    word = re.sub(r"-v\d+$", "", name.rpartition("/")[2])
+    for package in importlib.metadata.distributions():
+        if not any(map(_NEEDS_GYMNASIUM, package.requires or ())):
             continue
-        try:
-            # pygame greets whoever imports it. Warnings are those of nodes, too, which log them.
-            with contextlib.redirect_stdout(None), warnings.catch_warnings():
+        files = [file for file in package.files or () if file.suffix == ".py"]
+        modules = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
+        begins = any(name.lower().startswith(each.split("_")[0].lower()) for each in modules)
+        if not begins and not any(word.encode() in file.read_binary() for file in files):
+            continue
+        for module in sorted(modules - sys.modules.keys()):
+            with (
+                _logging_failure(f"package {module}"),
+                contextlib.redirect_stdout(None),  # pygame greets whoever imports it.
+                warnings.catch_warnings(),  # The nodes import it, too, and log them.
+            ):
                 warnings.simplefilter("ignore")
                 importlib.import_module(module)
-        except Exception as error:  # A package that is broken does not concern other tasks.
-            _logger.warning("package %s: %s: %s", module, type(error).__name__, error)
+        if name in gymnasium.registry:
+            return
 
 
-# Of a requirement that no extra adds.
+# Matches a requirement that no extra adds.
 _NEEDS_GYMNASIUM = re.compile(r"gymnasium\b(?![-_.])(?!.*\bextra\b)", re.IGNORECASE).match
 
 
@@ -92,11 +93,16 @@ _NEEDS_GYMNASIUM = re.compile(r"gymnasium\b(?![-_.])(?!.*\bextra\b)", re.IGNOREC
 def _load_plugins() -> None:
     """Let installed packages register their environments, as gymnasium did before 1.0."""
     for plugin in importlib.metadata.entry_points(group="gymnasium.envs"):
-        try:
+        with _logging_failure(f"gymnasium plugin {plugin}"):
             register = plugin.load()
             registration.current_namespace = None if plugin.name == "__root__" else plugin.name
             register()
-        except Exception as error:  # A package that is broken does not concern other tasks.
-            _logger.warning("gymnasium plugin %s: %s: %s", plugin, type(error).__name__, error)
-        finally:
-            registration.current_namespace = None
+        registration.current_namespace = None
+
+
+@contextlib.contextmanager
+def _logging_failure(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # A package that is broken does not concern tasks of others.
+        _logger.warning("%s: %s: %s", what, type(error).__name__, error)
