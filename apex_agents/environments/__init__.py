@@ -10,6 +10,7 @@ from apex_agents.environments.actions import (
 )
 from apex_agents.environments.adapters import adapt
 from apex_agents.environments.atari_config import AtariConfig
+from apex_agents.environments.conversion import OwnObservations
 from apex_agents.environments.factory import (
     EnvironmentConfig,
     find_environment_fn,
@@ -17,7 +18,6 @@ from apex_agents.environments.factory import (
     make_vector_environment,
     with_environment_fn,
 )
-from apex_agents.environments.own_observations import OwnObservations
 from apex_agents.environments.spec_record import SpecRecord, find_spec_difference, record_spec
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import (

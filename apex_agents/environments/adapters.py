@@ -85,12 +85,6 @@ class _AdaptedEnvironment(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:
         return self._action_spec
 
-    def reward_spec(self) -> specs.Array:
-        return self._environment.reward_spec()
-
-    def discount_spec(self) -> specs.BoundedArray:
-        return self._environment.discount_spec()
-
     def render(self) -> np.ndarray:
         """Let the environment draw itself, if it has a method `render` that returns the frame."""
         return np.asarray(self._environment.render())

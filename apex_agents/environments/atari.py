@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import dm_env
 import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from apex_agents.environments.atari_config import AtariConfig, rom_name
-from apex_agents.environments.atari_renderer import AtariRenderer, colour_settings
 from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, name_call
 from apex_agents.validation import require_fields
 
 
 def make_emulators(
-    rom: str, config: AtariConfig, num_envs: int, evaluation: bool, **colours: Any
+    rom: str, config: AtariConfig, num_envs: int, evaluation: bool, **settings: Any
 ) -> AtariVectorEnv:
     """Make ale-py's native vector environment.
 
@@ -28,24 +29,12 @@ def make_emulators(
       config: preprocessing.
       num_envs: number of emulators.
       evaluation: whether `evaluation_max_frames` is the limit of a game.
-      **colours: `colour_settings`, or nothing for the observations of agents.
+      **settings: arguments in place of those that follow from the preprocessing.
     """
-    settings = {**emulator_settings(config, evaluation), **colours}
-    return AtariVectorEnv(
-        rom,
-        num_envs,
-        num_threads=config.num_threads,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        **settings,
-    )
-
-
-def emulator_settings(config: AtariConfig, evaluation: bool) -> dict[str, Any]:
-    """Return the arguments of ale-py's native vector environment for a preprocessing."""
     # At its frame limit the native environment stops before it captures the last frame: the newest
     # image of a truncated episode's last observation is pooled with that of the step before.
     max_frames = config.evaluation_max_frames if evaluation else config.max_frames
-    return {
+    preprocessing: dict[str, Any] = {
         "img_height": config.frame_size,
         "img_width": config.frame_size,
         "stack_num": config.frame_stack,
@@ -57,7 +46,10 @@ def emulator_settings(config: AtariConfig, evaluation: bool) -> dict[str, Any]:
         "noop_max": config.max_noops + 1,  # The native bound is exclusive.
         "reward_clipping": False,  # `Episode.episode_return` needs the unclipped rewards.
         "use_fire_reset": False,
+        "num_threads": config.num_threads,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
+    return AtariVectorEnv(rom, num_envs, **{**preprocessing, **settings})
 
 
 class AtariVectorEnvironment:
@@ -65,6 +57,10 @@ class AtariVectorEnvironment:
 
     Observations are uint8 `[E, frame_stack, frame_size, frame_size]`, the newest frame last. On a
     FIRST step the older frames are black, so that no stack reaches back into another episode.
+
+    The games that are rendered are played a second time, on emulators that show colours: agents see
+    small grey pictures, and the native vector environment gives one kind of pictures. Emulators
+    with equal seeds, settings and actions play equal games, even with sticky actions.
     """
 
     def __init__(  # noqa: PLR0913
@@ -103,11 +99,12 @@ class AtariVectorEnvironment:
         self.frames_per_second = _CONSOLE_FRAMES_PER_SECOND / config.action_repeat
         self._in_step = name_call("the emulators", "step", step_timeout_seconds)
         self._native = make_emulators(rom, config, self.num_envs, evaluation)
-        self._renderer: AtariRenderer | None = None
+        self._coloured: AtariVectorEnv | None = None
+        self._frames = np.empty(0)  # [R, 1, H, W, 3] of the R games that are rendered.
         if num_rendered:
-            colours = colour_settings(rom)
-            self._renderer = AtariRenderer(
-                make_emulators(rom, config, min(num_rendered, len(seeds)), evaluation, **colours)
+            num_rendered = min(num_rendered, self.num_envs)
+            self._coloured = make_emulators(
+                rom, config, num_rendered, evaluation, **_colour_settings(rom)
             )
         self.spec = _make_spec(self._native)
         self._seeds: np.ndarray | None = np.array(seeds, np.int64)
@@ -118,8 +115,9 @@ class AtariVectorEnvironment:
 
     def reset(self) -> dm_env.TimeStep:
         observation, info = self._native.reset(seed=self._seeds)
-        if self._renderer is not None:
-            self._renderer.reset(self._seeds)
+        if self._coloured is not None:
+            seeds = None if self._seeds is None else self._seeds[: self._coloured.num_envs]
+            self._frames, _ = self._coloured.reset(seed=seeds)
         self._seeds = None  # Later games continue the emulators' random numbers.
         self._lives = info["lives"]
         nowhere = np.zeros(self.num_envs, bool)
@@ -151,8 +149,8 @@ class AtariVectorEnvironment:
         num_actions = self.spec.actions.num_values
         if actions.min() < 0 or actions.max() >= num_actions:  # The native step would never return.
             raise ValueError(f"actions must be in [0, {num_actions}), got {actions.tolist()}")
-        if self._renderer is not None:
-            self._renderer.step(actions)
+        if self._coloured is not None:
+            self._frames, *_ = self._coloured.step(actions[: self._coloured.num_envs])
         with self._in_step:  # A game that is over is reset in it.
             observation, native_reward, terminated, truncated, info = self._native.step(actions)
         lives, reward = info["lives"], native_reward.astype(np.float32)
@@ -194,14 +192,16 @@ class AtariVectorEnvironment:
         )
 
     def render(self, env_index: int) -> np.ndarray:
-        if self._renderer is None:
-            raise ValueError("no environment was made to be rendered")
-        return self._renderer.render(env_index)
+        if not 0 <= env_index < len(self._frames):
+            raise ValueError(
+                f"environment {env_index} is not reset yet, or was not made to be rendered"
+            )
+        return self._frames[env_index, 0].copy()
 
     def close(self) -> None:
         self._native.close()
-        if self._renderer is not None:
-            self._renderer.close()
+        if self._coloured is not None:
+            self._coloured.close()
 
     def _count(
         self, reward: np.ndarray, agent_reward: np.ndarray, starts: np.ndarray, over: np.ndarray
@@ -239,6 +239,13 @@ def _make_spec(native: AtariVectorEnv) -> EnvironmentSpec:
             native.single_observation_space.shape, np.uint8, 0, 255, name="observation"
         ),
         actions=specs.DiscreteArray(num_actions, dtype=np.int32, name="action"),
-        rewards=specs.Array((), np.float32, name="reward"),
-        discounts=specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount"),
     )
+
+
+def _colour_settings(rom: str) -> dict[str, Any]:
+    """Return arguments of `AtariVectorEnv` for one coloured picture of the console's size."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.loadROM(cast(pathlib.Path, roms.get_rom_path(rom)))
+    height, width = ale.getScreenDims()  # 210 x 160 in most games.
+    return {"grayscale": False, "stack_num": 1, "img_height": height, "img_width": width}

@@ -21,11 +21,12 @@ class ObservationSpec(specs.BoundedArray):
 
     Attributes:
       space: space of what the environment itself returns.
-      parts: of the vector of a Dict or a Tuple, the specs of what it is made of, in order; images
-        among them are uint8.
+      parts: specs of the parts of a Dict or a Tuple, in their order in the vector; images among
+        them are uint8.
+      name: how one reaches the part, such as "observation['a'][0]"; 'observation' for all.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         shape: Any,
         dtype: Any,
@@ -33,8 +34,9 @@ class ObservationSpec(specs.BoundedArray):
         maximum: Any,
         space: spaces.Space,
         parts: Sequence[ObservationSpec] = (),
+        name: str = "observation",
     ):
-        super().__init__(shape, dtype, minimum, maximum, name="observation")
+        super().__init__(shape, dtype, minimum, maximum, name)
         self.space, self.parts = space, parts
 
     def __reduce__(self) -> Any:
@@ -71,10 +73,16 @@ def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, Obser
             "environment.suite='function' names."
         )
     is_nested = isinstance(space, (spaces.Dict, spaces.Tuple))
-    spec = _make_spec(
-        *(space, spaces.flatten_space(space), np.float32),
-        [_make_part_spec(p) for p in parts.values() if spaces.flatdim(p)] if is_nested else (),
-    )
+    flat_spaces = {
+        path: part if is_image(part) else spaces.flatten_space(part)
+        for path, part in (parts.items() if is_nested else ())
+        if spaces.flatdim(part)
+    }
+    specs_of_parts = [
+        _make_spec(parts[path], flat, np.uint8 if is_image(parts[path]) else np.float32, (), path)
+        for path, flat in flat_spaces.items()
+    ]
+    spec = _make_spec(space, spaces.flatten_space(space), np.float32, specs_of_parts)
     return spec, _make_reader(space, "observation")
 
 
@@ -154,6 +162,36 @@ def space_of(spec: Any, name: str) -> spaces.Space:
     return spaces.Box(low, high, spec.shape, spec.dtype)
 
 
+class OwnObservations:
+    """Converts what an environment itself returns, one observation or a batch of them."""
+
+    def __init__(self, spec: specs.Array):
+        """Take the spec of what agents observe in the environment."""
+        is_own = isinstance(spec, ObservationSpec)
+        self._spec = spec
+        self._space = spec.space if is_own else space_of(spec, "observation")
+        _, self._convert = convert_observations(self._space)
+
+    def convert(self, observation: Any) -> tuple[np.ndarray, bool] | None:
+        """Convert an observation of the space, or a batch whose arrays have one more axis in front.
+
+        Returns:
+          What agents see of them, `[B, ...]`, and whether it was a batch; None if the structure or
+          the shapes are other ones.
+
+        Raises:
+          ValueError: the space does not contain a value.
+        """
+        batch_shape = _find_batch_shape(self._space, observation)
+        if batch_shape is None:
+            return None
+        rows = [observation]
+        if batch_shape:
+            rows = [_take_row(observation, i) for i in range(*batch_shape)]
+        array = np.array([self._convert(row) for row in rows], self._spec.dtype)
+        return array.reshape([-1, *self._spec.shape]), bool(batch_shape)
+
+
 def _make_reader(space: spaces.Space, path: str) -> ObservationConverter:
     """Build what makes numbers for agents of an observation, or of the part of one at `path`.
 
@@ -221,14 +259,12 @@ def _dtype_of(space: Any) -> np.dtype:
     return np.dtype(np.uint8 if is_bytes else np.float32)
 
 
-def _make_part_spec(space: Any) -> ObservationSpec:
-    if is_image(space):
-        return _make_spec(space, space, np.uint8)
-    return _make_spec(space, spaces.flatten_space(space), np.float32)
-
-
 def _make_spec(
-    space: spaces.Space, box: Any, dtype: Any, parts: Sequence[ObservationSpec] = ()
+    space: spaces.Space,
+    box: Any,
+    dtype: Any,
+    parts: Sequence[ObservationSpec] = (),
+    name: str = "observation",
 ) -> ObservationSpec:
     """Return the spec of what a space, converted to a box, becomes in a dtype."""
     with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
@@ -238,7 +274,7 @@ def _make_spec(
             f"the observation has no element, its shape is {low.shape}; let it be a constant."
         )
     least, most = (b.flat[0] if np.all(b == b.flat[0]) else b for b in (low, high))
-    return ObservationSpec(low.shape, dtype, least, most, space, parts)
+    return ObservationSpec(low.shape, dtype, least, most, space, parts, name)
 
 
 def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]:
@@ -248,18 +284,6 @@ def _parts(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]
             yield from _parts(part, f"{path}[{key!r}]")
     else:
         yield path, space
-
-
-def describe_parts(space: spaces.Space | None) -> dict[str, str]:
-    """Describe the parts of a Dict or a Tuple by how one reaches them; none of other spaces."""
-    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return {}
-    parts = {path: _make_part_spec(p) for path, p in _parts(space, "") if spaces.flatdim(p)}
-    return {
-        path: f"{part.dtype} {list(part.shape)}"
-        + (f" up to {np.max(part.maximum)}" if part.dtype == np.uint8 else "")
-        for path, part in parts.items()
-    }
 
 
 def _children(space: spaces.Dict | spaces.Tuple) -> Iterable[tuple[Any, spaces.Space]]:
@@ -276,3 +300,34 @@ def _keys(observation: Any) -> Iterable[Any] | None:
 
 def _range_of(dtype: np.dtype) -> tuple[int, int]:
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+
+
+def _find_batch_shape(space: Any, observation: Any) -> tuple[int, ...] | None:
+    """Return `()` for an observation of a space, `(B,)` for a batch, None for something else."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        pairs = []
+        if isinstance(space, spaces.Tuple):
+            if isinstance(observation, tuple) and len(observation) == len(space):
+                pairs = list(zip(space, observation, strict=True))
+        elif isinstance(observation, Mapping) and observation.keys() == space.keys():
+            pairs = [(space[key], observation[key]) for key in space]
+        shapes = {_find_batch_shape(*pair) for pair in pairs}
+        return shapes.pop() if len(shapes) == 1 else None
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # A list of arrays of different shapes.
+        return None
+    batch_shape = array.shape[: array.ndim - len(space.shape)]
+    if len(batch_shape) > 1 or array.shape != batch_shape + space.shape:
+        return None
+    # Agents see places as one-hot vectors: whole numbers are the environment's.
+    is_place = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
+    return None if is_place and array.dtype.kind not in "iu" else batch_shape
+
+
+def _take_row(observations: Any, index: int) -> Any:
+    if isinstance(observations, Mapping):
+        return {key: _take_row(part, index) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_take_row(part, index) for part in observations)
+    return observations[index]

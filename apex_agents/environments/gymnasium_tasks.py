@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import importlib
 import importlib.metadata
 import logging
@@ -36,9 +35,7 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
     if module_name:
         user_code.import_module(module_name, task, field)
     if name not in gymnasium.registry:
-        _load_plugins()
-    if name not in gymnasium.registry:
-        _import_packages(name)
+        _load_packages(name)
     if name not in gymnasium.registry and (spec := user_code.kept.get(user_code.ID + task)):
         gymnasium.registry[name] = spec  # The program that trained the run has registered it.
     if name not in gymnasium.registry:
@@ -59,27 +56,31 @@ def find_task(task: str, field: str) -> registration.EnvSpec:
     return spec
 
 
-def _import_packages(name: str) -> None:
-    """Import installed packages that may register an id, since they need gymnasium, until one does.
+def _load_packages(name: str) -> None:
+    """Load installed packages that may register an id, until one does.
 
-    Such a package has a name with which the id begins, or the id without its version in its source.
+    They have entry points for it, as before gymnasium 1.0, or need gymnasium and register ids when
+    they are imported. Their name begins the id, or their source has the id without its version.
     """
-    word = re.sub(r"-v\d+$", "", name.rpartition("/")[2])
+    word = re.sub(r"-v\d+$", "", name.rpartition("/")[2]).encode()
     for package in importlib.metadata.distributions():
-        if not any(map(_NEEDS_GYMNASIUM, package.requires or ())):
+        plugins = package.entry_points.select(group="gymnasium.envs")
+        if not plugins and not any(map(_NEEDS_GYMNASIUM, package.requires or ())):
             continue
         files = [file for file in package.files or () if file.suffix == ".py"]
         modules = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
         begins = any(name.lower().startswith(each.split("_")[0].lower()) for each in modules)
-        if not begins and not any(word.encode() in file.read_binary() for file in files):
+        # One that is developed elsewhere has no files here.
+        if files and not begins and not any(word in file.read_binary() for file in files):
             continue
+        for plugin in plugins:
+            with _loading(f"gymnasium plugin {plugin.name}"):
+                register = plugin.load()
+                registration.current_namespace = None if plugin.name == "__root__" else plugin.name
+                register()
+            registration.current_namespace = None
         for module in sorted(modules - sys.modules.keys()):
-            with (
-                _logging_failure(f"package {module}"),
-                contextlib.redirect_stdout(None),  # pygame greets whoever imports it.
-                warnings.catch_warnings(),  # The nodes import it, too, and log them.
-            ):
-                warnings.simplefilter("ignore")
+            with _loading(f"package {module}"):
                 importlib.import_module(module)
         if name in gymnasium.registry:
             return
@@ -89,20 +90,13 @@ def _import_packages(name: str) -> None:
 _NEEDS_GYMNASIUM = re.compile(r"gymnasium\b(?![-_.])(?!.*\bextra\b)", re.IGNORECASE).match
 
 
-@functools.cache  # Once is enough.
-def _load_plugins() -> None:
-    """Let installed packages register their environments, as gymnasium did before 1.0."""
-    for plugin in importlib.metadata.entry_points(group="gymnasium.envs"):
-        with _logging_failure(f"gymnasium plugin {plugin}"):
-            register = plugin.load()
-            registration.current_namespace = None if plugin.name == "__root__" else plugin.name
-            register()
-        registration.current_namespace = None
-
-
 @contextlib.contextmanager
-def _logging_failure(what: str) -> Iterator[None]:
+def _loading(what: str) -> Iterator[None]:
+    """Log an error in place of raising it: a package that is broken concerns no other tasks."""
     try:
-        yield
-    except Exception as error:  # A package that is broken does not concern tasks of others.
+        # pygame greets whoever imports it. The nodes log the warnings, since they load it, too.
+        with contextlib.redirect_stdout(None), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:
         _logger.warning("%s: %s: %s", what, type(error).__name__, error)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from apex_agents.environments.actions import BoxActions
-from apex_agents.environments.conversion import describe_parts
 from apex_agents.environments.vector_environment import EnvironmentSpec
 
 SpecRecord = Mapping[str, Mapping[str, Any]]
@@ -46,8 +45,9 @@ def _record(spec: Any) -> dict[str, Any]:
     if isinstance(spec, BoxActions):  # To which actions are scaled.
         low, high = spec.space.low, spec.space.high
         record |= {"low": low.tolist(), "high": high.tolist()}
-    elif parts := describe_parts(space):
-        record["parts"] = parts
+    elif parts := getattr(spec, "parts", ()):
+        described = {part.name: _describe(_record(part)) for part in parts}
+        record["parts"] = {name.removeprefix("observation"): d for name, d in described.items()}
     return record
 
 

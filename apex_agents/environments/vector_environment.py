@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,8 +18,8 @@ class EnvironmentSpec(NamedTuple):
 
     observations: specs.Array
     actions: specs.BoundedArray
-    rewards: specs.Array
-    discounts: specs.BoundedArray
+    rewards: specs.Array = specs.Array((), np.float32, "reward")
+    discounts: specs.BoundedArray = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
 
 class Episode(NamedTuple):
@@ -125,12 +124,10 @@ class SyncVectorEnvironment:
         self._num_repeats = num_repeats
         self.num_envs = len(self._environments)
         self.spec = _make_spec(self._environments[0])
-        for i, environment in enumerate(self._environments):
+        for i, environment in enumerate(environments):
             spec = _make_spec(environment)
             if spec != self.spec:
                 raise ValueError(f"environment {i} has {spec}, unlike environment 0: {self.spec}")
-        self._observation_shape = (self.num_envs, *self.spec.observations.shape)
-        self._observation_dtype = self.spec.observations.dtype
         frames_per_second = getattr(environments[0], "frames_per_second", DEFAULT_FRAMES_PER_SECOND)
         self.frames_per_second = frames_per_second / num_repeats
         self._returns = [0.0] * self.num_envs
@@ -150,7 +147,7 @@ class SyncVectorEnvironment:
         self._is_over = [True] * self.num_envs  # Whether the next step is a reset.
 
     def reset(self) -> dm_env.TimeStep:
-        self._paused = set()
+        self._paused.clear()
         rows = self._make_rows()
         for i in range(self.num_envs):
             self._record(rows, i, self._reset(i), 0.0)
@@ -159,9 +156,7 @@ class SyncVectorEnvironment:
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         rows = self._make_rows()
         for i in range(self.num_envs):
-            if i in self._paused:
-                self._fill(rows, i)
-            else:
+            if i not in self._paused:
                 self._record(rows, i, *self._advance(i, actions[i]))
         return rows
 
@@ -224,16 +219,14 @@ class SyncVectorEnvironment:
         )
 
     def _make_rows(self) -> dm_env.TimeStep:
+        """Return new arrays, with the rows of paused environments."""
+        observations = self.spec.observations
         return dm_env.TimeStep(
-            step_type=np.empty(self.num_envs, np.int32),
-            reward=np.empty(self.num_envs, np.float32),
-            discount=np.empty(self.num_envs, np.float32),
-            observation=np.empty(self._observation_shape, self._observation_dtype),
+            step_type=np.full(self.num_envs, dm_env.StepType.MID, np.int32),
+            reward=np.zeros(self.num_envs, np.float32),
+            discount=np.ones(self.num_envs, np.float32),
+            observation=np.zeros((self.num_envs, *observations.shape), observations.dtype),
         )
-
-    def _fill(self, rows: dm_env.TimeStep, i: int) -> None:
-        rows.step_type[i], rows.reward[i], rows.discount[i] = dm_env.StepType.MID, 0.0, 1.0
-        rows.observation[i] = 0
 
     def _record(
         self, rows: dm_env.TimeStep, i: int, timestep: dm_env.TimeStep, reward: float
@@ -243,20 +236,21 @@ class SyncVectorEnvironment:
         rows.step_type[i] = step_type
         rows.observation[i] = observation
         self._is_over[i] = step_type == dm_env.StepType.LAST
-        if step_type == dm_env.StepType.FIRST:  # Environments of dm_env may have numbers.
-            rows.reward[i] = 0.0
-            rows.discount[i] = 1.0
+        if step_type == dm_env.StepType.FIRST:  # Its reward and discount may be any numbers.
             self._returns[i] = self._clipped_returns[i] = 0.0
             self._lengths[i] = 0
             return
-        rows.reward[i] = agent_reward
-        rows.discount[i] = discount
+        rows.reward[i], rows.discount[i] = agent_reward, discount
         self._returns[i] += reward  # In float32 0.9 would miss a target of 0.9.
         self._clipped_returns[i] += agent_reward
         self._lengths[i] += 1
         if self._is_over[i]:
             self._finished.append(self.current_episode(i))
             self._failures_in_a_row[i] = 0
+
+
+def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
+    return EnvironmentSpec(environment.observation_spec(), environment.action_spec())
 
 
 def hold_action(
@@ -310,21 +304,3 @@ def check_finite(timestep: dm_env.TimeStep) -> None:
 
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-
-
-def _make_spec(environment: dm_env.Environment) -> EnvironmentSpec:
-    """Return the specs of an environment, with the dtypes of the batched time steps."""
-    return EnvironmentSpec(
-        observations=environment.observation_spec(),
-        actions=environment.action_spec(),
-        rewards=_in_float32(environment.reward_spec(), "reward"),
-        discounts=_in_float32(environment.discount_spec(), "discount"),
-    )
-
-
-def _in_float32(spec: specs.Array, name: str) -> specs.Array:
-    if not isinstance(spec, specs.Array) or math.prod(spec.shape) != 1:
-        raise ValueError(f"the {name} has to be a number, got {spec}")
-    if spec.shape or isinstance(spec, specs.DiscreteArray):  # Which is of integers.
-        return specs.Array((), np.float32, spec.name)
-    return spec.replace(dtype=np.float32)

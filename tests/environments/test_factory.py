@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import itertools
 import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import textwrap
+from typing import Any
 
 import cloudpickle
 import dm_env
@@ -27,7 +26,6 @@ from apex_agents.environments import (
     Catch,
     EnvironmentConfig,
     find_environment_fn,
-    gymnasium_tasks,
     make_vector_environment,
     with_environment_fn,
 )
@@ -364,25 +362,23 @@ def test_configs_name_the_function_that_they_are_given():
     assert find_environment_fn(EnvironmentConfig()) is None
 
 
-def test_packages_register_their_ids_when_an_id_is_unknown(monkeypatch):
-    def register() -> None:
-        gymnasium.register("Corridor-v3", entry_point=Corridor)
-
-    def fail() -> None:
-        raise OSError("broken package")
-
-    class Plugin(NamedTuple):
-        name: str
-        load: Callable
-
-    plugins = [Plugin("bad", lambda: fail), Plugin("__root__", lambda: register)]
-    plugins.append(Plugin("Halls", lambda: register))
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: plugins)
+def test_entry_points_register_their_ids_when_an_id_is_unknown(tmp_path, monkeypatch, caplog):
+    code = """
+    import gymnasium
+    def register(): gymnasium.register("Corridor-v3", entry_point="gymnasium:Env")
+    def fail(): raise OSError("broken package")
+    """
+    install(tmp_path, "corridors", textwrap.dedent(code), "numpy")
+    points = {"bad": "fail", "__root__": "register", "Halls": "register"}
+    lines = [f"{name} = corridors:{function}\n" for name, function in points.items()]
+    path = tmp_path / "corridors-1.0.dist-info" / "entry_points.txt"
+    path.write_text("[gymnasium.envs]\n" + "".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
     for task in ("Corridor-v3", "Halls/Corridor-v3"):
-        gymnasium_tasks._load_plugins.cache_clear()
         EnvironmentConfig("gymnasium", task).validate()
         del gymnasium.registry["Corridor-v3"], gymnasium.registry["Halls/Corridor-v3"]
-    gymnasium_tasks._load_plugins.cache_clear()
+    assert "gymnasium plugin bad: OSError: broken package" in caplog.text
+    del sys.modules["corridors"]
 
 
 @pytest.mark.parametrize(("given", "expected"), [((), [0, 1, 2]), ((1, 3, 9), [1, 3, 9])])

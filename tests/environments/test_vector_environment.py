@@ -180,35 +180,11 @@ def test_spec_is_that_of_one_environment():
     assert SyncVectorEnvironment([environment, Countdown(3, 1.0, 0.0)]).spec == EnvironmentSpec(
         environment.observation_spec(),
         environment.action_spec(),
-        # Of the dtypes that rewards and discounts have in the arrays.
-        environment.reward_spec().replace(dtype=np.float32),
-        environment.discount_spec().replace(dtype=np.float32),
+        specs.Array((), np.float32),
+        specs.BoundedArray((), np.float32, 0.0, 1.0),
     )
     # By position and by name the same as acme.specs.EnvironmentSpec.
     assert EnvironmentSpec._fields == ("observations", "actions", "rewards", "discounts")
-
-
-class CountdownWithRewardSpec(Countdown):
-    def __init__(self, reward_spec: object):
-        super().__init__(2, 1.0, 0.0)
-        self._reward_spec = reward_spec
-
-    def reward_spec(self) -> object:
-        return self._reward_spec
-
-
-@pytest.mark.parametrize(
-    "spec", [specs.DiscreteArray(2, name="points"), specs.Array((1,), float, "points")]
-)
-def test_rewards_may_be_whole_numbers_or_arrays_of_one(spec):
-    vector = SyncVectorEnvironment([CountdownWithRewardSpec(spec)])
-    assert vector.spec.rewards == specs.Array((), np.float32, "points")
-
-
-@pytest.mark.parametrize("spec", [specs.Array((2,), np.float32), {"a": specs.Array((), float)}])
-def test_rewards_that_are_no_number_are_an_error(spec):
-    with pytest.raises(ValueError, match="the reward has to be a number, got "):
-        SyncVectorEnvironment([CountdownWithRewardSpec(spec)])
 
 
 def test_close_closes_every_environment():
