@@ -1,7 +1,7 @@
 """The seam between a program and an algorithm: which parts an agent has."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import reverb
 import tensorflow as tf
@@ -12,6 +12,27 @@ from apex_agents.acting.policy import Policy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.replay.flow import DataFlow
+
+
+class Role(NamedTuple):
+    """A kind of nodes: how many a run has, what they do, what they may use.
+
+    A node that computes may use GPUs and the learner's cores, with a thread on each of them; any
+    other sees no GPU and uses one thread.
+    """
+
+    name: str  # Also that of its resources on a cluster, in `run.cluster`.
+    function: Callable[..., Any]  # `(experiment, replays, index)`, returns when the program stops.
+    num_nodes: int | None = None  # None: one node, without a number in its name.
+    computes: bool = False
+    stop_seconds: float = 15.0  # Time that a node may take to stop.
+    stops_last: bool = False  # Whether its nodes run until all others have stopped.
+
+    def node_names(self) -> list[str]:
+        """Return the names of its nodes, which are those of their files, too."""
+        if self.num_nodes is None:
+            return [self.name]
+        return [f"{self.name}_{index}" for index in range(self.num_nodes)]
 
 
 class Adder(Protocol):
@@ -61,6 +82,9 @@ class Builder(Protocol):
         Raises:
           ValueError: the agent's data cannot be shared out to them.
         """
+
+    def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
+        """List the roles of a run's nodes, given the program's learner, evaluator and actor."""
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         """Return how transitions reach the learner of a run with so many environments per actor."""

@@ -83,7 +83,7 @@ class NodeResources:
 
 @dataclasses.dataclass
 class ClusterConfig:
-    """What the nodes of each group reserve on a cluster; a run on one machine ignores it.
+    """What the nodes of each role reserve on a cluster; a run on one machine ignores it.
 
     Attributes:
       replay, learner, evaluator: resources of these nodes.
@@ -97,9 +97,9 @@ class ClusterConfig:
     actor: NodeResources = dataclasses.field(default_factory=NodeResources)
     wait_seconds: float = positive(300.0)
 
-    def resources(self, group: str) -> NodeResources:
-        """Return the resources of each node of a group, such as 'actor'."""
-        return getattr(self, group)
+    def resources(self, role: str) -> NodeResources:
+        """Return the resources of each node of a role, such as 'actor'."""
+        return getattr(self, role, NodeResources())
 
 
 @dataclasses.dataclass

@@ -7,28 +7,19 @@ decides when the run ends.
 """
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
 
 import launchpad as lp
 import reverb
 
 from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.builder import Role
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
 from apex_agents.nodes.answers import await_answer
-from apex_agents.nodes.node import (
-    ClientNode,
-    NodeRole,
-    ReplayClients,
-    Replays,
-    num_restarts,
-    report_ready,
-    stop_program,
-)
+from apex_agents.nodes.node import Replays, RoleNode, num_restarts, report_ready, stop_program
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.messages import ParameterSource
@@ -37,14 +28,13 @@ from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
 
 _PAUSE_SECONDS = 0.5
-_LEARNER = NodeRole(computes=True, stop_seconds=60.0)  # It writes a checkpoint when it stops.
 
 
 def make_program(experiment: Experiment) -> lp.Program:
     """Wire an experiment that cloudpickle can pickle, since nodes may run in other processes.
 
     Returns:
-      Program with the groups `replay`, `learner`, `evaluator` and `actor`.
+      Program with a group for the replay, and one for each role that the builder lists.
 
     Raises:
       ValueError: the experiment has no folder to write into, or that folder cannot be used.
@@ -58,18 +48,17 @@ def make_program(experiment: Experiment) -> lp.Program:
             addresses.append(replay.reverb_address)
             program.add_node(replay)
 
-    def add_node(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        replays = Replays(addresses, experiment.run_id, **kwargs)
-        role = _LEARNER if function is _learn else NodeRole()
-        program.add_node(ClientNode(name, function, experiment, replays, *args, role=role))
-
-    with program.group("learner"):
-        add_node("learner", _learn, follows=True)
-    with program.group("evaluator"):
-        add_node("evaluator", run_evaluator)
-    with program.group("actor"):
-        for i in range(experiment.run.num_actors):
-            add_node(f"actor_{i}", _act, i, index=i % experiment.run.num_replays)
+    replays = Replays(addresses, experiment.run_id)
+    roles = [
+        # The learner writes a checkpoint when it stops.
+        Role("learner", _learn, computes=True, stop_seconds=60.0),
+        Role("evaluator", run_evaluator),
+        Role("actor", _act, experiment.run.num_actors),
+    ]
+    for role in experiment.builder.roles(roles):
+        with program.group(role.name):
+            for index, name in enumerate(role.node_names()):
+                program.add_node(RoleNode(name, role, experiment, replays, index))
     return program
 
 
@@ -78,9 +67,9 @@ def _make_tables(experiment: Experiment) -> list[reverb.Table]:
     return builder.make_replay_tables(experiment.environment_spec())
 
 
-def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
+def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     """Act in the environments of one actor until the program stops."""
-    (client,) = clients
+    (client,) = clients = replays.connect(index % experiment.run.num_replays)
     builder, run = experiment.builder, experiment.run
     stop = lp.stop_event()
     seed = run.node_seed("actor", index, num_restarts() + experiment.resumed_at.learner_steps)
@@ -118,12 +107,13 @@ def _act(experiment: Experiment, clients: ReplayClients, index: int) -> None:
         logger.close()
 
 
-def _learn(experiment: Experiment, clients: ReplayClients) -> ApexLearner:
+def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     """Learn until the run's end, have the last parameters evaluated, stop the program.
 
     Returns:
       The learner, which has saved its state and written why it stopped.
     """
+    clients = replays.connect(follows=True)
     builder, spec = experiment.builder, experiment.environment_spec()
     shared = builder.share(experiment.run.num_replays)
 

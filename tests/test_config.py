@@ -250,6 +250,7 @@ def test_groups_have_resources_of_their_own():
     cluster = ClusterConfig(learner=NodeResources(num_gpus=1.0))
     assert cluster.resources("learner").amounts() == {"CPU": 1.0, "GPU": 1.0}
     assert cluster.resources("actor").amounts() == {"CPU": 1.0}
+    assert cluster.resources("a role of another builder").amounts() == {"CPU": 1.0}
 
 
 def test_the_environments_of_an_actor_span_all_of_them():

@@ -15,6 +15,7 @@ from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
 from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
 from apex_agents.actor_critic.policy import SoftmaxPolicy
 from apex_agents.actor_critic.worker import Worker
+from apex_agents.builder import Role
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.learning.gradients import (
     GRADIENTS,
@@ -83,6 +84,9 @@ class ActorCriticBuilder:
         """Build the network, from observations `[B, ...]` to a `networks.PolicyAndValue`."""
         tf.random.set_seed(seed)
         return make_network(self.config, spec, self._torso_fn)
+
+    def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
+        return roles
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         """Count every row of a rollout as one transition per environment, resets included."""

@@ -81,8 +81,7 @@ class RayNodes:
         self._versions = versions()
         cluster = experiment.run.cluster
         nodes = program.get_all_nodes()
-        groups = {node.name: group for group, ns in program.groups.items() for node in ns}
-        wanted = {node.name: cluster.resources(groups[node.name]).amounts() for node in nodes}
+        wanted = {node.name: cluster.resources(node.role.name).amounts() for node in nodes}
         self._placement = Placement(wanted)
         self._addresses: dict[str, str] = {}  # Of the replays, by their names, in their order.
         # A host that finds this file, whose name is new, shares the folder.

@@ -12,6 +12,7 @@ from acme.utils import loggers
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
+from apex_agents.builder import Role
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
@@ -90,6 +91,9 @@ class ApexDPGBuilder:
         shared = copy.copy(self)
         shared.config = share_config(self.config, num_replays)
         return shared
+
+    def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
+        return roles
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         return make_data_flow(self.config)

@@ -13,6 +13,7 @@ from acme.utils import loggers
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
+from apex_agents.builder import Role
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import make_network
@@ -99,6 +100,9 @@ class ApexDQNBuilder:
         shared = copy.copy(self)
         shared.config = share_config(self.config, num_replays)
         return shared
+
+    def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
+        return roles
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         return make_data_flow(self.config)

@@ -25,7 +25,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
 from apex_agents.nodes.answers import await_answer
-from apex_agents.nodes.node import num_restarts, report_ready
+from apex_agents.nodes.node import Replays, num_restarts, report_ready
 from apex_agents.replay.messages import (
     EVALUATION,
     Evaluation,
@@ -47,9 +47,9 @@ Variables = Mapping[str, Sequence[tf.Variable]]
 _CHECK_PERIOD_SECONDS = 0.1
 
 
-def run_evaluator(experiment: Experiment, clients: Sequence[reverb.Client]) -> None:
-    """Evaluate new parameters of an experiment until the program stops."""
-    stop = lp.stop_event()
+def run_evaluator(experiment: Experiment, replays: Replays, index: int) -> None:
+    """Evaluate new parameters of an experiment until the program stops; see `builder.Role`."""
+    stop, clients = lp.stop_event(), replays.connect()
     with contextlib.closing(Evaluator(experiment, clients, stop.is_set)) as evaluator:
         await_answer(clients, stop.is_set)
         while not stop.is_set():

@@ -57,6 +57,11 @@ MEAN_RETURN = "mean_return"
 STANDARD_ERROR = "standard_error"
 
 
+def role_of(node: str) -> str:
+    """Return the name of a node's role, which is its own without its number."""
+    return re.sub(r"_\d+$", "", node)
+
+
 def actor_file(index: int) -> str:
     """Return the name of the file with an actor's rows."""
     return f"actor_{index}"

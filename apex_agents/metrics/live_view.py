@@ -18,7 +18,7 @@ from apex_agents.runs.csv_file import Row
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
-_NUM_HOSTS = 3  # Named per group of nodes.
+_NUM_HOSTS = 3  # Named per role.
 _NUM_WAITS = 3  # Described in a line each.
 
 
@@ -98,7 +98,7 @@ def _draw_progress(state: RunState) -> RenderableType:
 
 
 def _draw_nodes(state: RunState) -> RenderableType:
-    """Draw a row per group of nodes: how many are alive, and their speed."""
+    """Draw a row per role of nodes: how many are alive, and their speed."""
     replay, learner = state.replay, state.learner
     cells = {
         "replay": (
@@ -122,18 +122,20 @@ def _draw_nodes(state: RunState) -> RenderableType:
     any_waits = bool(state.waits())
     headers = ["", "alive", "restarts", *["waits"] * any_waits, "speed", "", ""]
     table = _make_table(*headers, *["hosts"] * is_cluster, gap=1)
-    for group, texts in cells.items():
-        nodes = [node for name, node in state.nodes.items() if name.split("_")[0] == group]
+    roles = dict.fromkeys([*cells, *map(columns.role_of, state.nodes)])
+    for role in roles:
+        nodes = [node for name, node in state.nodes.items() if columns.role_of(name) == role]
         hosts = [_list_hosts(nodes)] * is_cluster
-        waits = [_describe_longest_wait(state, group)] * any_waits
+        waits = [_describe_longest_wait(state, role)] * any_waits
         health = (*_describe_health(state, nodes), *waits)
-        table.add_row(Text(group, style="bold"), *health, *texts, *hosts)
+        texts = cells.get(role, ("", "", ""))
+        table.add_row(Text(role, style="bold"), *health, *texts, *hosts)
     return table
 
 
-def _describe_longest_wait(state: RunState, group: str) -> Text:
-    """Return for how long one of a group's nodes has waited."""
-    seconds = [s for name, _, s in state.waits() if name.split("_")[0] == group]
+def _describe_longest_wait(state: RunState, role: str) -> Text:
+    """Return for how long one of a role's nodes has waited."""
+    seconds = [s for name, _, s in state.waits() if columns.role_of(name) == role]
     return Text(f"{seconds[0]} s", style="yellow") if seconds else Text("-", style="dim")
 
 
@@ -152,7 +154,7 @@ def _list_hosts(nodes: Sequence[dict[str, Any]]) -> str:
 
 
 def _describe_health(state: RunState, nodes: Sequence[dict[str, Any]]) -> tuple[Text, Text]:
-    """Return how many of a group's nodes are alive, and how often they were restarted."""
+    """Return how many of a role's nodes are alive, and how often they were restarted."""
     if not nodes:
         return Text("-", style="dim"), Text("-", style="dim")
     alive = sum(bool(node.get("is_alive")) for node in nodes) * state.is_running

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import launchpad as lp
 from launchpad import context
 
+from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.process import (
     CHANNEL,
@@ -39,110 +40,72 @@ _channel: socket.socket | None = None  # To the supervisor, if this process has 
 memories: dict[str, NodeMemory] = {}
 # Addresses of all replays as the supervisor tells them; none where they are the program's.
 _told_addresses: list[str] = []
-# What this process has connected to, and cannot if it moves.
-_not_to_change: list[tuple["Replays", list[str]]] = []
+# Clients of this process that do not follow their servers.
+_not_to_move: list["ReplayClients"] = []
 _has_moved = threading.Event()
 
 
-class NodeRole(NamedTuple):
-    """What a node may use of its machine, and how it stops.
+class Replays(NamedTuple):
+    """The replay servers of a program, which may move to other hosts of a cluster."""
 
-    A node that computes may use GPUs and the learner's cores, with a thread on each of them; any
-    other sees no GPU and uses one thread.
-    """
+    addresses: Sequence[lp.Address]
+    run_id: str
 
-    computes: bool = False
-    stop_seconds: float = 15.0  # Time that it may take to stop.
-    stops_last: bool = False  # Whether it runs until all other nodes have stopped.
-
-
-class Replays:
-    """The replay servers that a node works with; on a cluster they may move to other hosts."""
-
-    def __init__(
-        self,
-        addresses: Sequence[lp.Address],
-        run_id: str,
-        index: int | None = None,
-        follows: bool = False,
-    ):
-        """Connect to nothing yet.
+    def connect(self, index: int | None = None, follows: bool = False) -> "ReplayClients":
+        """Return clients of the servers.
 
         Args:
-          addresses: addresses of all servers of the program.
-          run_id: id of the run.
           index: index of the only server to connect to; None for all.
           follows: whether the node calls `ReplayClients.follow`; if not, it is restarted when a
             server moves.
         """
-        self._addresses = addresses
-        self._run_id = run_id
-        self._indices = range(len(addresses)) if index is None else [index]
-        self._follows = follows
-
-    def connect(self) -> "ReplayClients":
-        """Return clients of the servers."""
-        clients = ReplayClients(self, self._run_id)
-        if not self._follows:
-            used = [client.server_address for client in clients]
-            _not_to_change.append((self, used))
-            if clients.follow():  # One has moved before it was watched.
-                used[:] = [client.server_address for client in clients]
+        clients = ReplayClients(self, range(len(self.addresses)) if index is None else [index])
+        if not follows:
+            _not_to_move.append(clients)
+            clients.follow()  # One may have moved before it was watched.
         return clients
-
-    def find_addresses(self) -> list[str]:
-        """Return the present addresses of the servers."""
-        told = _told_addresses
-        return [told[i] if told else self._addresses[i].resolve() for i in self._indices]
 
 
 class ReplayClients(list[RunClient]):
     """Clients of replay servers; Launchpad's handles of the servers would make ordinary ones."""
 
-    def __init__(self, replays: Replays, run_id: str):
-        """Connect to the servers at their present addresses."""
-        super().__init__(RunClient(address, run_id) for address in replays.find_addresses())
+    def __init__(self, replays: Replays, indices: Sequence[int]):
+        """Connect to the servers with these indices at their present addresses."""
         self._replays = replays
-        self._run_id = run_id
+        self._indices = indices
+        super().__init__(RunClient(address, replays.run_id) for address in self._find_addresses())
 
     def have_moved(self) -> bool:
         """Return whether a server has another address than its client."""
-        return self._replays.find_addresses() != [client.server_address for client in self]
+        return self._find_addresses() != [client.server_address for client in self]
 
     def follow(self) -> list[int]:
         """Replace the clients of servers that have moved; return their indices."""
         moved = []
-        for index, address in enumerate(self._replays.find_addresses()):
+        for index, address in enumerate(self._find_addresses()):
             if self[index].server_address != address:
-                self[index] = RunClient(address, self._run_id)
+                self[index] = RunClient(address, self._replays.run_id)
                 moved.append(index)
         return moved
 
+    def _find_addresses(self) -> list[str]:
+        told, addresses = _told_addresses, self._replays.addresses
+        return [told[i] if told else addresses[i].resolve() for i in self._indices]
 
-class ClientNode(lp.PyNode):
-    """A node that works with replay servers; `name` is the name of its files, too."""
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        experiment: Experiment,
-        replays: Replays,
-        *args: Any,
-        role: NodeRole = NodeRole(),  # noqa: B008  # Immutable.
-    ):
-        """Run `function(experiment, clients, *args)`, which returns when the program stops."""
+class RoleNode(lp.PyNode):
+    """A node of a role that works with replay servers."""
 
-        def connect_and_run() -> Any:
-            return function(experiment, replays.connect(), *args)
-
-        super().__init__(run_node, name, connect_and_run, role, experiment.run.cpu_split)
+    def __init__(self, name: str, role: Role, experiment: Experiment, replays: Replays, index: int):
+        """Run the role's function for the node with this index."""
+        function = functools.partial(role.function, experiment, replays, index)
+        super().__init__(run_node, name, function, role, experiment.run.cpu_split)
         self.name = name
         self.role = role
 
 
 def run_node(
-    name: str, function: Callable[[], Any], role: NodeRole, cpu_split: float | None = None
+    name: str, function: Callable[[], Any], role: Role, cpu_split: float | None = None
 ) -> None:
     """Run the function of one node.
 
@@ -226,7 +189,7 @@ def _attach_memory() -> NodeMemory:
     return memory
 
 
-def _attach_to_supervisor(role: NodeRole) -> None:
+def _attach_to_supervisor(role: Role) -> None:
     """Open the channel; stop this node when the channel is closed, as the supervisor has died."""
     global _channel
     _take_addresses(os.environ.pop(REPLAYS, ""))
@@ -253,5 +216,5 @@ def _take_addresses(line: str) -> None:
     """Take over the addresses of all replays, and note whether this node has to be restarted."""
     if line.strip():
         _told_addresses[:] = line.strip().split(",")
-    if any(replays.find_addresses() != used for replays, used in _not_to_change):
+    if any(clients.have_moved() for clients in _not_to_move):
         _has_moved.set()

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 import launchpad as lp
 import reverb
 
+from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.nodes.answers import await_answer
-from apex_agents.nodes.node import NodeRole, Replays, is_supervised, report_ready, run_node
+from apex_agents.nodes.node import Replays, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETER_VERSION, PARAMETERS
 from apex_agents.replay.statistics import (
@@ -59,7 +60,7 @@ class ReplayNode(lp.ReverbNode):
         self._addresses = [self.reverb_address] if addresses is None else addresses
         folder = replay_folder(index, experiment.run.num_replays)
         self._folder = pathlib.Path(experiment.workdir, CHECKPOINTS, folder)
-        self.role = NodeRole(stops_last=True)
+        self.role = Role("replay", ReplayNode.run, stops_last=True)
         if experiment.run.replay_checkpoint_period_seconds is not None:
             self.role = self.role._replace(stop_seconds=_SAVING_STOP_SECONDS)
 
@@ -68,9 +69,8 @@ class ReplayNode(lp.ReverbNode):
         run_node(self.name, self._serve, self.role, self._experiment.run.cpu_split)
 
     def _serve(self) -> reverb.Server:
-        replays = Replays(self._addresses, self._experiment.run_id, follows=True)
-        server = self._start_server(replays.find_addresses()[self._index])
-        clients = replays.connect()
+        clients = Replays(self._addresses, self._experiment.run_id).connect(follows=True)
+        server = self._start_server(clients[self._index].server_address)
         client = clients[self._index]
         if not await_answer([client], lp.stop_event().is_set):
             return server

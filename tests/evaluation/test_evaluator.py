@@ -54,6 +54,16 @@ class Bandit(dm_env.Environment):
         return specs.BoundedArray((1,), np.float32, -100, 100)
 
 
+class OneReplay:
+    """The replay of a program, already connected."""
+
+    def __init__(self, client: reverb.Client):
+        self._client = client
+
+    def connect(self) -> list[reverb.Client]:
+        return [self._client]
+
+
 class ConstantPolicy:
     """Acts by its only variable."""
 
@@ -308,7 +318,7 @@ def test_the_last_parameters_do_not_wait_for_the_next_period(
     client, stop = serve_run(), threading.Event()
     monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
     publish(client, 5, 9.0)
-    thread = threading.Thread(target=run_evaluator, args=(experiment, [client]))
+    thread = threading.Thread(target=run_evaluator, args=(experiment, OneReplay(client), 0))
     thread.start()
     path = tmp_path / "logs" / "evaluator.csv"
     try:
@@ -341,7 +351,7 @@ def test_other_parameters_wait_for_the_next_period(experiment, serve_run, tmp_pa
 
     stop = StopEvent()
     monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
-    run_evaluator(experiment, [client])
+    run_evaluator(experiment, OneReplay(client), 0)
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5]
 
 

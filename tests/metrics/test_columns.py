@@ -83,6 +83,20 @@ def test_fields_of_evaluations_and_bins_are_columns():
 
 
 @pytest.mark.parametrize(
+    ("node", "role"),
+    [
+        ("learner", "learner"),
+        ("learner_1", "learner"),
+        ("actor_12", "actor"),
+        ("parameter_server", "parameter_server"),
+        ("parameter_server_2", "parameter_server"),
+    ],
+)
+def test_roles_of_nodes(node, role):
+    assert columns.role_of(node) == role
+
+
+@pytest.mark.parametrize(
     ("name", "parsed"),
     [
         ("actor_12", 12),

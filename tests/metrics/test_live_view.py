@@ -131,6 +131,16 @@ def test_hosts_of_a_cluster_are_named(written_run, lines):
     assert line_with(lines, "^│ evaluator -").endswith("evaluations")
 
 
+def test_every_role_of_the_nodes_has_a_row(written_run):
+    status = {"pid": 1, "is_alive": True, "num_restarts": 0}
+    names = ["replay", "parameter_server", "learner_0", "learner_1"]
+    dead = {"learner_1": {**status, "is_alive": False}}
+    written_run.write_json("nodes.json", {**dict.fromkeys(names, status), **dead})
+    lines = draw(written_run.folder)
+    assert line_with(lines, "^│ learner +1/2")
+    assert line_with(lines, "^│ parameter_server +1/1")
+
+
 def test_frame_says_which_run_and_how_it_stands(written_run):
     written_run.append_everything()
     assert "some_run · CartPole-v1" in draw(written_run.folder)[0]

@@ -14,6 +14,7 @@ import portpicker
 import pytest
 import reverb
 
+from apex_agents.builder import Role
 from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
@@ -46,6 +47,38 @@ def test_one_command_per_node(experiment, tmp_path):
     sees_gpus = [c.name for c in processes.commands if "CUDA_VISIBLE_DEVICES" not in c.env]
     assert sees_gpus == ["learner"]
     assert {command.stopwatch for command in processes.commands} == {experiment.stopwatch}
+    processes.close()
+
+
+def serve_parameters(experiment, replays, index) -> None:
+    """Stands for what a builder's own role does."""
+
+
+class SeveralLearnersBuilder(ApexDQNBuilder):
+    """Has a role of its own, and several nodes of one that is single otherwise."""
+
+    def roles(self, roles):
+        learner, _, actor = roles
+        server = Role("parameter_server", serve_parameters, computes=True, stop_seconds=7.0)
+        return [server, learner._replace(num_nodes=2, computes=False), actor]
+
+
+def test_a_builder_lists_the_roles(experiment):
+    builder = SeveralLearnersBuilder(experiment.builder.config)
+    experiment = dataclasses.replace(experiment, builder=builder)
+    program = make_program(experiment)
+    assert {group: [n.name for n in nodes] for group, nodes in program.groups.items()} == {
+        "replay": ["replay"],
+        "parameter_server": ["parameter_server"],
+        "learner": ["learner_0", "learner_1"],
+        "actor": ["actor_0", "actor_1"],
+    }
+    processes = LocalNodes(program, experiment)
+    commands = {command.name: command for command in processes.commands}
+    assert [n for n, c in commands.items() if "CUDA_VISIBLE_DEVICES" not in c.env] == [
+        "parameter_server"
+    ]
+    assert commands["parameter_server"].stop_seconds == 7.0
     processes.close()
 
 

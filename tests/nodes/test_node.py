@@ -15,13 +15,13 @@ ADDRESSES = [types.SimpleNamespace(resolve=lambda i=i: f"localhost:{i}") for i i
 def told(monkeypatch) -> threading.Event:
     """Starts as in a new process; set once the node has to be restarted."""
     monkeypatch.setattr(node, "_told_addresses", [])
-    monkeypatch.setattr(node, "_not_to_change", [])
+    monkeypatch.setattr(node, "_not_to_move", [])
     monkeypatch.setattr(node, "_has_moved", threading.Event())
     return node._has_moved
 
 
 def test_clients_follow_a_replay_that_moves(told):
-    clients = Replays(ADDRESSES, "7f3a", follows=True).connect()
+    clients = Replays(ADDRESSES, "7f3a").connect(follows=True)
     assert [client.server_address for client in clients] == ["localhost:1", "localhost:2"]
     assert not clients.have_moved()
     assert clients.follow() == []
@@ -36,7 +36,7 @@ def test_clients_follow_a_replay_that_moves(told):
 
 
 def test_a_node_is_restarted_when_its_own_replay_moves(told):
-    (client,) = Replays(ADDRESSES, "7f3a", index=1).connect()
+    (client,) = Replays(ADDRESSES, "7f3a").connect(1)
     assert client.server_address == "localhost:2"
     node._take_addresses("localhost:9,localhost:2\n")
     assert not told.is_set()
@@ -46,6 +46,6 @@ def test_a_node_is_restarted_when_its_own_replay_moves(told):
 
 def test_a_node_that_starts_late_knows_the_present_addresses(told):
     node._take_addresses("localhost:9,localhost:3")
-    (client,) = Replays(ADDRESSES, "", index=1).connect()
+    (client,) = Replays(ADDRESSES, "").connect(1)
     assert client.server_address == "localhost:3"
     assert not told.is_set()
