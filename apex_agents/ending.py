@@ -1,6 +1,5 @@
 """How a run ended: its summary, its exit code, and what is an error."""
 
-import contextlib
 import os
 import pathlib
 import shlex
@@ -96,8 +95,7 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
     Returns:
       The run; its exit code is 1 if it failed, 143 if it was stopped by SIGTERM.
     """
-    with contextlib.suppress(OSError):  # The monitor may have waited for an export.
-        state.refresh()
+    state.refresh()  # The monitor may have waited for an export.
     written = state.run.summary() or {}
     if written.get("reason") == NOT_SAVED:
         outcome = outcome._replace(failure=outcome.failure or NOT_SAVED)

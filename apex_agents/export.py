@@ -63,7 +63,7 @@ def _random_actions(
 
 
 def describe(policy: TrainedPolicy) -> dict[str, Any]:
-    """Return what a program needs to act with an export; docs/how_to/export.md explains it."""
+    """Return the facts with which a program uses an export; docs/how_to/export.md explains them."""
     environment, observations = policy.config.environment, policy.spec.observations
     action = policy.actions.environment_spec
     described = {
@@ -217,7 +217,7 @@ def _without_bitcasts(network: snt.Module) -> Iterator[None]:
 
 
 def _split_by_transposition(frames: tf.Tensor) -> tf.Tensor:
-    """Return what `PixelConv2D.split_into_cells` does, moving single bytes."""
+    """Do the same as `PixelConv2D.split_into_cells`, moving single bytes."""
     _, stack, height, width = frames.shape
     cells = tf.reshape(frames, [-1, stack, height // 4, 4, width // 4, 4])
     cells = tf.transpose(cells, [0, 2, 4, 1, 3, 5])

@@ -80,7 +80,7 @@ ALLOWED_IMPORTERS = {
     "ray": ("apex_agents/cluster/",),
     "onnxruntime": ("apex_agents/export.py",),
     "tf2onnx": ("apex_agents/export.py",),
-    "imageio_ffmpeg": ("apex_agents/evaluation/video.py",),
+    "imageio_ffmpeg": ("apex_agents/evaluation/videos.py",),
     "PIL": ("apex_agents/evaluation/videos.py",),
 }
 

@@ -26,7 +26,7 @@ from apex_agents.environments.opengl import has_display
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request
 from apex_agents.evaluation.parameters import find_parameters, read_parameters
-from apex_agents.evaluation.video import VideoWriter
+from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.evaluation.window import Window, WindowClosed
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment

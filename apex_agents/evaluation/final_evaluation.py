@@ -21,8 +21,7 @@ from apex_agents.evaluation.atari_scores import (
 )
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.parameters import SavedParameters, assign
-from apex_agents.evaluation.video import VideoWriter
-from apex_agents.evaluation.videos import FilmedActor, MakeWriter
+from apex_agents.evaluation.videos import FilmedActor, MakeWriter, VideoWriter
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.run_state import format_return
 from apex_agents.runs.config_file import check_same_spec
@@ -31,16 +30,16 @@ MAX_ENVS = 100  # More at once are not faster.
 
 
 class Request(NamedTuple):
-    """What to evaluate."""
+    """Parameters and episodes of an evaluation."""
 
     parameters: SavedParameters
     num_episodes: int
-    seed: int  # Of environments and policy.
+    seed: int  # Seed of environments and policy.
     videos: Sequence[pathlib.Path] = ()  # One for each of the first episodes, at most `max_envs`.
 
 
 class Result(NamedTuple):
-    """What an evaluation returned."""
+    """Episodes and videos of an evaluation."""
 
     episodes: list[Episode]  # In an order that the seed determines.
     videos: list[pathlib.Path]  # Those that are complete.
@@ -72,7 +71,7 @@ def evaluate(
     finished: list[pathlib.Path] = []
     while len(episodes) < request.num_episodes:
         num_envs = min(request.num_episodes - len(episodes), max_envs)
-        # Every group of environments has a seed of its own.
+        # Every group of environments has a different seed.
         seed = int(np.random.SeedSequence([request.seed, len(episodes)]).generate_state(1)[0] >> 1)
         videos = request.videos if not episodes else ()
         environment = experiment.make_vector_environment(
@@ -110,7 +109,7 @@ def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
 
 
 def summarise(config: ExperimentConfig, request: Request, result: Result) -> dict[str, Any]:
-    """Return what was evaluated, by which rules, and the results, as JSON values."""
+    """Return parameters, rules and results of an evaluation, as JSON values."""
     returns = np.array([episode.episode_return for episode in result.episodes])
     exploration = getattr(config.agent, "exploration", None)
     summary: dict[str, Any] = {

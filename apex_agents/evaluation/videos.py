@@ -1,23 +1,26 @@
-"""Films episodes while an actor plays them, with the score above the picture."""
+"""Films episodes as MP4 files while an actor plays them, with the score above the picture."""
 
 import contextlib
 import functools
 import logging
 import math
+import os
 import pathlib
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
 import dm_env
+import imageio_ffmpeg  # type: ignore[import-untyped]
 import numpy as np
 from acme import core
 from PIL import Image, ImageDraw, ImageFont
 
 from apex_agents.environments import Episode, VectorEnvironment
-from apex_agents.evaluation.video import PARTIAL, VideoWriter
 from apex_agents.experiment import Experiment
-from apex_agents.runs.files import report_failure, report_success
+from apex_agents.runs.files import remove, report_failure, report_success
 from apex_agents.runs.workdir import VIDEOS
 
 # Faster environments are filmed at every second agent step, or third, ..., and at the last one.
@@ -30,9 +33,14 @@ _STRIP_HEIGHT = 56
 _MARGIN = 12
 _BLACK, _WHITE, _GREY, _YELLOW = (16, 17, 20), (245, 245, 245), (160, 164, 172), (255, 214, 90)
 
+_PARTIAL = ".partial"
+# Browsers play H.264 with colours at half the resolution; with the index at the front they start
+# before the whole file has arrived. One thread: a training run needs the other cores.
+_OUTPUT = "-c:v libx264 -preset veryfast -crf 18 -pix_fmt yuv420p -threads 1 -movflags +faststart"
+
 
 class FrameWriter(Protocol):
-    """What takes the frames of an episode: a file, or a window."""
+    """A receiver of the frames of an episode: a file, or a window."""
 
     def write(self, frame: np.ndarray) -> None:
         """Take a frame, uint8 `[H, W, 3]`, RGB; may raise an OSError."""
@@ -45,6 +53,89 @@ class FrameWriter(Protocol):
 
 
 MakeWriter = Callable[[pathlib.Path, float], FrameWriter]
+
+
+class VideoWriter:
+    """Streams frames to the ffmpeg of imageio-ffmpeg, without keeping them in memory.
+
+    The writer of imageio-ffmpeg itself does not report that ffmpeg failed, as on a full disk. The
+    file gets its name when it is complete.
+    """
+
+    def __init__(self, path: pathlib.Path, frames_per_second: float):
+        """Prepare a file; the first frame creates missing folders and starts ffmpeg."""
+        self.path = path
+        self._partial = path.with_name(f"{path.name}{_PARTIAL}")
+        self._rate = frames_per_second
+        self._shape: tuple[int, ...] = ()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def write(self, frame: np.ndarray) -> None:
+        """Append a frame.
+
+        Args:
+          frame: uint8 `[H, W, 3]`, RGB, H and W even and the same for all frames.
+
+        Raises:
+          ValueError: the frame has another shape or dtype.
+          OSError: ffmpeg cannot be started or has exited, as it does when the disk is full.
+        """
+        if self._process is None:
+            self._process = self._start(frame)
+            self._shape = frame.shape
+        if frame.shape != self._shape:
+            raise ValueError(f"a frame has shape {frame.shape}, those before had {self._shape}")
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(frame.tobytes())
+        except OSError:  # ffmpeg has exited; its message says why.
+            self._finish()
+            raise
+
+    def close(self) -> None:
+        """Complete the file; raise an OSError if it could not be written, and was removed."""
+        if self._process is not None:
+            self._finish()
+            self._partial.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove the file unless it is complete."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+        remove(self._partial)
+
+    def _start(self, frame: np.ndarray) -> subprocess.Popen[bytes]:
+        height, width, colours = frame.shape
+        if height % 2 or width % 2 or colours != 3 or frame.dtype != np.uint8:
+            raise ValueError(f"frames have to be uint8 [even, even, 3], got {frame.shape}")
+        source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {self._rate:.6g} -i pipe:0"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
+        except RuntimeError as error:
+            raise OSError(f"there is no ffmpeg: {error}") from error
+        arguments = f"-y -loglevel error {source} {_OUTPUT} -f mp4".split()
+        return subprocess.Popen(
+            [ffmpeg, *arguments, f"file:{os.path.abspath(self._partial)}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C must not reach ffmpeg.
+        )
+
+    def _finish(self) -> None:
+        """Wait until ffmpeg has written the file; raise an OSError if it failed."""
+        process, self._process = self._process, None
+        assert process is not None
+        _, messages = process.communicate()
+        if process.returncode:
+            self.discard()
+            last_line = messages.decode(errors="replace").strip().rpartition("\n")[2]
+            # ffmpeg begins a line with its component and an address in memory.
+            reason = re.sub(r"^\[.*?\] ", "", last_line) or "no message"
+            raise OSError(f"ffmpeg ended with exit code {process.returncode}: {reason}")
 
 
 class EvaluationVideos:
@@ -63,9 +154,8 @@ class EvaluationVideos:
         self._folder = pathlib.Path(experiment.workdir, VIDEOS)
         # After a restart the first video waits: videos kill the evaluator once per period at most.
         self._next = clock() + (self._period or 0.0) if num_restarts else -np.inf
-        for partial in self._folder.glob(f"*{PARTIAL}"):
-            with contextlib.suppress(OSError):
-                partial.unlink()
+        for partial in self._folder.glob(f"*{_PARTIAL}"):
+            remove(partial)
 
     def make_vector_environment(self, num_envs: int, seed: int) -> VectorEnvironment:
         """Make the environments of the evaluator; the first one can be filmed."""
@@ -80,7 +170,7 @@ class EvaluationVideos:
             try:
                 return make(num_rendered=1)
             except ValueError as error:
-                self._give_up(error)
+                self._on_failure(error)
         return make()
 
     @contextlib.contextmanager
@@ -108,17 +198,14 @@ class EvaluationVideos:
         if isinstance(error, OSError):  # The disk may be full now and have room for the next one.
             report_failure(self._folder, error)
         else:
-            self._give_up(error)
-
-    def _give_up(self, error: Exception) -> None:
-        self._period = None
-        logging.warning("The run continues without videos: %s", error)
+            self._period = None
+            logging.warning("The run continues without videos: %s", error)
 
 
 class FilmedActor(core.Actor):
     """Forwards to another actor and films the first episode of some environments.
 
-    Filming does not change what is played. When a video cannot be made, all of them are discarded
+    Filming does not change the episodes. When a video cannot be made, all of them are discarded
     and the actor continues without; `finished` has the paths of those that are complete.
     """
 
@@ -140,7 +227,7 @@ class FilmedActor(core.Actor):
           captions: two lines of text on the left above the picture.
           on_failure: called once with the `ValueError` of an environment that cannot be rendered,
             or with the `OSError` of a file that cannot be written.
-          make_writer: maker of what takes the frames, from a path and frames per second.
+          make_writer: maker of the receiver of frames, from a path and frames per second.
         """
         self._actor = actor
         self._environment = environment

@@ -13,7 +13,7 @@ class WindowClosed(Exception):
 
 
 class Window:
-    """A window for frames; takes the place of an `evaluation.video.VideoWriter`."""
+    """A window for frames; takes the place of an `evaluation.videos.VideoWriter`."""
 
     def __init__(self, title: str):
         """Open nothing yet; the first frame does."""

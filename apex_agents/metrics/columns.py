@@ -1,6 +1,6 @@
 """Names of the CSV files in `logs/` and of their columns; docs/reference/logs.md explains them.
 
-Metrics of the learner that nothing here refers to are the keys of what lower layers return.
+Metrics of the learner that are missing here are keys of dicts that lower layers return.
 """
 
 import re

@@ -61,7 +61,7 @@ class Export(Protocol):
         """Export new items; log a warning if that fails."""
 
     def close(self) -> None:
-        """Export what waits and finish."""
+        """Export items that wait, and finish."""
 
 
 class TensorBoardExport:
@@ -182,7 +182,7 @@ class WandbExport:
 
 
 def read_items(rows: Sequence[tuple[str, Row]], state: RunState) -> Iterator[Scalars | Histogram]:
-    """Turn new rows, each with the name of its file, into what is exported of a run."""
+    """Turn new rows, each with the name of its file, into items to export."""
     actor_steps = _to_int(number(state.replay, columns.ACTOR_STEPS))
     bins = collections.defaultdict(list)
     for name, row in rows:

@@ -7,7 +7,7 @@ import numpy as np
 
 BINS_PER_DECADE = 4
 
-# From the smallest priority to more learner steps than any run does; 0 has a bin of its own.
+# From the smallest priority to more learner steps than any run does; 0 has a separate bin.
 _EXPONENTS = np.arange(-6 * BINS_PER_DECADE, 10 * BINS_PER_DECADE) / BINS_PER_DECADE
 _BIN_EDGES = np.concatenate([[0.0], 10.0**_EXPONENTS, [np.inf]])
 

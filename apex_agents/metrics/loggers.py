@@ -105,7 +105,7 @@ class ReplayLogger:
 
 
 class ActorLogger:
-    """Writes what one actor, and each of its environments, did since the row before."""
+    """Writes steps and episodes of one actor, and of its environments, since the row before."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -124,7 +124,7 @@ class ActorLogger:
           index: index of the actor.
           environment: environments of the actor.
           policy: policy of the actor, which tells how each environment explores.
-          adders: what records the steps of the environments.
+          adders: recorders of the environments' steps.
           source: source of the policy's parameters.
           clock: returns a time in seconds.
         """
@@ -151,7 +151,7 @@ class ActorLogger:
             self._write()
 
     def close(self) -> None:
-        """Write what was recorded since the last row, and rows that waited for room on the disk."""
+        """Write the last steps and episodes, and rows that waited for room on the disk."""
         if self._lock_steps:
             self._write()
         self._logger.close()
@@ -220,7 +220,7 @@ class LearnerLogger(loggers.Logger):
         self._last = clock()
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Record what a learner's `step` did; write a row if one is due."""
+        """Record the metrics of a learner's step; write a row if one is due."""
         self._steps.append(data)
         now = self._clock()
         first = now if self._first is None else self._first
@@ -229,7 +229,7 @@ class LearnerLogger(loggers.Logger):
             self.write_row()
 
     def write_row(self) -> None:
-        """Write what was recorded since the row before, if anything was."""
+        """Write the metrics since the row before, if there are any."""
         if not self._steps:
             return
         now, steps = self._clock(), self._steps

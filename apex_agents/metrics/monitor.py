@@ -21,7 +21,7 @@ _CLOSE_SECONDS = 30.0
 
 
 class View(Protocol):
-    """What shows a run in the terminal."""
+    """A display of a run in the terminal."""
 
     is_live: bool  # Whether it stays in one place, where a note can be seen.
 
@@ -29,11 +29,11 @@ class View(Protocol):
         """Show the state of the run."""
 
     def close(self) -> None:
-        """Leave on the screen what was shown last."""
+        """Leave the last picture on the screen."""
 
 
 class LiveView:
-    """A picture in the terminal that is redrawn in place, below what is printed meanwhile."""
+    """A picture in the terminal that is redrawn in place, below printed lines."""
 
     is_live = True
 

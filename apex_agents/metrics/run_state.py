@@ -1,8 +1,7 @@
-"""The state of a run as its files tell it: what the live view and plain lines show."""
+"""The state of a run, read from its files; the live view and plain lines show it."""
 
 import collections
 import contextlib
-import csv
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ from apex_agents.stopwatch import Stopwatch
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.
 _STALE_SECONDS = 20.0
-# Of the priorities: with more of them sampling is no longer prioritized.
+# With more of the priorities at a bound, sampling is no longer prioritized.
 _MAX_AT_BOUND_FRACTION = 0.5
 
 
@@ -56,7 +55,7 @@ class RunState:
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
 
     def refresh(self) -> list[tuple[str, Row]]:
-        """Read what is new; return the new rows, each with the name of its file."""
+        """Read and return the new rows, each with the name of its file."""
         with self._refreshing:  # The monitor's thread may do so, too.
             return self._refresh()
 
@@ -68,11 +67,10 @@ class RunState:
         for name in self.run.logs():
             reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
             # What cannot be read now is read again in the next period.
-            with contextlib.suppress(OSError, csv.Error):
+            with contextlib.suppress(OSError):
                 for row in reader.read():
                     if row:
-                        with contextlib.suppress(ValueError):  # A number of it is damaged.
-                            self._take(name, row)
+                        self._take(name, row)
                         rows.append((name, row))
                     elif self.summary is None:
                         self._end_rows(name)
@@ -121,18 +119,17 @@ class RunState:
         )
 
     def waits(self) -> list[tuple[str, str, int]]:
-        """Return the nodes that wait for something, what for and how many seconds.
+        """Return nodes that wait: the name, what for, and how many seconds.
 
-        The longest comes first, the learner's last.
-
-        Waits of less than ten seconds are left out.
+        The longest wait comes first, the learner's last. Waits of less than ten seconds are left
+        out.
         """
         waits = [
             (name, node["waits_for"], node["waiting_seconds"])
             for name, node in self.nodes.items()
             if self.is_running and node.get("is_alive") and node.get("waits_for")
         ]
-        # The learner may wait for what the others give.
+        # The learner may wait because of the others.
         return sorted(waits, key=lambda wait: (wait[0] == columns.LEARNER, -wait[2]))
 
     def parameter_age(self) -> float:
@@ -148,7 +145,7 @@ class RunState:
         return max(float(np.mean(ages)), 0.0)
 
     def warning(self) -> str:
-        """Return what the learner's newest row shows to be wrong, '' for nothing."""
+        """Return a problem that the learner's newest row shows, '' for none."""
         share = number(self.learner, columns.PRIORITIES_AT_BOUND_FRACTION)
         is_uniform = self.run.settings("agent", "replay").get("priority_exponent") == 0
         if is_uniform or not share > _MAX_AT_BOUND_FRACTION:
@@ -165,7 +162,7 @@ class RunState:
         return count if isinstance(count, int) else 0
 
     def _end_rows(self, name: str) -> None:
-        """Forget what the rows of a process that has ended told, except how far it was."""
+        """Forget the rows of a process that has ended, except its steps."""
         self._ended.add(name)
         if name == columns.LEARNER:
             self.learner = _keep(self.learner, columns.LEARNER_STEPS)
@@ -190,9 +187,8 @@ class RunState:
             self.replay = row
         elif name == columns.EVALUATOR:
             self.evaluations.append(row)
-        elif columns.ENV_INDEX in row:
-            index = int(number(row, columns.ENV_INDEX))
-            self.environments[index], self._env_files[index] = row, name
+        elif np.isfinite(index := number(row, columns.ENV_INDEX)):
+            self.environments[int(index)], self._env_files[int(index)] = row, name
         elif (actor := columns.parse_actor_file(name)) is not None:
             self.num_episodes += int(np.nan_to_num(number(row, columns.EPISODES)))
             self.actors[actor] = row

@@ -1,4 +1,4 @@
-"""The summary of a run: how it ended, how far it came, what it returned, which code it ran.
+"""The summary of a run: its end, steps, returns, and the version of the code.
 
 The learner writes `summary.json` when it finishes or is stopped. The launcher completes the file,
 also if the learner could not write it.
@@ -25,7 +25,7 @@ _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
 _GIT_TIMEOUT_SECONDS = 5
 
 
-# The reason of a run that has failed since its learner could not save what it had learned.
+# Reason of a run that failed because its learner could not save the last parameters.
 NOT_SAVED = "The last parameters could not be saved. Is the disk full?"
 
 
@@ -67,7 +67,7 @@ def complete_summary(state: RunState, changes: Mapping[str, Any]) -> dict[str, A
 
     Args:
       state: state of the run, read after its end.
-      changes: what is known better than by the learner, such as `reason` or `git_commit`.
+      changes: values that replace the learner's, such as `reason` or `git_commit`.
 
     Returns:
       The summary.

@@ -188,10 +188,14 @@ class ActorStepCounter:
 def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
     """Save a server's content to its folder of checkpoints; if that fails, the last one stays."""
     started = time.monotonic()
-    _let_new_name_be_last(folder)
+
+    def save() -> None:
+        _let_new_name_be_last(folder)
+        client.checkpoint()
+
     # An IndexError comes with a full disk.
-    errors = (RuntimeError, IndexError, reverb.errors.ReverbError)
-    if try_to_write(folder, client.checkpoint, errors):
+    errors = (OSError, RuntimeError, IndexError, reverb.errors.ReverbError)
+    if try_to_write(folder, save, errors):
         logging.info("Saved the replay to %s in %.1f s", folder, time.monotonic() - started)
     else:
         _remove_unfinished(folder)
@@ -202,15 +206,13 @@ def _let_new_name_be_last(folder: pathlib.Path) -> None:
 
     In another time zone, or after the clock was set back, the new one would be removed at once.
     """
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            if (path / "DONE").exists() and not path.name.startswith(_OLD):
-                path.rename(path.with_name(_OLD + path.name))
+    for path in folder.glob("*"):
+        if (path / "DONE").exists() and not path.name.startswith(_OLD):
+            path.rename(path.with_name(_OLD + path.name))
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
     """Remove checkpoints that Reverb did not finish, and would never read."""
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            if not (path / "DONE").exists():
-                remove(path)
+    for path in folder.glob("*"):
+        if not (path / "DONE").exists():
+            remove(path)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 MAX_POINTS = 120  # A panel of a figure shows no more.
-INTERVAL = "95 % bootstrap confidence interval"  # What `estimate` returns beside the mean.
+INTERVAL = "95 % bootstrap confidence interval"  # Of the mean that `estimate` returns.
 MIN_SEEDS_OF_INTERVAL = 5
 
 _MIN_SEEDS_PER_TASK = 3  # Resampling two would draw the two themselves as an interval.
@@ -118,7 +118,7 @@ def aggregate(curves: Sequence[Curve]) -> Curve:
 
 
 def estimate(*values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimate what a setting achieves from what its runs achieved.
+    """Estimate the result of a setting from the results of its runs.
 
     Args:
       values: `[S, ...]`, S seeds; on several tasks an array for each of them, whose runs are
@@ -158,6 +158,6 @@ def estimate(*values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def describe_mean(num_seeds: int) -> str:
-    """Name the first of what `estimate` returns for this number of seeds."""
+    """Name the mean that `estimate` returns for this number of seeds."""
     is_mean = num_seeds < MIN_SEEDS_OF_INTERVAL
     return f"{'mean' if is_mean else 'interquartile mean'} of {num_seeds} seeds"

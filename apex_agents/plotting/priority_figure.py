@@ -1,4 +1,4 @@
-"""The figure of priorities and ages in the replay, and of what the learner samples from it."""
+"""The figure of priorities and ages of transitions, in the replay and in the learner's samples."""
 
 import math
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def read_histograms(table: Columns, quantity: str) -> Histograms | None:
     for name in names:
         is_row &= is_drawable(table[name])
     steps, lower, sampled, replay = (table[name][is_row] for name in names)
-    number = np.cumsum(np.diff(steps, prepend=np.nan) != 0) - 1  # Of the row's histogram.
+    number = np.cumsum(np.diff(steps, prepend=np.nan) != 0) - 1  # Each row's histogram.
     starts = np.flatnonzero(np.diff(number, prepend=-1))
     complete = np.flatnonzero(np.bincount(number, sampled) >= _LEAST_SUM)
     complete = complete[is_kept(steps[starts][complete])] if len(complete) else complete

@@ -123,7 +123,7 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _label(
     key: str, settings: Mapping[str, dict[str, Any]], paths: Mapping[str, pathlib.Path]
 ) -> str:
-    """Return what tells a setting from the others of its task, '' if there are none.
+    """Return the label of a setting that distinguishes it on its task, '' if it is the only one.
 
     Args:
       key: key of the group.

@@ -45,9 +45,9 @@ DOTS: dict[str, Any] = {
 _GREY = "#666666"
 _REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 _SINGLE_SEED: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.4, "zorder": 1.9}
-# What groups of all colours have, and the legend shows in grey.
+# Lines of all colours, which the legend shows in grey.
 _SINGLE_SEEDS = "single seeds"
-# Of seeds without a mean.
+# Lines of seeds that have no mean.
 _LONE_SEED: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.9}
 _GREY_SEED: dict[str, Any] = _SINGLE_SEED | {"color": _GREY}
 _BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}

@@ -96,7 +96,7 @@ class LearnerCheckpoints:
         return step == self._last_step
 
     def save_last(self) -> bool:
-        """Save what remains of the learner: a checkpoint, and the parameters in `last.npz`.
+        """Save the learner at its end: a checkpoint, and the parameters in `last.npz`.
 
         Returns:
           Whether both are saved; why not is logged.

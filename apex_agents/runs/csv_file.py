@@ -114,7 +114,7 @@ def end_rows(path: pathlib.Path) -> None:
 
 
 def _remove_truncated_row(file: io.FileIO) -> None:
-    """Remove what follows the end of the last whole line."""
+    """Remove the bytes after the last whole line."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - 1, 0))
     if file.read(1) not in (b"", b"\n"):
@@ -234,7 +234,7 @@ def _has_end_of_rows(file: BinaryIO, start: int, end: int) -> bool:
 
 
 def _whole_lines(text: bytes) -> bytes:
-    """Return what comes before the end of the last whole line."""
+    """Return the bytes up to the end of the last whole line."""
     return text[: text.rfind(b"\n") + 1]
 
 

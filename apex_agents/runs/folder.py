@@ -1,4 +1,4 @@
-"""Reads what a run writes into its folder, while it runs or afterwards.
+"""Reads the files in the folder of a run, which may be active or over.
 
 Nothing here needs TensorFlow or a connection to the run: read access to the folder is enough.
 """

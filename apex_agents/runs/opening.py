@@ -103,7 +103,7 @@ def open_workdir(
       path: path of the folder, see `new_workdir`.
       config: dataclass to write to `config.json`.
       wait_seconds: seconds to wait for a lock; nodes of a killed launcher take a moment to exit.
-      spec: what is known of the environment, for `config.json`, too.
+      spec: record of the environment's spec, for `config.json`, too.
 
     Returns:
       The folder's absolute path.

@@ -9,7 +9,7 @@ import atari
 import numpy as np
 import pytest
 
-from apex_agents.evaluation.video import VideoWriter
+from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.runs.folder import RunFolder
 from apex_agents.studies.study import Point
 

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from apex_agents.evaluation.video import VideoWriter
+from apex_agents.evaluation.videos import VideoWriter
 
 
 def frame(brightness: int, height: int = 64, width: int = 96) -> np.ndarray:

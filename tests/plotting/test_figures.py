@@ -304,42 +304,6 @@ def test_settings_are_compared_for_each_task(make_run):
     assert legend_texts(figure) == texts
 
 
-def test_a_setting_has_one_style_in_the_panels_of_all_tasks(make_run):
-    runs = [
-        make_run(
-            f"{task}{size}",
-            {"evaluator": [evaluation(10, size)]},
-            task=task,
-            agent={"batch_size": size},
-        )
-        for task, size in (("pong", 8), ("pong", 16), ("catch", 16), ("catch", 32))
-    ]
-    pong, catch = draw_returns(group_runs(runs)).axes
-    colors = {
-        (axes, size): line.get_color()
-        for axes in (pong, catch)
-        for size in (8, 16, 32)
-        for line in lines(axes, f"batch_size={size}")
-    }
-    assert colors[pong, 16] == colors[catch, 16]
-    assert len({*colors.values()}) == 3
-
-
-def test_curves_of_several_tasks_in_one_panel_name_them(make_run):
-    runs = [
-        make_run(
-            f"{task}{size}",
-            {"learner": [learner_row(10)], "replay": [replay_row(1, 4, 24)]},
-            task=task,
-            agent={"batch_size": size},
-        )
-        for task in ("pong", "catch")
-        for size in (8, 16)
-    ]
-    expected = {f"{task}, batch_size={size}" for task in ("pong", "catch") for size in (8, 16)}
-    assert expected <= set(legend_texts(draw_speeds(group_runs(runs))))
-
-
 def training_logs(factor=1.0) -> dict:
     """Return rows of four environments at 10, 20 and 30 s; 100 actor steps per second."""
     rows = [

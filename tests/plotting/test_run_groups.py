@@ -65,6 +65,20 @@ def test_settings_of_one_task_are_labelled_by_what_differs(make_run):
     ]
 
 
+def test_a_setting_has_one_colour_on_all_tasks(make_run):
+    runs = [
+        make_run(f"{task}{size}", task=task, agent={"batch_size": size})
+        for task, size in (("pong", 8), ("pong", 16), ("catch", 16), ("catch", 32))
+    ]
+    found = [(group.setting, group.index) for group in group_runs(runs)]
+    assert found == [
+        ("batch_size=8", 0),
+        ("batch_size=16", 1),
+        ("batch_size=16", 1),
+        ("batch_size=32", 2),
+    ]
+
+
 def test_fields_of_one_name_are_labelled_by_their_whole_path(make_run):
     agents = [{"size": 1, "replay": {"size": 2}}, {"size": 3, "replay": {"size": 4}}]
     runs = [make_run(f"run{i}", agent=agent) for i, agent in enumerate(agents)]

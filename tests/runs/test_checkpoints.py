@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import logging
 import os
 import pathlib
@@ -161,31 +160,11 @@ def test_corrupted_checkpoints_make_room_for_those_of_the_resumed_run(tmp_path):
     assert find_checkpoint(tmp_path).progress.learner_steps == 20
 
 
-def test_only_corrupted_checkpoints_are_none(tmp_path):
-    save(tmp_path, 10)
-    truncate(tmp_path / "learner-000000000010" / DATA)
-    assert find_checkpoint(tmp_path) is None
-
-
 @pytest.mark.parametrize("content", ["[]", '{"learner_steps": 1, "command": "rm"}', "1", "null"])
 def test_other_content_counts_as_corrupted(content, tmp_path):
     save(tmp_path, 10)
     (tmp_path / "learner-000000000010" / PROGRESS).write_text(content)
     assert find_checkpoint(tmp_path) is None
-
-
-def test_a_full_disk_leaves_the_old_checkpoint_and_a_warning(tmp_path, caplog, monkeypatch):
-    save(tmp_path, 10, keep=1)
-
-    def write(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(pathlib.Path, "write_text", write)
-    with caplog.at_level(logging.WARNING):
-        assert not save(tmp_path, 20, keep=1)
-    assert len(caplog.records) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000010"]
-    assert find_checkpoint(tmp_path).progress.learner_steps == 10
 
 
 def test_what_a_killed_process_left_is_cleared_away(tmp_path):

@@ -1,5 +1,7 @@
 """Tests of a full disk: nothing in a run's folder is corrupted or lost, and what waits is written.
 
+`test_files.py` tests what is said of it, and the fault tests a whole run.
+
 Every test runs here with a limit on the size of files, at which the kernel writes a part and then
 refuses, and again on a filesystem that is full, which needs a namespace of its own to be mounted.
 """
@@ -7,7 +9,6 @@ refuses, and again on a filesystem that is full, which needs a namespace of its 
 import contextlib
 import csv
 import dataclasses
-import json
 import logging
 import os
 import pathlib
@@ -23,14 +24,13 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from apex_agents.evaluation.evaluator import BestParameters
-from apex_agents.evaluation.video import VideoWriter
+from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.experiment import Progress
 from apex_agents.metrics.exports import Scalars, TensorBoardExport
 from apex_agents.nodes.replay import save_replay
 from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
 from apex_agents.runs.csv_file import CSVLogger
-from apex_agents.runs.files import write_json
 from apex_agents.runs.opening import close_workdir, open_workdir, read_run_id
 from apex_agents.runs.parameter_file import load_parameters, save_parameters
 
@@ -122,17 +122,6 @@ def test_rows_wait_for_room(disk, caplog):
     assert f"{path} cannot be written" in warnings(caplog)[0]
 
 
-def test_every_outage_has_a_warning(disk, caplog):
-    path = disk.folder / "learner.csv"
-    logger = CSVLogger(path)
-    for outage in (1, 2, 3):
-        with disk.full(path.stat().st_size + 10):
-            for step in range(2 * PAGE // 10):  # More than a page.
-                logger.write(row(step))
-        logger.write(row(0))
-        assert len([text for text in warnings(caplog) if "cannot be written" in text]) == outage
-
-
 def test_only_the_newest_rows_are_kept(disk, caplog):
     path = disk.folder / "learner.csv"
     path.write_text("step,value\r\n" + "0,0.5\r\n" * 583, newline="")
@@ -158,19 +147,6 @@ def test_a_logger_may_begin_on_a_full_disk(disk, caplog):
     assert len(warnings(caplog)) == 1
 
 
-def test_json_is_kept_as_it_was(disk, caplog):
-    path = disk.folder / "summary.json"
-    assert write_json(path, {"reason": "old"})
-    with disk.full():
-        assert not write_json(path, {"reason": "new" * 1000})
-        assert not write_json(path, {"reason": "newer" * 1000})
-        assert json.loads(path.read_text()) == {"reason": "old"}
-        assert [file.name for file in disk.folder.iterdir()] == ["summary.json"]
-    assert len(warnings(caplog)) == 1
-    assert write_json(path, {"reason": "newest"})
-    assert json.loads(path.read_text()) == {"reason": "newest"}
-
-
 def make_parameters(value: float, size: int = 10_000) -> dict[str, np.ndarray]:
     return {"w": np.full(size, value, np.float32), "b": np.zeros(3)}
 
@@ -181,7 +157,7 @@ def saved_value(path: pathlib.Path) -> float:
     return value
 
 
-def test_parameters_are_kept_as_they_were(disk, caplog):
+def test_a_file_is_kept_as_it_was(disk, caplog):
     path = disk.folder / "best.npz"
     assert save_parameters(path, make_parameters(1.0), 1)
     with disk.full():

@@ -152,14 +152,6 @@ def test_an_experiment_without_a_folder_is_refused():
         make_program(make_experiment(CONFIG))
 
 
-def test_a_folder_of_another_run_is_refused(workdir):
-    make_program(make_experiment(CONFIG, workdir=str(workdir)))
-    close_workdir(str(workdir))
-    other = dataclasses.replace(CONFIG, agent=dataclasses.replace(CONFIG.agent, batch_size=3))
-    with pytest.raises(ValueError, match=r"agent\.batch_size"):
-        make_program(make_experiment(other, workdir=str(workdir)))
-
-
 def test_an_experiment_without_a_config_has_made_its_folder(tmp_path):
     experiment = dataclasses.replace(make_experiment(CONFIG, workdir=str(tmp_path)), config=None)
     assert open_run(experiment) is experiment
