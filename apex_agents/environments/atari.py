@@ -31,10 +31,17 @@ def make_emulators(
       evaluation: whether `evaluation_max_frames` is the limit of a game.
       **settings: arguments in place of those that follow from the preprocessing.
     """
+    run = {"num_threads": config.num_threads, "autoreset_mode": AutoresetMode.NEXT_STEP}
+    arguments = {**emulator_settings(config, evaluation), **run, **settings}
+    return AtariVectorEnv(rom, num_envs, **arguments)
+
+
+def emulator_settings(config: AtariConfig, evaluation: bool) -> dict[str, Any]:
+    """Return the arguments of ale-py's native vector environment for a preprocessing."""
     # At its frame limit the native environment stops before it captures the last frame: the newest
     # image of a truncated episode's last observation is pooled with that of the step before.
     max_frames = config.evaluation_max_frames if evaluation else config.max_frames
-    preprocessing: dict[str, Any] = {
+    return {
         "img_height": config.frame_size,
         "img_width": config.frame_size,
         "stack_num": config.frame_stack,
@@ -46,10 +53,7 @@ def make_emulators(
         "noop_max": config.max_noops + 1,  # The native bound is exclusive.
         "reward_clipping": False,  # `Episode.episode_return` needs the unclipped rewards.
         "use_fire_reset": False,
-        "num_threads": config.num_threads,
-        "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
-    return AtariVectorEnv(rom, num_envs, **{**preprocessing, **settings})
 
 
 class AtariVectorEnvironment:

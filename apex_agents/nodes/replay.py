@@ -1,6 +1,5 @@
 """The node with the replay server, which also counts actor steps and saves the replay."""
 
-import contextlib
 import functools
 import json
 import logging
