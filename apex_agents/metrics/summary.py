@@ -23,7 +23,7 @@ from apex_agents.runs.workdir import SUMMARY_FILE
 
 _DISTRIBUTIONS = ("apex_agents", "tensorflow", "dm-reverb")
 _GIT_TIMEOUT_SECONDS = 5
-
+_CODE = pathlib.Path(__file__).resolve().parents[2]
 
 # Reason of a run that failed because its learner could not save the last parameters.
 NOT_SAVED = "The last parameters could not be saved. Is the disk full?"
@@ -102,12 +102,11 @@ def complete_summary(state: RunState, changes: Mapping[str, Any]) -> dict[str, A
 
 
 @functools.cache  # The code that runs is that of the start.
-def git_commit() -> str | None:
-    """Return the commit of the checkout that this code is in, with '-dirty' after a change.
+def git_commit(folder: pathlib.Path = _CODE) -> str | None:
+    """Return the commit of a checkout, by default that of this code, with '-dirty' after a change.
 
     None outside of a checkout, or without the program git.
     """
-    folder = pathlib.Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():  # Git would find the checkout of another project above it.
         return None
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40"]
