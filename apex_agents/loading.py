@@ -24,7 +24,6 @@ from apex_agents.environments import (
     EnvironmentUnits,
     OwnObservations,
     VectorEnvironment,
-    actions_of,
     record_spec,
 )
 from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
@@ -59,8 +58,9 @@ class _Policy:
     def __init__(self, run: _Run, networks: Mapping[str, snt.Module], path: pathlib.Path):
         """Load parameters into networks, the one that acts first; use `load`."""
         self.config, self._experiment, self.spec = run
-        self.actions = actions_of(self.spec)
-        self._own_observations = OwnObservations(self.spec.observations)
+        self.actions: Any = self.spec.actions
+        observations: Any = self.spec.observations
+        self._own_observations = OwnObservations(observations)
         self.path = path
         self.variables = {name: net.variables for name, net in networks.items()}
         self.learner_steps = load_into(self.variables, path)

@@ -26,8 +26,8 @@ from apex_agents.environments import (
     DiscreteActions,
     EnvironmentConfig,
     EnvironmentSpec,
-    actions_of,
 )
+from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.export import (
     ExportError,
@@ -115,8 +115,8 @@ class Network(snt.Module):
 
 
 def make_policy(network: Network) -> types.SimpleNamespace:
-    spec = EnvironmentSpec(specs.Array([3], np.float32), specs.DiscreteArray(2), None, None)
-    actions = actions_of(spec)
+    actions = convert_actions(spaces.Discrete(2))
+    spec = EnvironmentSpec(specs.Array([3], np.float32), actions)
     return types.SimpleNamespace(
         network=network, output_name="q_values", spec=spec, actions=actions
     )
@@ -234,7 +234,7 @@ def test_half_of_the_recorded_actions_are_random():
         types.SimpleNamespace(
             act=lambda observation: np.full(4, 7, np.int32),
             make_environment=lambda num_envs, seed: environment,
-            actions=actions_of(EnvironmentSpec(None, specs.DiscreteArray(5), None, None)),
+            actions=convert_actions(spaces.Discrete(5)),
         ),
         num_steps=200,
         num_envs=4,

@@ -4,7 +4,6 @@ from apex_agents.environments.actions import (
     BoxActions,
     DiscreteActions,
     EnvironmentUnits,
-    actions_of,
     require_discrete_actions,
     require_unit_vectors,
 )
@@ -41,7 +40,6 @@ __all__ = [
     "SpecRecord",
     "SyncVectorEnvironment",
     "VectorEnvironment",
-    "actions_of",
     "adapt",
     "find_environment_fn",
     "find_spec_difference",

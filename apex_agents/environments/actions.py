@@ -9,7 +9,6 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from apex_agents.environments.conversion import space_of
 from apex_agents.environments.vector_environment import EnvironmentSpec, VectorEnvironment
 
 
@@ -110,19 +109,13 @@ def convert_actions(space: spaces.Space) -> Actions:
     )
 
 
-def actions_of(spec: EnvironmentSpec) -> Actions:
-    """Return the spec of an environment's actions; without a space their units are the agent's."""
-    if isinstance(spec.actions, Actions):
-        return spec.actions
-    return convert_actions(space_of(spec.actions, "action"))
-
-
 class EnvironmentUnits:
     """A `VectorEnvironment` that is stepped with actions in the units of the environment."""
 
     def __init__(self, environment: VectorEnvironment):
         """Wrap environments that are stepped with the actions of agents."""
-        self._environment, self._actions = environment, actions_of(environment.spec)
+        self._environment = environment
+        self._actions: Any = environment.spec.actions
         self.spec = environment.spec._replace(actions=self._actions.environment_spec)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:

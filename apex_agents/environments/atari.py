@@ -10,11 +10,12 @@ import dm_env
 import numpy as np
 from ale_py import ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
-from dm_env import specs
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.atari_config import AtariConfig, rom_name
+from apex_agents.environments.conversion import convert_observations
 from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, name_call
 from apex_agents.validation import require_fields
 
@@ -237,13 +238,10 @@ _LAST = np.int32(dm_env.StepType.LAST)
 
 
 def _make_spec(native: AtariVectorEnv) -> EnvironmentSpec:
-    num_actions = int(cast(spaces.Discrete, native.single_action_space).n)
-    return EnvironmentSpec(
-        observations=specs.BoundedArray(
-            native.single_observation_space.shape, np.uint8, 0, 255, name="observation"
-        ),
-        actions=specs.DiscreteArray(num_actions, dtype=np.int32, name="action"),
-    )
+    num_actions = cast(spaces.Discrete, native.single_action_space).n
+    actions = convert_actions(spaces.Discrete(num_actions, dtype=np.int32))
+    observations, _ = convert_observations(native.single_observation_space)
+    return EnvironmentSpec(observations, actions)
 
 
 def _colour_settings(rom: str) -> dict[str, Any]:

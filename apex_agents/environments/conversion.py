@@ -165,12 +165,10 @@ def space_of(spec: Any, name: str) -> spaces.Space:
 class OwnObservations:
     """Converts what an environment itself returns, one observation or a batch of them."""
 
-    def __init__(self, spec: specs.Array):
+    def __init__(self, spec: ObservationSpec):
         """Take the spec of what agents observe in the environment."""
-        is_own = isinstance(spec, ObservationSpec)
         self._spec = spec
-        self._space = spec.space if is_own else space_of(spec, "observation")
-        _, self._convert = convert_observations(self._space)
+        _, self._convert = convert_observations(spec.space)
 
     def convert(self, observation: Any) -> tuple[np.ndarray, bool] | None:
         """Convert an observation of the space, or a batch whose arrays have one more axis in front.
@@ -182,7 +180,7 @@ class OwnObservations:
         Raises:
           ValueError: the space does not contain a value.
         """
-        batch_shape = _find_batch_shape(self._space, observation)
+        batch_shape = _find_batch_shape(self._spec.space, observation)
         if batch_shape is None:
             return None
         rows = [observation]

@@ -10,8 +10,8 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
-from apex_agents.environments import EnvironmentSpec, EnvironmentUnits, SyncVectorEnvironment
-from apex_agents.environments.actions import actions_of, convert_actions
+from apex_agents.environments import EnvironmentUnits, SyncVectorEnvironment
+from apex_agents.environments.actions import convert_actions
 
 
 def test_discrete_actions_start_at_zero():
@@ -109,17 +109,6 @@ def test_units_of_environments():
     )
     assert discrete == specs.BoundedArray((), np.int64, 5, 7)
     assert box == specs.BoundedArray((2,), np.float64, [0, -1], [3, 10])
-
-
-@pytest.mark.parametrize(
-    "spec", [specs.DiscreteArray(4), specs.BoundedArray((2,), np.float32, -1, 1)]
-)
-def test_actions_without_a_space_are_those_of_the_environment(spec):
-    actions = actions_of(EnvironmentSpec(None, spec, None, None))
-    assert actions.environment_spec == specs.BoundedArray(
-        spec.shape, spec.dtype, spec.minimum, spec.maximum
-    )
-    assert actions.to_environment(np.ones(spec.shape)).tolist() == np.ones(spec.shape).tolist()
 
 
 class Recorder(dm_env.Environment):
