@@ -29,10 +29,9 @@ from apex_agents.metrics.exports import Export, TensorBoardExport, WandbExport
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
 from apex_agents.metrics.summary import git_commit
-from apex_agents.nodes.backend import Backend, Launch, Outcome
+from apex_agents.nodes.backend import Backend, Launch, LocalBackend, Outcome, ThreadBackend
 from apex_agents.nodes.fork_server import close_server
 from apex_agents.nodes.host import available_memory, memory_warning
-from apex_agents.nodes.local import LocalBackend, ThreadBackend
 from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
 from apex_agents.runs.checkpoints import copy_to_step_0

@@ -18,8 +18,14 @@ from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
-from apex_agents.nodes.answers import await_answer
-from apex_agents.nodes.node import Replays, RoleNode, num_restarts, report_ready, stop_program
+from apex_agents.nodes.node import (
+    Replays,
+    RoleNode,
+    await_answer,
+    num_restarts,
+    report_ready,
+    stop_program,
+)
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.messages import ParameterSource

@@ -4,7 +4,7 @@ A reference of a script or notebook begins with '__main__:', which is a differen
 process: what it stands for is in `kept`, or else in the script of this process. A run records the
 folders of Python's path, the config file that its command has executed and what its references to
 the script stand for (`record`), so that a later command can evaluate it. Nodes get the path and the
-modules themselves (`nodes.user_modules`).
+modules themselves (`nodes.pickling`).
 """
 
 import base64

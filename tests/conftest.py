@@ -16,7 +16,7 @@ import tiers
 from whole_runs import Command
 
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.nodes.answers import await_answer
+from apex_agents.nodes.node import await_answer
 from apex_agents.nodes.process import reserve_port
 from apex_agents.replay.transitions import Transition
 from apex_agents.waits import NodeMemory, write_waits

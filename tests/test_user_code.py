@@ -22,7 +22,7 @@ import pytest
 from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents import user_code
-from apex_agents.nodes.user_modules import WithUserCode
+from apex_agents.nodes.pickling import WithUserCode
 from apex_agents.user_code import execute_config_file, find_function, name_function
 
 

@@ -26,8 +26,14 @@ from apex_agents.cluster.placement import (
 )
 from apex_agents.cluster.remote_process import RemoteNodeProcess
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.backend import Launch, Outcome, supervise
-from apex_agents.nodes.local import bind_address, make_command, serialize_nodes
+from apex_agents.nodes.backend import (
+    Launch,
+    Outcome,
+    bind_address,
+    make_command,
+    serialize_nodes,
+    supervise,
+)
 from apex_agents.nodes.pickling import check_pickles
 from apex_agents.nodes.process import REPLAYS, Exit, NodeCommand
 from apex_agents.runs.checkpoints import remove_old_checkpoints

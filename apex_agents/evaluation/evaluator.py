@@ -24,8 +24,7 @@ from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
-from apex_agents.nodes.answers import await_answer
-from apex_agents.nodes.node import Replays, num_restarts, report_ready
+from apex_agents.nodes.node import Replays, await_answer, num_restarts, report_ready
 from apex_agents.replay.messages import (
     EVALUATION,
     Evaluation,

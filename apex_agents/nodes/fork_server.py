@@ -2,8 +2,9 @@
 
 TensorFlow alone takes seconds to import. The server imports it while the command that opened
 it does the same on another core, and starts no threads or connections, which a fork cannot share.
-What it forks becomes a child of the command, as after `subprocess.Popen`; processes of
-`multiprocessing.forkserver` are not, and import the command's main module again.
+What it forks becomes a child of the command, as after `subprocess.Popen`. The fork server of
+`multiprocessing` puts the current folder first on its path, has its processes import the command's
+main module again, and takes them for dead when it ends itself.
 """
 
 import atexit
@@ -186,13 +187,17 @@ def _adopt_orphans(whether: bool) -> None:
         raise OSError("this system does not let processes adopt others")
 
 
-def _serve(connection: socket.socket) -> None:
-    """Answer every request with the id of a new process, until the other end is closed."""
-    connection.set_inheritable(False)
+def _serve(connection: socket.socket) -> bool:
+    """Answer every request with the id of a new process.
+
+    Returns:
+      True in such a process, which has become the requested one but for its script; False once the
+      other end is closed.
+    """
     while True:
         message, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 64)
         if not message:
-            return
+            return False
         reader, writer = os.pipe()
         parent = os.fork()
         if not parent:  # It exits at once, so that the command adopts its child.
@@ -200,10 +205,11 @@ def _serve(connection: socket.socket) -> None:
                 os._exit(0)
             os.setsid()  # Ctrl-C reaches the command alone, which stops nodes in order.
             os.write(writer, str(os.getpid()).encode())
-            connection.close()
             os.close(reader)
             os.close(writer)
-            _run(json.loads(message), fds)
+            connection.close()
+            _become(json.loads(message), fds)
+            return True
         os.waitpid(parent, 0)
         for descriptor in (writer, *fds):
             os.close(descriptor)
@@ -211,34 +217,19 @@ def _serve(connection: socket.socket) -> None:
         os.close(reader)
 
 
-def _run(request: dict, fds: Sequence[int]) -> None:
-    """Turn this process into the requested one; does not return."""
+def _become(request: dict, fds: Sequence[int]) -> None:
+    """Take over the descriptors, the environment and the arguments of a request."""
     # Descriptors move out of the way first: one may have the number that another is to get.
     first_free = max([2, *request["fds"], *fds]) + 1
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, first_free) for descriptor in fds]
-    for descriptor in fds:
-        os.close(descriptor)
-    log, *others = moved
-    for source, target in ((log, 1), (log, 2), *zip(others, request["fds"], strict=True)):
+    for source, target in zip([moved[0], *moved], [1, 2, *request["fds"]], strict=True):
         os.dup2(source, target)
-    for descriptor in moved:
+    for descriptor in {*fds, *moved}.difference(request["fds"]):
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = request["argv"][len(_RUN_SCRIPT) :]
     np.random.seed()  # noqa: NPY002  # Otherwise all processes would draw the same numbers.
-    exit_code: object = None
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    except SystemExit as leaving:
-        exit_code = leaving.code
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        exit_code = 1
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(exit_code if isinstance(exit_code, int) else int(exit_code is not None))
 
 
 if __name__ == "__main__":
@@ -246,5 +237,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # A command that ignores it hands that on.
     for _module in _modules:
         importlib.import_module(_module)
+    _is_requested = False
     with socket.socket(fileno=int(_descriptor)) as _connection, contextlib.suppress(OSError):
-        _serve(_connection)
+        _is_requested = _serve(_connection)
+    if _is_requested:
+        runpy.run_path(sys.argv[0], run_name="__main__")

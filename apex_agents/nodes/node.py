@@ -1,6 +1,7 @@
-"""What surrounds the function of a node: its process, its failure, its end."""
+"""What surrounds the function of a node: its process, its replays, its failure, its end."""
 
 import contextlib
+import ctypes
 import functools
 import os
 import signal
@@ -13,6 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
+import psutil
+import reverb
+import tensorflow as tf
 from launchpad import context
 
 from apex_agents.builder import Role
@@ -26,14 +30,19 @@ from apex_agents.nodes.process import (
     STOP,
     WORKS,
 )
-from apex_agents.nodes.process_setup import continue_after_launcher, limit_cores, name_process
-from apex_agents.replay.tables import RunClient
-from apex_agents.waits import NodeMemory, write_waits
+from apex_agents.replay.tables import RunClient, if_reachable
+from apex_agents.waits import NodeMemory, Waiting, write_waits
 
 _TYPES_WITH_ONE_PROCESS = (
     context.LaunchType.LOCAL_MULTI_THREADING,
     context.LaunchType.TEST_MULTI_THREADING,
 )
+
+_ASK_SECONDS = 1
+_NOTICE_SECONDS = 10.0
+_NUM_NAMED = 3  # Servers.
+_PROXY = "grpc_proxy"  # The environment variable that gRPC reads first.
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # From <linux/prctl.h>.
 
 _channel: socket.socket | None = None  # To the supervisor, if this process has one.
 # What nodes wait for, by their names: of the only one of this process, or of all threads.
@@ -91,6 +100,32 @@ class ReplayClients(list[RunClient]):
     def _find_addresses(self) -> list[str]:
         told, addresses = _told_addresses, self._replays.addresses
         return [told[i] if told else addresses[i].resolve() for i in self._indices]
+
+
+def await_answer(clients: Sequence[reverb.Client], should_stop: Callable[[], bool]) -> bool:
+    """Wait until one of some servers answers; return whether it does before told to stop."""
+    addresses = [client.server_address for client in clients]
+    others = " or others" if len(addresses) > _NUM_NAMED else ""
+    named = " or ".join(addresses[:_NUM_NAMED]) + others
+    what = f"an answer of the replay at {named}{_find_cause(addresses)}"
+    with Waiting(what, _NOTICE_SECONDS):
+        while not should_stop():
+            for client in clients:
+                if if_reachable(functools.partial(client.server_info, _ASK_SECONDS)) is not None:
+                    return True
+    return False
+
+
+def _find_cause(addresses: Sequence[str]) -> str:
+    """Return why servers may not be reached, in brackets, or ''."""
+    is_local = all(address.startswith("localhost:") for address in addresses)
+    loopback = psutil.net_if_stats().get("lo")
+    if is_local and loopback is not None and not loopback.isup:
+        return " (the loopback interface `lo` is down)"
+    proxy = os.environ.get(_PROXY)
+    if proxy and not is_local:
+        return f" (connections go through {_PROXY}={proxy.rpartition('@')[2]})"
+    return ""
 
 
 class RoleNode(lp.PyNode):
@@ -218,3 +253,36 @@ def _take_addresses(line: str) -> None:
         _told_addresses[:] = line.strip().split(",")
     if any(clients.have_moved() for clients in _not_to_move):
         _has_moved.set()
+
+
+def name_process(name: str) -> None:
+    """Let tools such as `top` show the node's name, truncated by Linux to 15 characters."""
+    _prctl(_PR_SET_NAME, name.encode())
+
+
+def continue_after_launcher() -> None:
+    """Continue when the launcher dies while it has stopped this process, which then exits."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def limit_cores(computes: bool, cpu_split: float | None) -> None:
+    """Restrict this process to its cores, and TensorFlow to its threads; see `NodeRole`."""
+    cores = sorted(os.sched_getaffinity(0))
+    if cpu_split is not None:
+        cores = select_cores(cores, computes, cpu_split)
+        os.sched_setaffinity(0, cores)
+    num_threads = len(cores) if computes else 1
+    with contextlib.suppress(RuntimeError):  # Code of the user may have made a tensor already.
+        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+
+
+def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int]:
+    """Return the learner's share of some cores, or the other cores; at least one either way."""
+    num_learner = max(1, round(cpu_split * len(cores)))
+    return cores[:num_learner] if computes else cores[num_learner:] or cores
+
+
+def _prctl(option: int, value: bytes | int) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # Not Linux.
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

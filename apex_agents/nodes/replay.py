@@ -13,8 +13,7 @@ import reverb
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
-from apex_agents.nodes.answers import await_answer
-from apex_agents.nodes.node import Replays, is_supervised, report_ready, run_node
+from apex_agents.nodes.node import Replays, await_answer, is_supervised, report_ready, run_node
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETER_VERSION, PARAMETERS
 from apex_agents.replay.statistics import (

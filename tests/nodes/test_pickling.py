@@ -12,7 +12,7 @@ import pytest
 import apex_agents
 from apex_agents import ApexDQNBuilder, ApexDQNConfig, EnvironmentConfig, ExperimentConfig
 from apex_agents.environments import Catch
-from apex_agents.nodes.local import LocalBackend, ThreadBackend
+from apex_agents.nodes.backend import LocalBackend, ThreadBackend
 from apex_agents.nodes.pickling import check_pickles
 
 

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from apex_agents.nodes.process_setup import select_cores
+from apex_agents.nodes.node import select_cores
 
 SHOW = """
 import os
 import tensorflow as tf
-from apex_agents.nodes.process_setup import limit_cores
+from apex_agents.nodes.node import limit_cores
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 limit_cores({computes}, {cpu_split})
 threading = tf.config.threading
@@ -53,7 +53,7 @@ def test_a_process_keeps_to_its_cores(computes, cpu_split, expected):
 def test_user_code_that_has_used_tensorflow_is_no_failure():
     """It may make a constant when it is imported; the numbers of threads are then given."""
     script = (
-        "import tensorflow as tf; from apex_agents.nodes.process_setup import limit_cores;"
+        "import tensorflow as tf; from apex_agents.nodes.node import limit_cores;"
         "tf.constant(1.0); limit_cores(False, None); print('works')"
     )
     command = [sys.executable, "-c", script]

@@ -19,7 +19,7 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.local import LocalNodes
+from apex_agents.nodes.backend import LocalNodes
 from apex_agents.program import make_program
 
 
