@@ -10,6 +10,7 @@ from gymnasium import spaces
 from tiny_runs import Mirror, make_run, registered_mirror
 
 import apex_agents
+from apex_agents.acting.policy import restart_batch
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -54,7 +55,7 @@ def test_dqn_has_the_values_of_the_network_that_was_saved(policies, name):
     observations = observe(policy)
     q_values = policy.q_values(observations)
     assert (q_values.shape, q_values.dtype) == ((5, policy.spec.actions.num_values), np.float32)
-    np.testing.assert_array_equal(q_values.max(axis=1), saved(observations).value)
+    np.testing.assert_array_equal(q_values.max(axis=1), saved(restart_batch(observations)).value)
     actions = policy.act(observations)
     assert actions.dtype == np.int32
     assert [row[a] for row, a in zip(q_values, actions, strict=True)] == q_values.max(1).tolist()
@@ -64,7 +65,7 @@ def test_dqn_has_the_values_of_the_network_that_was_saved(policies, name):
 def test_dpg_has_the_actions_and_values_of_the_networks_that_were_saved(policies, name):
     saved, policy = policies[name]
     observations = observe(policy)
-    expected = saved(observations)  # Without noise.
+    expected = saved(restart_batch(observations))  # Without noise.
     np.testing.assert_allclose(policy.action(observations), expected.action, rtol=1e-6)
     np.testing.assert_array_equal(policy.act(observations), policy.action(observations))
     np.testing.assert_allclose(
