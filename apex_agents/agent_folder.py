@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from apex_agents.checks import acts_as_standard
 from apex_agents.evaluation.parameters import SavedParameters, assign, is_of_run, read_parameters
 from apex_agents.export import check_difference, record_observations
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import format_return
-from apex_agents.registry import CONFIG_CLASSES, has_standard_policy
+from apex_agents.registry import CONFIG_CLASSES, STANDARD
 from apex_agents.runs.config_file import (
     CONFIG_FILE,
     ENVIRONMENT_SPEC,
@@ -78,6 +79,9 @@ def write_agent_folder(
         raise ValueError(f"{output} holds something else than an agent; name a new folder.")
     settings = _read_settings(workdir)
     policy = load(workdir, checkpoint)
+    if acts_as_standard(policy.config.agent, policy.spec):
+        settings["agent"]["builder"] = STANDARD
+    _require_modules(workdir, settings)
     parameters, difference = read_parameters(policy.path), None
     config, size = policy.config, sum(array.size for array in parameters.arrays.values())
     training = dict(_training_rows(workdir, parameters) if is_of_run(policy.path, workdir) else ())
@@ -111,25 +115,21 @@ def write_agent_folder(
 
 
 def _read_settings(workdir: pathlib.Path) -> dict[str, Any]:
-    """Return the settings of a run, without a builder that its policy does not need.
+    """Return the settings of a run, whose builder its policy may not need.
 
     Raises:
       ValueError: they name code that others do not have.
     """
     values = read_values(workdir)
-    standard = {**values, "agent": {**values.get("agent", {}), "builder": "standard"}}
-    _require_modules(workdir, standard)
+    _require_modules(workdir, {**values, "agent": {**values.get("agent", {}), "builder": STANDARD}})
     try:
-        config = read_config(workdir, CONFIG_CLASSES.values(), with_file=False)
+        read_config(workdir, CONFIG_CLASSES.values(), with_file=False)
     except ValueError as error:
         read_config(workdir, CONFIG_CLASSES.values())  # It says so itself if the run is broken.
         raise ValueError(
             f"{error}. The run's config file or script registers it, which others lack; an agent "
             "to hand on needs it in a module, such as 'my_envs:Name-v0'."
         ) from error
-    if has_standard_policy(config.agent):
-        return standard
-    _require_modules(workdir, values)
     return values
 
 

@@ -1,6 +1,7 @@
 """What is checked before a run starts a node: its limits, its environment, the user's own parts."""
 
 import contextlib
+import copy
 import functools
 import logging
 import os
@@ -35,6 +36,7 @@ from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import UpdateOutput, update_in_turn, update_on_batch
 from apex_agents.networks.torso_choice import torso_warning
 from apex_agents.process_state import restoring_process
+from apex_agents.registry import STANDARD, make_builder
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.transitions import Transition
 from apex_agents.waits import Wait, reporting_thread
@@ -91,12 +93,7 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
     Raises:
       ValueError: they cannot, or the value of an observation depends on the others of its batch.
     """
-    observed: Any = spec.observations
-    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
-    drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
-    if isinstance(observed, specs.BoundedArray):  # Those of the control suite have no bounds.
-        drawn = drawn.clip(observed.minimum, observed.maximum)
-    observations = drawn.astype(observed.dtype)
+    observations = _draw_observations(spec)
     try:
         policy = builder.make_policy(spec, range(2), 2, 0)
         batches = [restart_batch(observations[rows]) for rows in ([0, 1], [0, 1], [0, 2])]
@@ -110,6 +107,40 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
             "change, as normalization over a batch does. Learner, actors and evaluations have "
             "batches of other sizes; use layer normalization."
         )
+
+
+def acts_as_standard(config: Any, spec: EnvironmentSpec) -> bool:
+    """Return whether the builder that a config names evaluates the policy of the agent's own one.
+
+    Both are asked: from one seed they have to make equal variables, to explore as much and to act
+    equally.
+    """
+    if config.builder == STANDARD:
+        return True
+    standard = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    standard.builder = STANDARD
+    timestep = restart_batch(_draw_observations(spec))
+    num_envs, outcomes = len(timestep.observation), []
+    for each in (config, standard):
+        try:
+            policy = make_builder(each).make_evaluation_policy(spec, num_envs, 0)
+            explored, variables = policy.exploration, policy.variables
+            arrays = [*policy(timestep)[:3], *tf.nest.flatten([{**explored}, {**variables}])]
+        except Exception:  # The user's code may raise anything, and is then no standard one.
+            return False
+        outcomes.append([np.asarray(array) for array in arrays])
+    own, expected = outcomes
+    return len(own) == len(expected) and all(map(np.array_equal, own, expected))
+
+
+def _draw_observations(spec: EnvironmentSpec) -> np.ndarray:
+    """Return three observations, `[3, ...]`, that the environment may give."""
+    observed: Any = spec.observations
+    low, high = (0, 256) if observed.dtype == np.uint8 else (-1, 1)
+    drawn = np.random.default_rng(0).uniform(low, high, (3, *observed.shape))
+    if isinstance(observed, specs.BoundedArray):
+        drawn = drawn.clip(observed.minimum, observed.maximum)
+    return drawn.astype(observed.dtype)
 
 
 def check_own_update(builder: Any, spec: EnvironmentSpec) -> None:

@@ -63,6 +63,7 @@ AGENTS = {
 CONFIG_CLASSES = {name: agent.config_class for name, agent in AGENTS.items()}
 
 _BUILDER = "agent.builder"
+STANDARD = "standard"  # Value of this field for the agent's own builder.
 
 
 def find_agent(config: Any) -> str:
@@ -112,7 +113,7 @@ def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:
     """
     standard = AGENTS[find_agent(config)].make_builder
     name = config.builder
-    if name == "standard":
+    if name == STANDARD:
         return standard(config, torso_fn)
     try:
         builder = find_function(name, _BUILDER)(config, torso_fn)
@@ -129,17 +130,3 @@ def make_builder(config: Any, torso_fn: TorsoFn | None = None) -> Builder:
             f"subclass of {standard.__name__}."
         )
     return builder
-
-
-def has_standard_policy(config: Any) -> bool:
-    """Return whether the builder that a config names is known to make the networks and the policy.
-
-    This is so of a class that has them, and its constructor, from the agent's own builder.
-    """
-    standard: Any = AGENTS[find_agent(config)].make_builder
-    maker: Any = standard
-    if config.builder != "standard":
-        maker = find_function(config.builder, _BUILDER)
-    names = ("__init__", "make_networks", "make_evaluation_policy")
-    is_same = all(getattr(maker, name, None) is getattr(standard, name) for name in names)
-    return isinstance(maker, type) and is_same

@@ -124,8 +124,8 @@ class OtherUpdate(apex_agents.ApexDQNBuilder):
 
 
 class OtherNetworks(apex_agents.ApexDQNBuilder):
-    def make_networks(self, *args):
-        return super().make_networks(*args)
+    def make_networks(self, spec, seed=0, **options):
+        return super().make_networks(spec, seed + 1, **options)
 
 
 TORSO_IN_A_CONFIG_FILE = """

@@ -1,5 +1,6 @@
 """Tests of the checks before a run, on environments that are wrong in one way each."""
 
+import dataclasses
 from typing import Any, ClassVar
 
 import gymnasium
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 
 from apex_agents import user_code
-from apex_agents.checks import check_environment
+from apex_agents.checks import acts_as_standard, check_environment
+from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
 from apex_agents.presets import load_config
+from apex_agents.user_code import name_function
 
 
 class Halls(gymnasium.Env):
@@ -156,7 +159,7 @@ def test_as_many_environments_as_needed_are_made_before_a_run(
     function, settings, number, monkeypatch
 ):
     """Each may need a license, or half a minute."""
-    monkeypatch.setattr(user_code, "kept", {})  # A later test has another `make`.
+    user_code.kept.clear()  # Of another `make`.
     names = {"made": [], "Halls": Halls}
     exec(function, names)
     config = load_config("apex_dqn_catch")
@@ -188,3 +191,58 @@ def test_numbers_that_agents_cannot_tell_apart_are_said_once(caplog):
     check_environment(make_experiment(config, environment_fn=Clock))  # Also one for evaluations.
     (record,) = caplog.records
     assert (record.levelname, "Clock" in record.getMessage()) == ("WARNING", True)
+
+
+class OtherUpdate(ApexDQNBuilder):
+    """Learns differently."""
+
+    def make_update(self, spec, seed=0):
+        raise NotImplementedError
+
+
+class OtherNetworks(ApexDQNBuilder):
+    """Makes the networks of another seed."""
+
+    def make_networks(self, spec, seed=0, **options):
+        return super().make_networks(spec, seed + 1, **options)
+
+
+class OtherPolicy(ApexDQNBuilder):
+    """Explores in evaluations."""
+
+    def make_evaluation_policy(self, spec, num_envs, seed):
+        return self.make_policy(spec, range(num_envs), num_envs, seed)
+
+
+class NoPolicy(ApexDQNBuilder):
+    """Cannot evaluate."""
+
+    def make_evaluation_policy(self, spec, num_envs, seed):
+        raise NotImplementedError
+
+
+def make_same(config, torso_fn):
+    return ApexDQNBuilder(config, torso_fn)
+
+
+def make_quantiles(config, torso_fn):
+    return ApexDQNBuilder(dataclasses.replace(config, head="quantile"), torso_fn)
+
+
+@pytest.mark.parametrize(
+    ("builder", "is_standard"),
+    [
+        (None, True),
+        (OtherUpdate, True),
+        (make_same, True),
+        (OtherNetworks, False),
+        (OtherPolicy, False),
+        (NoPolicy, False),
+        (make_quantiles, False),
+    ],
+)
+def test_builders_that_evaluate_as_the_agents_own_one(builder, is_standard):
+    experiment = make_experiment(load_config("apex_dqn_catch"), builder_fn=builder)
+    agent = experiment.config.agent
+    assert acts_as_standard(agent, experiment.environment_spec()) is is_standard
+    assert agent.builder == ("standard" if builder is None else name_function(builder))

@@ -12,7 +12,6 @@ from apex_agents.presets import load_config
 from apex_agents.registry import (
     AGENTS,
     find_agent,
-    has_standard_policy,
     make_builder,
     with_torso_fn,
 )
@@ -53,11 +52,6 @@ class OtherUpdate(ApexDQNBuilder):
         raise NotImplementedError
 
 
-class OtherPolicy(ApexDQNBuilder):
-    def make_evaluation_policy(self, spec, num_envs, seed):
-        raise NotImplementedError
-
-
 def make_nothing(config, torso_fn):
     return config
 
@@ -66,16 +60,8 @@ def fail(config, torso_fn):
     raise KeyError("colour")
 
 
-class OtherConstructor(ApexDQNBuilder):
-    def __init__(self, config, torso_fn=None):
-        super().__init__(config, torso_fn)
-
-
-@pytest.mark.parametrize(
-    ("kind", "is_standard"),
-    [(OtherUpdate, True), (OtherPolicy, False), (OtherConstructor, False)],
-)
-def test_the_settings_name_the_builder(kind, is_standard):
+def test_the_settings_name_the_builder():
+    kind = OtherUpdate
     config = load_config("apex_dqn_catch")
     given = make_experiment(config, builder_fn=kind)
     assert given.config.agent.builder == f"{__name__}:{kind.__name__}"
@@ -84,8 +70,6 @@ def test_the_settings_name_the_builder(kind, is_standard):
     assert type(named.builder) is kind
     assert named.builder.config is named.config.agent
     assert config.agent.builder == "standard"
-    assert has_standard_policy(named.config.agent) is is_standard
-    assert has_standard_policy(config.agent)
 
 
 def make_other(config, torso_fn):
@@ -95,7 +79,6 @@ def make_other(config, torso_fn):
 def test_what_a_function_builds_may_be_anything():
     experiment = make_experiment(load_config("apex_dqn_catch"), builder_fn=make_other)
     assert experiment.builder.config.head == "quantile"
-    assert not has_standard_policy(experiment.config.agent)
 
 
 @pytest.mark.parametrize(
