@@ -176,7 +176,7 @@ def execute_config_file(
         with restoring_import():
             spec.loader.exec_module(module)
             if not hasattr(module, function):
-                study = "but get_study: give it to apex-paper --figure"
+                study = "but get_study: give it to apex-study"
                 but = f" {study}" if hasattr(module, "get_study") else ""
                 raise AttributeError(f"it has no function {function}{but}")
             config = getattr(module, function)()

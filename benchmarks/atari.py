@@ -1,6 +1,6 @@
 """The table of Atari games: plays with what runs have learned, and draws the results.
 
-`--runs` names the folder of a sweep. Each run in it that has reached its end is evaluated, with its
+`--runs` names the folder of a study. Each run in it that has reached its end is evaluated, with its
 best and with its last parameters: whole games from no-op starts, epsilon 0.001. Results are
 appended to `scores.csv` and `curves.csv` of `--results`, in which a run that is there already stays
 as it is. Without `--runs` nothing is evaluated.
@@ -10,7 +10,7 @@ Then the table is printed, beside the scores of `published.csv`, and the figures
 end.
 
 Example:
-  apex-sweep --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/atari_games \
+  apex-study --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/atari_games \
       --config.environment.task=pong,breakout --config.run.max_actor_steps=1e6
   python benchmarks/atari.py --runs runs/atari_games
 """
@@ -34,23 +34,22 @@ from our_runs import ROOT
 from apex_agents.evaluation.atari_scores import atari_scores, human_normalized_score
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
+from apex_agents.plotting.curve_figures import draw_returns
 from apex_agents.plotting.run_groups import group_runs
-from apex_agents.plotting.study_figure import draw_study
 from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 from apex_agents.studies import results
-from apex_agents.studies.results import format_table
-from apex_agents.studies.study import (
+from apex_agents.studies.results import (
     Point,
-    Setting,
-    Study,
+    format_table,
     from_csv,
-    make_panels,
+    make_groups,
     read_evaluations,
     to_csv,
 )
+from apex_agents.studies.study import Setting, Study
 
 GAMES = ("pong", "breakout", "space_invaders", "seaquest", "freeway", "boxing")
 EPISODES, EPSILON = 30, 0.001
@@ -75,7 +74,7 @@ NOT_STICKY = "0"  # The probability of sticky actions in the file.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--runs", type=pathlib.Path, help="folder of a sweep")
+    parser.add_argument("--runs", type=pathlib.Path, help="folder of a study")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "results" / "atari")
     parser.add_argument("--images", type=pathlib.Path, default=ROOT / "docs" / "images")
     parser.add_argument("--frames", action="store_true", help="play a game with each agent")
@@ -95,7 +94,7 @@ def main() -> None:
             label = (
                 OURS if key["sticky"] == NOT_STICKY else f"{OURS}, sticky actions {key['sticky']}"
             )
-            curve = list(read_evaluations(run, key["game"], label, int(key["seed"])))
+            curve = read_evaluations(run, key["game"], label, int(key["seed"]))
             points = [point for point in points if point[:3] != curve[0][:3]] + curve
             row = key | score(run)
             replace_file(curves, to_csv(points).encode())
@@ -193,7 +192,7 @@ def read_rows(path: pathlib.Path) -> list[dict[str, str]]:
 def append_row(path: pathlib.Path, row: Row) -> None:
     """Add a row to a CSV file; rows before it have nothing in columns that they did not have."""
     before = [dict.fromkeys(row, "") | earlier for earlier in read_rows(path)]
-    replace_file(path, results.to_csv([*before, row]).encode())
+    replace_file(path, results.rows_to_csv([*before, row]).encode())
 
 
 def make_table(scores: Sequence[Mapping[str, str]], published: Sequence[Mapping[str, str]]) -> str:
@@ -275,7 +274,7 @@ def draw_curves(points: Sequence[Point]) -> Figure:
     games = in_order(point.task for point in points)
     title, x = "A million agent steps of Atari", columns.ACTOR_STEPS
     study = Study(title, {OURS: Setting("apex_dqn_atari_single_host", {})}, games, {}, x)
-    figure = draw_study(title, make_panels(study, points), x)
+    figure = draw_returns(make_groups(study, points), title, x)
     assert figure is not None  # There are points.
     return figure
 

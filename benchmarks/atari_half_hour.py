@@ -3,7 +3,7 @@
 `benchmarks/study_peers.py` trains DQN, A2C and PPO of Stable-Baselines3 for as long on one core.
 
 Example:
-  apex-paper --figure=benchmarks/atari_half_hour.py --parallel=2 --workdir=runs/half_hour
+  apex-study benchmarks/atari_half_hour.py --parallel=2 --workdir=runs/half_hour
 """
 
 from apex_agents.metrics import columns

@@ -3,7 +3,7 @@
 What `apex_dqn_atari_single_host` has was chosen by this study, and by the time that Pong takes.
 
 Example:
-  apex-paper --figure=benchmarks/atari_million.py --parallel=2 --workdir=runs/atari_million
+  apex-study benchmarks/atari_million.py --parallel=2 --workdir=runs/atari_million
 """
 
 from typing import Any

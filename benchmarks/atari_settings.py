@@ -5,7 +5,7 @@ every 500 learner steps. Evaluations, of eight games, and training episodes are 
 tells large differences only.
 
 Example:
-  apex-paper --figure=benchmarks/atari_settings.py --parallel=2 --workdir=runs/atari
+  apex-study benchmarks/atari_settings.py --parallel=2 --workdir=runs/atari
 """
 
 from typing import Any

@@ -21,7 +21,7 @@ from our_runs import ROOT
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import make_curve
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.study import score
+from apex_agents.studies.results import score_curve
 
 LEARNER_STEPS = 10_000
 FIELDS = {
@@ -75,7 +75,7 @@ def start(kind: str, seed: int, core: int, workdir: pathlib.Path) -> subprocess.
 def final_return(workdir: pathlib.Path) -> float:
     """Return the mean return of a run's evaluations in the last quarter of its learner steps."""
     table = RunFolder(workdir).read_columns(columns.EVALUATOR)
-    return score(make_curve(table[columns.LEARNER_STEPS], table[columns.MEAN_RETURN]))
+    return score_curve(make_curve(table[columns.LEARNER_STEPS], table[columns.MEAN_RETURN]))
 
 
 if __name__ == "__main__":

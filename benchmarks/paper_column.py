@@ -3,20 +3,22 @@
 As with the returns, a run has the mean of the last quarter of its learner steps.
 
 Example:
-  apex-paper --figure=section_3 --workdir=runs/paper/section_3
+  apex-study section_3 --workdir=runs/paper/section_3
   python benchmarks/paper_column.py --column=sample_age_steps runs/paper/section_3
 """
 
 import argparse
 import pathlib
 
-import numpy as np
-
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import make_curve
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.results import MEANING_OF_ESTIMATES, format_table, show_estimate
-from apex_agents.studies.study import score
+from apex_agents.studies.results import (
+    MEANING_OF_ESTIMATES,
+    format_table,
+    score_curve,
+    show_estimate,
+)
 
 
 def main() -> None:
@@ -32,13 +34,13 @@ def main() -> None:
             parser.error(f"--column={arguments.column} is none of {', '.join(table)}.")
         curve = make_curve(table[columns.LEARNER_STEPS], table[arguments.column])
         label = setting.removeprefix("setting=")
-        found.setdefault(label, {}).setdefault(task, []).append(score(curve))
+        found.setdefault(label, {}).setdefault(task, []).append(score_curve(curve))
     if not found:
         parser.error(f"{arguments.folder} holds no runs of a study.")
     tasks = sorted({task for by_task in found.values() for task in by_task})
     cells = [["setting", *tasks]]
     for label, by_task in found.items():
-        cells.append([label, *(show_estimate(np.array(by_task.get(task, []))) for task in tasks)])
+        cells.append([label, *(show_estimate(by_task.get(task, [])) for task in tasks)])
     print(format_table(cells))
     print(f"{arguments.column}: {MEANING_OF_ESTIMATES}.")
 

@@ -4,7 +4,7 @@
 cores two runs at once have one each, so that all of them see the same machine.
 
 Example:
-  apex-paper --figure=benchmarks/pong_hour.py --parallel=2 --workdir=runs/pong_hour
+  apex-study benchmarks/pong_hour.py --parallel=2 --workdir=runs/pong_hour
 """
 
 from apex_agents.metrics import columns

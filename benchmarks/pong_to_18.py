@@ -1,10 +1,10 @@
 """Time until an evaluation of Pong reaches 18, on two cores with nothing beside the run.
 
-`--runs` names the folder of a sweep, whose evaluations are written to `--out` first. Then the time
+`--runs` names the folder of a study, whose evaluations are written to `--out` first. Then the time
 and the agent steps of each seed in the file are printed.
 
 Example:
-  apex-sweep --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/pong_18 \
+  apex-study --config=apex_dqn_atari_single_host --seeds=3 --workdir=runs/pong_18 \
       --config.environment.task=pong --config.run.target_return=18
   python benchmarks/pong_to_18.py --runs runs/pong_18
 """
@@ -17,7 +17,7 @@ import numpy as np
 from our_runs import ROOT
 
 from apex_agents.runs.folder import find_runs
-from apex_agents.studies.study import Point, from_csv, read_evaluations, to_csv
+from apex_agents.studies.results import Point, from_csv, read_evaluations, to_csv
 
 LEVEL = 18.0
 FILE = ROOT / "results" / "atari" / "pong_two_cores.csv"
@@ -25,7 +25,7 @@ FILE = ROOT / "results" / "atari" / "pong_two_cores.csv"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", help="folder of a sweep; by default those of --out")
+    parser.add_argument("--runs", help="folder of a study; by default those of --out")
     parser.add_argument("--out", type=pathlib.Path, default=FILE, help="CSV file of evaluations")
     arguments = parser.parse_args()
     if arguments.runs:

@@ -3,10 +3,10 @@
 The learner's priorities are shuffled within each batch (`examples/own_update.py`), and new
 transitions have the largest one so far, since those of the actors would be right. If the figure
 shows what priorities are worth, these agents are no better than with uniform samples. With
-`--beside=FILE`, `apex-paper --figure=12` draws the evaluations of this study, too.
+`--beside=FILE`, `apex-study 12` draws the evaluations of this study, too.
 
 Example:
-  apex-paper --figure=benchmarks/shuffled_priorities.py --seeds=2 --workdir=runs/paper/shuffled
+  apex-study benchmarks/shuffled_priorities.py --seeds=2 --workdir=runs/paper/shuffled
 """
 
 import pathlib

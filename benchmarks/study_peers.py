@@ -3,7 +3,7 @@
 Where these have equal wall time, DQN, A2C and PPO of Stable-Baselines3 have it, too
 (`peers/minatar_games.py`, `peers/atari.py`); in figure 3 its DDPG has as many updates
 (`peers/control.py`). The CSV file has the columns of a study's, so that `--beside=FILE` of
-`apex-paper` draws it; runs that are in it are not run again. The other library needs
+`apex-study` draws it; runs that are in it are not run again. The other library needs
 `make .venv-peers/.installed`.
 
 Example:
@@ -22,7 +22,8 @@ from peer_processes import peer_command, run_peer
 
 from apex_agents.command_line.config_files import execute_file
 from apex_agents.runs.files import replace_file
-from apex_agents.studies.study import Point, Study, from_csv, to_csv
+from apex_agents.studies.results import Point, from_csv, to_csv
+from apex_agents.studies.study import Study
 
 
 class Peers(NamedTuple):

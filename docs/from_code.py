@@ -25,7 +25,8 @@ from absl import flags
 from apex_agents.command_line.config_files import execute_file
 from apex_agents.command_line.field_help import read_meanings
 from apex_agents.presets import CONFIGS, preset_names
-from apex_agents.studies.study import Study, from_csv, to_markdown
+from apex_agents.studies.results import compare, from_csv, summarise
+from apex_agents.studies.study import Study
 
 DOCS = pathlib.Path(__file__).resolve().parent
 _BLOCK = re.compile(r"<!-- (\w+)(.*?) -->\n.*?<!-- end -->", re.DOTALL)
@@ -113,7 +114,7 @@ def write_study(path: str, *csv_files: str) -> Iterator[str]:
     """
     study = execute_file("study", DOCS.parent / path, Study, "get_study")
     points = [point for file in csv_files for point in from_csv((DOCS.parent / file).read_text())]
-    yield to_markdown(study, points).partition("\n\n")[0]
+    yield compare(summarise(study, points)).rstrip()
 
 
 def write_file(path: str, first: str = "") -> Iterator[str]:

@@ -138,7 +138,7 @@ def test_an_ended_run_of_another_experiment_is_refused(tmp_path):
 def test_a_run_without_a_learner_step_has_failed(state):
     write(state, {**FINISHED, "reason": "limit of 40 actor steps reached", "learner_steps": 0})
     run = conclude(state, Outcome())
-    # A sweep trains a run again that has not finished.
+    # A study trains a run again that has not finished.
     assert (run.exit_code, run.summary["finished"]) == (1, False)
     failure = describe_failure(run, EXPERIMENT, Outcome())
     for part in (

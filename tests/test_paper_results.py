@@ -8,7 +8,8 @@ import pytest
 
 from apex_agents.command_line.config_files import execute_file
 from apex_agents.plotting import draw_study
-from apex_agents.studies.study import Study, from_csv, make_panels
+from apex_agents.studies.results import from_csv, make_groups
+from apex_agents.studies.study import Study
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAPER = ROOT / "results" / "paper"
@@ -55,11 +56,11 @@ def test_the_table_of_all_data_is_in_the_documentation(name):
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_figure_can_be_drawn(name, tmp_path):
     study = execute_file("figure", STUDIES[name][0], Study, "get_study")
-    panels = make_panels(
-        study, [p for file in list_files(name) for p in from_csv(file.read_text())]
-    )
-    assert [*panels] == list(study.tasks)
-    for settings in panels.values():
-        assert {len(settings[setting]) for setting in study.settings} == {study.num_seeds}
-    paths = draw_study(tmp_path, name, study.title, panels, study.x)
+    points = [point for file in list_files(name) for point in from_csv(file.read_text())]
+    groups = make_groups(study, points)
+    num_seeds = {(group.task, group.setting): len(group.runs) for group in groups}
+    assert list(dict.fromkeys(task for task, _ in num_seeds)) == list(study.tasks)
+    for task in study.tasks:
+        assert {num_seeds[task, setting] for setting in study.settings} == {study.num_seeds}
+    paths = draw_study(groups, tmp_path, study.title, study.x)
     assert all(path.stat().st_size > 10_000 for path in paths)

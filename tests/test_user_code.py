@@ -369,6 +369,6 @@ def test_values_unpickle_as_they_are():
 def test_the_file_of_a_study_is_told_which_command_trains_it(tmp_path):
     path = tmp_path / "my_study.py"
     path.write_text("def get_study(): return 1\n")
-    with pytest.raises(AttributeError, match=r"get_study.*apex-paper"):
+    with pytest.raises(AttributeError, match=r"get_study.*apex-study"):
         execute_config_file(path)
     assert execute_config_file(path, False, "get_study") == 1

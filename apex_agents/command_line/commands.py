@@ -110,11 +110,9 @@ apex_dpg = functools.partial(_train, "apex_dpg")
 evaluate = functools.partial(_run, "evaluate")
 export = functools.partial(_run, "export")
 monitor = functools.partial(_run, "monitor")
-paper = functools.partial(_run, "paper")
 play = functools.partial(_run, "play")
 plot = functools.partial(_run, "plot")
-sweep = functools.partial(_run, "sweep")
-tune = functools.partial(_run, "tune")
+study = functools.partial(_run, "study")
 
 if __name__ == "__main__":
     agent = sys.argv.pop(1)

@@ -14,7 +14,7 @@ from apex_agents.registry import AGENTS
 def describe_next_steps(
     agent: str, folder: pathlib.Path, settings: str, program: str
 ) -> Iterator[str]:
-    """Yield lines for the terminal; none if the command was started by another one, as in sweeps.
+    """Yield lines for the terminal; none if the command was started by another one, as in studies.
 
     Args:
       agent: name of the agent that was trained.

@@ -14,7 +14,7 @@ from five seeds on the interquartile mean with its 95 % confidence interval, up 
 all seeds have reached. A seed that ended at its target counts with its last return from there on,
 and is marked. Faint lines show single seeds. Lines break where a run was stopped. Tasks have panels
 of their own. Thin lines are the returns of training episodes, for a single setting; priorities are
-drawn for a single run only. The folder of a sweep stands for all of its runs.
+drawn for a single run only. The folder of a study stands for all of its runs.
 
 Examples:
   python launch/plot.py runs/apex_dqn_cartpole-20260101-120000

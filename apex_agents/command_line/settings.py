@@ -32,12 +32,14 @@ class Settings(NamedTuple):
       overrides: new values of fields, by dotted path.
       variants: texts of the values of fields that are given several, by dotted path; the config
         does not have them.
+      arguments: arguments that are no flags.
     """
 
     config: ExperimentConfig
     path: pathlib.Path
     overrides: Mapping[str, Any]
     variants: Mapping[str, Sequence[str]]
+    arguments: Sequence[str] = ()
 
     def to_flags(self, fields: Mapping[str, Any]) -> list[str]:
         """Return the flags that give another command these settings, with some fields changed."""
@@ -59,7 +61,8 @@ def run_with_settings(
       command: called with the settings of the command line; exits.
       default: name of the settings used without --config.
       agent: name of the agent that the command trains; '' for any agent.
-      has_variants: whether fields may be given several values.
+      has_variants: whether fields may be given several values; the command may have arguments
+        that are no flags, too.
     """
     parsed: list[Settings] = []
 
@@ -69,13 +72,14 @@ def run_with_settings(
         return arguments
 
     def run(argv: Sequence[str]) -> None:
-        refuse_arguments(argv)
+        if not has_variants:
+            refuse_arguments(argv)
         settings, variants = parsed[0], parsed[0].variants
         if _is_valid(settings.config):  # Otherwise the command's error is all that is said.
             given = [*settings.overrides, *variants]
             for message in find_idle_fields(settings.config, given, variants):
                 warn(message)
-        command(settings)
+        command(settings._replace(arguments=argv[1:]))
 
     app.run(run, flags_parser=parse)
 

@@ -109,22 +109,30 @@ _LEARNING_OF_ACTOR_CRITICS = (
 
 
 @style.styled
-def draw_returns(groups: Sequence[RunGroup]) -> Figure | None:
+def draw_returns(
+    groups: Sequence[RunGroup], title: str = "", x: str = columns.ACTOR_STEPS
+) -> Figure | None:
     """Draw the evaluator's mean return against actor steps, learner steps and wall time.
 
-    Several tasks have a panel each, against actor steps. Thin lines are the returns of training
+    Several tasks have a panel each, against a single column. Thin lines are the returns of training
     episodes, if there is only one group.
+
+    Args:
+      groups: the groups.
+      title: title of the figure; by default agent, task and setting.
+      x: the column against which several tasks are drawn.
     """
     tasks: dict[str, list[RunGroup]] = {}
     for group in groups:
         tasks.setdefault(group.task, []).append(group)
     is_one_task = len(tasks) == 1
-    shown = [(groups, x) for x in X_LABELS]
+    shown = [(groups, column) for column in X_LABELS]
     if not is_one_task:
-        shown = [(members, columns.ACTOR_STEPS) for members in tasks.values()]
-    figure, panels = style.new_panels(make_title(groups), len(shown), sharey=is_one_task)
-    for axes, (members, x) in zip(panels, shown, strict=True):
-        _draw_quantity(axes, members, _RETURN, x, len(groups) == 1)
+        shown = [(members, x) for members in tasks.values()]
+    heading = f"{title}, {groups[0].task}" if title and is_one_task else title
+    figure, panels = style.new_panels(heading or make_title(groups), len(shown), sharey=is_one_task)
+    for axes, (members, column) in zip(panels, shown, strict=True):
+        _draw_quantity(axes, members, _RETURN, column, len(groups) == 1)
         _draw_reference(axes, members, "target return", f"run.{_TARGET}")
         if is_one_task:
             axes.label_outer()

@@ -76,12 +76,14 @@ def draw_search(
     return _write(search_figure.draw_search(importances, scores), folder, "importances")
 
 
-def draw_study(folder: pathlib.Path, name: str, *study: Any) -> list[pathlib.Path]:
-    """Draw a study into files called `name`; see `study_figure.draw_study` and `draw_runs`."""
+def draw_study(
+    groups: Sequence[Any], folder: pathlib.Path, title: str, x: str
+) -> list[pathlib.Path]:
+    """Draw the returns of groups of runs; see `curve_figures.draw_returns` and `draw_runs`."""
     _import_matplotlib()
-    from apex_agents.plotting import study_figure
+    from apex_agents.plotting import curve_figures
 
-    return _write(study_figure.draw_study(*study), folder, name)
+    return _write(curve_figures.draw_returns(groups, title, x), folder, "returns")
 
 
 def _import_matplotlib() -> None:

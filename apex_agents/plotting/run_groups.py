@@ -74,7 +74,7 @@ class RunGroup:
 def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     """Group the runs that are seeds of the same setting, in the order of their first runs.
 
-    Labels, colours and order are those that the folder of a sweep has recorded, if all runs are
+    Labels, colours and order are those that the folder of a study has recorded, if all runs are
     from one. The label of another setting is the agent, if those of its task differ, and the fields
     in which those of the agent differ, or the folder of the first run if these are many; colours
     follow the order of the runs.
@@ -99,7 +99,7 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
 def _recorded_labels(
     settings: Mapping[str, dict[str, Any]], paths: Mapping[str, pathlib.Path]
 ) -> dict[str, tuple[str, int]]:
-    """Return label and index of each group; none if they are not those of a single sweep."""
+    """Return label and index of each group; none if they are not those of a single study."""
     found = {key: setting for key, path in paths.items() if (setting := find_setting(path))}
     folders = {setting.folder for setting in found.values()}
     different = {(settings[key].get(TASK), setting.label) for key, setting in found.items()}
@@ -148,7 +148,7 @@ def _label(
 
 
 def _folder_of_seeds(run: pathlib.Path) -> pathlib.Path:
-    """Return the folder that a sweep gives to the seeds of a setting, or else that of the run."""
+    """Return the folder that a study gives to the seeds of a setting, or else that of the run."""
     return run.parent if re.fullmatch(r"seed_\d+", run.name) else run
 
 

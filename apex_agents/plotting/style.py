@@ -47,8 +47,8 @@ _REFERENCE: dict[str, Any] = {"color": _GREY, "linewidth": 1.0, "linestyle": (0,
 _SINGLE_SEED: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.4, "zorder": 1.9}
 # Lines of all colours, which the legend shows in grey.
 _SINGLE_SEEDS = "single seeds"
-# Lines of seeds that have no mean.
-_LONE_SEED: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.9}
+# Seeds without a mean are solid, too: with the dashes of a setting they would look like its mean.
+_LONE_SEED: dict[str, Any] = _SINGLE_SEED | {"linewidth": 1.0, "alpha": 0.9}
 _GREY_SEED: dict[str, Any] = _SINGLE_SEED | {"color": _GREY}
 _BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
 _STOPPED: dict[str, Any] = {"linestyle": "", "marker": "D", "markersize": 4, "alpha": 0.8}

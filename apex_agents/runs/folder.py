@@ -67,7 +67,7 @@ def find_runs(folder: str | pathlib.Path) -> list[RunFolder]:
     agents that were handed on are no runs.
 
     Args:
-      folder: folder of a run, of a sweep, or of several of these.
+      folder: folder of a run, of a study, or of several of these.
 
     Raises:
       ValueError: there is no run that can be read.

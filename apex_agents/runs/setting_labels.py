@@ -1,4 +1,4 @@
-"""The labels of a sweep's settings, kept in its folder in the order of their colours.
+"""The labels of a study's settings, kept in its folder in the order of their colours.
 
 A setting has the same label and colour in every figure of the folder: also in one of a few runs,
 and in one that is drawn after settings were added.
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from apex_agents.runs.files import read_json, write_json
 
 _FILE = "settings.json"
-_MAX_DEPTH = 3  # Folders between that of the sweep and that of a run, as `find_runs` searches.
+_MAX_DEPTH = 3  # Folders between that of the study and that of a run, as `find_runs` searches.
 
 
 class RecordedSetting(NamedTuple):
     """The setting of a run.
 
     Attributes:
-      folder: folder of the sweep.
+      folder: folder of the study.
       label: label of the setting.
       place: place of the setting in the order of colours, from 0 on.
     """
@@ -29,10 +29,10 @@ class RecordedSetting(NamedTuple):
 
 
 def record_labels(folder: pathlib.Path, labels: Mapping[pathlib.Path, str]) -> None:
-    """Add settings to those that the folder of a sweep has, which keep their places.
+    """Add settings to those that the folder of a study has, which keep their places.
 
     Args:
-      folder: folder of the sweep.
+      folder: folder of the study.
       labels: labels of the settings by the folder of each run, or of the seeds, on each task.
     """
     known = _read(folder)
@@ -42,12 +42,12 @@ def record_labels(folder: pathlib.Path, labels: Mapping[pathlib.Path, str]) -> N
 
 
 def read_labels(folder: pathlib.Path) -> Sequence[str]:
-    """Return the labels of a sweep's settings in the order of their colours; none if unknown."""
+    """Return the labels of a study's settings in the order of their colours; none if unknown."""
     return list(dict.fromkeys(_read(folder).values()))
 
 
 def find_setting(run: pathlib.Path) -> RecordedSetting | None:
-    """Return the setting of the run in a folder; None if it belongs to no sweep that has labels."""
+    """Return the setting of the run in a folder; None if it belongs to no study that has labels."""
     for folder in list(run.parents)[:_MAX_DEPTH]:
         labels = _read(folder)
         for path in (run, run.parent):

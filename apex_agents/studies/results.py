@@ -1,81 +1,302 @@
-"""The results of a sweep: a row of numbers for each setting, and these rows as tables."""
+"""The results of a study: evaluations of its runs, a row for each setting on each task, tables.
+
+A CSV file keeps the evaluations, from which tables and figures can be made anew without the runs.
+"""
 
 import collections
 import csv
 import datetime
 import io
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from apex_agents.evaluation.atari_scores import human_normalized_score, scored_game
 from apex_agents.metrics import columns
-from apex_agents.plotting.curves import INTERVAL, estimate, has_numbers
+from apex_agents.plotting.curves import INTERVAL, Curve, estimate, has_numbers, is_kept, make_curve
+from apex_agents.plotting.run_groups import Columns, RunGroup
 from apex_agents.runs.folder import RunFolder
+from apex_agents.studies.study import LABEL, PROGRESS, Run, Study, show_field
 
-Row = dict[str, Any]
+# The score of a run is the mean return of the evaluations in this newest part of its steps.
+_NEWEST = 0.25
+_NUMBERS = (*PROGRESS, columns.MEAN_RETURN)
+_COLUMNS = ("task", "setting", "seed", *_NUMBERS)
 
-# How far a run got, and what it took.
-PROGRESS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
+
+class Point(NamedTuple):
+    """An evaluation of a run; a row of the CSV file."""
+
+    task: str
+    setting: str
+    seed: int
+    actor_steps: float
+    learner_steps: float
+    wall_time_seconds: float
+    mean_return: float
+
+
+def read_evaluations(folder: RunFolder, task: str, setting: str, seed: int) -> list[Point]:
+    """Read the evaluations of a run, but for those that were repeated after a stop."""
+    table = folder.read_columns(columns.EVALUATOR)
+    if not has_numbers(table, *_NUMBERS):
+        return []
+    values = np.stack([table[name] for name in _NUMBERS])
+    values = values[:, np.isfinite(values).all(axis=0)]
+    # The learner goes back to its checkpoint; actor steps do not.
+    is_last = is_kept(values[_NUMBERS.index(columns.LEARNER_STEPS)])
+    return [Point(task, setting, seed, *map(float, row)) for row in values[:, is_last].T]
+
+
+def read_points(run: Run) -> list[Point]:
+    """Read the evaluations of a run of a study; see `read_evaluations`."""
+    folder = run.open_folder()
+    return read_evaluations(folder, run.task, run.label, run.seed) if folder else []
+
+
+def to_csv(points: Iterable[Point]) -> str:
+    """Return the content of a CSV file of evaluations."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for point in points:
+        numbers = (f"{value:.6g}" for value in point[-2:])
+        writer.writerow([*point[:3], *(round(steps) for steps in point[3:5]), *numbers])
+    return text.getvalue()
+
+
+def from_csv(text: str) -> list[Point]:
+    """Read the content of a CSV file of evaluations.
+
+    Raises:
+      ValueError: it has other columns, or a row that cannot be read.
+    """
+    names, *rows = [row for row in csv.reader(text.splitlines()) if row] or [[]]
+    if tuple(names) != _COLUMNS:
+        raise ValueError(f"its columns are {', '.join(names)}, not {', '.join(_COLUMNS)}")
+    points = []
+    for number, (*row,) in enumerate(rows, 2):
+        try:
+            task, setting, seed, *numbers = row
+            points.append(Point(task, setting, int(seed), *map(float, numbers)))
+            if not np.isfinite(points[-1][3:]).all():
+                raise ValueError("NaN or infinite")
+        except (ValueError, TypeError) as error:
+            kinds = "a task, a label, a whole number and four finite numbers"
+            raise ValueError(f"row {number} is {','.join(row)}, not {kinds}") from error
+    return points
+
+
+def group_seeds(points: Iterable[Point]) -> dict[tuple[str, str], list[list[Point]]]:
+    """Return by task and label of a setting the evaluations of each run, the least seed first."""
+    groups: dict[tuple[str, str], list[list[Point]]] = collections.defaultdict(list)
+    in_order = sorted(points, key=lambda point: point[:3])
+    for (task, label, _), run in itertools.groupby(in_order, lambda point: point[:3]):
+        groups[task, label].append(list(run))
+    return groups
+
+
+def score(run: Sequence[Point], x: str) -> float:
+    """Return the mean return in the newest part of a run, measured by a column."""
+    return score_curve(make_curve(*np.array([(getattr(p, x), p.mean_return) for p in run]).T))
+
+
+def score_curve(curve: Curve) -> float:
+    """Return the mean of a curve in the newest part of a run."""
+    return float(curve.y[curve.x >= (1 - _NEWEST) * curve.x[-1]].mean())
+
+
+class SavedRun(NamedTuple):
+    """A run of which only the evaluations are known; figures read it as the folder of a run."""
+
+    points: Sequence[Point]
+    path: pathlib.Path = pathlib.Path()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        task, _, seed, *_ = self.points[0]
+        return {"environment": {"task": task}, "run": {"seed": seed}}
+
+    def read_columns(self, name: str, max_bytes: int | None = None) -> Columns:
+        """Return the columns of the evaluations; other files there are none."""
+        if name != columns.EVALUATOR:
+            return {}
+        values = np.array([point[3:] for point in self.points]).T
+        unknown = {columns.STANDARD_ERROR: np.full(len(self.points), np.nan)}
+        return dict(zip(_NUMBERS, values, strict=True)) | unknown
+
+    def settings(self, *sections: str) -> dict[str, Any]:
+        """Return that a section of the config is unknown."""
+        return {}
+
+    def summary(self) -> None:
+        """Return that the end of the run is unknown."""
+
+    def logs(self) -> list[str]:
+        """Return that nothing but the evaluations is known."""
+        return []
+
+
+def make_groups(
+    study: Study, points: Iterable[Point], runs: Iterable[Run] = (), order: Sequence[str] = ()
+) -> list[RunGroup]:
+    """Group the runs of a study for its figure.
+
+    Args:
+      study: the study; settings of other programs come behind its own.
+      points: evaluations of all runs.
+      runs: runs that have folders.
+      order: labels in the order of their colours; further ones follow as they come.
+    """
+    members: dict[tuple[str, str], list[Any]] = {
+        key: [SavedRun(run) for run in group] for key, group in group_seeds(points).items()
+    }
+    folders: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
+    for run in runs:
+        folders[run.task, run.label] += filter(None, [run.open_folder()])
+    members |= {key: group for key, group in folders.items() if group}
+    labels = [*dict.fromkeys([*order, *study.settings, *(label for _, label in members)])]
+    return [
+        RunGroup(members[task, label], label, place)
+        for task in study.tasks
+        for place, label in enumerate(labels)
+        if (task, label) in members
+    ]
+
+
+class Row(NamedTuple):
+    """The results of a setting on a task.
+
+    Attributes:
+      task: name of the task.
+      setting: the setting, a label or values of fields, by the names of the columns.
+      runs: evaluations of each run that has some.
+      values: results by the names of their columns. `runs` is how the runs ended, as in
+        '2 finished, 1 failed', and `seeds` the number of those with an evaluation. A measure has
+        what `estimate` makes of the runs, the ends of the interval (`_lower`, `_upper`), NaN for
+        seeds that are too few, and the values of the seeds (`_of_seeds`). Steps and times are means
+        of the runs as of their last evaluations. NaN where nothing is known.
+    """
+
+    task: str
+    setting: Mapping[str, Any]
+    runs: Sequence[Sequence[Point]]
+    values: Mapping[str, Any]
+
+    def cells(self) -> dict[str, Any]:
+        """Return all values by the names of their columns."""
+        return {"task": self.task, **self.setting, **self.values}
 
 
 def summarise(
-    task: str, setting: Mapping[str, str], folders: Sequence[RunFolder], endings: Sequence[str]
-) -> Row:
-    """Read the results of one setting.
+    study: Study, points: Sequence[Point], endings: Mapping[Run, str] | None = None
+) -> list[Row]:
+    """Compute the results of a study, task by task.
 
     Args:
-      task: name of the task.
-      setting: names and values of the other fields in which settings differ.
-      folders: folders of the runs that have begun.
-      endings: how each run has ended, also of those that have not begun.
-
-    Returns:
-      The row of `results.csv`: task; setting; runs, as in '2 finished, 1 failed'; number of seeds
-      with an evaluation; what `estimate` makes of the last and of the best evaluation of each run,
-      and of the last one on a scale from 0, a random player, to 1, a human, with the ends of the
-      intervals (`_lower`, `_upper`), NaN for seeds that are too few, and the values of the seeds
-      (`_of_seeds`); means of the runs' steps and times. NaN where nothing is known.
+      study: the study; settings of other programs come behind its own.
+      points: evaluations of all runs.
+      endings: how the runs that have folders have ended.
     """
-    tables = [folder.read_columns(columns.EVALUATOR) for folder in folders]
-    with_returns = [table for table in tables if has_numbers(table, columns.MEAN_RETURN)]
-    returns = [table[columns.MEAN_RETURN] for table in with_returns]
-    returns = [finite for values in returns if len(finite := values[np.isfinite(values)])]
-    progress = [read_progress(folder) for folder in folders]
-    last_returns = [values[-1] for values in returns]
+    planned: dict[tuple[str, str], dict[Run, str]] = collections.defaultdict(dict)
+    for run, ending in (endings or {}).items():
+        planned[run.task, run.label][run] = ending
+    labels = dict.fromkeys([*study.settings, *(point.setting for point in points)])
+    evaluated, rows = group_seeds(points), []
+    for task, label in itertools.product(study.tasks, labels):
+        members, runs = planned[task, label], evaluated[task, label]
+        setting = next((dict(run.setting) for run in members), {LABEL: label})
+        counts = collections.Counter(members.values())
+        last = [run[-1].mean_return for run in runs]
+        values = {
+            "runs": ", ".join(f"{count} {ending}" for ending, count in counts.items()),
+            "seeds": len(runs),
+            **_estimate("score", [score(run, study.x) for run in runs]),
+            **_estimate("last_return", last),
+            **_estimate("best_return", [max(p.mean_return for p in run) for run in runs]),
+            **_estimate("human_normalized", _normalize(last, members)),
+            **_progress(runs),
+        }
+        rows.append(Row(task, setting, runs, values))
+    return rows
+
+
+def _normalize(returns: Sequence[float], runs: Iterable[Run]) -> list[float]:
+    """Return human-normalized returns; none if the task has no such scores."""
+    folder = next(filter(None, (run.open_folder() for run in runs)), None)
+    environment = folder.settings("environment") if folder else {}
+    game = scored_game(environment.get("suite", ""), environment.get("task", ""))
+    return [human_normalized_score(game, value) for value in returns] if game else []
+
+
+def _progress(runs: Iterable[Sequence[Point]]) -> dict[str, float]:
+    """Return how far runs got, and the time they took, as means."""
+    ends = [run[-1] for run in runs]
     return {
-        "task": task,
-        **setting,
-        "runs": ", ".join(f"{n} {ending}" for ending, n in collections.Counter(endings).items()),
-        "seeds": len(returns),
-        **_estimate("last_return", last_returns),
-        **_estimate("best_return", [values.max() for values in returns]),
-        **_estimate("human_normalized", _normalize(last_returns, folders)),
-        **{name: _mean([run[name] for run in progress if name in run]) for name in PROGRESS},
+        n: float(np.mean([getattr(e, n) for e in ends])) if ends else math.nan for n in PROGRESS
     }
 
 
-def read_progress(folder: RunFolder) -> Mapping[str, Any]:
-    """Return how far a run got: its summary, or the last evaluation of one that was killed."""
-    table = folder.read_columns(columns.EVALUATOR)
-    return folder.summary() or {name: column[-1] for name, column in table.items()}
+def to_markdown(rows: Sequence[Row], x: str) -> str:
+    """Return the tables for people, as Markdown with aligned columns, and what they mean.
 
-
-def to_markdown(rows: Sequence[Row]) -> str:
-    """Return a table for people, as Markdown with aligned columns, and what it means."""
-    has_scores = any(math.isfinite(row["human_normalized"]) for row in rows)
-    hidden = () if has_scores else ("human_normalized",)
-    names = [n for n in rows[0] if not n.endswith(_ENDS_OF_NAMES) and n not in hidden]
-    meaning = _MEANING + _MEANING_OF_SCORES if has_scores else _MEANING
-    return f"{format_rows(rows, names)}\n{meaning}\n"
-
-
-def format_rows(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """Return the columns of these names as Markdown, with numbers as people write them."""
+    Of several tasks, a second table has the settings side by side.
+    """
+    cells = [row.cells() for row in rows]
+    names = [name for name in _names(cells) if not name.endswith(_ENDS_OF_NAMES)]
+    names = [name for name in names if any(_show(row, name) not in ("", "-") for row in cells)]
     header = [HEADERS.get(name, name) for name in names]
-    return format_table([header, *([_show(row, name) for name in names] for row in rows)])
+    table = format_table([header, *([_show(row, name) for name in names] for row in cells)])
+    meaning = (
+        f"Returns: {MEANING_OF_ESTIMATES}. Score: mean return of the evaluations in the last "
+        f"quarter of a run's {HEADERS[x]}; there is luck in the best of its evaluations. Steps and "
+        "wall time: mean of the runs as of their last evaluations."
+    )
+    if "human_normalized" in names:
+        meaning += " Human normalized: last return, 0 % for a random player, 100 % for a human."
+    if len({row.task for row in rows}) > 1:
+        table += f"\n{compare(rows)}"
+        meaning += " All tasks: scores, each divided by the mean of the first setting on its task."
+    return f"{table}\n{meaning}\n"
+
+
+def compare(rows: Sequence[Row]) -> str:
+    """Return a table of the scores with a row for each setting and a column for each task.
+
+    If all scores of the first setting are positive, the last of several columns has the scores of
+    all tasks, each divided by the mean score of the first setting on its task.
+    """
+    settings: dict[tuple[tuple[str, Any], ...], list[Row]] = collections.defaultdict(list)
+    for row in rows:
+        settings[tuple(row.setting.items())].append(row)
+    first, *_ = settings.values()
+    bases = [row.values["score_of_seeds"] for row in first]
+    # Returns that may be negative have no ratios.
+    is_relative = len(bases) > 1 and all(base and min(base) > 0 for base in bases)
+    names = _names([row.setting for row in rows])
+    header = [*names, "seeds", *(HEADERS[name] for name in PROGRESS), *(r.task for r in first)]
+    table = [[*header, "all tasks"] if is_relative else header]
+    for setting, members in settings.items():
+        counts = sorted({len(row.runs) for row in members})
+        seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        progress = _progress(itertools.chain.from_iterable(row.runs for row in members))
+        scores = [row.values["score_of_seeds"] for row in members]
+        cells = [_show(dict(setting), name) for name in names]
+        cells += [seeds, *(_show(progress, name) for name in PROGRESS), *map(show_estimate, scores)]
+        if is_relative:
+            ratios = [np.divide(s, np.mean(base)) for s, base in zip(scores, bases, strict=True)]
+            cells.append(show_estimate(*ratios))
+        table.append(cells)
+    return format_table(table)
+
+
+def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the columns of some rows."""
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def format_table(cells: Sequence[Sequence[str]]) -> str:
@@ -86,64 +307,41 @@ def format_table(cells: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
 
 
-def show_estimate(*returns: np.ndarray) -> str:
-    """Format what the seeds of a setting achieved, `[S]`; several arrays are of several tasks."""
-    return _show(_estimate("last_return", *returns), "last_return")
+def show_estimate(*returns: Sequence[float] | np.ndarray) -> str:
+    """Format the returns of a setting's seeds; several sequences are of several tasks."""
+    return _show(_estimate("score", *returns), "score")
 
 
-def show_progress(name: str, values: Sequence[float]) -> str:
-    """Format the mean of a column of `PROGRESS` over runs."""
-    return _show({name: _mean(values)}, name)
-
-
-def to_csv(rows: Sequence[Row]) -> str:
+def rows_to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a table for programs, as CSV with all digits."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer = csv.DictWriter(text, _names(rows), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _to_text(value) for name, value in row.items()})
+        lists = {name: " ".join(map(str, v)) for name, v in row.items() if isinstance(v, list)}
+        writer.writerow({**row, **lists})
     return text.getvalue()
 
 
-def _to_text(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list) else value
-
-
-def _estimate(name: str, *values: Sequence[float] | np.ndarray) -> Row:
+def _estimate(name: str, *values: Sequence[float] | np.ndarray) -> dict[str, Any]:
     """Return the mean over runs, its confidence interval, and the values of the seeds of a task."""
-    mean, *ends = estimate(*map(np.array, values)) if any(map(len, values)) else 3 * (np.nan,)
-    lower, upper, of_seeds = (f"{name}{end}" for end in _ENDS_OF_NAMES)
-    found = dict(zip((name, lower, upper), map(float, (mean, *ends)), strict=True))
-    return {**found, of_seeds: [float(value) for value in values[0]] if len(values) == 1 else []}
+    found = estimate(*map(np.array, values)) if any(map(len, values)) else 3 * (np.nan,)
+    of_seeds = [float(value) for value in values[0]] if len(values) == 1 else []
+    parts = (*map(float, found), of_seeds)
+    return {f"{name}{end}": part for end, part in zip(("", *_ENDS_OF_NAMES), parts, strict=True)}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else math.nan
-
-
-def _normalize(returns: Sequence[float], folders: Sequence[RunFolder]) -> list[float]:
-    """Return human-normalized returns; none if the task has no such scores."""
-    environment = folders[0].settings("environment") if folders else {}
-    game = scored_game(environment.get("suite", ""), environment.get("task", ""))
-    return [human_normalized_score(game, value) for value in returns] if game else []
-
-
-def _show(row: Row, name: str) -> str:
+def _show(row: Mapping[str, Any], name: str) -> str:
     """Format a field of a row, with its confidence interval, or else the values of its seeds."""
-    if row[name] != row[name]:  # NaN.
+    value = row.get(name, "")
+    if value != value:  # NaN.
         return "-"
     show = _FORMATS.get(name, show_field)
     lower, upper, of_seeds = (row.get(f"{name}{end}", math.nan) for end in _ENDS_OF_NAMES)
     if lower == lower:
-        return f"{show(row[name])} [{show(lower)}, {show(upper)}]"
+        return f"{show(value)} [{show(lower)}, {show(upper)}]"
     seeds = list(map(show, of_seeds)) if isinstance(of_seeds, list) else []
-    return f"{show(row[name])} ({' / '.join(seeds)})" if len(seeds) > 1 else show(row[name])
-
-
-def show_field(value: Any) -> str:
-    """Format the value of a field, a number with four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{show(value)} ({' / '.join(seeds)})" if len(seeds) > 1 else show(value)
 
 
 def _show_return(value: float) -> str:
@@ -154,8 +352,9 @@ def _show_return(value: float) -> str:
 
 # Ends of the names of columns that belong to an estimate.
 _ENDS_OF_NAMES = ("_lower", "_upper", "_of_seeds")
-# How numbers are written for people; the columns before them are texts.
+# How numbers are written for people.
 _FORMATS: dict[str, Callable[[Any], str]] = {
+    "score": _show_return,
     "last_return": _show_return,
     "best_return": _show_return,
     "human_normalized": "{:.1%}".format,
@@ -164,16 +363,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     columns.WALL_TIME_SECONDS: lambda seconds: str(datetime.timedelta(seconds=round(seconds))),
 }
 HEADERS = {name: name.removesuffix("_seconds").replace("_", " ") for name in _FORMATS}
-# What `show_estimate` shows.
 MEANING_OF_ESTIMATES = (
     f"from five seeds on the interquartile mean [{INTERVAL}]; of fewer, which say little, the mean "
     "(each seed)"
-)
-MEANING_OF_PROGRESS = "Steps and wall time: mean of the runs."
-_MEANING = (
-    f"Returns: {MEANING_OF_ESTIMATES}; of each run's last evaluation, and of its best one, in "
-    f"which there is luck. {MEANING_OF_PROGRESS}"
-)
-_MEANING_OF_SCORES = (
-    " Human normalized: the last return, from 0 % for a random player to 100 % for a human."
 )

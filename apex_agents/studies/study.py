@@ -1,36 +1,38 @@
-"""Studies: settings that are compared with several seeds on several tasks, and their curves.
+"""A study, which compares settings with several seeds on several tasks, and its runs.
 
-A figure of the paper is a study. Its curves are kept in one CSV file, from which its table and its
-figure are made, so that both can be made anew without the runs.
+A figure of the paper is a study in a file, and a grid of values on the command line is one, too.
 """
 
-import csv
-import io
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from apex_agents.config import ExperimentConfig, without_other_target
 from apex_agents.metrics import columns
-from apex_agents.plotting.curves import Curve, has_numbers, is_kept, make_curve
-from apex_agents.plotting.run_groups import TASK
+from apex_agents.plotting.run_groups import LIMITS, TASK, flatten
+from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.plan import Run
-from apex_agents.studies.results import (
-    HEADERS,
-    MEANING_OF_ESTIMATES,
-    MEANING_OF_PROGRESS,
-    PROGRESS,
-    format_table,
-    show_estimate,
-    show_progress,
-)
-from apex_agents.validation import require
+from apex_agents.validation import get_field, require
 
-# The score of a run is the mean return of the evaluations in this newest part of its steps.
-_NEWEST = 0.25
-_COLUMNS = ("task", "setting", "seed", *PROGRESS, columns.MEAN_RETURN)
+# How far a run got, and the time it took: horizontal axes of figures.
+PROGRESS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
+# The column of a setting that has a label, and not the values of some fields.
+LABEL = "setting"
+# Fields that may change when a run is resumed, but make another setting of a study.
+_RUN_FIELDS = (
+    "run.num_actors",
+    "run.num_envs_per_actor",
+    "run.evaluation.num_episodes",
+    "environment.max_episode_steps",
+)
+# Limits that a run may be beyond, and the columns that count.
+_COUNTED_LIMITS = {
+    "run.max_actor_steps": columns.ACTOR_STEPS,
+    "run.max_learner_steps": columns.LEARNER_STEPS,
+}
 
 
 class Setting(NamedTuple):
@@ -47,7 +49,7 @@ class Setting(NamedTuple):
 
 
 class Study(NamedTuple):
-    """Settings that are compared, by `apex-paper --figure=FILE` if a file's `get_study` returns it.
+    """Settings that are compared, by `apex-study FILE` if the file's `get_study` returns it.
 
     Attributes:
       title: what is compared.
@@ -94,126 +96,142 @@ def _are_fields(fields: object) -> bool:
     return isinstance(fields, Mapping) and all(isinstance(name, str) for name in fields)
 
 
-class Point(NamedTuple):
-    """An evaluation of a run; a row of the CSV file."""
+class Run(NamedTuple):
+    """One run of a study.
+
+    Attributes:
+      task: name of the task.
+      setting: the setting: a label, or values of fields, with the names of their columns.
+      seed: seed of the run.
+      folder: work directory of the run.
+      argv: command that starts the run, or resumes it.
+      is_finished: whether the run has reached its end before the study starts.
+      is_wanted: whether the run is to be trained, not only shown.
+    """
 
     task: str
-    setting: str
+    setting: tuple[tuple[str, Any], ...]
     seed: int
-    actor_steps: float
-    learner_steps: float
-    wall_time_seconds: float
-    mean_return: float
+    folder: pathlib.Path
+    argv: Sequence[str]
+    is_finished: bool = False
+    is_wanted: bool = True
+
+    @property
+    def label(self) -> str:
+        """The setting as figures name it."""
+        return ", ".join(
+            str(value) if name == LABEL else f"{name}={show_field(value)}"
+            for name, value in self.setting
+        )
+
+    @property
+    def name(self) -> str:
+        """The run as messages name it."""
+        return ", ".join(filter(None, [self.task, self.label, f"seed {self.seed}"]))
+
+    @property
+    def log(self) -> pathlib.Path:
+        """The file that the output of the run is appended to."""
+        return self.folder / "output.log"
+
+    def open_folder(self) -> RunFolder | None:
+        """Return the folder for reading; None before the run has written its config."""
+        try:
+            return RunFolder(self.folder)
+        except ValueError:
+            return None
 
 
-def read_points(run: Run) -> Iterator[Point]:
-    """Yield the evaluations of a run of a study; see `read_evaluations`."""
-    folder = run.open_folder()
-    if folder:
-        yield from read_evaluations(folder, run.task, dict(run.setting)["setting"], run.seed)
+def show_field(value: Any) -> str:
+    """Format the value of a field, a number with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def read_evaluations(folder: RunFolder, task: str, setting: str, seed: int) -> Iterator[Point]:
-    """Yield the evaluations of a run, but for those that were repeated after a stop."""
-    table, names = folder.read_columns(columns.EVALUATOR), (*PROGRESS, columns.MEAN_RETURN)
-    if not has_numbers(table, *names):
-        return
-    values = np.stack([table[name] for name in names])
-    values = values[:, np.isfinite(values).all(axis=0)]
-    # The learner goes back to its checkpoint; actor steps do not.
-    for row in values[:, is_kept(values[names.index(columns.LEARNER_STEPS)])].T:
-        yield Point(task, setting, seed, *map(float, row))
+def plan_runs(
+    config: ExperimentConfig,
+    setting: Mapping[str, str],
+    num_seeds: int,
+    folder: pathlib.Path,
+    command: Sequence[str],
+) -> list[Run]:
+    """Plan the runs of one setting on one task.
 
+    Args:
+      config: settings of the run with the first seed.
+      setting: the label of the setting, or values of fields, by the names of their columns.
+      num_seeds: number of runs; their seeds count up.
+      folder: folder of the study.
+      command: command that trains with these settings, but for seed and work directory.
 
-def to_csv(points: Iterable[Point]) -> str:
-    """Return the content of a study's CSV file."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for point in points:
-        numbers = (f"{value:.6g}" for value in point[-2:])
-        writer.writerow([*point[:3], *(round(steps) for steps in point[3:5]), *numbers])
-    return text.getvalue()
-
-
-def from_csv(text: str) -> list[Point]:
-    """Read the content of a study's CSV file.
+    Returns:
+      The runs, and behind them those with further seeds that the folder holds, unwanted.
 
     Raises:
-      ValueError: it has other columns, or a row that cannot be read.
+      ValueError: the runs would never end, or a work directory holds a run of another setting.
     """
-    names, *rows = [row for row in csv.reader(text.splitlines()) if row] or [[]]
-    if tuple(names) != _COLUMNS:
-        raise ValueError(f"its columns are {', '.join(names)}, not {', '.join(_COLUMNS)}")
-    points = []
-    for number, row in enumerate(rows, 2):
-        try:
-            task, setting, seed, *numbers = row
-            points.append(Point(task, setting, int(seed), *map(float, numbers)))
-            if not np.isfinite(points[-1][3:]).all():
-                raise ValueError("NaN or infinite")
-        except (ValueError, TypeError) as error:
-            kinds = "a task, a label, a whole number and four finite numbers"
-            raise ValueError(f"row {number} is {','.join(row)}, not {kinds}") from error
-    return points
+    config = without_other_target(config)
+    if all(get_field(config, limit) is None for limit in LIMITS):
+        raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
+    task = config.environment.task
+    folder /= _to_file_name(task)
+    if setting:
+        folder /= ",".join(f"{name}={_to_file_name(text)}" for name, text in setting.items())
+    trained = [path.name.removeprefix("seed_") for path in folder.glob("seed_*")]
+    seeds = {*range(config.run.seed, config.run.seed + num_seeds)}
+    runs = []
+    for seed in [*sorted(seeds), *sorted({int(n) for n in trained if n.isdecimal()} - seeds)]:
+        workdir = folder / f"seed_{seed}"
+        argv = (*command, f"--config.run.seed={seed}", f"--workdir={workdir}")
+        found = tuple(setting.items()), seed, workdir, argv, _is_finished(workdir, config)
+        runs.append(Run(task, *found, seed in seeds))
+    return runs
 
 
-def make_panels(study: Study, points: Iterable[Point]) -> dict[str, dict[str, list[Curve]]]:
-    """Return by task the curves of each setting, one per seed, by its label.
+def check_same_setting(
+    folder: pathlib.Path, before: Mapping[str, Any], config: ExperimentConfig, *fields: str
+) -> None:
+    """Raise a ValueError if runs of a config are not comparable with those that a folder holds.
 
-    Settings that are not the study's, such as other programs, come behind those that are.
+    Args:
+      folder: folder of the runs.
+      before: `to_values` of their config.
+      config: the new config.
+      *fields: further fields that must not differ.
     """
-    points = list(points)
-    labels = dict.fromkeys([*study.settings, *(point.setting for point in points)])
-    runs: dict[tuple[str, str], dict[int, list[Point]]] = {}
-    for point in points:
-        seeds = runs.setdefault((point.task, point.setting), {})
-        seeds.setdefault(point.seed, []).append(point)
-
-    def curves(task: str, label: str) -> list[Curve]:
-        by_seed = sorted(runs.get((task, label), {}).items())
-        return [_make_curve(run, study.x) for _, run in by_seed]
-
-    return {task: {label: curves(task, label) for label in labels} for task in study.tasks}
+    old, new = flatten(dict(before)), flatten(to_values(config))
+    for field in (*_RUN_FIELDS, *fields):
+        if field in old and old[field] != new[field]:
+            raise ValueError(
+                f"The folder {folder} holds a run with {field} {old[field]!r}, not "
+                f"{new[field]!r}; name another --workdir."
+            )
 
 
-def _make_curve(run: Sequence[Point], x: str) -> Curve:
-    return make_curve(*np.array([(getattr(p, x), p.mean_return) for p in run]).T)
+def _to_file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text).strip("_")
 
 
-def score(curve: Curve) -> float:
-    """Return the mean return in the newest part of a run."""
-    return float(curve.y[curve.x >= (1 - _NEWEST) * curve.x[-1]].mean())
+def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
+    """Return whether a run has ended where it would end with this config.
 
-
-def to_markdown(study: Study, points: Sequence[Point]) -> str:
-    """Return the table of the scores, a row for each setting, and what it means."""
-    panels = make_panels(study, points)
-    ends = {point[:3]: point for point in points}  # The last evaluation of each run.
-    scores = {
-        label: [np.array([score(curve) for curve in panels[task][label]]) for task in study.tasks]
-        for label in panels[study.tasks[0]]
-    }
-    first, *_ = study.settings
-    # Returns that may be negative have no ratios.
-    is_relative = len(study.tasks) > 1 and all(
-        len(values) and (values > 0).all() for values in scores[first]
-    )
-    head = ["setting", "seeds", *(HEADERS[name] for name in PROGRESS), *study.tasks]
-    cells = [[*head, "all tasks"] if is_relative else head]
-    for label, found in scores.items():
-        counts = sorted({len(values) for values in found})
-        runs = [point for point in ends.values() if point.setting == label]
-        budget = (show_progress(name, [getattr(p, name) for p in runs]) for name in PROGRESS)
-        seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        cells.append([label, seeds, *budget, *map(show_estimate, found)])
-        if is_relative:
-            ratios = [s / base.mean() for s, base in zip(found, scores[first], strict=True)]
-            cells[-1].append(show_estimate(*ratios))
-    meaning = (
-        f"Scores: {MEANING_OF_ESTIMATES}. The score of a run is the mean return of the evaluations "
-        f"in the last quarter of its {HEADERS[study.x]}. {MEANING_OF_PROGRESS}"
-    )
-    if is_relative:
-        meaning += f" All tasks: the runs of all of them, each in mean scores of {first}."
-    return f"{format_table(cells)}\n{meaning}\n"
+    Raises:
+      ValueError: the folder holds a run whose results are not those of the config.
+    """
+    if not (workdir / CONFIG_FILE).exists():
+        return False
+    check_same_run(workdir, config)
+    run = RunFolder(workdir)
+    check_same_setting(workdir, run.config, config)
+    before = flatten(run.config)
+    now = {limit: get_field(config, limit) for limit in LIMITS}
+    for limit, column in _COUNTED_LIMITS.items():
+        if before.get(limit) != now[limit] is not None:
+            counts = run.read_columns(columns.LEARNER).get(column, np.zeros(1))
+            if (count := np.nanmax(counts)) > now[limit]:
+                raise ValueError(
+                    f"The folder {workdir} holds a run of {count:,.0f} {column}, more than {limit} "
+                    f"{now[limit]:,}; name another --workdir."
+                )
+    has_ended = (run.summary() or {}).get("finished", False)
+    return has_ended and all(before.get(limit) == now[limit] for limit in LIMITS)

@@ -11,7 +11,7 @@ import pytest
 
 from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.study import Point
+from apex_agents.studies.results import Point
 
 # (score - random) / (human - random) of Pong: 1.0 for 14.6, 0 for -20.7; of Boxing: 12.1 and 0.1.
 SCORES = [
@@ -96,7 +96,8 @@ def test_the_table_of_the_documentation_is_that_of_the_files():
 
 
 def test_figures_show_the_games_that_there_are():
-    labels = {"pong": atari.OURS, "boxing": f"{atari.OURS}, sticky actions 0.25"}
+    sticky = f"{atari.OURS}, sticky actions 0.25"
+    labels = {"breakout": atari.OURS, "pong": atari.OURS, "boxing": sticky}
     points = [
         Point(game, label, seed, steps, steps, steps, 1.0)
         for game, label in labels.items()
@@ -104,7 +105,7 @@ def test_figures_show_the_games_that_there_are():
         for steps in (10, 20)
     ]
     curves = atari.draw_curves(points)
-    assert [axes.get_title() for axes in curves.axes] == ["pong"]
+    assert [axes.get_title() for axes in curves.axes] == ["pong", "breakout"]
     (axes,) = atari.draw_bars(SCORES, PUBLISHED).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["pong", "boxing"]
     heights = [bar.get_height() for bar in axes.patches]

@@ -4,7 +4,7 @@ import sys
 
 import pong_to_18
 
-from apex_agents.studies.study import Point, from_csv
+from apex_agents.studies.results import Point, from_csv
 
 POINTS = [
     Point("pong", "Ape-X DQN", seed, 1000 * minutes, minutes, 60.0 * minutes, mean_return)

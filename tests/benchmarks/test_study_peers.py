@@ -9,7 +9,7 @@ import pytest
 import study_peers
 from our_runs import ROOT
 
-from apex_agents.studies.study import Point, from_csv
+from apex_agents.studies.results import Point, from_csv
 
 STUDY = ROOT / "benchmarks" / "atari_half_hour.py"
 # Prints what it was asked to train and where, as a run does that was evaluated twice.

@@ -85,7 +85,7 @@ def test_an_entry_of_what_is_no_dict_is_an_error():
     assert join_entries(CONFIG, ["--config.run.seed.a=1"]) == ["--config.run.seed.a=1"]
 
 
-def test_entries_are_fields_of_a_sweep():
+def test_entries_are_fields_of_a_study():
     config = change_fields(CONFIG, {f"{KWARGS}.of.a": (1, 2)})
     assert get_field(config, f"{KWARGS}.of.a") == (1, 2)
     with pytest.raises(ValueError, match=r"run\.seed\.a is no field"):

@@ -25,9 +25,9 @@ def test_values_are_separated_by_commas_outside_of_brackets_and_quotes(text, val
 
 
 def test_fields_with_several_values_are_taken_from_the_command_line():
-    argv = ["sweep", "--seeds=1,2", "--config.a=1,2", "-config.b.c=x", "--config.d='1,2'"]
+    argv = ["study", "--seeds=1,2", "--config.a=1,2", "-config.b.c=x", "--config.d='1,2'"]
     assert take_variants(argv) == (
-        ["sweep", "--seeds=1,2", "--config.b.c=x", "--config.d=1,2"],
+        ["study", "--seeds=1,2", "--config.b.c=x", "--config.d=1,2"],
         {"a": ["1", "2"]},
     )
 

@@ -7,7 +7,7 @@ from whole_runs import ROOT
 
 COMMANDS = {
     *("apex-dqn", "apex-dpg", "apex-a2c", "apex-a3c", "apex-evaluate", "apex-play"),
-    *("apex-export", "apex-monitor", "apex-paper", "apex-plot", "apex-sweep", "apex-tune"),
+    *("apex-export", "apex-monitor", "apex-plot", "apex-study"),
 }
 
 

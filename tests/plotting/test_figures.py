@@ -9,13 +9,13 @@ import pytest
 
 from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import draw_learning, draw_returns, draw_speeds
-from apex_agents.plotting.curves import make_curve
 from apex_agents.plotting.exploration_figure import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.search_figure import draw_search
-from apex_agents.plotting.study_figure import draw_study
 from apex_agents.runs.setting_labels import read_labels, record_labels
+from apex_agents.studies.results import make_groups
+from apex_agents.studies.study import Run, Setting, Study
 
 FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
 
@@ -197,7 +197,8 @@ def test_seeds_without_a_common_range_have_no_mean_and_are_drawn_clearly(make_ru
             line.get_xdata().tolist()[0] for line in drawn[:2]
         ]
         assert all(line.get_alpha() >= 0.8 for line in drawn)
-        assert drawn[0].get_linestyle() != drawn[2].get_linestyle()
+        assert drawn[0].get_color() != drawn[2].get_color()
+        assert {line.get_linestyle() for line in drawn} == {"-"}  # Dashes are those of a mean.
     # Both settings are in the legend nevertheless.
     texts = ["batch_size=8 (mean of 2 seeds)", "batch_size=16 (mean of 2 seeds)", "single seeds"]
     assert legend_texts(figure) == texts
@@ -568,19 +569,15 @@ def test_the_figures_of_a_folder_have_one_label_and_colour_for_a_setting(make_ru
         for label, agent in agents.items()
     }
     record_labels(tmp_path, {run.path.parent: label for label, run in runs.items()})
-    curve = make_curve(np.array([10.0, 20.0]), np.array([1.0, 2.0]))
-    panels = {"catch": {label: [curve] for label in agents}}
-    of_study = colors(draw_study("title", panels, "learner_steps"))
+    study = Study("title", {label: Setting("", {}) for label in agents}, ("catch",), {})
+    members = {n: Run("catch", (("setting", n),), 0, run.path, ()) for n, run in runs.items()}
+    of_study = colors(draw_returns(make_groups(study, (), members.values()), "title"))
     assert len({*of_study.values()}) == 3
     for some in (["old net", "deep net", "wide net"], ["old net", "deep net"]):
         expected = {label: of_study[label] for label in some}
         groups = group_runs([runs[label] for label in some])
-        part = {"catch": {label: [curve] for label in some}}
-        for figure in (
-            draw_returns(groups),
-            draw_learning(groups),
-            draw_study("title", part, "learner_steps", read_labels(tmp_path)),
-        ):
+        part = make_groups(study, (), [members[label] for label in some], read_labels(tmp_path))
+        for figure in (draw_returns(groups), draw_learning(groups), draw_returns(part, "title")):
             assert colors(figure) == expected
 
 

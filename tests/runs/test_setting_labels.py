@@ -1,4 +1,4 @@
-"""Tests of the labels of a sweep's settings: places are kept, damaged files ignored."""
+"""Tests of the labels of a study's settings: places are kept, damaged files ignored."""
 
 import pytest
 

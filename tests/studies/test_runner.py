@@ -1,5 +1,7 @@
-"""Tests of running commands one after the other and a few at once, with real processes."""
+"""Tests of commands that run one after the other or a few at once, and of what is shown of them."""
 
+import errno
+import io
 import json
 import os
 import signal
@@ -8,9 +10,9 @@ import sys
 
 import psutil
 import pytest
+from rich.console import Console
 from waiting import TIMEOUT_SECONDS, wait_for
 
-from apex_agents.studies.plan import Run
 from apex_agents.studies.runner import (
     FAILED,
     FINISHED,
@@ -18,9 +20,11 @@ from apex_agents.studies.runner import (
     PRUNED,
     STOPPED,
     Runner,
+    Screen,
     last_words,
     share_cores,
 )
+from apex_agents.studies.study import Run
 
 WAIT_QUIETLY = "import time; time.sleep(600)"
 WAIT = f"print('waits', flush=True); {WAIT_QUIETLY}"
@@ -247,7 +251,7 @@ def test_runs_end_with_a_parent_that_is_killed(make_run):
     run = make_run(0, WAIT)
     code = (
         "import pathlib, sys, time\n"
-        "from apex_agents.studies.plan import Run\n"
+        "from apex_agents.studies.study import Run\n"
         "from apex_agents.studies.runner import Runner\n"
         f"run = Run('catch', (), 0, pathlib.Path({str(run.folder)!r}), {run.argv!r})\n"
         "Runner([run], 1).step()\n"
@@ -280,9 +284,9 @@ def test_last_words(text, words, tmp_path):
 
 # A command that trains: it stops itself as one with nodes does.
 STOPS_ITSELF = f"import os, signal; signal.signal(20, lambda *_: os.kill(os.getpid(), 19)); {WAIT}"
-SWEEP = """
+COMMAND = """
 import pathlib, signal, sys, time
-from apex_agents.studies.plan import Run
+from apex_agents.studies.study import Run
 from apex_agents.studies.runner import Runner
 folder = pathlib.Path(sys.argv[1])
 runs = [Run("catch", (), s, folder / str(s), (sys.executable, "-c", sys.argv[2])) for s in (0, 1)]
@@ -296,15 +300,73 @@ while True:
 
 def test_ctrl_z_stops_all_active_runs_and_continues_them(tmp_path):
     # In a session of its own, in which SIGTSTP does nothing by default.
-    argv = [sys.executable, "-c", SWEEP, str(tmp_path), STOPS_ITSELF]
-    with subprocess.Popen(argv, start_new_session=True) as sweep:
+    argv = [sys.executable, "-c", COMMAND, str(tmp_path), STOPS_ITSELF]
+    with subprocess.Popen(argv, start_new_session=True) as command:
         logs = [tmp_path / str(seed) / "output.log" for seed in (0, 1)]
         wait_for(lambda: [last_words(log) for log in logs if log.exists()] == ["waits", "waits"])
-        processes = [psutil.Process(sweep.pid), *psutil.Process(sweep.pid).children()]
+        processes = [psutil.Process(command.pid), *psutil.Process(command.pid).children()]
         assert len(processes) == 3
-        sweep.send_signal(signal.SIGTSTP)
+        command.send_signal(signal.SIGTSTP)
         wait_for(lambda: all(p.status() == psutil.STATUS_STOPPED for p in processes))
-        sweep.send_signal(signal.SIGCONT)
+        command.send_signal(signal.SIGCONT)
         wait_for(lambda: all(p.status() != psutil.STATUS_STOPPED for p in processes))
-        sweep.kill()  # Its runs end with it.
+        command.kill()  # Its runs end with it.
     wait_for(lambda: not any(p.is_running() for p in processes[1:]))
+
+
+TABLE = "| task | runs |\n| ---- | ---- |\n| pong | 1 finished |\n"
+PIPED = """
+import sys
+from rich.console import Console
+from apex_agents.studies.runner import Screen
+screen = Screen(Console())
+sys.stdin.read()  # Until the reader of the output has exited.
+for _ in range(3):
+    screen.print("a line")
+    screen.show(["another"])
+screen.print_table("| a |")
+print("still alive", file=sys.stderr)
+"""
+
+
+def show_everything(is_terminal: bool, file: io.StringIO) -> None:
+    screen = Screen(Console(file=file, force_terminal=is_terminal, width=60))
+    screen.print("pong, seed 0 [1] starts")
+    screen.show(["pong, seed 0: learns"])
+    screen.print_table(TABLE)
+
+
+def test_a_file_gets_the_lines_that_stay():
+    file = io.StringIO()
+    show_everything(False, file)
+    assert file.getvalue().split("\n") == ["pong, seed 0 [1] starts", "", *TABLE.split("\n"), ""]
+
+
+def test_a_terminal_gets_the_newest_output_and_a_drawn_table(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    file = io.StringIO()
+    show_everything(True, file)
+    assert "pong, seed 0 [1] starts" in file.getvalue()
+    assert "pong, seed 0: learns" in file.getvalue()
+    assert "1 finished" in file.getvalue()
+    assert "|" not in file.getvalue()
+    assert file.getvalue().rindex("\x1b[?25h") > file.getvalue().rindex("\x1b[?25l")  # The cursor.
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_full_disk_ends_nothing(is_terminal, monkeypatch):
+    class FullDisk(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    show_everything(is_terminal, FullDisk())
+
+
+def test_a_reader_that_has_exited_ends_nothing():
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", PIPED]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        process.stdout.close()
+        process.stdin.close()
+        assert process.stderr.read().startswith("still alive")

@@ -19,9 +19,16 @@ from optuna.trial import Trial
 
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.studies.plan import Run
 from apex_agents.studies.runner import FAILED, FINISHED, NOT_STARTED, STOPPED
-from apex_agents.studies.search import Search, find_importances, open_study, read_rows
+from apex_agents.studies.search import (
+    Budget,
+    Search,
+    find_importances,
+    make_distribution,
+    open_storage,
+    rank_trials,
+)
+from apex_agents.studies.study import Run
 
 MAX_STEPS = 2000
 CONFIG = ExperimentConfig(ApexDQNConfig(), run=RunConfig(max_actor_steps=MAX_STEPS))
@@ -45,7 +52,7 @@ class FakeRunner:
         return [run for run, ending in self.endings.items() if ending == NOT_STARTED]
 
     def has_room(self):
-        return len(self.active()) < self._num_parallel
+        return not self.signals and len(self.active()) < self._num_parallel
 
     def add(self, run):
         self.endings[run] = NOT_STARTED
@@ -57,12 +64,14 @@ class FakeRunner:
 
 @pytest.fixture
 def make_search(tmp_path):
-    def make(runner, space=SPACE):
+    def make(runner, space=SPACE, max_runs=100):
         def plan_run(number, fields):
             return Run("catch", tuple(fields.items()), 0, tmp_path / f"run_{number}", ())
 
-        study = open_study(tmp_path, space, CONFIG)
-        return study, Search(study, space, runner, plan_run, MAX_STEPS, period_seconds=0.0)
+        study = open_storage(tmp_path, space, CONFIG)
+        return study, Search(
+            study, space, runner, plan_run, Budget(max_runs, MAX_STEPS, 0.0), print
+        )
 
     return make
 
@@ -80,7 +89,7 @@ def write_evaluations(run, returns):
 
 def finish_one(search, runner, returns, ending=FINISHED):
     """Start a run, unless one is active, and end it."""
-    search.step(100, False)
+    search.step()
     (run,) = runner.active()
     write_evaluations(run, returns)
     runner.endings[run] = ending
@@ -92,8 +101,8 @@ def states(study):
 
 def test_values_are_those_of_the_space(make_search):
     runner = FakeRunner(num_parallel=12)
-    _, search = make_search(runner)
-    search.step(12, False)
+    _, search = make_search(runner, max_runs=12)
+    search.step()
     values = [dict(run.setting) for run in runner.endings]
     assert len(values) == 12
     assert all(1e-5 <= value["agent.learning_rate"] <= 1e-2 for value in values)
@@ -105,33 +114,34 @@ def test_values_are_those_of_the_space(make_search):
 
 def test_the_score_is_the_mean_of_the_newest_quarter(make_search):
     runner = FakeRunner()
-    study, search = make_search(runner)
+    study, search = make_search(runner, max_runs=1)
     finish_one(search, runner, [100, 0, 0, 1, 3])  # Of 500 steps those from 375 on.
-    search.step(1, False)
+    search.step()
     assert [trial.value for trial in study.trials] == [2]
     assert runner.active() == []  # The budget is one run.
 
 
-def test_a_score_that_cannot_be_stored_now_is_stored_later(make_search, tmp_path):
+def test_a_score_that_cannot_be_stored_now_is_stored_later(make_search, tmp_path, capsys):
     runner = FakeRunner()
-    study, search = make_search(runner)
+    study, search = make_search(runner, max_runs=1)
     finish_one(search, runner, [4.0])
     lock = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
     lock.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(StorageInternalError):
-        search.step(1, False)
+    assert search.step()  # It has to try again, which is said once.
+    assert search.step()
+    assert capsys.readouterr().out.count("\n") == 1
     lock.execute("ROLLBACK")
-    search.step(1, False)
+    assert not search.step()
     assert [trial.value for trial in study.trials] == [4.0]
 
 
 def test_runs_without_a_score(make_search):
     runner = FakeRunner()
-    study, search = make_search(runner)
+    study, search = make_search(runner, max_runs=3)
     finish_one(search, runner, [1.0], ending=FAILED)
     finish_one(search, runner, [])
     finish_one(search, runner, [math.nan])
-    search.step(3, False)
+    search.step()
     assert states(study) == ["FAIL", "FAIL", "FAIL"]
     assert find_importances(study) == {}
 
@@ -140,7 +150,7 @@ def begin_the_fifth(search: Search, runner: FakeRunner) -> Run:
     """Let four runs finish with returns of 2, 4, 6 and 8 all along; return the one that begins."""
     for value in (2, 4, 6, 8):
         finish_one(search, runner, 20 * [value])
-    search.step(100, False)
+    search.step()
     (run,) = runner.active()
     return run
 
@@ -151,20 +161,20 @@ def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
     run = begin_the_fifth(search, runner)
     for returns in (4 * [0], 5 * [5.5]):  # Too early, then better than the median, 5.
         write_evaluations(run, returns)
-        search.step(100, False)
+        search.step()
         assert runner.interrupted == []
     finish_one(search, runner, 20 * [5.5])
-    search.step(100, False)
+    search.step()
     (run,) = runner.active()
     write_evaluations(run, 6 * [5.25])  # The median is 5.5 now.
-    search.step(100, False)
+    search.step()
     assert runner.interrupted == [run]
-    search.step(100, False)
+    search.step()
     assert states(study) == [*5 * ["COMPLETE"], "PRUNED", "RUNNING"]
     assert list(study.trials[5].intermediate_values) == [100, 200, 300, 400, 500, 600]
-    rows = read_rows(study, {}, run.folder.parent)
-    endings = [(row["ending"], math.isnan(row["score"])) for row in rows]
-    assert endings == [*5 * [("finished", False)], ("pruned", True), ("stopped", True)]
+    found = [(trial.number, ending) for trial, ending, _ in rank_trials(study)]
+    assert found[:2] == [(3, "finished"), (2, "finished")]  # Of 8 and of 6.
+    assert found[-2:] == [(5, "pruned"), (6, "stopped")]
 
 
 def test_a_run_that_has_all_of_its_steps_is_not_pruned(make_search):
@@ -172,40 +182,28 @@ def test_a_run_that_has_all_of_its_steps_is_not_pruned(make_search):
     _, search = make_search(runner)
     run = begin_the_fifth(search, runner)
     write_evaluations(run, 20 * [1])
-    search.step(100, False)
+    search.step()
     assert runner.interrupted == []
 
 
 def test_stopped_runs_are_resumed_by_another_command(make_search):
     runner = FakeRunner(num_parallel=2)
-    study, search = make_search(runner)
-    search.step(3, False)
+    study, search = make_search(runner, max_runs=3)
+    search.step()
     first, second = runner.active()
     write_evaluations(first, [1.0])
     runner.endings.update({first: FINISHED, second: STOPPED})
     runner.signals.append(2)
-    search.step(3, False)
+    search.step()
     assert states(study) == ["COMPLETE", "RUNNING"]
     assert runner.active() == []
 
     runner = FakeRunner(num_parallel=2)
-    study, search = make_search(runner)
-    search.step(3, False)
+    study, search = make_search(runner, max_runs=3)
+    search.step()
     assert [run.folder.name for run in runner.active()] == ["run_1", "run_2"]
     assert runner.active()[0].setting == second.setting
     assert runner.active()[1].setting != first.setting
-
-
-def test_active_runs_are_stopped_when_the_time_is_over(make_search):
-    runner = FakeRunner(num_parallel=2)
-    study, search = make_search(runner)
-    search.step(5, False)
-    runs = runner.active()
-    search.step(5, True)
-    assert runner.interrupted == runs
-    search.step(5, True)
-    assert states(study) == ["RUNNING", "RUNNING"]
-    assert runner.active() == []
 
 
 @pytest.mark.parametrize(
@@ -220,36 +218,36 @@ def test_active_runs_are_stopped_when_the_time_is_over(make_search):
     ],
 )
 def test_a_search_of_something_else_is_refused(field, value, message, tmp_path):
-    open_study(tmp_path, SPACE, CONFIG)
+    open_storage(tmp_path, SPACE, CONFIG)
     config = copy.deepcopy(CONFIG)
     *sections, name = field.split(".")
     setattr(functools.reduce(getattr, sections, config), name, value)
     with pytest.raises(
-        ValueError, match=f"{re.escape(str(tmp_path))} holds a search with {field} {message}; name"
+        ValueError, match=f"{re.escape(str(tmp_path))} holds a .* with {field} {message}; name"
     ):
-        open_study(tmp_path, SPACE, config)
-    open_study(tmp_path, SPACE, CONFIG)
+        open_storage(tmp_path, SPACE, config)
+    open_storage(tmp_path, SPACE, CONFIG)
 
 
 def test_a_folder_may_have_braces(tmp_path):
     folder = tmp_path / "{lr}"
     folder.mkdir()
-    open_study(folder, SPACE, CONFIG)
+    open_storage(folder, SPACE, CONFIG)
     assert [path.name for path in folder.iterdir()] == ["study.db"]
 
 
 def test_a_study_that_cannot_be_read(tmp_path):
     (tmp_path / "study.db").write_text("no database, whatever its name")
     with pytest.raises(ValueError, match=r"study\.db cannot be opened: "):
-        open_study(tmp_path, SPACE, CONFIG)
+        open_storage(tmp_path, SPACE, CONFIG)
 
 
 def test_a_search_in_other_ranges_is_refused(tmp_path):
-    open_study(tmp_path, SPACE, CONFIG)
+    open_storage(tmp_path, SPACE, CONFIG)
     with pytest.raises(
         ValueError, match=f"{re.escape(str(tmp_path))} holds a search with the ranges"
     ):
-        open_study(tmp_path, {"agent.n_step": IntDistribution(1, 5)}, CONFIG)
+        open_storage(tmp_path, {"agent.n_step": IntDistribution(1, 5)}, CONFIG)
 
 
 def test_a_stopped_run_whose_folder_is_gone_begins_anew(make_search):
@@ -257,13 +255,13 @@ def test_a_stopped_run_whose_folder_is_gone_begins_anew(make_search):
     _, search = make_search(runner)
     for value in range(5):
         finish_one(search, runner, [float(value)] * 20)
-    search.step(6, False)
+    search.step()
     (run,) = runner.active()
     write_evaluations(run, [-9.0] * 10)
     _, search = make_search(runner := FakeRunner())
-    search.step(6, False)  # It is compared, and found to be worse than the others.
+    search.step()  # It is compared, and found to be worse than the others.
     shutil.rmtree(run.folder)
-    search.step(6, False)
+    search.step()
     assert runner.interrupted == []
 
 
@@ -279,31 +277,50 @@ def test_a_trial_that_was_not_filled_gets_its_values_when_it_is_run(make_search,
 
     with monkeypatch.context() as patch:
         patch.setattr(Trial, "_suggest", fail)
-        with pytest.raises(StorageInternalError):
-            search.step(2, False)
+        assert search.step()
     learning_rate = study.trials[0].params["agent.learning_rate"]
-    search.step(2, False)
+    search.step()
     (run,) = runner.active()
     assert dict(run.setting).keys() == SPACE.keys()
     assert dict(run.setting)["agent.learning_rate"] == learning_rate
     assert len(study.trials) == 1
 
 
-def test_rows_and_importances(make_search):
+def test_ranks_and_importances(make_search):
     runner = FakeRunner()
     space = {"agent.n_step": IntDistribution(1, 9), "run.lr": CategoricalDistribution(["1", "2"])}
     study, search = make_search(runner, space)
     for _ in range(12):  # The score is n_step, whatever lr is.
-        search.step(100, False)
+        search.step()
         (run,) = runner.active()
         finish_one(search, runner, [dict(run.setting)["agent.n_step"]])
-    search.step(100, False)
+    search.step()
     assert runner.active()
-    rows = read_rows(study, {"agent.n_step": "n_step", "run.lr": "lr"}, run.folder.parent)
-    budget = ["actor_steps", "learner_steps", "wall_time_seconds"]
-    assert list(rows[0]) == ["run", "n_step", "lr", "ending", "score", *budget]
-    assert [row["score"] for row in rows[:-1]] == sorted([r["n_step"] for r in rows[:-1]])[::-1]
-    assert (rows[-1]["ending"], math.isnan(rows[-1]["score"])) == ("stopped", True)
+    *ranked, (last, ending, last_score) = rank_trials(study)
+    scores = [score for _, _, score in ranked]
+    assert scores == [trial.params["agent.n_step"] for trial, _, _ in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert (last.number, ending, math.isnan(last_score)) == (12, "stopped", True)
     importances = find_importances(study)
     assert importances["agent.n_step"] > importances["run.lr"]
     assert sum(importances.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_range", "is_log", "expected"),
+    [
+        ([1, 10], True, False, IntDistribution(1, 10)),
+        ([1, 10], True, True, IntDistribution(1, 10, log=True)),
+        ([0.0, 0.5], True, False, FloatDistribution(0.0, 0.5)),
+        ([(64,), None, (64,)], False, False, CategoricalDistribution(["(64,)", "None"])),
+        ([0.5, 0.5], True, False, None),
+        ([0.0, 0.5], True, True, None),
+        (["a", "b"], True, False, None),
+    ],
+)
+def test_distributions(values, is_range, is_log, expected):
+    if expected is None:
+        with pytest.raises(ValueError, match="LOW:HIGH"):
+            make_distribution(values, is_range, is_log)
+    else:
+        assert make_distribution(values, is_range, is_log) == expected

@@ -1,24 +1,17 @@
-"""Tests of the curves, the scores and the CSV file of a study, with numbers by hand."""
+"""Tests of a study's attributes, and of the runs that it consists of."""
 
-import numpy as np
+import dataclasses
+import json
+import pathlib
+
 import pytest
 
-from apex_agents.config import ExperimentConfig
-from apex_agents.metrics import columns
+from apex_agents.config import ExperimentConfig, RunConfig, TaskReturn
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.environments import EnvironmentConfig
 from apex_agents.plotting.run_groups import TASK
-from apex_agents.studies.plan import Run
-from apex_agents.studies.study import (
-    Point,
-    Setting,
-    Study,
-    check_study,
-    from_csv,
-    make_panels,
-    read_points,
-    score,
-    to_csv,
-    to_markdown,
-)
+from apex_agents.runs.opening import close_workdir, open_workdir
+from apex_agents.studies.study import Setting, Study, check_study, plan_runs
 
 STUDY = Study(
     title="Two settings",
@@ -28,130 +21,153 @@ STUDY = Study(
 )
 
 
-def make_points(task: str, setting: str, seed: int, *returns: float) -> list[Point]:
-    """Make evaluations after 10, 20, ... learner steps, each with twice as many actor steps."""
-    steps = np.arange(10.0, 10.0 * len(returns) + 1, 10.0)
-    return [
-        Point(task, setting, seed, 2 * step, step, step / 8, value)
-        for step, value in zip(steps, returns, strict=True)
+CONFIG = ExperimentConfig(
+    ApexDQNConfig(),
+    EnvironmentConfig(suite="gymnasium", task="ALE/Pong-v5"),
+    RunConfig(seed=3, max_actor_steps=100),
+)
+
+
+def test_seeds_count_up_from_the_config(tmp_path):
+    first, second = plan_runs(CONFIG, {}, 2, tmp_path, ("train", "--config=x.py"))
+    assert [(run.task, run.seed) for run in (first, second)] == [
+        ("ALE/Pong-v5", 3),
+        ("ALE/Pong-v5", 4),
     ]
+    assert second.folder == tmp_path / "ALE_Pong-v5" / "seed_4"
+    assert second.argv == (
+        "train",
+        "--config=x.py",
+        "--config.run.seed=4",
+        f"--workdir={second.folder}",
+    )
+    assert not second.is_finished
+    assert second.name == "ALE/Pong-v5, seed 4"
 
 
-def read_cells(table: str) -> list[list[str]]:
-    rows = [line for line in table.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+def test_a_setting_is_part_of_the_folder_and_of_the_name(tmp_path):
+    setting = {"learning_rate": "0.001", "mlp_hidden_sizes": "(64, 32)", "torso": "my_nets:make"}
+    (run,) = plan_runs(CONFIG, setting, 1, tmp_path, ())
+    name = "learning_rate=0.001,mlp_hidden_sizes=64_32,torso=my_nets_make"
+    assert run.folder == tmp_path / "ALE_Pong-v5" / name / "seed_3"
+    assert dict(run.setting)["mlp_hidden_sizes"] == "(64, 32)"
+    assert run.name.startswith("ALE/Pong-v5, learning_rate=0.001, mlp_hidden_sizes=(64, 32), ")
+    assert {run} == {run._replace()}
 
 
-POINTS = [
-    *make_points("catch", "first", 0, 0.0, 0.0, 1.0, 3.0),
-    *make_points("catch", "first", 1, 9.0, 9.0, 4.0, 4.0),
-    *make_points("catch", "second", 0, 0.0, 0.0, 9.0, 3.0),
-    *make_points("CartPole-v1", "first", 0, 100.0),
-    *make_points("CartPole-v1", "second", 0, 50.0),
-]
+def test_seeds_of_an_earlier_command_are_shown_and_not_trained(tmp_path):
+    for name in ("seed_4", "seed_9", "seed_x"):
+        (tmp_path / "ALE_Pong-v5" / "setting=a_b" / name).mkdir(parents=True)
+    runs = plan_runs(CONFIG, {"setting": "a b"}, 2, tmp_path, ())
+    assert [(run.seed, run.is_wanted) for run in runs] == [(3, True), (4, True), (9, False)]
+    assert {run.label for run in runs} == {"a b"}
 
 
-def test_curves_are_those_of_the_seeds_in_the_order_of_the_study():
-    panels = make_panels(STUDY, [*reversed(POINTS[4:8]), *POINTS[:4], *POINTS[8:]])
-    assert {task: [*settings] for task, settings in panels.items()} == {
-        "catch": ["first", "second"],
-        "CartPole-v1": ["first", "second"],
-    }
-    assert [curve.y[0] for curve in panels["catch"]["first"]] == [0.0, 9.0]
-    assert panels["catch"]["first"][0].x.tolist() == [10.0, 20.0, 30.0, 40.0]
-    by_time = make_panels(STUDY._replace(x=columns.WALL_TIME_SECONDS), POINTS)
-    assert by_time["catch"]["first"][0].x.tolist() == [1.25, 2.5, 3.75, 5.0]
+def test_runs_without_an_end_are_refused(tmp_path):
+    config = dataclasses.replace(CONFIG, run=RunConfig())
+    with pytest.raises(ValueError, match="max_actor_steps"):
+        plan_runs(config, {}, 1, tmp_path, ())
 
 
-def test_settings_of_others_come_behind_those_of_the_study():
-    points = [*make_points("catch", "theirs", 0, 5.0), *POINTS]
-    panels = make_panels(STUDY, points)
-    assert [*panels["catch"]] == [*panels["CartPole-v1"]] == ["first", "second", "theirs"]
-    # No run on the second task: the number of seeds is not the same on both.
-    row = ["theirs", "0 to 1", "20", "10", "0:00:01", "5.00", "-"]
-    assert read_cells(to_markdown(STUDY, points))[4][:7] == row
+def test_a_run_without_the_target_of_another_task_is_finished(tmp_path):
+    run = RunConfig(seed=3, max_actor_steps=100, target_return=TaskReturn(475.0, "CartPole-v1"))
+    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
+    close_workdir(open_workdir(str(workdir), CONFIG))
+    (workdir / "summary.json").write_text('{"finished": true}')
+    (planned,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
+    assert planned.is_finished
 
 
-def test_a_score_is_the_mean_of_the_last_quarter():
-    first, second = make_panels(STUDY, POINTS)["catch"]["first"]
-    # From 30 of 40 steps on.
-    assert [score(first), score(second)] == [2.0, 4.0]
+@pytest.mark.parametrize(
+    ("summary", "limits", "is_finished"),
+    [
+        ({"finished": True}, {}, True),
+        ({"finished": False}, {}, False),
+        (None, {}, False),
+        ({"finished": True}, {"max_actor_steps": 200}, False),
+        ({"finished": True}, {"target_return": 18.0}, False),
+    ],
+)
+def test_a_run_is_finished_if_it_ended_where_it_would_end_now(
+    summary, limits, is_finished, tmp_path
+):
+    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
+    close_workdir(open_workdir(str(workdir), CONFIG))
+    if summary is not None:
+        (workdir / "summary.json").write_text(json.dumps(summary))
+    config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
+    (run,) = plan_runs(config, {}, 1, tmp_path, ())
+    assert run.is_finished is is_finished
 
 
-def test_table_by_hand():
-    cells = read_cells(to_markdown(STUDY, POINTS))
-    budget = ["seeds", "actor steps", "learner steps", "wall time"]
-    assert cells[0] == ["setting", *budget, "catch", "CartPole-v1", "all tasks"]
-    # Runs of 40, 40 and 10 learner steps, of 5, 5 and 1.25 s. Scores of 2 and 4 on catch; of all
-    # tasks, 2/3, 4/3 and 1 times the mean of the first setting.
-    scores = ["3.00 (2.00 / 4.00)", "100.0", "1.00"]
-    assert cells[2] == ["first", "1 to 2", "60", "30", "0:00:04", *scores]
-    assert cells[3] == ["second", "1", "50", "25", "0:00:03", "6.00", "50.0", "1.25"]
+def test_a_folder_with_another_agent_is_refused(tmp_path):
+    close_workdir(open_workdir(str(tmp_path / "ALE_Pong-v5" / "seed_4"), CONFIG))
+    config = dataclasses.replace(CONFIG, agent=ApexDQNConfig(batch_size=64))
+    with pytest.raises(ValueError, match="batch_size"):
+        plan_runs(config, {}, 2, tmp_path, ())
 
 
-@pytest.mark.parametrize(("num_seeds", "has_interval"), [(2, False), (3, True)])
-def test_two_seeds_per_task_are_no_interval_of_all_tasks(num_seeds, has_interval):
-    points = [
-        point
-        for task in STUDY.tasks
-        for label in STUDY.settings
-        for seed in range(num_seeds)
-        for point in make_points(task, label, seed, 1.0 + seed)
-    ]
-    study = STUDY._replace(tasks=(*STUDY.tasks, "pong"))
-    points += [point._replace(task="pong") for point in points if point.task == "catch"]
-    for cells in read_cells(to_markdown(study, points))[2:4]:
-        assert cells[1] == str(num_seeds)
-        assert ("[" in cells[-1]) is has_interval
-        assert not any("[" in cell for cell in cells[:-1])
+def finish(folder, config: ExperimentConfig) -> pathlib.Path:
+    """Make the folder of a finished run within that of a study."""
+    workdir = folder / "ALE_Pong-v5" / "seed_3"
+    close_workdir(open_workdir(str(workdir), config))
+    (workdir / "summary.json").write_text(json.dumps({"finished": True}))
+    return workdir
 
 
-@pytest.mark.parametrize("of_first", [[-1.0], [0.0], []])
-def test_returns_that_are_not_above_0_have_no_ratios(of_first):
-    points = [*POINTS[4:], *make_points("catch", "first", 0, *of_first)]
-    points = [point for point in points if point.seed == 0]
-    assert "all tasks" not in read_cells(to_markdown(STUDY, points))[0]
+@pytest.mark.parametrize(
+    ("section", "changes", "message"),
+    [
+        ("run", {"num_envs_per_actor": 3}, r"run.num_envs_per_actor 8, not 3; name another"),
+        ("environment", {"max_episode_steps": 9}, r"environment.max_episode_steps \w+, not 9"),
+        ("environment", {"kwargs": {"mode": 1}}, r"environment.kwargs.mode None, not 1"),
+        ("agent", {"n_step": 5}, r"agent.n_step 3, not 5"),
+    ],
+)
+def test_a_folder_of_another_setting_is_refused(section, changes, message, tmp_path):
+    finish(tmp_path, CONFIG)
+    part = dataclasses.replace(getattr(CONFIG, section), **changes)
+    config = dataclasses.replace(CONFIG, **{section: part})
+    with pytest.raises(ValueError, match=message):
+        plan_runs(config, {}, 1, tmp_path, ())
+    (run,) = plan_runs(CONFIG, {}, 1, tmp_path, ())
+    assert run.is_finished
 
 
-def test_a_csv_file_holds_all_points():
-    assert from_csv(to_csv(POINTS)) == POINTS
-    assert from_csv(to_csv(POINTS) + "\n") == POINTS
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {"max_actor_steps": 80},
+            "100 actor_steps, more than run.max_actor_steps 80; name another",
+        ),
+        ({"max_actor_steps": 110}, None),
+        ({"max_actor_steps": None, "max_learner_steps": 6}, "7 learner_steps, more than run.max_l"),
+        ({"max_learner_steps": 7}, None),
+        ({"max_seconds": 1.0}, None),
+    ],
+)
+def test_a_run_beyond_the_limit_is_refused(limits, message, tmp_path):
+    log = finish(tmp_path, CONFIG) / "logs" / "learner.csv"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("actor_steps,learner_steps\n50,3\n100,7\n\n")
+    config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
+    if message:
+        with pytest.raises(ValueError, match=message):
+            plan_runs(config, {}, 1, tmp_path, ())
+    else:
+        assert len(plan_runs(config, {}, 1, tmp_path, ())) == 1
 
 
-def test_a_csv_file_with_other_columns_is_refused():
-    with pytest.raises(ValueError, match="its columns are a, b, not task, setting"):
-        from_csv("a,b\n1,2\n")
-
-
-def test_evaluations_that_a_resumed_run_repeated_count_once(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
-    # The learner had no checkpoint after step 10; the steps of the actors are counted all the same.
-    rows = ["10,20,1.0,5", "20,40,2.0,6", "nan,nan,nan,nan", "15,45,3.0,7", "25,50,4.0,8"]
-    names = ["learner_steps", "actor_steps", "wall_time_seconds", "mean_return"]
-    text = "\n".join([",".join(names), *rows, ""])
-    (tmp_path / "logs" / "evaluator.csv").write_text(text)
-    points = list(read_points(Run("catch", (("setting", "first"),), 3, tmp_path, ())))
-    assert points == [
-        Point("catch", "first", 3, 20.0, 10.0, 1.0, 5.0),
-        Point("catch", "first", 3, 45.0, 15.0, 3.0, 7.0),
-        Point("catch", "first", 3, 50.0, 25.0, 4.0, 8.0),
-    ]
-
-
-def test_a_file_in_which_a_number_is_damaged_has_no_points(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
-    text = "learner_steps,actor_steps,wall_time_seconds,mean_return\n10,20,1.0,5\n20,4#,2.0,6\n"
-    (tmp_path / "logs" / "evaluator.csv").write_text(text)
-    assert list(read_points(Run("catch", (("setting", "first"),), 3, tmp_path, ()))) == []
-
-
-def test_a_run_without_an_evaluation_has_no_points(tmp_path):
-    (tmp_path / "config.json").write_text('{"format_version": 2, "run": {"seed": 3}}')
-    run = Run("catch", (("setting", "first"),), 3, tmp_path, ())
-    assert list(read_points(run)) == []
-    assert list(read_points(run._replace(folder=tmp_path / "none"))) == []
+def test_what_does_not_change_results_makes_no_other_setting(tmp_path):
+    workdir = finish(tmp_path, CONFIG)
+    file = workdir / "config.json"
+    values = json.loads(file.read_text())
+    del values["run"]["num_envs_per_actor"]  # As if by a version without this field.
+    file.write_text(json.dumps(values))
+    run = dataclasses.replace(CONFIG.run, checkpoint_period_seconds=7.0)
+    (run,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
+    assert run.is_finished
 
 
 @pytest.mark.parametrize(
@@ -179,12 +195,3 @@ def test_a_study_that_cannot_be_run_is_refused(changes, message):
     check_study(STUDY)
     with pytest.raises(ValueError, match=message):
         check_study(STUDY._replace(**changes))
-
-
-@pytest.mark.parametrize(
-    "row", ["catch,a, b,0,1,2,3,4", "catch,a,0,1,2,3,nan", "catch,a,0.5,1,2,3,4", "catch,a,0,1,2"]
-)
-def test_a_row_that_cannot_be_read_is_named(row):
-    header = to_csv([]).strip()
-    with pytest.raises(ValueError, match=f"row 3 is {row}, not a task, a label"):
-        from_csv(f"{header}\ncatch,a,0,1,2,3,4\n{row}\n")
