@@ -11,7 +11,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ Row = dict[str, float | str]
 _END_OF_LINE = b"\r\n"
 _END_OF_ROWS = b"\n" + _END_OF_LINE  # The last row's end, and the empty line.
 
-# The pieces of a file that is too long to be read as a whole: at most some hundred rows, and as
-# many pieces as show how the values went.
+# Pieces of a file with too many rows: at most some hundred rows each, and enough of them to show
+# all of the run.
 _MAX_PIECE_BYTES, _MIN_PIECE_BYTES = 2**15, 2**10
 _MIN_PIECES = 16
 
@@ -185,52 +185,39 @@ def read_columns(path: pathlib.Path, max_bytes: int | None = None) -> dict[str, 
 
     Args:
       path: path of the file.
-      max_bytes: number of bytes to read of a larger file, in pieces that are spread evenly over it,
-        the last one at its end; None reads all of it.
+      max_bytes: bytes of a larger file that are kept, in pieces that are spread evenly over it, the
+        last one at its end; None keeps all of it.
 
     Returns:
       Columns `[N]` of equal length by name, float64 or text; none if there is no row. An empty line
       between two rows, where the run was stopped, is a row of NaN.
     """
     try:
-        with path.open("rb") as file:
-            header, text = file.readline(), _read_rows(file, max_bytes)
+        header, newline, text = path.read_bytes().partition(b"\n")
     except FileNotFoundError:
         return {}
-    names, *lines = _parse_lines(header + text.strip()) or [[]]
+    text = _whole_lines(text)
+    if max_bytes is not None and len(text) > max_bytes:
+        text = _choose_pieces(text, max_bytes)
+    names, *lines = _parse_lines(header + newline + text.strip()) or [[]]
     rows = [line or ["nan"] * len(names) for line in lines]
     rows = [row for row in rows if len(row) == len(names)]
     columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
     return {column: _make_column(values) for column, values in columns}
 
 
-def _read_rows(file: BinaryIO, max_bytes: int | None) -> bytes:
-    """Read whole rows that follow the file's position; see `read_columns`."""
-    start, end = file.tell(), os.fstat(file.fileno()).st_size
-    if max_bytes is None or end - start <= max_bytes:
-        return _whole_lines(file.read())
+def _choose_pieces(text: bytes, max_bytes: int) -> bytes:
+    """Return some of the rows; see `read_columns`."""
     piece_bytes = min(max(max_bytes // _MIN_PIECES, _MIN_PIECE_BYTES), _MAX_PIECE_BYTES, max_bytes)
-    offsets = np.linspace(end - piece_bytes, start, max_bytes // piece_bytes, dtype=int)[::-1]
-    rows, done = b"", start
+    offsets = np.linspace(len(text) - piece_bytes, 0, max_bytes // piece_bytes, dtype=int)[::-1]
+    pieces, end = [], 0
     for offset in offsets.tolist():
-        file.seek(offset - 1)  # If that is the end of a line, no part of one comes first.
-        piece = file.read(piece_bytes + 1)
-        skipped = piece.find(b"\n") + 1
-        first, piece = offset - 1 + skipped, _whole_lines(piece[skipped:])
-        if _has_end_of_rows(file, done - 1, first):
-            rows += _END_OF_LINE
-        rows, done = rows + piece, first + len(piece)
-    return rows
-
-
-def _has_end_of_rows(file: BinaryIO, start: int, end: int) -> bool:
-    file.seek(start)
-    before = b""
-    while text := file.read(min(end - start, _MAX_PIECE_BYTES)):
-        if _END_OF_ROWS in before + text:
-            return True
-        before, start = text[-len(_END_OF_ROWS) :], start + len(text)
-    return False
+        start = text.find(b"\n", offset - 1) + 1 if offset else 0  # Of the next whole row.
+        if text.find(_END_OF_ROWS, max(end - 1, 0), start) >= 0:
+            pieces.append(_END_OF_LINE)
+        end = max(text.rfind(b"\n", start, offset + piece_bytes) + 1, start)
+        pieces.append(text[start:end])
+    return b"".join(pieces)
 
 
 def _whole_lines(text: bytes) -> bytes:
