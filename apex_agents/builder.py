@@ -1,5 +1,7 @@
-"""The seam between a program and an algorithm: which parts an agent has."""
+"""The seam between a program and an agent: the parts that it has, and those all of Ape-X share."""
 
+import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -8,10 +10,22 @@ import tensorflow as tf
 from acme import core
 from acme.utils import loggers
 
+from apex_agents.acting.actor import ApexActor, make_actor
+from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.learning.learner import ApexLearner
-from apex_agents.replay.flow import DataFlow
+from apex_agents.learning.learner import ApexLearner, ReplaySource
+from apex_agents.learning.update import Update
+from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.replay.config import share_config
+from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.dataset import make_dataset
+from apex_agents.replay.flow import DataFlow, make_data_flow
+from apex_agents.replay.layout import Layout
+from apex_agents.replay.messages import make_message_tables
+from apex_agents.replay.priorities import make_priority_fn
+from apex_agents.replay.tables import make_transition_table
+from apex_agents.validation import require
 
 
 class Role(NamedTuple):
@@ -174,3 +188,169 @@ class Builder(Protocol):
           logger: receives learner steps, speeds and metrics.
           should_stop: asked while waiting for data.
         """
+
+
+class Algorithm(NamedTuple):
+    """What distinguishes one agent of the Ape-X family from another, as functions of its config.
+
+    Attributes:
+      config_class: dataclass of the agent's settings.
+      check_environment: `(config, spec, torso_fn)`; raises a ValueError if the agent cannot learn
+        in the environment, and returns whether only making the networks can show that they fit.
+      make_networks: `(config, spec, torso_fn, **options)`; returns a module, or a named tuple of
+        modules.
+      make_layout: `(config, spec)`; returns the layout of the data in the replay.
+      make_policy: `(config, make_networks, env_indices, num_envs, seed)`; returns the exploring
+        policy of an actor. `make_networks(**options)` makes its networks.
+      make_evaluation_policy: `(config, networks, num_envs, seed)`; returns the evaluated policy.
+      make_update: `(online, target, config)`; returns the update of online and target networks.
+    """
+
+    config_class: type
+    check_environment: Callable[..., bool]
+    make_networks: Callable[..., Any]
+    make_layout: Callable[..., Layout]
+    make_policy: Callable[..., Policy]
+    make_evaluation_policy: Callable[..., Policy]
+    make_update: Callable[..., Update]
+
+
+class ApexBuilder:
+    """Builder of an agent with prioritized replay; `Builder` documents most of its methods."""
+
+    def __init__(self, config: Any, algorithm: Algorithm, torso_fn: TorsoFn | None = None):
+        """Check the config; nothing is built yet.
+
+        Args:
+          config: settings of the agent.
+          algorithm: the agent's own parts.
+          torso_fn: maker of all torsos in place of those of the config; see
+            `networks.own_torso.TorsoFn`.
+
+        Raises:
+          ValueError: the config is another agent's, or a field has a value that is not allowed.
+        """
+        kind, expected = type(config).__name__, algorithm.config_class
+        require(isinstance(config, expected), "agent", kind, f"an {expected.__name__}")
+        config.validate()
+        self.config = config
+        self._algorithm = algorithm
+        self._torso_fn = torso_fn
+
+    def check_environment(self, spec: EnvironmentSpec) -> None:
+        """Check that actions and observations are those that the agent can learn from.
+
+        Raises:
+          ValueError: they are not.
+        """
+        if self._algorithm.check_environment(self.config, spec, self._torso_fn):
+            for _ in range(2):  # Target networks have torsos of their own.
+                self.make_networks(spec)
+
+    def make_networks(self, spec: EnvironmentSpec, seed: int = 0, **options: Any) -> Any:
+        """Build the networks, with initial parameters that follow from a seed.
+
+        Args:
+          spec: specification of one environment.
+          seed: seed of the initial parameters.
+          **options: further arguments of the algorithm, such as the `dtype` of Ape-X DQN.
+        """
+        tf.random.set_seed(seed)
+        return self._algorithm.make_networks(self.config, spec, torso_fn=self._torso_fn, **options)
+
+    def make_layout(self, spec: EnvironmentSpec) -> Layout:
+        """Choose how data lies in the replay."""
+        return self._algorithm.make_layout(self.config, spec)
+
+    def share(self, num_replays: int) -> "ApexBuilder":
+        shared = copy.copy(self)
+        shared.config = share_config(self.config, num_replays)
+        return shared
+
+    def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
+        return roles
+
+    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        return make_data_flow(self.config)
+
+    def make_replay_tables(
+        self,
+        spec: EnvironmentSpec,
+        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
+    ) -> list[reverb.Table]:
+        networks = self.make_networks(spec)
+        # In the precision that the learner publishes; that of actors may be lower.
+        policy = self._algorithm.make_policy(self.config, lambda **_: networks, [0], 1, 0)
+        signature = self.make_layout(spec).signature
+        table = make_transition_table(self.config.replay, signature, rate_limiter)
+        return [table, *make_message_tables(policy.variables)]
+
+    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
+        return round(self.config.replay.max_size * self.make_layout(spec).bytes_per_item)
+
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        config, layout = self.config, self.make_layout(spec)
+        num_batches = config.num_sgd_steps_per_step
+        return make_dataset(client, config.replay, config.batch_size, layout, num_batches)
+
+    def make_adders(
+        self,
+        client: reverb.Client,
+        spec: EnvironmentSpec,
+        env_indices: Sequence[int] = (0,),
+        num_envs: int = 1,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ) -> list[PrioritizedNStepAdder]:
+        layout = self.make_layout(spec)
+        priority_fn = make_priority_fn(self.config.replay)  # One for all of an actor.
+        return [
+            PrioritizedNStepAdder(
+                client=client,
+                layout=layout,
+                replay=self.config.replay,
+                n_step=self.config.n_step,
+                discount=self.config.discount,
+                should_stop=should_stop,
+                learner_steps_fn=learner_steps_fn,
+                priority_fn=priority_fn,
+            )
+            for _ in env_indices
+        ]
+
+    def make_policy(
+        self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
+    ) -> Policy:
+        make_networks = functools.partial(self.make_networks, spec, seed)
+        return self._algorithm.make_policy(self.config, make_networks, env_indices, num_envs, seed)
+
+    def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
+        networks = self.make_networks(spec, seed)
+        return self._algorithm.make_evaluation_policy(self.config, networks, num_envs, seed)
+
+    def make_actor(
+        self,
+        policy: Policy,
+        adders: Sequence[PrioritizedNStepAdder] = (),
+        variable_source: core.VariableSource | None = None,
+    ) -> ApexActor:
+        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
+
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        """Build what the learner does with a batch; the method to override for another loss."""
+        online, target = [self.make_networks(spec, seed) for _ in range(2)]
+        return self._algorithm.make_update(online, target, self.config)
+
+    def make_learner(
+        self,
+        spec: EnvironmentSpec,
+        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
+        client: reverb.Client | Sequence[reverb.Client],
+        seed: int = 0,
+        logger: loggers.Logger | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ApexLearner:
+        config, update = self.config, self.make_update(spec, seed)
+        sizes = (config.batch_size, config.num_sgd_steps_per_step)
+        source = ReplaySource(update, ReplayConnections(client, dataset, *sizes), config)
+        return ApexLearner(update, source, config.publish_period, logger, should_stop)

@@ -511,7 +511,7 @@ class WithoutDtype(ApexDQNBuilder):
     [
         ({"torso_fn": NormalizedOverBatch}, "when the others of its batch change"),
         ({"torso_fn": Noisy}, None),
-        ({"builder_fn": WithoutDtype}, r"cannot act: TypeError: .*make_networks\(\) takes"),
+        ({"builder_fn": WithoutDtype}, r"cannot act: TypeError: .*make_networks\(\) got"),
         ({"builder_fn": ApexDQNBuilder}, None),
     ],
 )

@@ -1,26 +1,15 @@
-"""Makes the parts of Ape-X DQN."""
+"""Ape-X DQN among the agents with prioritized replay: which parts are its own."""
 
-import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import reverb
-import sonnet as snt
-import tensorflow as tf
-from acme import core
-from acme.utils import loggers
 
-from apex_agents.acting.actor import ApexActor, make_actor
-from apex_agents.acting.adder import PrioritizedNStepAdder
-from apex_agents.acting.policy import Policy
-from apex_agents.builder import Role
+from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
-from apex_agents.dqn.networks import make_network
+from apex_agents.dqn.networks import ActionValueNetwork, make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.learning.learner import ApexLearner, ReplaySource
-from apex_agents.learning.update import Update
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torso_choice import (
     check_observations,
@@ -28,154 +17,57 @@ from apex_agents.networks.torso_choice import (
     require_no_normalized_images,
 )
 from apex_agents.precision import compute_dtype
-from apex_agents.replay.config import share_config
-from apex_agents.replay.connections import ReplayConnections
-from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.layout import Layout
-from apex_agents.replay.messages import make_message_tables
-from apex_agents.replay.priorities import make_priority_fn
-from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import make_layout
-from apex_agents.validation import require
 
 
-class ApexDQNBuilder:
-    """Builder of Ape-X DQN; `apex_agents.builder.Builder` documents its methods."""
+class ApexDQNBuilder(ApexBuilder):
+    """Builder of Ape-X DQN."""
 
     def __init__(self, config: ApexDQNConfig, torso_fn: TorsoFn | None = None):
-        """Check the config; nothing is built yet.
+        """Check the config; nothing is built yet. `ApexBuilder` documents the arguments."""
+        super().__init__(config, _APEX_DQN, torso_fn)
 
-        Args:
-          config: settings of the agent.
-          torso_fn: maker of the torso in place of `config.torso`; see `networks.own_torso.TorsoFn`.
 
-        Raises:
-          ValueError: the config is another agent's, or a field has a value that is not allowed.
-        """
-        kind = type(config).__name__
-        require(isinstance(config, ApexDQNConfig), "agent", kind, "an ApexDQNConfig")
-        config.validate()
-        self.config = config
-        self._torso_fn = torso_fn
+def _check_environment(
+    config: ApexDQNConfig, spec: EnvironmentSpec, torso_fn: TorsoFn | None
+) -> bool:
+    require_discrete_actions(spec, "Ape-X DQN needs")
+    check_observations(config, spec, torso_fn)
+    require_no_normalized_images(config.normalize_observations, spec)
+    return is_own_torso(config, torso_fn) or config.torso in ("conv", "auto")
 
-    def check_environment(self, spec: EnvironmentSpec) -> None:
-        """Check that actions are discrete and that the network fits the observations.
 
-        Raises:
-          ValueError: one of them does not hold.
-        """
-        require_discrete_actions(spec, "Ape-X DQN needs")
-        check_observations(self.config, spec, self._torso_fn)
-        require_no_normalized_images(self.config.normalize_observations, spec)
-        # Others have been checked.
-        if is_own_torso(self.config, self._torso_fn) or self.config.torso in ("conv", "auto"):
-            for _ in range(2):  # The target network has a torso of its own.
-                self.make_networks(spec)
+def _make_layout(config: ApexDQNConfig, spec: EnvironmentSpec) -> Layout:
+    return make_layout(spec, config.replay, config.n_step, config.frame_stack)
 
-    def make_networks(
-        self, spec: EnvironmentSpec, seed: int = 0, dtype: tf.DType = tf.float32
-    ) -> snt.Module:
-        """Build the action-value network, from observations `[B, ...]` to values `[B, A]`."""
-        tf.random.set_seed(seed)
-        return make_network(self.config, spec, dtype, self._torso_fn)
 
-    def make_layout(self, spec: EnvironmentSpec) -> Layout:
-        """Choose how transitions lie in the replay."""
-        return make_layout(spec, self.config.replay, self.config.n_step, self.config.frame_stack)
+def _make_policy(
+    config: ApexDQNConfig,
+    make_networks: Callable[..., ActionValueNetwork],
+    env_indices: Sequence[int],
+    num_envs: int,
+    seed: int,
+) -> EpsilonGreedyPolicy:
+    """Give each environment its rung of the ladder, and compute in the precision of actors."""
+    epsilons = epsilon_ladder(config.exploration, num_envs)[list(env_indices)]
+    network = make_networks(dtype=compute_dtype(config.bfloat16))
+    return EpsilonGreedyPolicy(network, epsilons, seed, config.exploration.annealing_steps)
 
-    def make_replay_tables(
-        self,
-        spec: EnvironmentSpec,
-        rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
-    ) -> list[reverb.Table]:
-        # In the precision that the learner publishes; that of actors may be lower.
-        annealing_steps = self.config.exploration.annealing_steps
-        policy = EpsilonGreedyPolicy(self.make_networks(spec), [0.0], 0, annealing_steps)
-        signature = self.make_layout(spec).signature
-        table = make_transition_table(self.config.replay, signature, rate_limiter)
-        return [table, *make_message_tables(policy.variables)]
 
-    def share(self, num_replays: int) -> "ApexDQNBuilder":
-        shared = copy.copy(self)
-        shared.config = share_config(self.config, num_replays)
-        return shared
+def _make_evaluation_policy(
+    config: ApexDQNConfig, network: ActionValueNetwork, num_envs: int, seed: int
+) -> EpsilonGreedyPolicy:
+    epsilons = np.full(num_envs, config.exploration.evaluation_epsilon)
+    return EpsilonGreedyPolicy(network, epsilons, seed)
 
-    def roles(self, roles: Sequence[Role]) -> Sequence[Role]:
-        return roles
 
-    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
-        return make_data_flow(self.config)
-
-    def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        return round(self.config.replay.max_size * self.make_layout(spec).bytes_per_item)
-
-    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        config, layout = self.config, self.make_layout(spec)
-        num_batches = config.num_sgd_steps_per_step
-        return make_dataset(client, config.replay, config.batch_size, layout, num_batches)
-
-    def make_adders(
-        self,
-        client: reverb.Client,
-        spec: EnvironmentSpec,
-        env_indices: Sequence[int] = (0,),
-        num_envs: int = 1,
-        should_stop: Callable[[], bool] = lambda: False,
-        learner_steps_fn: Callable[[], int] = lambda: 0,
-    ) -> list[PrioritizedNStepAdder]:
-        layout = self.make_layout(spec)
-        priority_fn = make_priority_fn(self.config.replay)  # One for all of an actor.
-        return [
-            PrioritizedNStepAdder(
-                client=client,
-                layout=layout,
-                replay=self.config.replay,
-                n_step=self.config.n_step,
-                discount=self.config.discount,
-                should_stop=should_stop,
-                learner_steps_fn=learner_steps_fn,
-                priority_fn=priority_fn,
-            )
-            for _ in env_indices
-        ]
-
-    def make_policy(
-        self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
-    ) -> Policy:
-        """Build the exploring policy of one actor: each environment has its own epsilon."""
-        epsilons = epsilon_ladder(self.config.exploration, num_envs)[list(env_indices)]
-        network = self.make_networks(spec, seed, compute_dtype(self.config.bfloat16))
-        return EpsilonGreedyPolicy(network, epsilons, seed, self.config.exploration.annealing_steps)
-
-    def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
-        """Build the policy that is evaluated: with the config's evaluation epsilon."""
-        epsilons = np.full(num_envs, self.config.exploration.evaluation_epsilon)
-        return EpsilonGreedyPolicy(self.make_networks(spec, seed), epsilons, seed)
-
-    def make_actor(
-        self,
-        policy: Policy,
-        adders: Sequence[PrioritizedNStepAdder] = (),
-        variable_source: core.VariableSource | None = None,
-    ) -> ApexActor:
-        return make_actor(policy, adders, variable_source, self.config.variable_update_period)
-
-    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
-        """Build what the learner does with a batch; the method to override for another loss."""
-        online, target = [self.make_networks(spec, seed) for _ in range(2)]
-        return DQNUpdate(online, target, self.config)
-
-    def make_learner(
-        self,
-        spec: EnvironmentSpec,
-        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
-        client: reverb.Client | Sequence[reverb.Client],
-        seed: int = 0,
-        logger: loggers.Logger | None = None,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> ApexLearner:
-        config, update = self.config, self.make_update(spec, seed)
-        sizes = (config.batch_size, config.num_sgd_steps_per_step)
-        source = ReplaySource(update, ReplayConnections(client, dataset, *sizes), config)
-        return ApexLearner(update, source, config.publish_period, logger, should_stop)
+_APEX_DQN = Algorithm(
+    config_class=ApexDQNConfig,
+    check_environment=_check_environment,
+    make_networks=make_network,
+    make_layout=_make_layout,
+    make_policy=_make_policy,
+    make_evaluation_policy=_make_evaluation_policy,
+    make_update=DQNUpdate,
+)
