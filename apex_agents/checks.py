@@ -1,4 +1,4 @@
-"""What is checked before a run starts a node: its limits, its environment, the user's own parts."""
+"""Checks a run before it starts a node: limits, environment, user-defined networks and updates."""
 
 import contextlib
 import copy
@@ -48,7 +48,7 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
 
     Raises:
       ValueError: the run would end before it learns, the agent cannot learn in the environment, or
-        networks or an update of the user's do not work.
+        user-defined networks or updates do not work.
     """
     check_limits(experiment.run, experiment.data_flow())
     spec = check_environment(experiment)
@@ -100,7 +100,7 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
         values = [float(policy(batch).value[0]) for batch in batches]
     except Exception as error:  # The user's code may raise anything.
         raise ValueError(f"The agent's networks cannot act: {in_one_line(error)}") from error
-    # Those of networks with noise of their own differ in any case.
+    # Values of noisy networks differ in any case.
     if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
         raise ValueError(
             "The agent's networks give an observation another value when the others of its batch "
@@ -198,7 +198,7 @@ def _without_remarks() -> Iterator[None]:
 
 
 def in_one_line(error: Exception) -> str:
-    """Return the first line of an error, and the newest line of the user's code that led to it."""
+    """Return the first line of an error, and the place in user-defined code that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = (sysconfig.get_path("purelib"), str(pathlib.Path(__file__).parent))
     theirs = [frame for frame in frames if not frame.filename.startswith(ours)]

@@ -1,4 +1,4 @@
-"""Finds what a new run takes over from another one: networks and optimizers."""
+"""Finds the networks and optimizers that a new run takes over from another one."""
 
 import os
 import pathlib

@@ -79,7 +79,7 @@ def find_agent(config: Any) -> str:
 
 
 def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
-    """Return the config of an agent whose torsos, all of them, a function makes."""
+    """Return a copy of `config` in which `torso_fn` makes every torso."""
     fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A subclass may have others.
     config = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
     reference = name_function(torso_fn, "torso_")
@@ -89,7 +89,7 @@ def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
 
 
 def with_builder_fn(config: Any, builder_fn: Callable[..., Any]) -> Any:
-    """Return the config of an agent whose builder a function makes.
+    """Return a copy of `config` in which `builder_fn` makes the builder.
 
     Raises:
       ValueError: it is the config of no agent in `AGENTS`.

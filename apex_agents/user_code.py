@@ -115,7 +115,7 @@ def take_new_definitions() -> None:
 
 
 def _describe(function: Any) -> str:
-    """Return a name made of a function's own and of a digest of what a partial or closure holds."""
+    """Return the name of a function, with a digest of the values in its partial or closure."""
     values: list[Any] = []
     if isinstance(function, functools.partial):  # Never nested: functools flattens partials.
         values = [*function.args, *sorted(function.keywords.items())]
@@ -156,7 +156,7 @@ def execute_config_file(
 ) -> Any:
     """Execute a Python file and return what one of its functions returns.
 
-    Its classes and functions are pickled by value, as those of `__main__` are: nodes execute the
+    Its classes and functions are pickled by value, like everything in `__main__`: nodes execute the
     file only where a setting names a function in it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Actions: those of agents, those of environments, and which agent can act in which environment."""
+"""Actions in the units of agents and of environments, and what agents require of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Actions = DiscreteActions | BoxActions
 
 
 def convert_actions(space: spaces.Space) -> Actions:
-    """Return the spec of an agent's actions, which knows those of the environment.
+    """Return the spec of an agent's actions, which converts them to the environment's.
 
     Raises:
       ValueError: the space is neither discrete nor a box.

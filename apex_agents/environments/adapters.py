@@ -157,7 +157,7 @@ class _GymnasiumSteps(dm_env.Environment):
 
 
 def _unpack(method: str, names: tuple[str, ...], returned: Any) -> tuple[Any, ...]:
-    """Return what a method returned; a ValueError says what it has to return, if it is not that."""
+    """Check the number of values that a method has returned; a ValueError names the right ones."""
     if isinstance(returned, tuple) and len(returned) == len(names):
         return returned
     is_tuple = isinstance(returned, tuple)

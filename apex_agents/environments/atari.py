@@ -148,7 +148,7 @@ class AtariVectorEnvironment:
         """
         if self._seeds is not None:
             return self.reset()
-        # Of an episode; of a game or a life.
+        # `first` begins an episode, `starts` also a game or a life within one.
         first, starts = (began | self._over_at_first for began in (self._ended, self._starts))
         actions = np.where(starts, 0, actions)
         num_actions = self.spec.actions.num_values

@@ -241,7 +241,7 @@ def _make_array_reader(space: Any, path: str) -> ObservationConverter:
 
 
 def _whole_bounds(space: Any) -> tuple[Any, Any] | None:
-    """Return the bounds of a space of whole numbers, None for one of others."""
+    """Return the bounds of a space of whole numbers, None for any other space."""
     if isinstance(space, spaces.Discrete):
         return space.start, space.start + space.n - 1
     if isinstance(space, spaces.MultiDiscrete):
@@ -264,7 +264,7 @@ def _make_spec(
     parts: Sequence[ObservationSpec] = (),
     name: str = "observation",
 ) -> ObservationSpec:
-    """Return the spec of what a space, converted to a box, becomes in a dtype."""
+    """Return the spec of observations of a space that were converted to a box and a dtype."""
     with np.errstate(over="ignore"):  # A bound beyond float32's range becomes infinite.
         low, high = (np.atleast_1d(bound).astype(dtype) for bound in (box.low, box.high))
     if not low.size:

@@ -46,8 +46,8 @@ class EnvironmentConfig:
       atari: preprocessing of the 'atari' suite; the others do not read it.
       step_timeout_seconds: seconds within which an environment has to return from `step` and from
         `reset`, or else its node is restarted (local_mp, ray); None: it may take any time.
-      evaluation_kwargs: keyword arguments that evaluations have beside those of `kwargs`, or in
-        their place, such as held-out levels.
+      evaluation_kwargs: keyword arguments that are added to `kwargs` in evaluations, or replace
+        some of them there, such as held-out levels.
     """
 
     suite: str = "atari"
@@ -127,7 +127,7 @@ _SUITES: dict[str, Callable[[str], Callable[..., Any] | None]] = {
 
 
 def knows_evaluations(config: EnvironmentConfig) -> bool:
-    """Return whether environments may be others in evaluations, by what makes single ones."""
+    """Return whether evaluations may have different environments than training."""
     if config.suite != "function":
         return bool(config.evaluation_kwargs)
     function = find_function(config.task, _FIELD)

@@ -94,7 +94,7 @@ _NEEDS_GYMNASIUM = re.compile(r"gymnasium\b(?![-_.])(?!.*\bextra\b)", re.IGNOREC
 def _loading(what: str) -> Iterator[None]:
     """Log an error in place of raising it: a package that is broken concerns no other tasks."""
     try:
-        # pygame greets whoever imports it. The nodes log the warnings, since they load it, too.
+        # pygame prints a greeting. The nodes log the warnings, since they load it, too.
         with contextlib.redirect_stdout(None), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield

@@ -64,7 +64,7 @@ class VectorEnvironment(Protocol):
         """
 
     def pause(self, env_index: int) -> None:
-        """Step an environment whose episode has ended no further, if that can be, until `reset`.
+        """Stop stepping a finished environment until `reset`, where supported.
 
         Its rows then have a reward of 0 and any observation.
         """

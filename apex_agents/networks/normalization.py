@@ -7,13 +7,13 @@ import sonnet as snt
 import tensorflow as tf
 
 _EPSILON = 1e-8
-# Of the mean: smaller deviations are about those with which float32 and simulations round.
+# Deviations below this share of the mean may be rounding of float32 and of simulations.
 _RELATIVE_DEVIATION = 1e-5
 _MAX_VALUE = 10.0
 
 
 class RunningNormalization(snt.Module):
-    """Subtracts the mean and divides by the standard deviation of all that was observed.
+    """Subtracts the mean and divides by the standard deviation of all observations so far.
 
       y = clip((x - mean) / sqrt(variance + 1e-8 + (1e-5 mean)^2), -10, 10)
 

@@ -1,7 +1,7 @@
-"""A torso of the user's: it is made, its variables get names, and its mistakes are found.
+"""Builds and checks user-defined torsos.
 
-What is checked would otherwise show in the first learner step, or never: features of another shape
-or dtype, variables that no gradient reaches, variables that nothing would train, publish or save.
+The mistakes found here would otherwise show in the first learner step, or never: features of a
+wrong shape or dtype, variables that no gradient reaches or that nothing would train or save.
 """
 
 import collections
@@ -29,7 +29,7 @@ _NEEDED = (
 def find_own_torso(
     name: str, field: str, built_in: Sequence[str], torso_fn: TorsoFn | None
 ) -> "OwnTorso | None":
-    """Return the user's torso that is given in Python or named by a config; None for a built-in.
+    """Return the torso given in Python or named as module:function; None for a built-in one.
 
     Args:
       name: value of the config's field: a built-in torso or 'module:function'.
@@ -48,7 +48,7 @@ def find_own_torso(
 
 
 class OwnTorso:
-    """A user's function that makes torsos, and what messages call it."""
+    """A user-defined function that makes torsos, and its name in messages."""
 
     def __init__(self, torso_fn: TorsoFn, label: str):
         self._torso_fn = torso_fn

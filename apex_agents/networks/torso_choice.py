@@ -1,6 +1,6 @@
 """The torso of agents with discrete actions: which one fits the observations, and how it is made.
 
-Configs are those of agents with the fields `torso`, `frame_stack`, `conv_*` and `mlp_hidden_sizes`.
+Configs have the fields `torso`, `frame_stack`, `conv_*` and `mlp_hidden_sizes`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def make_torso(
       config: settings of the agent.
       spec: specification of one environment.
       observations: two observations, `[2, ...]`, with which a user-defined torso is tried.
-      dtype: dtype of the variables, except for those of a user-defined torso.
+      dtype: dtype of the variables, unless the torso is user-defined.
       torso_fn: maker of the torso in place of the config's.
 
     Raises:
@@ -65,8 +65,8 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
     """Return the config of an agent with the torso that fits the observations in place of 'auto'.
 
     It is 'conv' for images and for a Dict or a Tuple with images, and 'mlp' for all else and for
-    images that are too small. Convolutions are those of `fitting_convolutions`, unless the config
-    has different ones than its class.
+    images that are too small. `fitting_convolutions` chooses the convolutions, unless the config
+    changes the defaults of its class.
     """
     if getattr(config, "torso", None) != _AUTO:
         return config

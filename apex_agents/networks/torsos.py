@@ -1,6 +1,6 @@
 """The torsos that agents bring: from observations to the features that their heads read.
 
-Convolutions are those of DQN, those of MinAtar for smaller images, or what a config names.
+The convolutions of DQN and, for smaller images, of MinAtar are built in.
 
 Within `computing_in(tf.bfloat16)` the decorated methods compute in bfloat16, from variables in
 float32.
