@@ -62,8 +62,6 @@ ALLOWED_IMPORTERS = {
         "apex_agents/replay/",
         "apex_agents/learning/",
         "apex_agents/builder.py",
-        "apex_agents/dqn/builder.py",
-        "apex_agents/dpg/builder.py",
         "apex_agents/actor_critic/builder.py",
         "apex_agents/local.py",
         "apex_agents/program.py",

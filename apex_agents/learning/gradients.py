@@ -172,7 +172,7 @@ class GradientSender:
 
 
 class GradientSource:
-    """Gradients of workers, one of each at once (A2C) or each as it arrives (A3C).
+    """Gradients of workers: the mean of one of each worker, or each as it arrives.
 
     Attributes:
       description, recent_samples: see `learner.Source`; there are no samples.
@@ -192,7 +192,7 @@ class GradientSource:
         """Compile the step; nothing is read yet.
 
         Args:
-          update: what applies the mean of gradients.
+          update: applies the mean of gradients.
           dataset: gradients as `make_gradient_dataset` gives them.
           publisher: sends parameters to the workers.
           metric_names: names of the numbers `[M]` beside a gradient, that of its steps first.
