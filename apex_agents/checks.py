@@ -18,10 +18,8 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.acting.policy import restart_batch
-from apex_agents.builder import Builder
+from apex_agents.builder import ApexBuilder, Builder
 from apex_agents.config import RunConfig
-from apex_agents.dpg.builder import ApexDPGBuilder
-from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import (
     EnvironmentSpec,
     VectorEnvironment,
@@ -32,13 +30,10 @@ from apex_agents.environments import (
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
-from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import UpdateOutput, update_in_turn, update_on_batch
 from apex_agents.networks.torso_choice import torso_warning
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.transitions import Transition
 from apex_agents.waits import Wait, reporting_thread
 
 
@@ -57,7 +52,7 @@ def check_experiment(experiment: Experiment) -> EnvironmentSpec:
         logging.warning("%s: %s", experiment.task, warning)
     if any(isinstance(value, str) and ":" in value for value in settings.values()):
         check_own_networks(experiment.builder, spec)
-    if ":" in settings.get("builder", "") and _has_standard_learner(experiment.builder):
+    if ":" in settings.get("builder", "") and isinstance(experiment.builder, ApexBuilder):
         check_own_update(experiment.builder, spec)
     return spec
 
@@ -143,45 +138,17 @@ def _draw_observations(spec: EnvironmentSpec) -> np.ndarray:
     return drawn.astype(observed.dtype)
 
 
-def check_own_update(builder: Any, spec: EnvironmentSpec) -> None:
-    """Compile what the learner of an Ape-X builder does with a sample, without running it.
+def check_own_update(builder: ApexBuilder, spec: EnvironmentSpec) -> None:
+    """Let a builder compile its update.
 
     Raises:
       ValueError: it cannot be compiled, or returns priorities of another shape.
     """
-    num_updates = builder.config.num_sgd_steps_per_step
-    num_rows = num_updates * builder.config.batch_size
-    column = tf.TensorSpec([num_rows], tf.float32)
-    parts = (spec.observations, spec.actions)
-    observation, action = (tf.TensorSpec([num_rows, *part.shape], part.dtype) for part in parts)
-    transitions = Transition(observation, action, column, column, observation, column)
-
-    def update_on_sample(transitions: Transition, weights: tf.Tensor) -> UpdateOutput:
-        def update_and_check(batch: tuple[Transition, tf.Tensor]) -> UpdateOutput:
-            output = update_on_batch(update, *batch)
-            check_shapes(batch[1].shape, priorities=output.priorities)
-            return output
-
-        return update_in_turn(update_and_check, (transitions, weights), num_updates)
-
     try:
-        update = builder.make_update(spec)
-        compiled = tf.function(update_on_sample, autograph=False)
         with _without_remarks():
-            compiled.get_concrete_function(transitions, column)
+            builder.compile_update(spec)
     except Exception as error:  # The user's code may raise anything.
         raise ValueError(f"The agent's update cannot be compiled: {in_one_line(error)}") from error
-
-
-def _has_standard_learner(builder: Builder) -> bool:
-    """Return whether the learner, and what it samples, are those of Ape-X DQN or Ape-X DPG."""
-    kind = type(builder)
-    return any(
-        issubclass(kind, standard)
-        and kind.make_dataset is standard.make_dataset
-        and kind.make_learner is standard.make_learner
-        for standard in (ApexDQNBuilder, ApexDPGBuilder)
-    )
 
 
 @contextlib.contextmanager

@@ -599,6 +599,18 @@ def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_u
     assert is_named is (update_class is not WithColumns)  # Of which only our check complains.
 
 
+class WithOwnLearner(ApexDQNBuilder):
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        raise NotImplementedError  # Its learner has none.
+
+    def compile_update(self, spec: EnvironmentSpec) -> None:
+        pass
+
+
+def test_a_builder_answers_for_a_learner_of_its_own():
+    check_experiment(make_experiment(load_config("apex_dqn_catch"), builder_fn=WithOwnLearner))
+
+
 class CriticThatOnlyActs(snt.Module):
     def __init__(self) -> None:
         super().__init__()
