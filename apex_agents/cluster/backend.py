@@ -16,15 +16,18 @@ import launchpad as lp
 import ray
 
 from apex_agents.cluster.file_sync import FileSync
-from apex_agents.cluster.host_agent import HostInfo, versions
+from apex_agents.cluster.host_agent import (
+    HostInfo,
+    RemoteNodeProcess,
+    living_hosts,
+    versions,
+)
 from apex_agents.cluster.placement import (
     Placement,
     check_versions,
     connect,
     last_line,
-    living_hosts,
 )
-from apex_agents.cluster.remote_process import RemoteNodeProcess
 from apex_agents.experiment import Experiment
 from apex_agents.nodes.backend import (
     Launch,

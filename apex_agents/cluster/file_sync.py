@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from apex_agents.metrics.columns import role_of
 from apex_agents.runs.files import report_failure, report_success
 from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,
@@ -22,7 +23,7 @@ from apex_agents.runs.workdir import (
     parse_replay_name,
 )
 
-# The files that nodes write besides their logs, by the names of the nodes.
+# The files that nodes write besides their logs, by the names of their roles.
 _PATTERNS = {
     "learner": (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE),
     "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*"),
@@ -62,7 +63,11 @@ class NodeFiles:
         if (number := parse_replay_name(node)) is not None:
             self._patterns = (f"{_LOGS}{node}.*", actor_steps_file(number))
         else:
-            self._patterns = (f"{_LOGS}{node}.*", f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
+            self._patterns = (
+                f"{_LOGS}{node}.*",
+                f"{_LOGS}{node}_*",
+                *_PATTERNS.get(role_of(node), ()),
+            )
 
     def states(self) -> dict[str, FileState]:
         """Return the states of the files by their paths, in the order of their last changes."""

@@ -1,22 +1,26 @@
-"""Runs the processes of one node on a host of a cluster, for the supervisor on another host.
+"""The processes of a node on a host of a cluster, at both ends: there, and at the supervisor.
 
 A host agent is an actor of Ray. When it ends, with its host, with the command or by Ray, its node's
 process sees its channel close and exits.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
 import pathlib
 import platform
 import socket
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ray
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayError
 
-from apex_agents.cluster.file_sync import Change, FileState, NodeFiles, take_some
+from apex_agents.cluster.file_sync import Change, FileState, FileSync, NodeFiles, take_some
 from apex_agents.nodes.process import (
+    REPLAYS,
     Exit,
     LocalNodeProcess,
     NodeCommand,
@@ -30,6 +34,9 @@ from apex_agents.waits import Wait
 
 # What the nodes of a run exchange depends on the versions of these.
 _DISTRIBUTIONS = ("dm-reverb", "tensorflow", "dm-acme", "dm-launchpad", "numpy")
+
+_ANSWER_SECONDS = 5.0
+_RETRY_SECONDS = 10.0  # Until what could not be written is fetched again.
 
 
 class HostInfo(NamedTuple):
@@ -147,7 +154,7 @@ class HostAgent:
         if self._job is None:
             self._job = os.memfd_create("job")
             pathlib.Path(f"/proc/self/fd/{self._job}").write_bytes(job)
-        self.kill(self._num_restarts)
+        self.ask(self._num_restarts, "kill")
         argv = entry_argv(self._job, index)
         fds = [self._job, self._lock.fileno()]  # The lock is held while the process lives.
         self._process = self._start_process(command._replace(argv=argv, fds=fds), num_restarts)
@@ -167,35 +174,149 @@ class HostAgent:
         removed = [path for path in known if path not in states]
         return report._replace(changes=take_some(self._files.changes(known)), removed=removed)
 
-    def send(self, addresses: str, num_restarts: int) -> None:
-        """Tell the process with this number of restarts the addresses of the replays."""
+    def ask(self, num_restarts: int, method: str, *arguments: Any) -> None:
+        """Call a method (see `NodeProcess`) of the process with this number of restarts."""
         if self._process is not None and num_restarts == self._num_restarts:
-            self._process.send(addresses)
+            getattr(self._process, method)(*arguments)
 
-    def suspend(self, num_restarts: int) -> None:
-        """Stop the process with this number of restarts and what it has started."""
-        if self._process is not None and num_restarts == self._num_restarts:
-            self._process.suspend()
 
-    def resume(self, num_restarts: int) -> None:
-        """Continue what `suspend` has stopped."""
-        if self._process is not None and num_restarts == self._num_restarts:
-            self._process.resume()
+class RemoteNodeProcess:
+    """A process that a host agent runs; see `NodeProcess`."""
 
-    def terminate(self, num_restarts: int) -> None:
-        """Send SIGTERM to the process with this number of restarts."""
-        if self._process is not None and num_restarts == self._num_restarts:
-            self._process.terminate()
+    def __init__(self, agent: Any, files: FileSync, num_restarts: int):
+        """Describe a process that an agent, an actor of Ray, is about to start."""
+        self._num_restarts = num_restarts
+        self.host_info: HostInfo | None = None  # None until the process was started.
+        self.pid: int | None = None
+        self.host = ""
+        self._agent = agent
+        self._files = files
+        self._addresses = ""  # Of the replays, as the process knows them.
+        self._exit: Exit | None = None
+        self._messages = b""
+        self._wait: Wait | None = None
+        self._report: Any = None  # The one that was asked for last.
+        self._fetch_at = 0.0  # In the time of `time.monotonic`.
 
-    def abort(self, num_restarts: int) -> None:
-        """End the process with this number of restarts; see `NodeProcess.abort`."""
-        if self._process is not None and num_restarts == self._num_restarts:
-            self._process.abort()
+    def start(self, command: NodeCommand, job: Any, index: int, host_info: HostInfo) -> None:
+        """Start it once its host has the node's files; see `HostAgent.start`.
 
-    def kill(self, num_restarts: int) -> None:
-        """Kill the process with this number of restarts and what it has started."""
-        if self._process is not None and num_restarts == self._num_restarts:
-            self._process.kill()
+        Raises:
+          RayError: the host agent was lost, or could not start the process.
+        """
+        keep = None if host_info.shares_workdir else self._files.paths()
+        there = ray.get(self._agent.prepare.remote(keep))
+        if there is not None and keep is not None:
+            for change in self._files.outgoing(there):
+                ray.get(self._agent.write.remote(change))
+        if self._exit is not None:  # The run was stopped meanwhile.
+            return
+        ray.get(self._agent.start.remote(command, job, index, self._num_restarts))
+        self._addresses = command.env[REPLAYS]
+        self.host = living_hosts().get(host_info.node_id, host_info.ip)
+        self.host_info = host_info
+        if self._exit is not None:
+            self.kill()
+
+    def end(self, ended: Exit) -> None:
+        """Note how it ended, unless that is known."""
+        self._exit = self._exit or ended
+
+    def check(self, hosts: Collection[str]) -> bool:
+        """Take news of the process that have arrived, and ask for more.
+
+        Args:
+          hosts: Ray's ids of the hosts that are alive.
+
+        Returns:
+          Whether new files have arrived.
+        """
+        if self.host_info is None or self._exit is not None:
+            return False
+        report = self._receive_report(fetches=not self.host_info.shares_workdir)
+        if report is not None and report.num_restarts == self._num_restarts:
+            return self._take(report)
+        is_there = self.host_info.node_id in hosts
+        if report is not None or not is_there:  # The host agent is gone, or is a new one.
+            lost = f"was lost with {'a worker of Ray on' if is_there else 'its host'} {self.host}"
+            self.end(Exit(lost, from_outside=True))
+        return False
+
+    def poll(self) -> Exit | None:
+        return self._exit
+
+    def messages(self) -> bytes:
+        return self._messages
+
+    def wait(self) -> Wait | None:
+        return self._wait
+
+    def send(self, addresses: str) -> None:
+        if self.host_info is not None and addresses != self._addresses:
+            self._addresses = addresses
+            self._ask("send", addresses)
+
+    def suspend(self) -> None:
+        self._await(self._ask("suspend"))
+
+    def resume(self) -> None:
+        self._await(self._ask("resume"))
+
+    def terminate(self) -> None:
+        if self.host_info is None:
+            self.end(Exit("was stopped before it was started", from_outside=True))
+        else:
+            self._ask("terminate")
+
+    def abort(self) -> None:
+        self._await(self._ask("abort"))
+
+    def kill(self) -> None:
+        self._await(self._ask("kill"))
+        self.end(Exit("was killed", from_outside=True))
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        return self._agent.ask.remote(self._num_restarts, method, *arguments)
+
+    def _await(self, asked: Any) -> None:
+        """Wait until the host agent has done what it was asked for, if there is a process."""
+        if self.host_info is not None and self._exit is None:
+            # A host agent whose host was just lost does not answer, and has no process.
+            with contextlib.suppress(RayError):
+                ray.get(asked, timeout=_ANSWER_SECONDS)
+
+    def _receive_report(self, fetches: bool) -> ProcessReport | None:
+        """Return the report that was asked for, if it has arrived, or ask for one."""
+        if self._report is None:
+            fetches = fetches and time.monotonic() >= self._fetch_at
+            self._report = self._agent.report.remote(self._files.known if fetches else None)
+        if not ray.wait([self._report], timeout=0)[0]:
+            return None
+        asked, self._report = self._report, None
+        try:
+            return ray.get(asked)
+        except (ActorUnavailableError, ObjectLostError):  # The network failed for a moment.
+            return None
+        except RayActorError:
+            return ProcessReport()
+
+    def _take(self, report: ProcessReport) -> bool:
+        self.pid, self._messages, self._wait = report.pid, report.messages, report.wait
+        # After its end a host may have lost the folder: nothing is removed here then.
+        removed = report.removed if report.exit is None else ()
+        is_written = self._files.receive(report.changes, removed)
+        if not is_written:
+            self._fetch_at = time.monotonic() + _RETRY_SECONDS
+        has_files = bool(report.changes) and is_written
+        # All files arrive before the end, unless they cannot be written.
+        if report.exit is not None and not has_files:
+            self.end(report.exit)
+        return has_files
+
+
+def living_hosts() -> dict[str, str]:
+    """Return the names of all living hosts, by Ray's ids of them."""
+    return {host["NodeID"]: host["NodeName"] for host in ray.nodes() if host["Alive"]}
 
 
 def versions() -> dict[str, str]:

@@ -143,11 +143,6 @@ def check_versions(host_info: HostInfo, ours: Mapping[str, str]) -> None:
             )
 
 
-def living_hosts() -> dict[str, str]:
-    """Return the names of all living hosts, by Ray's ids of them."""
-    return {host["NodeID"]: host["NodeName"] for host in ray.nodes() if host["Alive"]}
-
-
 def last_line(error: Exception) -> str:
     """Return the message of an error whose text begins with the traceback of another process."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

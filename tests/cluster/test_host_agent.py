@@ -79,7 +79,7 @@ def test_it_reports_on_its_process(node):
     assert node.agent.report({}) == ProcessReport()
     node.start()
     assert node.agent.report({}) == ProcessReport(0, 100, None, b"w", Wait("data", 3.0), [], [])
-    node.agent.kill(0)
+    node.agent.ask(0, "kill")
     assert node.agent.report({}).exit == ENDED
 
 
@@ -95,13 +95,12 @@ def test_a_start_that_is_repeated_starts_nothing(node):
 def test_a_call_that_comes_too_late_reaches_no_other_process(node):
     node.start()
     node.start(num_restarts=1)
-    agent = node.agent
-    signals = (agent.suspend, agent.resume, agent.terminate, agent.abort, agent.kill)
-    for signal_process in signals:
-        signal_process(0)
+    methods = ("suspend", "resume", "terminate", "abort", "kill")
+    for method in methods:
+        node.agent.ask(0, method)
     assert node.processes[1].signals == []
-    for signal_process in signals:
-        signal_process(1)
+    for method in methods:
+        node.agent.ask(1, method)
     assert node.processes[1].signals == ["SIGSTOP", "SIGCONT", "SIGTERM", "SIGABRT", "SIGKILL"]
 
 
