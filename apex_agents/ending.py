@@ -27,7 +27,7 @@ _LIMITS = {
     "max_seconds": columns.WALL_TIME_SECONDS,
     "target_return": "last_return",
 }
-# Of the summary's values, those that are not printed.
+# Summary fields that are not printed.
 _NOT_PRINTED = ("date", "versions", "git_commit", "command", "exit_code")
 
 

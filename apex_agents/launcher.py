@@ -136,7 +136,7 @@ def launch_program(
       RunFailure: a node failed, or the run ended before its first learner step.
       SystemExit: the run was stopped by SIGTERM.
     """
-    git_commit()  # Of the code that is about to run.
+    git_commit()  # Cached: the commit of the code that is about to run.
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")

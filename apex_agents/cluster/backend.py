@@ -92,7 +92,7 @@ class RayNodes:
         nodes = program.get_all_nodes()
         wanted = {node.name: cluster.resources(node.role.name).amounts() for node in nodes}
         self._placement = Placement(wanted)
-        self._addresses: dict[str, str] = {}  # Of the replays, by their names, in their order.
+        self._addresses: dict[str, str] = {}  # By the names of the replays, in order.
         # A host that finds this file, whose name is new, shares the folder.
         self._mark = pathlib.Path(experiment.workdir, f"{_MARK}{uuid.uuid4().hex[:12]}")
         try:

@@ -128,7 +128,7 @@ class FileSync:
     def __init__(self, workdir: str, node: str):
         self._files = NodeFiles(workdir, node)
         self._log = self._files.folder / _LOGS / f"{node}.log"
-        self.known: dict[str, FileState] = {}  # Of files that are the same on the host.
+        self.known: dict[str, FileState] = {}  # Files that are the same on the host.
 
     def paths(self) -> list[str]:
         """Return the paths of the files, relative to the folder."""
@@ -159,7 +159,7 @@ class FileSync:
             try:
                 self._files.write(change)
             except OSError as error:
-                # Of a log the same lines are wanted again: its reader has those before them.
+                # Request the same log lines again; earlier lines were received.
                 if not (change.offset and (self._files.folder / change.path).exists()):
                     self.known.pop(change.path, None)
                 report_failure(self._log, error)

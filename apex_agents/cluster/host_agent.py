@@ -51,7 +51,7 @@ class HostInfo(NamedTuple):
 class ProcessReport(NamedTuple):
     """State of a node's process and news of its files."""
 
-    num_restarts: int = -1  # Of the node before this process; -1 if there is no process.
+    num_restarts: int = -1  # Restarts of the node before this process; -1: there is none.
     pid: int | None = None
     exit: Exit | None = None  # None while it lives.
     messages: bytes = b""  # All since its start.
@@ -191,7 +191,7 @@ class RemoteNodeProcess:
         self.host = ""
         self._agent = agent
         self._files = files
-        self._addresses = ""  # Of the replays, as the process knows them.
+        self._addresses = ""  # The replays' addresses that the process knows.
         self._exit: Exit | None = None
         self._messages = b""
         self._wait: Wait | None = None

@@ -48,7 +48,7 @@ def connect(address: str) -> None:
         return
     if address != "auto":
         _check_address(address)
-    sigterm = signal.getsignal(signal.SIGTERM)  # Ray installs a handler of its own.
+    sigterm = signal.getsignal(signal.SIGTERM)  # Ray installs another handler.
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises a dozen kinds.

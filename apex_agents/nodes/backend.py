@@ -74,7 +74,7 @@ class Backend(Protocol):
         """Check that this backend can run an experiment, before anything is written.
 
         Raises:
-          ValueError: a setting, code of the user's or the place itself does not allow it.
+          ValueError: a setting, a function of the user or the place itself does not allow it.
         """
 
     def run(self, launch: Launch) -> Outcome:
@@ -120,7 +120,7 @@ class ThreadBackend:
             on_interrupt=launch.on_interrupt,
         )
         signal.signal(signal.SIGINT, signals.handle)
-        # In a session of its own, as a run of a sweep is, SIGTSTP would stop nothing by default.
+        # The default handler stops nothing in a new session, which a run of a study has.
         signal.signal(signal.SIGTSTP, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
         failure = None
         try:
@@ -134,7 +134,7 @@ class ThreadBackend:
 
 
 def _set_flags(stop_seconds: float) -> None:
-    """Set the flag that Launchpad reads here, without the command line of the user's program."""
+    """Set the flag that Launchpad reads here, without reading the command line."""
     flags = lp_flags.FLAGS
     if not flags.is_parsed():
         flags(sys.argv[:1])
@@ -175,7 +175,7 @@ def supervise(
 class StopSignals:
     """Handles the signals that stop a run: the first stops its nodes, a later SIGINT kills them.
 
-    `timeout -s INT` sends SIGINT twice: one that follows within a second is no other.
+    `timeout -s INT` sends SIGINT twice: a second one within a second counts as the first.
 
     Attributes:
       first: first signal received, None before.

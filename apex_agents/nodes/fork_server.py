@@ -144,7 +144,7 @@ class ForkServer:
             raise ConnectionResetError("the fork server has ended")
         try:
             return ForkedProcess(int(answer))
-        except psutil.NoSuchProcess as error:  # Of a program that ignores the end of its children.
+        except psutil.NoSuchProcess as error:  # The program ignores SIGCHLD.
             raise ProcessLookupError(str(error)) from error
 
     def describe_end(self) -> str:
@@ -170,12 +170,12 @@ class ForkedProcess(psutil.Process):
 
     def poll(self) -> int | None:
         with contextlib.suppress(psutil.TimeoutExpired):
-            return self.wait(timeout=0) or 0  # None where the user's program has waited for it.
+            return self.wait(timeout=0) or 0  # None: the program has waited for it.
         return None
 
-    def terminate(self) -> None:
+    def send_signal(self, sig: int) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
-            super().terminate()
+            super().send_signal(sig)
 
 
 ChildProcess = subprocess.Popen | ForkedProcess

@@ -26,7 +26,7 @@ _LOOPBACK_UP = struct.pack("16sH22x", b"lo", 0x1)
 
 
 def isolate() -> None:
-    """Move this command into a network namespace of its own.
+    """Move this command into a new network namespace.
 
     Outside of one, this function does not return: it executes the command again inside, under the
     same process id, so that signals, terminal and exit code stay the command's. Call this first.
@@ -40,7 +40,7 @@ def isolate() -> None:
         os.environ[_LEFT_NAMESPACE] = os.readlink(_NAMESPACE)
         sys.stdout.flush()
         sys.stderr.flush()
-        close_server()  # It would be nobody's child.
+        close_server()  # It would lose its parent.
         os.execvp(_UNSHARE[0], [*_UNSHARE, sys.executable, *sys.orig_argv[1:]])
     if left == os.readlink(_NAMESPACE):
         raise _refusal("unshare made no network namespace")

@@ -3,13 +3,13 @@
 import contextlib
 import ctypes
 import functools
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -144,7 +144,7 @@ def run_node(
 ) -> None:
     """Run the function of one node.
 
-    A failure ends a process of the node's own with exit code 1, which its supervisor sees; without
+    A failure ends the node's process with exit code 1, which its supervisor sees; without
     a supervisor it stops the program.
 
     Args:
@@ -171,8 +171,7 @@ def run_node(
         failed = not lp.stop_event().is_set()  # Otherwise other nodes have stopped already.
         if failed and not own_process:
             raise RuntimeError(f"Node {name} failed: {type(error).__name__}: {error}") from error
-        with contextlib.suppress(OSError):  # The log is on a full disk.
-            traceback.print_exc()
+        logging.exception("The node failed.")  # It does not raise if the log is on a full disk.
         memory.fail(error)
         if failed and _channel is None:
             lp.stop()

@@ -35,7 +35,7 @@ def check_pickles(experiment: Any) -> None:
     path = _find_refused(experiment)
     if not path:
         raise ValueError(f"The experiment cannot be sent to other processes: {error}.")
-    # From the first part on that is the user's.
+    # The path to report begins with the first part that is defined outside of this package.
     own = next((i for i, part in enumerate(path) if not _is_ours(part.value)), len(path) - 1)
     first, rest = path[own], [part.name for part in path[own + 1 :]]
     cause = f" because of {'.'.join(rest)}, {_describe(path[-1].value)}" if rest else ""

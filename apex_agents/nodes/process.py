@@ -59,13 +59,13 @@ class NodeCommand(NamedTuple):
     fds: Sequence[int] = ()  # Descriptors that the process inherits.
     stop_seconds: float = 15.0  # Time that it may take to exit before it is killed.
     stops_last: bool = False  # Whether it is stopped only after all other nodes have exited.
-    stopwatch: Stopwatch | None = None  # Of the run; None for a node that measures its own time.
+    stopwatch: Stopwatch | None = None  # The run's; None: the node measures its own time.
 
 
 class NodeStatus(NamedTuple):
     """State of a node, as `nodes.json` holds it."""
 
-    pid: int | None  # Of its newest process; None before the first and while waiting for a restart.
+    pid: int | None  # The newest process; None before the first, or before a restart.
     is_alive: bool  # Whether that process lives.
     num_restarts: int  # In this run.
     host: str = ""  # See `NodeProcess`.
@@ -174,11 +174,10 @@ class LocalNodeProcess:
         self._signal_all(signal.SIGCONT)
 
     def terminate(self) -> None:
-        self._process.terminate()
+        self._process.send_signal(signal.SIGTERM)
 
     def abort(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGABRT)  # absl has Python's `faulthandler` handle it.
+        self._process.send_signal(signal.SIGABRT)  # absl has Python's `faulthandler` handle it.
         deadline = time.monotonic() + _ABORT_SECONDS
         while self.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -29,7 +29,7 @@ _STOPPED_SECONDS = 5.0
 class RestartPolicy(NamedTuple):
     """How often, and how soon, a node is restarted."""
 
-    max_restarts: int  # Of one node within the window; one more ends the run.
+    max_restarts: int  # Limit for one node within the window; one more ends the run.
     window_seconds: float  # Time after which a restart is forgotten.
     first_delay_seconds: float = 0.5  # Doubles with every further restart within the window.
     max_delay_seconds: float = 30.0
@@ -193,7 +193,7 @@ class Supervisor:
         policy, now = self._policy, time.monotonic()
         num_recent = sum(at >= now - policy.window_seconds for at in node.deaths)
         within = f"within {policy.window_seconds:g} s"
-        has_moved = ended.exit_code == EXIT_MOVED  # No fault of its own: it does not count.
+        has_moved = ended.exit_code == EXIT_MOVED  # It has not failed, and does not count.
         if num_recent >= policy.max_restarts and not has_moved:
             self._fail(node, ended, f", after {num_recent} restarts {within}")
             return

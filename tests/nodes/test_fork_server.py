@@ -113,11 +113,13 @@ def test_it_is_a_child_in_a_session_of_its_own(number, tmp_path, server):
     assert os.getsid(process.pid) == process.pid
     assert process.poll() is None
     if number == signal.SIGTERM:
-        process.terminate()
+        process.send_signal(number)
     else:
         os.kill(process.pid, number)
     assert process.wait() == process.poll() == -number
-    process.terminate()  # Does nothing: another process may have that number by now.
+    process.send_signal(
+        signal.SIGKILL
+    )  # Does nothing: another process may have that number by now.
 
 
 def test_a_request_that_is_too_large_starts_a_process_the_ordinary_way(tmp_path, server):
