@@ -172,7 +172,6 @@ class Builder(Protocol):
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
         client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
@@ -182,9 +181,7 @@ class Builder(Protocol):
 
         Args:
           spec: specification of one environment.
-          dataset: source of data, made by `make_dataset`; of each replay server, if there are
-            several, by that of `share`.
-          client: client of the replay server, or of each.
+          client: client of the replay server, or of each; the data comes from `make_dataset`.
           seed: seed of the initial parameters.
           logger: receives learner steps, speeds and metrics.
           should_stop: asked while waiting for data.
@@ -370,7 +367,6 @@ class ApexBuilder:
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
         client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
@@ -378,5 +374,7 @@ class ApexBuilder:
     ) -> ApexLearner:
         config, update = self.config, self.make_update(spec, seed)
         sizes = (config.batch_size, config.num_sgd_steps_per_step)
-        source = ReplaySource(update, ReplayConnections(client, dataset, *sizes), config)
+        shared = self.share(1 if isinstance(client, reverb.Client) else len(client))
+        replays = ReplayConnections(client, lambda c: shared.make_dataset(c, spec), *sizes)
+        source = ReplaySource(update, replays, config)
         return ApexLearner(update, source, config.publish_period, logger, should_stop)

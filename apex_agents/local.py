@@ -72,9 +72,8 @@ def _run(
         server = reverb.Server(builder.make_replay_tables(spec, limiter), None, checkpointer)
         stack.callback(server.stop)
         client = reverb.Client(f"localhost:{server.port}")
-        dataset = builder.make_dataset(client, spec)
         learner = builder.make_learner(
-            spec, dataset, client, run.node_seed("learner"), should_stop=lambda: has_failed
+            spec, client, run.node_seed("learner"), should_stop=lambda: has_failed
         )
         stack.callback(learner.close)
         env_indices = range(run.num_envs)

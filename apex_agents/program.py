@@ -120,31 +120,22 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
       The learner, which has saved its state and written why it stopped.
     """
     clients = replays.connect(follows=True)
-    builder, spec = experiment.builder, experiment.environment_spec()
-    shared = builder.share(experiment.run.num_replays)
-
-    def reconnect(index: int, client: reverb.Client) -> None:
-        learner.reconnect(index, client, shared.make_dataset(client, spec))
-
     poller = StatisticsPoller(clients, experiment.data_flow())
-    end = RunEnd(experiment, clients, poller, lp.stop_event(), reconnect)
+    end = RunEnd(experiment, clients, poller, lp.stop_event())
     logger = LearnerLogger(experiment, poller)
-    datasets = [shared.make_dataset(client, spec) for client in clients]
-    learner = builder.make_learner(
-        spec,
-        datasets if len(clients) > 1 else datasets[0],
-        clients if len(clients) > 1 else clients[0],
+    learner = experiment.builder.make_learner(
+        experiment.environment_spec(),
+        clients,
         seed=experiment.run.node_seed("learner"),
         logger=logger,
-        should_stop=end.interrupts,
+        should_stop=end.is_due,
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment, learner)
     learner.publish()
     first_step = learner.num_steps
-    await_answer(clients, lambda: end.interrupts(first_step))
+    await_answer(clients, lambda: end.is_due(first_step))
     while not end.is_due(learner.num_steps):
-        end.follow_replays()
         learner.step()
         if learner.num_steps > first_step:
             report_ready()

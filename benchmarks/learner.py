@@ -113,9 +113,7 @@ def measure(agent: str, rounds: int) -> dict[str, list[float]]:
     with replay_server(builder.make_replay_tables, environment.spec) as server:
         client = reverb.Client(server.address)
         fill(builder, environment, client)
-        learner = builder.make_learner(
-            environment.spec, builder.make_dataset(client, environment.spec), client
-        )
+        learner = builder.make_learner(environment.spec, client)
         num_updates = builder.config.num_sgd_steps_per_step
         bare = make_bare_step(agent, environment.spec, client)
         matmul = make_matmul(compute_dtype(getattr(builder.config, "bfloat16", False)))
@@ -188,7 +186,7 @@ def make_bare_step(
     dataset = builder.make_dataset(client, spec)
     config = builder.config
     sizes = (config.batch_size, config.num_sgd_steps_per_step)
-    replays = ReplayConnections(client, dataset, *sizes)
+    replays = ReplayConnections(client, lambda _: dataset, *sizes)
     source = ReplaySource(builder.make_update(spec), replays, config)
     return BareStep(source.update_on_sample, next(iter(dataset)))
 

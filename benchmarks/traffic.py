@@ -109,9 +109,10 @@ def make_learning(
     """Make what a learner does besides learning: take a batch, write new priorities back."""
     config, shared = builder.config, builder.share(len(addresses))
     clients = [reverb.Client(address) for address in addresses]
-    datasets = [shared.make_dataset(client, spec) for client in clients]
     num_batches = config.num_sgd_steps_per_step
-    replays = ReplayConnections(clients, datasets, config.batch_size, num_batches)
+    replays = ReplayConnections(
+        clients, lambda client: shared.make_dataset(client, spec), config.batch_size, num_batches
+    )
     rng = np.random.default_rng(0)
 
     def learn() -> None:

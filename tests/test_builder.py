@@ -80,9 +80,13 @@ def test_learner(record):
         record, ("ApexLearner", "ReplaySource", "ReplayConnections")
     )
     given = {name: object() for name in ("logger", "should_stop")}
-    BUILDER.make_learner(SPEC, "dataset", "client", seed=1, **given)
+    BUILDER.make_learner(SPEC, ["client"] * 3, seed=1, **given)
     arguments = inspect.signature(ApexLearner).bind(*recorder.args, **recorder.kwargs).arguments
-    assert connections.args == ("client", "dataset", 9, 4)
+    clients, make_dataset_of, *sizes = connections.args
+    assert (clients, sizes) == (["client"] * 3, [9, 4])
+    dataset = record("make_dataset")
+    make_dataset_of("client")
+    assert dataset.args[:3] == ("client", dataclasses.replace(REPLAY, max_size=34, min_size=1), 3)
     assert source.args == (arguments.pop("update"), connections.made, BUILDER.config)
     assert arguments == {"source": source.made, "publish_period": 3, **given}
 

@@ -350,12 +350,9 @@ class SourceRecordingBuilder(ApexDQNBuilder):
 class ClientRecordingBuilder(ApexDQNBuilder):
     """Remembers the client of the replay server, and the learner."""
 
-    def make_dataset(self, client, spec):
+    def make_learner(self, spec, client, *args, **kwargs):
         self.client = client
-        return super().make_dataset(client, spec)
-
-    def make_learner(self, *args, **kwargs):
-        self.learner = super().make_learner(*args, **kwargs)
+        self.learner = super().make_learner(spec, client, *args, **kwargs)
         return self.learner
 
 

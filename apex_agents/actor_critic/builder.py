@@ -30,8 +30,9 @@ from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torso_choice import check_observations
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import ParameterPublisher, make_message_tables
+from apex_agents.replay.messages import make_message_tables
 from apex_agents.validation import require
 
 
@@ -192,17 +193,15 @@ class ActorCriticBuilder:
     def make_learner(
         self,
         spec: EnvironmentSpec,
-        dataset: tf.data.Dataset | Sequence[tf.data.Dataset],
         client: reverb.Client | Sequence[reverb.Client],
         seed: int = 0,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ApexLearner:
-        if not isinstance(client, reverb.Client):
-            (client,), (dataset,) = client, dataset
-        update, publisher = self.make_update(spec, seed), ParameterPublisher(client)
+        update = self.make_update(spec, seed)
+        replays = ReplayConnections(client, lambda c: self.make_dataset(c, spec))
         max_wait_seconds = self.config.max_wait_seconds if self.config.is_synchronous else None
-        source = GradientSource(update, dataset, publisher, METRICS, max_wait_seconds)
+        source = GradientSource(update, replays, METRICS, max_wait_seconds)
         return ApexLearner(update, source, logger=logger, should_stop=should_stop)
 
 

@@ -5,7 +5,7 @@ The node that applies updates decides it: a learner, with whatever it learns fro
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import reverb
@@ -14,7 +14,7 @@ from apex_agents.config import RunConfig
 from apex_agents.experiment import Experiment, end_reason
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.summary import remove_summary, write_summary
-from apex_agents.nodes.node import ReplayClients
+from apex_agents.replay.connections import PerServer
 from apex_agents.replay.messages import LAST_STEP, Evaluation, Publisher
 from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.replay.tables import if_reachable, table_name
@@ -27,39 +27,33 @@ _ENDLESS = "episodes that never end need environment.max_episode_steps"
 
 
 class RunEnd:
-    """Decides when a run is over, has its last parameters evaluated, and writes its summary.
-
-    Meanwhile it follows replay servers that move to another host.
-    """
+    """Decides when a run is over, has its last parameters evaluated, and writes its summary."""
 
     def __init__(
         self,
         experiment: Experiment,
-        clients: ReplayClients,
+        clients: Sequence[reverb.Client],
         poller: StatisticsPoller,
         stop: threading.Event,
-        reconnect: Callable[[int, reverb.Client], None] = lambda index, client: None,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Withdraw, in the background, an end that an earlier learner announced and then lost.
 
         Args:
           experiment: experiment whose run this is.
-          clients: clients of all replay servers.
+          clients: clients of all replay servers; see `PerServer`.
           poller: reader of their statistics, which is closed in the end.
           stop: event that says that the program stops.
-          reconnect: called with the index and the new client of a server that has moved.
           clock: returns a time in seconds.
         """
         self._experiment = experiment
         self._clients = clients
         self._poller = poller
         self._stop = stop
-        self._reconnect = reconnect
         self._clock = clock
         self._reason: str | None = None  # None while no limit has been reached.
         self._last_step = 0
-        self._publishers: list[Publisher] = []
+        self._announcements: PerServer[Publisher] | None = None
         remove_summary(experiment)
         for client in clients:
             args = (client, stop.is_set)
@@ -69,19 +63,6 @@ class RunEnd:
         """Return whether the run has reached a limit after so many steps, or the program stops."""
         self._reason = self._reason or self._find_reason(learner_steps)
         return self._reason is not None or self._stop.is_set()
-
-    def interrupts(self, learner_steps: int = 0) -> bool:
-        """Return whether a wait for a replay server has to end, since one has moved or `is_due`."""
-        return self.is_due(learner_steps) or self._clients.have_moved()
-
-    def follow_replays(self) -> None:
-        """Reconnect with replay servers that have moved."""
-        for index in self._clients.follow():
-            client = self._clients[index]
-            self._reconnect(index, client)
-            self._poller.reconnect(index, client)
-            if self._publishers:
-                self._publishers[index] = self._announce(client)
 
     def conclude(self, learner: ApexLearner, save: Callable[[], bool]) -> bool:
         """Save and close a learner, after the evaluation of its parameters if the run is over.
@@ -98,22 +79,22 @@ class RunEnd:
         if self._reason is not None and learner.num_steps:
             learner.publish()
             self._last_step = learner.num_steps
-            self._publishers = [self._announce(client) for client in self._clients]
+            self._announcements = PerServer(self._clients, self._announce)
             self._reason = self._await_evaluation(self._reason)
             is_saved = is_saved or save()  # The disk may have room again.
         actor_steps = self._poller.latest.actor_steps
         write_summary(self._experiment, self._reason, is_saved, learner.num_steps, actor_steps)
         learner.close()
         self._poller.close()
-        for publisher in self._publishers:
-            publisher.close()
+        if self._announcements is not None:
+            self._announcements.close()
         return self._reason is not None
 
     def _find_reason(self, learner_steps: int) -> str | None:
         seconds = self._experiment.elapsed_seconds()
         return end_reason(self._experiment.run, learner_steps, self._poller.latest, seconds)
 
-    def _announce(self, client: reverb.Client) -> Publisher:
+    def _announce(self, client: reverb.Client, before: Publisher | None) -> Publisher:
         """Tell the actors and the evaluator of a server which parameters are the last."""
         publisher = Publisher(client, LAST_STEP)
         publisher.publish(np.asarray(self._last_step, np.int64))
@@ -131,7 +112,6 @@ class RunEnd:
         waited, looked_at = 0.0, self._clock()
         with Waiting(f"the evaluation of its last parameters ({_ENDLESS})"):
             while not self._stop.is_set():
-                self.follow_replays()
                 evaluation = self._poller.latest.evaluation
                 is_last = evaluation is not None and evaluation.learner_steps == self._last_step
                 if is_last or has_reached_target(run, evaluation):

@@ -10,8 +10,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.learning.update import Update
-from apex_agents.replay.batch_reader import BatchReader
-from apex_agents.replay.messages import ParameterPublisher
+from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.streams import RowStream
 from apex_agents.replay.tables import table_name
 from apex_agents.waits import Waiting
@@ -175,7 +174,7 @@ class GradientSource:
     """Gradients of workers: the mean of one of each worker, or each as it arrives.
 
     Attributes:
-      description, recent_samples: see `learner.Source`; there are no samples.
+      replays, description, recent_samples: see `learner.Source`; there are no samples.
     """
 
     description = "gradients of the workers"
@@ -184,8 +183,7 @@ class GradientSource:
     def __init__(
         self,
         update: Update,
-        dataset: tf.data.Dataset,
-        publisher: ParameterPublisher,
+        replays: ReplayConnections,
         metric_names: Sequence[str],
         max_wait_seconds: float | None,
     ):
@@ -193,15 +191,13 @@ class GradientSource:
 
         Args:
           update: applies the mean of gradients.
-          dataset: gradients as `make_gradient_dataset` gives them.
-          publisher: sends parameters to the workers.
+          replays: gradients as `make_gradient_dataset` gives them.
           metric_names: names of the numbers `[M]` beside a gradient, that of its steps first.
           max_wait_seconds: seconds to wait, after the first gradient of an update, for those of
             the other workers; None: each gradient is an update.
         """
         self._update = update
-        self._reader = BatchReader(dataset)
-        self._publisher = publisher
+        self.replays = replays
         self._metric_names = metric_names
         self._max_wait_seconds = max_wait_seconds
         self._num_dropped = 0
@@ -224,8 +220,8 @@ class GradientSource:
         def should_end() -> bool:
             return should_stop() or time.monotonic() >= deadline
 
-        while (sample := self._reader.next(should_end)) is not None:
-            gradient = Gradient(*[tensor.numpy() for tensor in sample.data])
+        while (sample := self.replays.sample(should_end)) is not None:
+            gradient = Gradient(*[tensor.numpy() for tensor in sample.batches.data])
             if self._max_wait_seconds is None:
                 return [gradient]
             worker = int(gradient.worker)
@@ -260,18 +256,6 @@ class GradientSource:
             "gradients_dropped": self._num_dropped,
             "num_updates": 1,
         }
-
-    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        self._publisher.publish(variables, learner_steps)
-
-    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        del index  # There is only one server.
-        self.close()
-        self._reader, self._publisher = BatchReader(dataset), ParameterPublisher(client)
-
-    def close(self) -> None:
-        self._reader.close()
-        self._publisher.close()
 
     def _apply_mean(self, gradients: tf.Tensor, num_steps: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Apply the mean of gradients `[K, P]`, weighted by their numbers of steps, `[K]`."""

@@ -25,12 +25,14 @@ from apex_agents.waits import Waiting
 class Source(Protocol):
     """Data to learn from: samples of replays (`ReplaySource`), or gradients of workers.
 
-    Parameters are published on the servers that the data comes from.
-
     Attributes:
+      replays: servers that the data comes from, on which parameters are published.
       description: name of the data, for messages about a long wait.
       recent_samples: the newest batches; None for a source without transitions.
     """
+
+    @property
+    def replays(self) -> ReplayConnections: ...
 
     @property
     def description(self) -> str: ...
@@ -53,15 +55,6 @@ class Source(Protocol):
           data: result of `take`.
           learner_steps: learner steps done before.
         """
-
-    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Publish parameters, in the background."""
-
-    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Continue with a server that has moved, the one with this index of `client`."""
-
-    def close(self) -> None:
-        """Send what is pending if the servers answer soon, and end the threads."""
 
 
 class ApexLearner(core.Learner):
@@ -133,14 +126,9 @@ class ApexLearner(core.Learner):
             {"learner_steps": self.num_steps, **values, "waiting_seconds": waiting_seconds}
         )
 
-    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Continue with a server that has moved; it gets the parameters at once."""
-        self._source.reconnect(index, client, dataset)
-        self.publish()
-
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
-        self._source.publish(self.get_all_variables(), self.num_steps)
+        self._source.replays.publish(self.get_all_variables(), self.num_steps)
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         arrays = self.get_all_variables()
@@ -155,11 +143,11 @@ class ApexLearner(core.Learner):
         return to_finite_arrays(self._update.variables, self.num_steps)
 
     def close(self) -> None:
-        """Publish what was learned, unless the program stops, and close the source."""
+        """Publish what was learned, unless the program stops, and close the connections."""
         atexit.unregister(self.close)
         if not self._should_stop():
             self.publish()
-        self._source.close()
+        self._source.replays.close()
         self._logger.close()
 
 
@@ -167,6 +155,7 @@ class ReplaySource:
     """Samples of prioritized replays, to which new priorities are written back.
 
     Attributes:
+      replays: see `Source`.
       description: see `Source`; it names the limits of the replay.
       recent_samples: the newest batches.
       update_on_sample: compiled function from a `reverb.ReplaySample` to an `UpdateOutput`.
@@ -181,7 +170,7 @@ class ReplaySource:
           config: the agent's settings; `num_sgd_steps_per_step` and `replay` are read.
         """
         self._update = update
-        self._replays = replays
+        self.replays = replays
         self._num_updates = config.num_sgd_steps_per_step
         self._exponent = config.replay.importance_sampling_exponent
         flow, ratio = make_data_flow(config), config.replay.samples_per_insert
@@ -194,29 +183,20 @@ class ReplaySource:
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Sample | None:
         del learner_steps
-        return self._replays.sample(should_stop)
+        return self.replays.sample(should_stop)
 
     def learn(self, data: Sample, learner_steps: int) -> dict[str, Any]:
         output = self.update_on_sample(data.batches)
         priorities = output.priorities.numpy()
-        self._replays.write_priorities(data, priorities)
+        self.replays.write_priorities(data, priorities)
         self.recent_samples.add(data.batches, output, learner_steps)
         return {
             **output.metrics,
             "num_updates": self._num_updates,
             "priorities_at_bound_fraction": at_bound_fraction(priorities),
-            "priorities_not_finite": self._replays.num_not_finite,
-            "priority_batches_dropped": self._replays.num_dropped_batches,
+            "priorities_not_finite": self.replays.num_not_finite,
+            "priority_batches_dropped": self.replays.num_dropped_batches,
         }
-
-    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        self._replays.publish(variables, learner_steps)
-
-    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        self._replays.reconnect(index, client, dataset)
-
-    def close(self) -> None:
-        self._replays.close()
 
     def _update_in_turn(self, sample: reverb.ReplaySample) -> UpdateOutput:
         return update_in_turn(self._update_on_batch, sample, self._num_updates)

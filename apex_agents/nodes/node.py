@@ -38,6 +38,7 @@ _TYPES_WITH_ONE_PROCESS = (
     context.LaunchType.TEST_MULTI_THREADING,
 )
 
+_CHECK_SECONDS = 0.5
 _ASK_SECONDS = 1
 _NOTICE_SECONDS = 10.0
 _NUM_NAMED = 3  # Servers.
@@ -49,9 +50,6 @@ _channel: socket.socket | None = None  # To the supervisor, if this process has 
 memories: dict[str, NodeMemory] = {}
 # Addresses of all replays as the supervisor tells them; none where they are the program's.
 _told_addresses: list[str] = []
-# Clients of this process that do not follow their servers.
-_not_to_move: list["ReplayClients"] = []
-_has_moved = threading.Event()
 
 
 class Replays(NamedTuple):
@@ -65,41 +63,49 @@ class Replays(NamedTuple):
 
         Args:
           index: index of the only server to connect to; None for all.
-          follows: whether the node calls `ReplayClients.follow`; if not, it is restarted when a
-            server moves.
+          follows: whether the node continues with a server that has moved; if not, it exits, so
+            that it is restarted.
         """
         clients = ReplayClients(self, range(len(self.addresses)) if index is None else [index])
-        if not follows:
-            _not_to_move.append(clients)
-            clients.follow()  # One may have moved before it was watched.
+        if _told_addresses and not follows:
+            threading.Thread(target=exit_when_moved, args=(clients,), daemon=True).start()
         return clients
 
 
-class ReplayClients(list[RunClient]):
-    """Clients of replay servers; Launchpad's handles of the servers would make ordinary ones."""
+class ReplayClients(Sequence[RunClient]):
+    """Clients of replay servers at their present addresses: one that has moved has a new client.
+
+    Launchpad's handles of the servers would make ordinary clients.
+    """
 
     def __init__(self, replays: Replays, indices: Sequence[int]):
-        """Connect to the servers with these indices at their present addresses."""
+        """Connect to the servers with these indices."""
         self._replays = replays
         self._indices = indices
-        super().__init__(RunClient(address, replays.run_id) for address in self._find_addresses())
+        self._clients = [RunClient(address, replays.run_id) for address in self._find_addresses()]
 
-    def have_moved(self) -> bool:
-        """Return whether a server has another address than its client."""
-        return self._find_addresses() != [client.server_address for client in self]
+    def __len__(self) -> int:
+        return len(self._clients)
 
-    def follow(self) -> list[int]:
-        """Replace the clients of servers that have moved; return their indices."""
-        moved = []
-        for index, address in enumerate(self._find_addresses()):
-            if self[index].server_address != address:
-                self[index] = RunClient(address, self._replays.run_id)
-                moved.append(index)
-        return moved
+    def __getitem__(self, index: Any) -> Any:
+        for i, address in enumerate(self._find_addresses()):
+            if self._clients[i].server_address != address:
+                self._clients[i] = RunClient(address, self._replays.run_id)
+        return self._clients[index]
 
     def _find_addresses(self) -> list[str]:
         told, addresses = _told_addresses, self._replays.addresses
         return [told[i] if told else addresses[i].resolve() for i in self._indices]
+
+
+def exit_when_moved(
+    clients: Sequence[RunClient], exit_process: Callable[[int], None] = os._exit
+) -> None:
+    """Wait until a server moves, and exit: this process may be inside a call to its old host."""
+    used = list(clients)
+    while list(clients) == used:
+        time.sleep(_CHECK_SECONDS)
+    exit_process(EXIT_MOVED)
 
 
 def await_answer(clients: Sequence[reverb.Client], should_stop: Callable[[], bool]) -> bool:
@@ -179,7 +185,6 @@ def run_node(
     if own_process:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        exit_code = EXIT_MOVED if _has_moved.is_set() else exit_code
         os._exit(exit_code)  # An ordinary exit waits for clients of a server that is gone.
     del result
 
@@ -237,21 +242,17 @@ def _attach_to_supervisor(role: Role) -> None:
         with contextlib.suppress(ConnectionError), channel.makefile() as lines:
             for line in lines:
                 _take_addresses(line)
-                if _has_moved.is_set():
-                    break
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(role.stop_seconds)  # Calls to a server that is gone cannot be interrupted.
-        os._exit(EXIT_MOVED if _has_moved.is_set() else 1)
+        os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
 
 
 def _take_addresses(line: str) -> None:
-    """Take over the addresses of all replays, and note whether this node has to be restarted."""
+    """Take over the addresses of all replays, if there are any in a line."""
     if line.strip():
         _told_addresses[:] = line.strip().split(",")
-    if any(clients.have_moved() for clients in _not_to_move):
-        _has_moved.set()
 
 
 def name_process(name: str) -> None:

@@ -87,8 +87,6 @@ class ReplayNode(lp.ReverbNode):
         while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
             counter.save()
             if logger is not None:
-                for index in clients.follow():
-                    poller.reconnect(index, clients[index])
                 logger.write_if_due()
             if period is not None and time.monotonic() >= last_save + period:
                 save_replay(client, self._folder)

@@ -1,4 +1,4 @@
-"""The replay servers of a run as its learner sees them: batches from all, parameters to all.
+"""The replay servers of a run as one: batches from all, parameters to all, wherever they are.
 
 With S servers, of which each gives an equal share of every batch, transition k of server s is
 sampled with P(k) = P_s(k) / S from a replay of N = N_1 + ... + N_S transitions. The importance
@@ -12,8 +12,8 @@ import collections
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import reverb
@@ -29,6 +29,65 @@ _PATIENCE_SECONDS, _FIRST_PATIENCE_SECONDS = 1.0, 60.0
 # Shares in a row that an absent server has to have ready before it is waited for again.
 _NUM_READY = 3
 _POLL_SECONDS, _IDLE_SECONDS = 0.1, 0.005
+_FOLLOW_SECONDS = 0.5
+
+
+class _Part(Protocol):
+    def close(self) -> None:
+        """End, if possible soon."""
+
+
+P = TypeVar("P", bound=_Part)
+
+
+class PerServer(Generic[P]):
+    """A part for each replay server of a run, such as a reader.
+
+    On a cluster a server may move to another host. The clients then have another one in its place,
+    and its part is replaced by one that is made with this client, in the background.
+    """
+
+    def __init__(
+        self,
+        clients: reverb.Client | Sequence[reverb.Client],
+        make: Callable[[reverb.Client, P | None], P],
+    ):
+        """Make the parts.
+
+        Args:
+          clients: client of the only server, or of each at its present address.
+          make: makes the part of a server, given the part before it moved.
+        """
+        self._clients = [clients] if isinstance(clients, reverb.Client) else clients
+        self._make = make
+        self._used = list(self._clients)
+        self._parts = [make(client, None) for client in self._used]
+        self._closed = threading.Event()
+        threading.Thread(target=self._follow_forever, daemon=True).start()
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[P]:
+        return iter(self._parts)
+
+    def close(self) -> None:
+        """Close all parts at the same time, since servers may be away."""
+        self._closed.set()
+        threads = [threading.Thread(target=part.close) for part in self._parts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _follow_forever(self) -> None:
+        while not self._closed.wait(_FOLLOW_SECONDS):
+            for index, client in enumerate(self._clients):
+                if client is not self._used[index]:
+                    before, self._used[index] = self._parts[index], client
+                    self._parts[index] = self._make(client, before)
+                    # It may be inside a call to a host that is gone.
+                    threading.Thread(target=before.close, daemon=True).start()
 
 
 class ReplayConnection:
@@ -93,28 +152,26 @@ class ReplayConnections:
     def __init__(
         self,
         clients: reverb.Client | Sequence[reverb.Client],
-        datasets: tf.data.Dataset | Sequence[tf.data.Dataset],
-        batch_size: int,
-        num_batches: int,
+        make_dataset: Callable[[reverb.Client], tf.data.Dataset],
+        batch_size: int = 0,
+        num_batches: int = 1,
     ):
         """Connect to the servers; nothing is read yet.
 
         Args:
-          clients: client of each server, or of the only one.
-          datasets: samples of each server, as `replay.dataset.make_dataset` gives them.
-          batch_size: B, transitions per batch.
+          clients: client of the only server, or of each; see `PerServer`.
+          make_dataset: makes the samples of a server; see `replay.dataset.make_dataset`.
+          batch_size: B, rows per batch; with 0, samples are taken as they come.
           num_batches: K, batches that are handed over together.
         """
-        if isinstance(clients, reverb.Client):
-            clients, datasets = [clients], [datasets]
-        self._num_rows = num_batches * batch_size // len(clients)
+        num_servers = 1 if isinstance(clients, reverb.Client) else len(clients)
+        self._num_rows = num_batches * batch_size // num_servers
         self._num_batches = num_batches
+        self._make_dataset = make_dataset
         self._has_sampled = False
-        self._servers = [
-            ReplayConnection(client, dataset, self._num_rows)
-            for client, dataset in zip(clients, datasets, strict=True)
-        ]
-        self._by_index = list(self._servers)  # The others are turned.
+        self._published: tuple[Mapping[str, Sequence[np.ndarray]], int] | None = None
+        self._first = 0  # Index of the server that is asked first.
+        self._servers = PerServer(clients, self._connect)
 
     @property
     def num_not_finite(self) -> int:
@@ -135,7 +192,7 @@ class ReplayConnections:
         shares = self._collect(should_stop, len(self._servers))
         # Those that can fill the shares of the others, in turn.
         while shares and (missing := len(self._servers) - len(shares)):
-            self._servers.append(self._servers.pop(0))
+            self._first = (self._first + 1) % len(self._servers)
             more = self._collect(should_stop, missing)
             shares = shares + more if more else []
         return self._merge(shares) if shares else None
@@ -146,18 +203,9 @@ class ReplayConnections:
         for index, (server, keys) in enumerate(sample.shares):
             server.priorities.write(keys.numpy(), rows[:, index].ravel())
 
-    def reconnect(self, index: int, client: reverb.Client, dataset: tf.data.Dataset) -> None:
-        """Replace the connection with one server, which has moved."""
-        old, new = self._by_index[index], ReplayConnection(client, dataset, self._num_rows)
-        new.priorities.num_not_finite = old.priorities.num_not_finite
-        new.priorities.num_dropped_batches = old.priorities.num_dropped_batches
-        self._by_index[index] = new
-        self._servers[self._servers.index(old)] = new
-        # Its threads may be inside calls to a host that is gone.
-        threading.Thread(target=old.close, daemon=True).start()
-
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
         """Publish parameters on all servers, in the background; see `ParameterPublisher`."""
+        self._published = variables, learner_steps
         for server in self._servers:
             server.publisher.publish(variables, learner_steps)
 
@@ -169,35 +217,44 @@ class ReplayConnections:
 
     def close(self) -> None:
         """Write what is pending if the servers answer soon, and end the threads."""
-        threads = [threading.Thread(target=server.close) for server in self._servers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self._servers.close()
+
+    def _connect(self, client: reverb.Client, before: ReplayConnection | None) -> ReplayConnection:
+        """Connect to a server, which may have moved; then it gets the parameters at once."""
+        server = ReplayConnection(client, self._make_dataset(client), self._num_rows)
+        if before is not None:
+            server.priorities.num_not_finite = before.priorities.num_not_finite
+            server.priorities.num_dropped_batches = before.priorities.num_dropped_batches
+        if self._published is not None:
+            server.publisher.publish(*self._published)
+        return server
 
     def _collect(self, should_stop: Callable[[], bool], limit: int) -> "list[Share]":
         """Return a share of each server that is not absent, 1 to `limit`; none if stopped."""
-        waiting = list(self._servers)
         shares: list[Share] = []
         patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
         deadline = math.inf
         while not should_stop():
-            for server in list(waiting):
+            for server in self._waiting_for(shares):
                 if len(shares) < limit and (share := server.take(_POLL_SECONDS)) is not None:
                     shares.append(share)
-                    waiting.remove(server)
-            if len(shares) == limit:
-                waiting.clear()
+            waiting = self._waiting_for(shares) if len(shares) < limit else []
             if shares:
                 deadline = min(deadline, time.monotonic() + patience)
             for server in waiting:
                 server.is_absent = server.is_absent or time.monotonic() >= deadline
-            if shares and all(server.is_absent for server in waiting):
-                self._has_sampled = True
-                return shares
             if all(server.is_absent for server in waiting):
+                if shares:
+                    self._has_sampled = True
+                    return shares
                 time.sleep(_IDLE_SECONDS)
         return []
+
+    def _waiting_for(self, shares: "Sequence[Share]") -> list[ReplayConnection]:
+        """Return the servers of which there is no share yet, in turn."""
+        servers = [*self._servers]
+        servers = servers[self._first :] + servers[: self._first]
+        return [server for server in servers if all(share.server is not server for share in shares)]
 
     def _merge(self, shares: "Sequence[Share]") -> Sample:
         keys = [(share.server, share.batches.info.key) for share in shares]

@@ -2,13 +2,13 @@
 
 import functools
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
 
+from apex_agents.replay.connections import PerServer
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import (
     EVALUATION,
@@ -119,12 +119,7 @@ def add_statistics(parts: Sequence[ReplayStatistics]) -> ReplayStatistics:
 
 
 class StatisticsPoller:
-    """Reads statistics in a thread for each server, so that a slow one blocks no caller.
-
-    Attributes:
-      parts: newest statistics of each server, None before the first. One that is away has those
-        that it had.
-    """
+    """Reads statistics in a thread for each server, so that a slow one blocks no caller."""
 
     def __init__(
         self,
@@ -135,51 +130,61 @@ class StatisticsPoller:
         """Start reading.
 
         Args:
-          clients: client of each server of the run, or of the only one.
+          clients: client of the only server of the run, or of each; see `PerServer`.
           flow: see `read_statistics`.
           period_seconds: seconds between two readings.
         """
-        clients = [clients] if isinstance(clients, reverb.Client) else clients
-        self._flow = flow
-        self._period_seconds = period_seconds
-        self._stop = threading.Event()
-        self._clients = list(clients)
-        self._threads: list[threading.Thread] = []
-        self.parts: list[ReplayStatistics | None] = [None for _ in clients]
-        for index, client in enumerate(clients):
-            self.reconnect(index, client)
+        make = functools.partial(_StatisticsReader, flow, period_seconds)
+        self._readers: PerServer[_StatisticsReader] = PerServer(clients, make)
+
+    @property
+    def parts(self) -> list[ReplayStatistics | None]:
+        """The newest statistics of each server, None before the first.
+
+        A server that is away has those that it had.
+        """
+        return [reader.latest for reader in self._readers]
 
     @property
     def latest(self) -> ReplayStatistics:
         """The newest statistics of all servers together."""
         return add_statistics([part for part in self.parts if part is not None])
 
-    def reconnect(self, index: int, client: reverb.Client) -> None:
-        """Read a server, which has moved, at its new address."""
-        self._clients[index] = client
-
-        def poll_forever() -> None:
-            while not self._stop.wait(self._period_seconds) and self._clients[index] is client:
-                if_reachable(functools.partial(self._read, index, client))
-
-        self._threads.append(threading.Thread(target=poll_forever, daemon=True))
-        self._threads[-1].start()
-
     def refresh(self, index: int) -> None:
         """Read a server now, if it can be reached."""
-        if_reachable(lambda: self._read(index, self._clients[index]))
+        if_reachable([*self._readers][index].read)
 
     def close(self) -> None:
         """Stop reading."""
-        self._stop.set()
-        # Python aborts if it ends while a thread is inside a call.
-        deadline = time.monotonic() + _POLL_TIMEOUT_SECONDS + 1
-        for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
+        self._readers.close()
 
-    def _read(self, index: int, client: reverb.Client) -> None:
-        part = read_statistics(client, self._flow, _POLL_TIMEOUT_SECONDS)
-        if self._clients[index] is client:  # It may have moved meanwhile.
-            # A server that has just started does not know the steps before it.
-            known = max(part.actor_steps, (self.parts[index] or part).actor_steps)
-            self.parts[index] = part._replace(actor_steps=known)
+
+class _StatisticsReader:
+    def __init__(
+        self,
+        flow: DataFlow,
+        period_seconds: float,
+        client: reverb.Client,
+        before: "_StatisticsReader | None",
+    ):
+        self.latest: ReplayStatistics | None = before.latest if before is not None else None
+        self._flow = flow
+        self._period_seconds = period_seconds
+        self._client = client
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read_forever, daemon=True)
+        self._thread.start()
+
+    def read(self) -> None:
+        found = read_statistics(self._client, self._flow, _POLL_TIMEOUT_SECONDS)
+        # A server that has just started does not know the steps before it.
+        known = self.latest.actor_steps if self.latest is not None else 0
+        self.latest = found._replace(actor_steps=max(found.actor_steps, known))
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(_POLL_TIMEOUT_SECONDS + 1)  # Python aborts if it ends during a call.
+
+    def _read_forever(self) -> None:
+        while not self._stop.wait(self._period_seconds):
+            if_reachable(self.read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 
 import dm_env
@@ -113,12 +114,12 @@ def test_a_policy_begins_close_to_uniform():
 
 def test_a_server_that_has_moved_gets_the_parameters_at_once(serve):
     builder = ActorCriticBuilder(make_config())
-    clients = [serve(*builder.make_replay_tables(SPEC)) for _ in range(2)]
-    dataset, moved = [builder.make_dataset(client, SPEC) for client in clients]
-    learner = builder.make_learner(SPEC, dataset, clients[0])
-    learner.reconnect(0, clients[1], moved)
-    source = ParameterSource(clients[1])
-    (published,) = source.get_variables(["network"])  # Workers wait for them.
+    servers = [serve(*builder.make_replay_tables(SPEC)) for _ in range(2)]
+    clients = collections.UserList(servers[:1])
+    learner = builder.make_learner(SPEC, clients)
+    learner.publish()
+    clients[0] = servers[1]
+    (published,) = ParameterSource(servers[1]).get_variables(["network"])  # Workers wait for them.
     for array, expected in zip(published, learner.get_variables(["network"])[0], strict=True):
         np.testing.assert_array_equal(array, expected)
     learner.close()

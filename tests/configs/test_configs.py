@@ -39,8 +39,7 @@ def test_parts_fit_each_other(name):
     builder.check_environment(environment.spec)
     server = reverb.Server(builder.make_replay_tables(environment.spec))
     client = reverb.Client(f"localhost:{server.port}")
-    dataset = builder.make_dataset(client, environment.spec)
-    learner = builder.make_learner(environment.spec, dataset, client)
+    learner = builder.make_learner(environment.spec, client)
     learner.publish()
     source = ParameterSource(client)
     num_envs = config.run.num_envs
@@ -61,6 +60,7 @@ def test_parts_fit_each_other(name):
             rounded = tf.cast(array, variable.dtype)
             np.testing.assert_array_equal(variable.numpy(), rounded.numpy())
     if not isinstance(builder, ActorCriticBuilder):  # Gradients hold no observations.
+        dataset = builder.make_dataset(client, environment.spec)
         observation = dataset.element_spec.data.observation
         sample_size = config.agent.batch_size * config.agent.num_sgd_steps_per_step
         batch = [sample_size, *environment.spec.observations.shape]

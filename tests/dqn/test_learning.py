@@ -381,7 +381,8 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
     spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
     server = reverb.Server(builder.make_replay_tables(spec))
     client = reverb.Client(f"localhost:{server.port}")
-    learner = builder.make_learner(spec, make_fixed_batches(spec, 20), client, seed)
+    builder.make_dataset = lambda *_: make_fixed_batches(spec, 20)
+    learner = builder.make_learner(spec, client, seed)
     before = learner.get_variables(["network"])[0]
     for _ in range(20):
         learner.step()

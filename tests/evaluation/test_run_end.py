@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import json
+import math
 import pathlib
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import reverb
@@ -42,30 +44,9 @@ class Poller:
 
     def __init__(self, evaluation: Evaluation | None = None):
         self.latest = ReplayStatistics(evaluation=evaluation, actor_steps=20)
-        self.reconnected: list[int] = []
-
-    def reconnect(self, index: int, client: reverb.Client) -> None:
-        self.reconnected.append(index)
 
     def close(self) -> None:
         self.latest = ReplayStatistics()
-
-
-class Clients(list):
-    """Clients of servers, of which one moves by an entry of `moved`."""
-
-    def __init__(self, clients: Iterable[reverb.Client] = ()):
-        super().__init__(clients)
-        self.moved: dict[int, reverb.Client] = {}
-
-    def have_moved(self) -> bool:
-        return bool(self.moved)
-
-    def follow(self) -> list[int]:
-        moved, self.moved = self.moved, {}
-        for index, client in moved.items():
-            self[index] = client
-        return list(moved)
 
 
 class Learner:
@@ -98,12 +79,11 @@ def make_end(workdir) -> Iterator[Callable[..., RunEnd]]:
         run: RunConfig = LIMITED,
         poller: Poller | None = None,
         num_waits: float = 1,
-        clients: Clients | None = None,
+        clients: Sequence[reverb.Client] = (),
         **arguments,
     ) -> RunEnd:
         stopwatch = types.SimpleNamespace(seconds=lambda: 12.5)
         experiment = Experiment(None, None, run, str(workdir), stopwatch=stopwatch)
-        clients = Clients() if clients is None else clients
         stops.append(StopEvent(num_waits))
         return RunEnd(experiment, clients, poller or Poller(), stops[-1], **arguments)
 
@@ -126,17 +106,6 @@ def test_it_is_due_at_a_limit_or_when_the_program_stops(make_end, workdir):
     assert make_end(num_waits=0).is_due(0)
     assert make_end(RunConfig(max_seconds=12.0)).is_due()
     assert not make_end(RunConfig(max_seconds=13.0)).is_due()
-
-
-def test_waits_for_a_server_end_when_it_has_moved(make_end):
-    clients = Clients([reverb.Client("localhost:1")])
-    end = make_end(clients=clients)
-    assert not end.interrupts()
-    clients.moved = {0: reverb.Client("localhost:2")}
-    assert end.interrupts() and not end.is_due()
-    end.follow_replays()
-    assert not end.interrupts()
-    assert end.interrupts(8)
 
 
 @pytest.mark.parametrize(
@@ -226,31 +195,26 @@ def test_an_end_that_was_lost_is_withdrawn(serve, make_end):
 
     report_last_step(client, 7)
     assert has_last_step()
-    make_end(clients=Clients([reverb.Client("localhost:1"), client]))
+    make_end(clients=[reverb.Client("localhost:1"), client])
     wait_for(lambda: not has_last_step())
 
 
 def test_an_end_is_announced_on_all_servers_and_on_one_that_has_moved(serve, make_end):
     servers = [serve(*make_message_tables({})) for _ in range(3)]
-    clients, poller, reconnected = Clients(servers[:2]), Poller(), []
-    end = make_end(
-        poller=poller,
-        num_waits=1000,
-        clients=clients,
-        reconnect=lambda index, client: reconnected.append((index, client)),
-    )
-    clients.moved = {1: servers[1]}
-    end.follow_replays()  # Before the end there is nothing to announce.
-    assert LAST_STEP not in [t for t, i in servers[1].server_info().items() if i.current_size]
+    clients, poller = collections.UserList(servers[:2]), Poller()
+    end = make_end(poller=poller, num_waits=math.inf, clients=clients)
     assert end.is_due(8)
+    concluding = threading.Thread(target=end.conclude, args=(Learner(), lambda: True))
+    concluding.start()
+    wait_for(lambda: [last_step(server) for server in servers] == [8, 8, None])
+    clients[1] = servers[2]
+    wait_for(lambda: last_step(servers[2]) == 8)
+    poller.latest = ReplayStatistics(evaluation=EVALUATED)
+    concluding.join(60)
+    assert not concluding.is_alive()
 
-    def move() -> None:
-        clients.moved = {1: servers[2]}
-        poller.latest = ReplayStatistics(evaluation=EVALUATED)
 
-    learner = Learner()
-    learner.publish = move
-    assert end.conclude(learner, lambda: True)
-    assert [int(read_latest(client, LAST_STEP)) for client in servers] == [8, 8, 8]
-    assert reconnected == [(1, servers[1]), (1, servers[2])]
-    assert poller.reconnected == [1, 1]
+def last_step(client: reverb.Client) -> int | None:
+    if not client.server_info()[LAST_STEP].current_size:
+        return None
+    return int(read_latest(client, LAST_STEP))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import documented_logs
@@ -27,6 +28,7 @@ from apex_agents.learning.gradients import (
 )
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Computed
+from apex_agents.replay.connections import Sample
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.statistics import read_statistics
@@ -141,18 +143,28 @@ class Descent:
         return {"gradient_norm": tf.norm(first), "steps_skipped": tf.constant(0, tf.int64)}
 
 
-class Queue:
-    """Stands for the dataset: gives out gradients as they are added."""
+class Replays:
+    """Stands for the connections: gives out gradients as they are added.
+
+    Attributes:
+      versions: those that are published.
+    """
 
     def __init__(self) -> None:
         self._samples: queue.Queue = queue.Queue()
+        self.versions: list[int] = []
 
-    def __iter__(self) -> Iterator[reverb.ReplaySample]:
-        while True:
-            try:
-                yield self._samples.get(timeout=0.02)
-            except queue.Empty:
-                return
+    def sample(self, should_stop: Callable[[], bool]) -> Sample | None:
+        while not should_stop():
+            with contextlib.suppress(queue.Empty):
+                return self._samples.get(timeout=0.02)
+        return None
+
+    def publish(self, variables: Any, learner_steps: int) -> None:
+        self.versions.append(learner_steps)
+
+    def close(self) -> None:
+        """Do nothing."""
 
     def add(
         self, worker: int, version: int, value: float = 0.0, num_workers: int = 2, steps: float = 5
@@ -162,7 +174,8 @@ class Queue:
             np.array([steps, *[value] * (len(METRICS) - 1)], np.float32),
             *(np.asarray(number, np.int64) for number in (version, worker, num_workers)),
         )
-        self._samples.put(reverb.ReplaySample(None, Gradient(*map(Tensor, gradient))))
+        batches = reverb.ReplaySample(None, Gradient(*map(Tensor, gradient)))
+        self._samples.put(Sample(batches, ()))
 
 
 class Tensor:
@@ -173,19 +186,6 @@ class Tensor:
 
     def numpy(self) -> np.ndarray:
         return self._array
-
-
-class Publisher:
-    """Keeps the versions that are published."""
-
-    def __init__(self) -> None:
-        self.versions: list[int] = []
-
-    def publish(self, variables: Any, learner_steps: int) -> None:
-        self.versions.append(learner_steps)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class Rows(loggers.Logger):
@@ -201,13 +201,12 @@ class Rows(loggers.Logger):
 
 class Parts:
     def __init__(self, max_wait_seconds: float | None):
-        self.queue, self.publisher, self.logger = Queue(), Publisher(), Rows()
+        self.replays, self.logger = Replays(), Rows()
         self.update = Descent()
         self.is_stopping = False
         self.source = GradientSource(
             self.update,
-            self.queue,
-            self.publisher,  # type: ignore[arg-type]
+            self.replays,  # type: ignore[arg-type]
             METRICS,
             max_wait_seconds,
         )
@@ -241,12 +240,12 @@ LONG = 1000.0  # Seconds that an update of A2C would wait for.
 
 def test_the_update_is_compiled_before_workers_get_parameters(make_parts):
     parts = make_parts(LONG)
-    assert parts.publisher.versions == []
+    assert parts.replays.versions == []
     assert parts.update.num_calls == 1
     assert int(parts.update.num_updates) == 0
     for num_workers in (1, 3):
         for worker in range(num_workers):
-            parts.queue.add(worker, parts.learner.num_steps, num_workers=num_workers)
+            parts.replays.add(worker, parts.learner.num_steps, num_workers=num_workers)
         parts.learner.step()
     assert parts.update.num_calls == 1
     assert int(parts.update.num_updates) == 2
@@ -255,11 +254,11 @@ def test_the_update_is_compiled_before_workers_get_parameters(make_parts):
 def test_a2c_applies_one_gradient_of_each_worker(make_parts):
     parts = make_parts(LONG)
     for value, (worker, version) in enumerate([(8, 0), (0, 0), (0, 1), (8, 1)]):
-        parts.queue.add(worker, version, 0.1 * value, steps=5 - value % 2)
+        parts.replays.add(worker, version, 0.1 * value, steps=5 - value % 2)
     # Each counts as many times as its rollout has steps.
     assert parts.step() == (pytest.approx((5 * 0.0 + 4 * 0.1) / 9), 2)
     assert parts.step() == (pytest.approx((5 * 0.2 + 4 * 0.3) / 9), 2)
-    assert parts.publisher.versions == [1, 2]
+    assert parts.replays.versions == [1, 2]
     assert parts.learner.num_steps == 2
     row = parts.logger.rows[-1]
     assert row["learner_steps"] == 2
@@ -269,7 +268,7 @@ def test_a2c_applies_one_gradient_of_each_worker(make_parts):
 
 def test_metrics_are_the_documented_columns(make_parts):
     parts = make_parts(None)
-    parts.queue.add(0, 0)
+    parts.replays.add(0, 0)
     parts.learner.step()
     added_by_the_logger = {
         "learner_steps_per_second",
@@ -287,7 +286,7 @@ def test_a2c_leaves_out_gradients_of_other_versions(make_parts):
     parts = make_parts(LONG)
     parts.learner.num_steps = 7
     for worker, version in [(0, 6), (0, 7), (8, 8), (8, 7)]:
-        parts.queue.add(worker, version, version)
+        parts.replays.add(worker, version, version)
     assert parts.step() == (7.0, 2)
     assert parts.logger.rows[-1]["gradients_dropped"] == 2
 
@@ -296,17 +295,17 @@ def test_a2c_goes_on_without_a_worker_until_it_is_back(make_parts):
     parts = make_parts(0.05)
     numbers = []
     for version in range(3):
-        parts.queue.add(0, version)
+        parts.replays.add(0, version)
         numbers.append(parts.step()[1])
     for worker, version in [(8, 1), (0, 3), (8, 3)]:
-        parts.queue.add(worker, version)
+        parts.replays.add(worker, version)
     assert [*numbers, parts.step()[1]] == [1, 1, 1, 2]
 
 
 def test_a2c_takes_the_newest_gradient_of_a_worker_that_was_restarted(make_parts):
     parts = make_parts(LONG)
     for worker, value in [(0, 1.0), (0, 2.0), (8, 3.0)]:
-        parts.queue.add(worker, 0, value)
+        parts.replays.add(worker, 0, value)
     assert parts.step() == (2.5, 2)
 
 
@@ -314,16 +313,16 @@ def test_a3c_applies_each_gradient(make_parts):
     parts = make_parts(None)
     parts.learner.num_steps = 10
     for worker, version in [(0, 10), (8, 8), (0, 7)]:
-        parts.queue.add(worker, version, version)
+        parts.replays.add(worker, version, version)
     assert [parts.step() for _ in range(3)] == [(10.0, 1), (8.0, 1), (7.0, 1)]
     assert [row["staleness_steps"] for row in parts.logger.rows] == [0.0, 3.0, 5.0]
-    assert parts.publisher.versions == [11, 12, 13]
+    assert parts.replays.versions == [11, 12, 13]
 
 
 def test_gradients_from_before_a_learner_was_restarted_are_not_stale(make_parts):
     parts = make_parts(None)
     parts.learner.num_steps = 10  # Of its checkpoint.
-    parts.queue.add(0, 12)
+    parts.replays.add(0, 12)
     parts.learner.step()
     assert parts.logger.rows[-1]["staleness_steps"] == 0.0
 

@@ -89,7 +89,9 @@ class Replay:
         config = config or Config()
         num_batches = config.num_sgd_steps_per_step
         dataset = make_dataset(self.client, REPLAY, BATCH_SIZE, LAYOUT, num_batches)
-        self.connections = ReplayConnections(self.client, dataset, BATCH_SIZE, num_batches)
+        self.connections = ReplayConnections(
+            self.client, lambda _: dataset, BATCH_SIZE, num_batches
+        )
         source = ReplaySource(update, self.connections, config)
         return ApexLearner(update, source, config.publish_period, **arguments)
 
@@ -223,22 +225,6 @@ def test_recent_samples_are_those_of_the_newest_batches(replay):
     num_samples = len(learner.recent_samples.collect().priority)
     learner.step()
     assert len(learner.recent_samples.collect().priority) == num_samples < 20 * BATCH_SIZE
-    learner.close()
-
-
-def test_a_server_that_has_moved_gets_the_parameters_at_once(replay, serve):
-    update = CountingUpdate()
-    learner = replay.make_learner(update)
-    update.count.assign([5.0])
-    moved = Replay(serve(*make_tables()))
-    dataset = make_dataset(moved.client, REPLAY, BATCH_SIZE, LAYOUT)
-    learner.reconnect(0, moved.client, dataset)
-    replay.connections.flush()
-    assert ParameterSource(moved.client).get_variables(["network"])[0][0].tolist() == [5.0]
-    add_transitions(moved, PRIORITIES)  # It learns from that one now.
-    learner.step()
-    replay.connections.flush()
-    assert moved.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
     learner.close()
 
 

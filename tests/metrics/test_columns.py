@@ -43,7 +43,7 @@ def test_every_name_is_a_file_or_column_of_the_document():
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, tmp_path):
+def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, tmp_path, monkeypatch):
     builder, task = AGENTS[agent]
     spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
     server = reverb.Server(builder.make_replay_tables(spec))
@@ -52,7 +52,8 @@ def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, tmp_path):
     experiment = Experiment(builder, make_vector_environment, RunConfig(), str(tmp_path))
     logger = LearnerLogger(experiment, types.SimpleNamespace(latest=ReplayStatistics()))
     batches = make_fixed_batches(spec, 1)
-    learner = builder.make_learner(spec, batches, client, seed=0, logger=logger)
+    monkeypatch.setattr(builder, "make_dataset", lambda *_: batches)
+    learner = builder.make_learner(spec, client, seed=0, logger=logger)
     learner.step()
     learner.close()
     server.stop()

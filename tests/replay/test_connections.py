@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,13 +76,17 @@ def patience(monkeypatch) -> Callable[[float], None]:
 
 @pytest.fixture
 def connect():
-    """Connects to servers by their clients, for K batches at once."""
+    """Connects to servers by their clients, a sequence or each, for K batches at once."""
     made = []
 
-    def connect_to(*clients: reverb.Client, num_batches: int = 1) -> ReplayConnections:
-        size = BATCH_SIZE // len(clients)
-        datasets = [make_dataset(c, REPLAY, size, LAYOUT, num_batches) for c in clients]
-        made.append(ReplayConnections(clients, datasets, BATCH_SIZE, num_batches))
+    def connect_to(*clients: Any, num_batches: int = 1) -> ReplayConnections:
+        given = clients[0] if isinstance(clients[0], Sequence) else clients
+        size = BATCH_SIZE // len(given)
+
+        def make_share(client: reverb.Client) -> tf.data.Dataset:
+            return make_dataset(client, REPLAY, size, LAYOUT, num_batches)
+
+        made.append(ReplayConnections(given, make_share, BATCH_SIZE, num_batches))
         return made[-1]
 
     yield connect_to
@@ -239,16 +245,23 @@ def test_whoever_gives_is_sampled(start, connect, monkeypatch):
 
 def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect, patience):
     patience(3600.0)
-    clients = start(*EQUAL_SUMS, {5.0: 1.0})
-    replays = connect(*clients[:2])
-    replays.sample()
-    dataset = make_dataset(clients[2], REPLAY, BATCH_SIZE // 2, LAYOUT)
-    replays.reconnect(0, clients[2], dataset)
+    first, second, moved = start(*EQUAL_SUMS, {5.0: 1.0})
+    clients = collections.UserList([first, second])
+    replays = connect(clients)
     sample = replays.sample()
+    replays.write_priorities(sample, np.full(BATCH_SIZE, np.nan))
+    replays.flush()
+    replays.publish({"network": [np.array([6.0], np.float32)]}, 7)
+    clients[0] = moved
+    # It gets the parameters at once.
+    assert ParameterSource(moved).get_variables(["network"])[0][0].tolist() == [6.0]
+    while 5.0 not in np.asarray((sample := replays.sample()).batches.data.n_step_return):
+        """Those that were read ahead come first."""
     assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}
     replays.write_priorities(sample, np.full(BATCH_SIZE, 7.0))
     replays.flush()
-    assert read_priorities(clients[2]) == {5.0: 7.0}
+    assert read_priorities(moved) == {5.0: 7.0}
+    assert replays.num_not_finite == BATCH_SIZE  # Also those for the old address.
 
 
 def test_parameters_are_published_on_all_servers(start, connect):

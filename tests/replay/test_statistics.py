@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 import reverb
@@ -156,13 +158,14 @@ def test_a_server_that_is_away_has_the_counts_that_it_had(client, reserved_port)
 
 
 def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve):
-    poller = StatisticsPoller(client, period_seconds=0.05)
+    clients = collections.UserList([client])
+    poller = StatisticsPoller(clients, period_seconds=0.05)
     insert(client, 3)
     wait_for(lambda: poller.latest.inserted == 3)
     new = serve(*make_tables())
     report_actor_steps_before(new, 3)
     insert(new, 2)
-    poller.reconnect(0, new)
+    clients[0] = new
     wait_for(lambda: poller.latest[:2] == (5, 2))
     insert(client, 4)  # Nobody reads the old one any more.
     insert(new, 1)
@@ -171,15 +174,14 @@ def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve):
 
 
 def test_actor_steps_do_not_go_back_while_a_new_server_does_not_know_those_before_it(client, serve):
-    poller = StatisticsPoller(client, period_seconds=1000.0)
+    clients = collections.UserList([client])
+    poller = StatisticsPoller(clients, period_seconds=0.05)
     insert(client, 3)
-    poller.refresh(0)
+    wait_for(lambda: poller.latest[:2] == (3, 3))
     new = serve(*make_tables())
     insert(new, 2)
-    poller.reconnect(0, new)
-    poller.refresh(0)
-    assert poller.latest[:2] == (3, 2)
+    clients[0] = new
+    wait_for(lambda: poller.latest[:2] == (3, 2))
     report_actor_steps_before(new, 3)
-    poller.refresh(0)
-    assert poller.latest[:2] == (5, 2)
+    wait_for(lambda: poller.latest[:2] == (5, 2))
     poller.close()

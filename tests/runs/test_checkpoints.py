@@ -269,8 +269,8 @@ class Agent:
         self._learners: list[ApexLearner] = []
 
     def make_learner(self, first_batch: int, seed: int) -> ApexLearner:
-        dataset = self._batches.skip(first_batch)
-        learner = self.builder.make_learner(self._spec, dataset, self._client, seed)
+        self.builder.make_dataset = lambda *_: self._batches.skip(first_batch)
+        learner = self.builder.make_learner(self._spec, self._client, seed)
         self._learners.append(learner)
         return learner
 
@@ -353,7 +353,7 @@ def test_a_count_that_is_published_is_no_parameter(tmp_path):
     spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
     server = reverb.Server(builder.make_replay_tables(spec))
     client = reverb.Client(f"localhost:{server.port}")
-    learner = builder.make_learner(spec, builder.make_dataset(client, spec), client)
+    learner = builder.make_learner(spec, client)
     experiment = Experiment(builder, lambda *_: None, RunConfig(), str(tmp_path))
     LearnerCheckpoints(experiment, learner).save_last()
     parameters, _ = load_parameters(tmp_path / "checkpoints" / "last.npz")
