@@ -325,21 +325,6 @@ def test_target_networks_start_as_copies():
     np.testing.assert_array_equal(target.critic.v, V)
 
 
-@EAGER_AND_GRAPH
-def test_both_target_networks_are_copied_every_period_and_left_alone_between(run):
-    parts = Parts(target_update_period=3)
-    step = run(in_one(parts.update))
-    online, target = [], []
-    for _ in range(7):
-        step(TRANSITIONS, WEIGHTS)
-        online.append(parts.values(parts.online))
-        target.append(parts.values(parts.target))
-    first = [TARGET_POLICY, TARGET_U, TARGET_V]
-    assert target == [first, first, online[2], online[2], online[2], online[5], online[5]]
-    for before, after in itertools.pairwise(online):
-        assert all(a != b for a, b in zip(before, after, strict=True))
-
-
 def test_both_target_networks_move_at_the_configs_rate():
     parts = Parts(target_update_period=1, target_update_rate=0.25)
     update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
@@ -403,23 +388,6 @@ def test_policys_gradients_that_are_not_finite_change_nothing(run):
     assert int(metrics["steps_skipped"]) == 1
     assert not np.isfinite(metrics["policy_gradient_norm"])
     assert np.isfinite(metrics["gradient_norm"])
-
-
-@EAGER_AND_GRAPH
-@RETURN_THAT_SPOILS
-def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
-    parts, twin = Parts(), Parts()
-    step, twin_step = run(in_one(parts.update)), run(in_one(twin.update))
-    skipped = []
-    for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
-        skipped.append(int(step(batch, WEIGHTS).metrics["steps_skipped"]))
-    for _ in range(2):
-        twin_step(TRANSITIONS, WEIGHTS)
-    assert parts.learned() == twin.learned()
-    assert parts.values(parts.online)[1] != U
-    assert skipped == [1, 1, 2, 2]
-    assert (int(parts.update.num_updates), int(twin.update.num_updates)) == (4, 2)
-    assert parts.update.state["num_updates"] is parts.update.num_updates
 
 
 @EAGER_AND_GRAPH

@@ -138,15 +138,6 @@ def test_a_torso_that_is_made_once_is_refused_before_the_learner_makes_a_target_
         builder.check_environment(make_spec(VECTOR, DISCRETE))
 
 
-def test_networks_are_those_of_the_seed():
-    builder, spec = ApexDQNBuilder(MLP), make_spec(VECTOR, DISCRETE)
-    values = [
-        [variable.numpy().tolist() for variable in builder.make_networks(spec, seed).variables]
-        for seed in (1, 1, 2)
-    ]
-    assert values[0] == values[1] != values[2]
-
-
 @pytest.mark.parametrize("cpu_has_bfloat16", [False, True])
 def test_tables_take_what_the_learner_publishes_on_every_cpu(monkeypatch, cpu_has_bfloat16):
     monkeypatch.setattr("apex_agents.precision.cpu_has_bfloat16", lambda: cpu_has_bfloat16)

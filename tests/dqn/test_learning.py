@@ -252,19 +252,6 @@ def test_target_network_starts_as_a_copy():
     np.testing.assert_array_equal(target_network.w, ONLINE)
 
 
-@EAGER_AND_GRAPH
-def test_target_network_is_copied_every_period_and_left_alone_between(run):
-    update, network, target_network = make_update(target_update_period=3)
-    step = run(in_one(update))
-    online, target = [], []
-    for _ in range(7):
-        step(TRANSITIONS, WEIGHTS)
-        online.append(network.w.numpy().tolist())
-        target.append(target_network.w.numpy().tolist())
-    assert target == [TARGET, TARGET, online[2], online[2], online[2], online[5], online[5]]
-    assert all(before != after for before, after in itertools.pairwise(online))
-
-
 def test_state_holds_all_that_the_next_update_depends_on(tmp_path):
     update, network, target_network = make_update(target_update_period=4)
     for _ in range(3):
