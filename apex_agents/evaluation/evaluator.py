@@ -196,9 +196,9 @@ def _read_past_evaluations(experiment: Experiment) -> list[Evaluation]:
     evaluations = []
     path = pathlib.Path(experiment.workdir, LOGS, f"{columns.EVALUATOR}.csv")
     for row in RowReader(path).read():
-        with contextlib.suppress(KeyError, ValueError):
-            values = [np.asarray(row[name], np.float64) for name in Evaluation._fields]
-            evaluations.append(Evaluation(*values))
+        values = [row.get(name) for name in Evaluation._fields]
+        if all(isinstance(value, float) for value in values):
+            evaluations.append(Evaluation(*[np.asarray(value, np.float64) for value in values]))
     return evaluations
 
 

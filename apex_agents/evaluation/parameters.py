@@ -14,7 +14,7 @@ from apex_agents.runs.workdir import BEST_CHECKPOINT, CHECKPOINTS, LAST_CHECKPOI
 
 BEST, LAST = "best", "last"
 
-_MAX_SHOWN = 6  # Of the parameters that do not fit.
+_MAX_SHOWN = 6  # Parameters that do not fit, in a message.
 
 
 class SavedParameters(NamedTuple):

@@ -1,4 +1,4 @@
-"""The state of a run as the terminal shows it: a picture of all of it, or one line."""
+"""The state of a run in the terminal: a picture of all of it, or one line."""
 
 import datetime
 import math
@@ -30,7 +30,7 @@ def render(state: RunState, note: str = "") -> RenderableType:
     texts = ["\n".join(_describe_waits(state, _NUM_WAITS)), state.warning(), note]
     parts += [Text(f"\n{text}", style="yellow") for text in texts if text]
     task = state.run.settings("environment").get("task", "?")
-    # A `Text`, since what is in brackets would be markup: names of folders and errors have them.
+    # A `Text`, since brackets in names of folders and in errors would be markup.
     title = Text.assemble((state.run.path.name, "bold"), f" · {task}")
     panel = Panel(Group(*parts), title=title, subtitle=Text(_describe_end(state)), padding=(0, 1))
     # The margin is for the ^C that a terminal shows: it would break a line of the full width.
@@ -134,13 +134,13 @@ def _draw_nodes(state: RunState) -> RenderableType:
 
 
 def _describe_longest_wait(state: RunState, role: str) -> Text:
-    """Return for how long one of a role's nodes has waited."""
+    """Return the longest wait of a role's nodes."""
     seconds = [s for name, _, s in state.waits() if columns.role_of(name) == role]
     return Text(f"{seconds[0]} s", style="yellow") if seconds else Text("-", style="dim")
 
 
 def _describe_waits(state: RunState, most: int) -> list[str]:
-    """Return a line for each of the longest waits: the node, how long, and what it waits for."""
+    """Return a line for each of the longest waits: the node, the seconds, and the cause."""
     waits = state.waits()
     lines = [f"{name} waits {seconds} s for {what}" for name, what, seconds in waits[:most]]
     more = len(waits) - most
@@ -226,7 +226,7 @@ def _describe_end(state: RunState) -> str:
 
 
 def _describe_last_evaluation(state: RunState) -> str:
-    """Return what the run waits for while it evaluates its last parameters, '' before that."""
+    """Return a note while the run evaluates its last parameters, '' before that."""
     return "evaluating the last parameters" if state.is_evaluating_last() else ""
 
 

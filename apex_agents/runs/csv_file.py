@@ -212,7 +212,7 @@ def _choose_pieces(text: bytes, max_bytes: int) -> bytes:
     offsets = np.linspace(len(text) - piece_bytes, 0, max_bytes // piece_bytes, dtype=int)[::-1]
     pieces, end = [], 0
     for offset in offsets.tolist():
-        start = text.find(b"\n", offset - 1) + 1 if offset else 0  # Of the next whole row.
+        start = text.find(b"\n", offset - 1) + 1 if offset else 0  # The next whole row.
         if text.find(_END_OF_ROWS, max(end - 1, 0), start) >= 0:
             pieces.append(_END_OF_LINE)
         end = max(text.rfind(b"\n", start, offset + piece_bytes) + 1, start)

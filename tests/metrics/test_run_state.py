@@ -48,6 +48,12 @@ def test_newest_rows(written_run, state):
     assert [name for name, row in state.refresh()] == []  # It has other columns: left out.
 
 
+def test_a_damaged_index_is_no_environment(written_run, state):
+    written_run.append("actor_0_envs", env_index=float("nan"), episode_return=1.0)
+    assert [name for name, _ in state.refresh()] == ["actor_0_envs"]
+    assert state.environments == {}
+
+
 def test_age_of_parameters_is_that_when_the_row_was_written(written_run, state):
     written_run.append_everything()
     state.refresh()
