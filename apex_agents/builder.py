@@ -51,7 +51,7 @@ class Role(NamedTuple):
 
 
 class Adder(Protocol):
-    """Sends to the replay server what an actor has done in one or in several environments.
+    """Sends an actor's experience in one or several environments to the replay server.
 
     Attributes:
       num_transitions: transitions sent so far.
@@ -86,7 +86,7 @@ class Builder(Protocol):
         """
 
     def make_networks(self, spec: EnvironmentSpec, seed: int = 0) -> Any:
-        """Build what the agent learns: a module, or a named tuple of modules, in float32.
+        """Build the networks: a module, or a named tuple of modules, in float32.
 
         The variables exist, and all of them have different names.
         """
@@ -131,7 +131,7 @@ class Builder(Protocol):
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> Sequence[Adder]:
-        """Build what one actor sends its data with.
+        """Build the adders, with which one actor sends its data.
 
         Args:
           client: client of the replay server.
@@ -189,7 +189,7 @@ class Builder(Protocol):
 
 
 class Algorithm(NamedTuple):
-    """What distinguishes one agent of the Ape-X family from another, as functions of its config.
+    """Functions of a config that distinguish one agent of the Ape-X family from another.
 
     Attributes:
       config_class: dataclass of the agent's settings.
@@ -335,12 +335,12 @@ class ApexBuilder:
         return make_actor(policy, adders, variable_source, self.config.variable_update_period)
 
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
-        """Build what the learner does with a batch; the method to override for another loss."""
+        """Build the update of the learner; the method to override for another loss."""
         online, target = [self.make_networks(spec, seed) for _ in range(2)]
         return self._algorithm.make_update(online, target, self.config)
 
     def compile_update(self, spec: EnvironmentSpec) -> None:
-        """Compile what the learner does with a sample, without running it.
+        """Compile the learner's update of a sample, without running it.
 
         User-defined builders are checked by it before a run. One whose learner learns from
         different data overrides it.

@@ -176,7 +176,7 @@ class ActorCriticBuilder:
         if not adders:
             return make_actor(policy, (), variable_source, update_period=1)
         if variable_source is None or len(adders) != 1:
-            raise ValueError("a worker needs what make_adders returns and a variable_source.")
+            raise ValueError("a worker needs the sender of make_adders and a variable_source.")
         (sender,) = adders
         update = self.make_network_update(policy.network)
         client = make_variable_client(policy, variable_source)
@@ -187,7 +187,7 @@ class ActorCriticBuilder:
         return self.make_network_update(self.make_networks(spec, seed))
 
     def make_network_update(self, network: ActorCriticNetwork) -> Update:
-        """Build what workers compute and the learner applies; override it for another loss."""
+        """Build the update of workers and learner; the method to override for another loss."""
         return ActorCriticUpdate(network, self.config)
 
     def make_learner(

@@ -16,7 +16,7 @@ from apex_agents.validation import (
 
 @dataclasses.dataclass
 class ActorCriticConfig:
-    """What A2C and A3C have in common.
+    """Settings that A2C and A3C have in common.
 
     A worker is an actor, with all of its environments, that computes gradients. Defaults are those
     of the A3C paper (Mnih et al. 2016) where a section of it is named. The paper's learning rate

@@ -12,8 +12,7 @@ from apex_agents.learning.optimizers import GuardedOptimizer
 from apex_agents.learning.policy_losses import actor_critic_loss, bootstrapped_returns
 from apex_agents.learning.update import Computed
 
-# What a worker sends besides a gradient, in this order: the steps of its rollout, and means over
-# them.
+# Numbers that a worker sends besides a gradient: the steps of its rollout, and means over them.
 METRICS = ("num_steps", "loss", "policy_loss", "value_loss", "entropy", "value")
 
 

@@ -33,7 +33,7 @@ def make_network(
 
 
 class PolicyAndValue(NamedTuple):
-    """What the network gives out.
+    """Outputs of the network.
 
     Attributes:
       logits: `[B, A]`, of the policy.

@@ -1,4 +1,4 @@
-"""The worker: an actor that computes the gradients of what it has just done."""
+"""The worker: an actor that computes gradients from its newest steps."""
 
 import time
 
@@ -45,7 +45,7 @@ class Worker(core.Actor):
           policy: chooses the actions.
           update: computes gradients of the policy's network.
           sender: sends them.
-          variable_client: assigns new variables to those of the policy.
+          variable_client: assigns new values to the policy's variables.
           config: the agent's settings.
         """
         self._policy = policy
@@ -87,7 +87,7 @@ class Worker(core.Actor):
         """Do nothing: parameters stay the same for a whole rollout."""
 
     def close(self) -> None:
-        """Send what is under way."""
+        """Send pending gradients."""
         self._sender.close()
 
     def _add(self, action: np.ndarray, timestep: dm_env.TimeStep) -> None:

@@ -34,7 +34,7 @@ class DPGUpdate:
     Attributes:
       networks, target_networks: policy and critic.
       td_loss: loss of the critic towards a bootstrapped return; see `ReturnDistribution`.
-      trained: variables that gradients are of, those of the policy and those of the critic.
+      trained: variables that gradients are of: the policy's and the critic's.
       variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
       state: networks, optimisers and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
@@ -92,14 +92,14 @@ class DPGUpdate:
         }
 
     def compute_critic_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
-        """Compute what the critic descends; the method to override for another loss of it.
+        """Compute the critic's loss; the method to override for another one.
 
           G = R + D * q_target(S_{t+n}, pi_target(S_{t+n}))
           loss = 0.5 * (G - q(S_t, A_t))^2, or that of a distribution, `td_loss`
 
         Returns:
           The loss of each transition before its weight, with the TD error whose absolute value is
-          its priority; and what the critic gives out for the actions taken, `[B, ...]`. Gradients
+          its priority; and the critic's output for the actions taken, `[B, ...]`. Gradients
           flow into the online critic.
         """
         policy, critic = self.target_networks
@@ -115,7 +115,7 @@ class DPGUpdate:
         return loss, q_taken
 
     def compute_policy_loss(self, transitions: Transition) -> PolicyLoss:
-        """Compute what the policy descends; the method to override for another loss of it.
+        """Compute the policy's loss; the method to override for another one.
 
         No importance weights, as in D4PG (Barth-Maron et al. 2018): its mean is descended.
         """

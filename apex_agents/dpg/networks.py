@@ -82,14 +82,14 @@ class CriticNetwork(snt.Module):
         return self._distribution.mean(self.return_distribution(observation, action))
 
     def return_distribution(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Map them to what the action values are the means of, `[B, *distribution.shape]`."""
+        """Map them to distributions of the return, `[B, *distribution.shape]`."""
         features, action = self._torso(observation), tf.cast(action, tf.float32)
         hidden = self._hidden(tf.concat([features, action], axis=-1))
         return tf.reshape(self._output(hidden), [-1, *self._distribution.shape])
 
 
 class CriticEnsemble(snt.Module):
-    """q(s, a) of several critics, each with parameters of its own."""
+    """q(s, a) of several critics, each with its own parameters."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class CriticEnsemble(snt.Module):
         distribution: ReturnDistribution,
         name: str | None = None,
     ):
-        """Take the critics and what they give out together, see `smallest_of`."""
+        """Take the critics and the distribution of all together, see `smallest_of`."""
         super().__init__(name=name)
         self._critics, self._distribution = critics, distribution
 
@@ -106,7 +106,7 @@ class CriticEnsemble(snt.Module):
         return self._distribution.mean(self.return_distribution(observation, action))
 
     def return_distribution(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Map them to what the K critics give out, `[B, K, ...]`."""
+        """Map them to the outputs of the K critics, `[B, K, ...]`."""
         return tf.stack([c.return_distribution(observation, action) for c in self._critics], axis=1)
 
 
@@ -145,7 +145,7 @@ def make_networks(
 
 
 def make_distribution(config: ApexDPGConfig) -> ReturnDistribution:
-    """Make what the critic of a config gives out."""
+    """Make the output distribution of a config's critic."""
     one = _make_distribution_of_one(config)
     return one if config.num_critics == 1 else smallest_of(config.num_critics, one)
 

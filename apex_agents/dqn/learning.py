@@ -82,7 +82,7 @@ class DQNUpdate:
         return {"gradient_norm": norm, "steps_skipped": steps_skipped}
 
     def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
-        """Compute what is descended; the method to override for another loss.
+        """Compute the loss; the method to override for another one.
 
         Returns:
           The loss of each transition before its weight, with the TD error whose absolute value is

@@ -27,7 +27,7 @@ def make_network(
     Args:
       config: torso and sizes of the network.
       spec: specification of one environment, with A actions.
-      dtype: dtype of the variables of all layers but the output layers and a torso of the user's.
+      dtype: dtype of the variables of all layers but the output layers and a user-defined torso.
       torso_fn: maker of the torso in place of the config's.
 
     Returns:
@@ -50,7 +50,7 @@ def make_network(
 
 
 def make_distribution(config: ApexDQNConfig) -> ReturnDistribution:
-    """Make what the head of a config gives out for each action."""
+    """Make the output distribution of a config's head."""
     return quantiles(config.num_quantiles) if config.head == "quantile" else expected_value()
 
 

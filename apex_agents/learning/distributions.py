@@ -10,10 +10,10 @@ from apex_agents.learning.losses import TDLoss, categorical_td_loss, quantile_td
 
 
 class ReturnDistribution(NamedTuple):
-    """What a network gives out for an action, and how it is read and learned.
+    """Output distribution of a network for one action: its shape, mean and loss.
 
     Attributes:
-      shape: shape of what the network gives out for one action: `()` for a number, `(N,)` for a
+      shape: shape of the output for one action: `()` for a number, `(N,)` for a
         distribution; of K critics, with a first axis of K.
       mean: function from `[..., *shape]` to the action values, `[...]`.
       td_loss: loss towards a bootstrapped return, of the arguments of `losses.td_loss`, where
@@ -27,7 +27,7 @@ class ReturnDistribution(NamedTuple):
 
 
 def expected_value() -> ReturnDistribution:
-    """Make what the paper uses: the action value alone, learned by its squared TD error."""
+    """Make the paper's output: the action value alone, learned by its squared TD error."""
     return ReturnDistribution((), tf.identity, td_loss)
 
 

@@ -21,7 +21,7 @@ _TIMEOUT_MS = 500
 
 
 class Gradient(NamedTuple):
-    """One item of the queue: what a worker computed from one rollout.
+    """One item of the queue: the gradient of one rollout of a worker.
 
     Attributes:
       gradient: `[P]` float32, a mean over the rollout's steps, see `to_vector`.
@@ -164,7 +164,7 @@ class GradientSender:
                     return self._stream.flush(timeout_ms=_TIMEOUT_MS)
 
     def close(self) -> None:
-        """Send what is under way, unless the program stops, and close the stream."""
+        """Send pending gradients, unless the program stops, and close the stream."""
         self.flush()
         if self._stream is not None:
             self._stream.close()
@@ -192,9 +192,9 @@ class GradientSource:
         Args:
           update: applies the mean of gradients.
           replays: gradients as `make_gradient_dataset` gives them.
-          metric_names: names of the numbers `[M]` beside a gradient, that of its steps first.
-          max_wait_seconds: seconds to wait, after the first gradient of an update, for those of
-            the other workers; None: each gradient is an update.
+          metric_names: names of the numbers `[M]` beside a gradient; the number of steps is first.
+          max_wait_seconds: seconds to wait for the other workers after the first gradient of an
+            update; None: each gradient is an update.
         """
         self._update = update
         self.replays = replays

@@ -143,7 +143,7 @@ class ApexLearner(core.Learner):
         return to_finite_arrays(self._update.variables, self.num_steps)
 
     def close(self) -> None:
-        """Publish what was learned, unless the program stops, and close the connections."""
+        """Publish the last parameters, unless the program stops, and close the connections."""
         atexit.unregister(self.close)
         if not self._should_stop():
             self.publish()

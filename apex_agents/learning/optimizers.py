@@ -10,7 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 # The smallest relative difference between a gradient's mean square and its squared mean: several
-# times what rounding to float32 can take away from it.
+# times the error of rounding to float32.
 _MIN_RELATIVE_VARIANCE = 1e-5
 
 

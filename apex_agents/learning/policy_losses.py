@@ -1,6 +1,6 @@
 """Losses of actor-critics, in plain functions of tensors.
 
-Letters are those of `learning.losses`.
+The notation is explained in `learning.losses`.
 """
 
 from typing import NamedTuple
