@@ -65,9 +65,7 @@ def launch(
     initial = find_initial(experiment, initial_run) if initial_run else None
     replay_bytes = experiment.builder.estimate_replay_bytes(spec)
     if backend.is_local:
-        warning = memory_warning(experiment.data_flow(), replay_bytes, available_memory())
-        if warning is not None:
-            print(f"warning: {warning}", file=sys.stderr)
+        _warn(memory_warning(experiment.data_flow(), replay_bytes, available_memory()))
     else:
         close_server()  # It forks processes of this machine only.
     backend.prepare(experiment)
@@ -75,9 +73,7 @@ def launch(
     for note in experiment.notes:
         print(f"note: {note}", file=sys.stderr)
     try:
-        warning = warning_of_resumption(experiment)
-        if warning is not None:
-            print(f"warning: {warning}", file=sys.stderr)
+        _warn(warning_of_resumption(experiment))
         if initial is not None:
             copy_to_step_0(initial, pathlib.Path(experiment.workdir, CHECKPOINTS))
             _print_line(f"Starting with the networks and optimizers of {initial.path}.")
@@ -212,6 +208,11 @@ def _open_exports(experiment: Experiment, wandb: str | None) -> list[Export]:
         _print_line(f"Weights & Biases: {export.place}")
         exports.append(export)
     return exports
+
+
+def _warn(warning: str | None) -> None:
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _print_line(text: object = "") -> None:

@@ -59,15 +59,10 @@ class NodeFiles:
 
     def __init__(self, workdir: str, node: str):
         self.folder = pathlib.Path(workdir)
-        self._patterns: tuple[str, ...]
+        others: tuple[str, ...] = (f"{_LOGS}{node}_*", *_PATTERNS.get(role_of(node), ()))
         if (number := parse_replay_name(node)) is not None:
-            self._patterns = (f"{_LOGS}{node}.*", actor_steps_file(number))
-        else:
-            self._patterns = (
-                f"{_LOGS}{node}.*",
-                f"{_LOGS}{node}_*",
-                *_PATTERNS.get(role_of(node), ()),
-            )
+            others = (actor_steps_file(number),)
+        self._patterns = (f"{_LOGS}{node}.*", *others)
 
     def states(self) -> dict[str, FileState]:
         """Return the states of the files by their paths, in the order of their last changes."""

@@ -97,8 +97,8 @@ def start_process(
                 _server.describe_end(),
             )
             close_server()
-        except OSError:  # The request is too large, or the process has ended unnoticed.
-            pass
+        except (OSError, psutil.NoSuchProcess):
+            pass  # The request is too large, or the process has ended and SIGCHLD is ignored.
     return subprocess.Popen(
         argv,
         env=env,
@@ -135,17 +135,15 @@ class ForkServer:
 
         Raises:
           ConnectionError: the server has ended.
-          OSError: the request is too large, or the process has ended unnoticed.
+          OSError: the request is too large.
+          NoSuchProcess: the process has ended, and the command ignores the end of its children.
         """
         request = json.dumps({"argv": list(argv), "env": dict(env), "fds": list(fds)}).encode()
         socket.send_fds(self._socket, [request], [log.fileno(), *fds])
         answer = self._socket.recv(64)
         if not answer:
             raise ConnectionResetError("the fork server has ended")
-        try:
-            return ForkedProcess(int(answer))
-        except psutil.NoSuchProcess as error:  # The program ignores SIGCHLD.
-            raise ProcessLookupError(str(error)) from error
+        return ForkedProcess(int(answer))
 
     def describe_end(self) -> str:
         """Return how the server, which has ended, did so: a predicate, with its last words."""
