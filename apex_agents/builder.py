@@ -217,7 +217,7 @@ class ApexBuilder:
     """Builder of an agent with prioritized replay; `Builder` documents most of its methods."""
 
     def __init__(self, config: Any, algorithm: Algorithm, torso_fn: TorsoFn | None = None):
-        """Check the config; nothing is built yet.
+        """Check the class of the config; nothing is built yet.
 
         Args:
           config: settings of the agent.
@@ -226,11 +226,10 @@ class ApexBuilder:
             `networks.own_torso.TorsoFn`.
 
         Raises:
-          ValueError: the config is another agent's, or a field has a value that is not allowed.
+          ValueError: the config is another agent's.
         """
         kind, expected = type(config).__name__, algorithm.config_class
         require(isinstance(config, expected), "agent", kind, f"an {expected.__name__}")
-        config.validate()
         self.config = config
         self._algorithm = algorithm
         self._torso_fn = torso_fn

@@ -2,12 +2,14 @@
 
 import dataclasses
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.validation import bounded, checked, positive, require, require_fields
+from apex_agents.validation import Probability, Rule, check_config, matching, require
 
 _CUSTOM = re.compile(r"\s*([^\s=,]+)\s*=\s*(\d+(?:\.\d+)?)\s*")
 
@@ -53,11 +55,12 @@ class EvaluationConfig:
       video_period_seconds: least seconds between two videos, each of one episode; None: no videos.
     """
 
-    num_episodes: int = bounded(20, 1, 10_000)
-    min_period_seconds: float = bounded(60.0, 0, 10**9)  # Python cannot wait for 300 years.
-    min_period_learner_steps: int = bounded(0, 0)
-    max_wait_seconds: float = positive(3600.0)
-    video_period_seconds: float | None = positive(None)
+    num_episodes: Annotated[int, Field(ge=1, le=10_000)] = 20
+    # Python cannot wait for 300 years.
+    min_period_seconds: Annotated[float, Field(ge=0, le=10**9)] = 60.0
+    min_period_learner_steps: NonNegativeInt = 0
+    max_wait_seconds: PositiveFloat = 3600.0
+    video_period_seconds: PositiveFloat | None = None
 
 
 @dataclasses.dataclass
@@ -70,9 +73,9 @@ class NodeResources:
       custom: further resources that hosts of the cluster declare, such as 'memory_host=1,fast=0.5'.
     """
 
-    num_cpus: float = bounded(1.0, 0)
-    num_gpus: float = bounded(0.0, 0)
-    custom: str = checked("", _is_custom, "like 'NAME=1,OTHER=0.5'")
+    num_cpus: NonNegativeFloat = 1.0
+    num_gpus: NonNegativeFloat = 0.0
+    custom: Annotated[str, matching(_is_custom, "like 'NAME=1,OTHER=0.5'")] = ""
 
     def amounts(self) -> dict[str, float]:
         """Return the amounts by the cluster's names of the resources, without those of 0."""
@@ -95,7 +98,7 @@ class ClusterConfig:
     learner: NodeResources = dataclasses.field(default_factory=NodeResources)
     evaluator: NodeResources = dataclasses.field(default_factory=NodeResources)
     actor: NodeResources = dataclasses.field(default_factory=NodeResources)
-    wait_seconds: float = positive(300.0)
+    wait_seconds: PositiveFloat = 300.0
 
     def resources(self, role: str) -> NodeResources:
         """Return the resources of each node of a role, such as 'actor'."""
@@ -131,29 +134,27 @@ class RunConfig:
       evaluation: settings of the evaluator.
     """
 
-    seed: int = bounded(0, 0)
-    num_actors: int = bounded(1, 1, 10_000)
-    num_envs_per_actor: int = bounded(8, 1, 1_000)
-    num_replays: int = bounded(1, 1, 100)
-    cpu_split: float | None = bounded(None, 0, 1)
-    max_learner_steps: int | None = positive(None)
-    max_actor_steps: int | None = positive(None)
-    max_seconds: float | None = positive(None)
+    seed: NonNegativeInt = 0
+    num_actors: Annotated[int, Field(ge=1, le=10_000)] = 1
+    num_envs_per_actor: Annotated[int, Field(ge=1, le=1_000)] = 8
+    num_replays: Annotated[int, Field(ge=1, le=100)] = 1
+    cpu_split: Probability | None = None
+    max_learner_steps: PositiveInt | None = None
+    max_actor_steps: PositiveInt | None = None
+    max_seconds: PositiveFloat | None = None
     target_return: float | None = None
-    checkpoint_period_seconds: float = positive(300.0)
-    num_checkpoints: int = positive(3)
-    replay_checkpoint_period_seconds: float | None = positive(None)
-    max_restarts: int = bounded(5, 0)
-    restart_window_seconds: float = positive(600.0)
+    checkpoint_period_seconds: PositiveFloat = 300.0
+    num_checkpoints: PositiveInt = 3
+    replay_checkpoint_period_seconds: PositiveFloat | None = None
+    max_restarts: NonNegativeInt = 5
+    restart_window_seconds: PositiveFloat = 600.0
     cluster: ClusterConfig = dataclasses.field(default_factory=ClusterConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
 
-    def validate(self, prefix: str = "run.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
-        allowed = f"a divisor of {prefix}num_actors ({self.num_actors})"
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
         is_divisor = self.num_actors % self.num_replays == 0
-        require(is_divisor, f"{prefix}num_replays", self.num_replays, allowed)
+        yield "num_replays", is_divisor, f"a divisor of num_actors, {self.num_actors}"
 
     @property
     def num_envs(self) -> int:
@@ -193,9 +194,9 @@ class ExperimentConfig:
 
     def validate(self) -> None:
         """Raise a ValueError that names the first field whose value is not allowed."""
-        is_config = hasattr(self.agent, "validate") and not isinstance(self.agent, type)
+        is_config = dataclasses.is_dataclass(self.agent) and not isinstance(self.agent, type)
         require(is_config, "agent", self.agent, "an agent's config")
-        require_fields(self, "")
+        check_config(self)
 
 
 def other_target(config: ExperimentConfig) -> TaskReturn | None:

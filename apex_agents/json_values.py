@@ -28,6 +28,7 @@ def decode(value: Any) -> Any:
 def can_be_kept(value: Any) -> bool:
     """Return whether a value is the same after it was encoded, written as JSON and read."""
     try:
-        return decode(json.loads(json.dumps(encode(value), allow_nan=False))) == value
+        text = json.dumps(encode(value), allow_nan=False, ensure_ascii=False)
+        return decode(json.loads(text.encode())) == value  # Not all strings have UTF-8.
     except (TypeError, ValueError, RecursionError):
         return False

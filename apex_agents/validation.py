@@ -1,151 +1,98 @@
-"""Checks of configs: every message names the field, the value received and what is allowed."""
+"""Checks of configs: every message names the field, the value received and what is allowed.
 
+The declared types of fields, with their bounds, are checked by pydantic; the method `rules` of a
+config has the conditions between several of its fields.
+"""
+
+import contextlib
 import dataclasses
 import difflib
 import functools
 import json
 import re
-import types
 import typing
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from apex_agents.json_values import can_be_kept
-
-# Units of a layer. Like most upper limits of the configs it is no limit of the code: a larger
-# number is a typing error that would take all memory, or hours, before its cause is visible.
-MAX_LAYER_SIZE = 10_000
-
-# The torsos that agents with discrete actions bring; networks.torso_choice makes them.
-TORSOS = ("atari", "mlp", "conv", "auto")
 
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
 _MAX_INT = 2**63 - 1
 _FLOAT32 = np.finfo(np.float32)
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
-def checked(default: Any, is_allowed: Callable[[Any], bool], allowed: str) -> Any:
-    """Make a field of a config that `require_fields` checks.
-
-    Args:
-      default: value of the field unless another one is given.
-      is_allowed: says of a value of the declared type, None excluded, whether it is allowed.
-      allowed: description of the values that are allowed.
-    """
-    return dataclasses.field(default=default, metadata={_CHECK: (is_allowed, allowed)})
+def name_or_function(*names: str) -> AfterValidator:
+    """Make the check of a string that is one of some names, or 'module:function' of a user."""
+    allowed = f"{', '.join(map(repr, names))} or 'module:function'"
+    return matching(lambda name: name in names or bool(_FUNCTION.fullmatch(name)), allowed)
 
 
-def bounded(default: Any, least: float, most: float | None = None) -> Any:
-    """Make a field for numbers from `least` to `most`, both included; without `most` to any."""
-    if most is None:
-        return checked(default, lambda value: value >= least, f"at least {least}")
-    return checked(default, lambda value: least <= value <= most, f"between {least} and {most}")
+def matching(is_allowed: Callable[[Any], bool], allowed: str) -> AfterValidator:
+    """Make a check of a type's values; `allowed` describes the values that pass."""
+
+    def check(value: Any) -> Any:
+        if not is_allowed(value):
+            raise PydanticCustomError("allowed", "Input should be {allowed}", {"allowed": allowed})
+        return value
+
+    return AfterValidator(check)
 
 
-def positive(default: Any) -> Any:
-    """Make a field for numbers greater than 0."""
-    return checked(default, lambda value: value > 0, "greater than 0")
+Probability = Annotated[float, Field(ge=0, le=1)]
+BuilderName = Annotated[str, name_or_function("standard")]
+# A condition between fields: the name of a field, whether its value is allowed, the allowed values.
+Rule = tuple[str, bool, str]
 
 
-def layer_sizes(default: tuple[int, ...], fewest: int, most: int) -> Any:
-    """Make a field for the units of `fewest` to `most` layers."""
-    return checked(
-        default,
-        lambda sizes: fewest <= len(sizes) <= most and all(0 < n <= MAX_LAYER_SIZE for n in sizes),
-        f"{fewest} to {most} whole numbers from 1 to {MAX_LAYER_SIZE}",
-    )
-
-
-def one_of(*names: str) -> Any:
-    """Make a field for one of some names; the first is the default."""
-    return checked(names[0], lambda name: name in names, f"one of {names}")
-
-
-def name_or_function(default: str, names: tuple[str, ...]) -> Any:
-    """Make a field for one of some names, or for 'module:function', code of the user's."""
-    return checked(
-        default,
-        lambda name: name in names or bool(_FUNCTION.fullmatch(name)),
-        f"one of {names} or 'module:function'",
-    )
-
-
-def require_fields(config: Any, prefix: str) -> None:
+def check_config(config: Any, prefix: str = "") -> None:
     """Check all fields of a config, those of the configs among them included.
 
-    A config that has to check more than single fields has a method `validate(prefix)` that does so.
+    An `int` has to fit into 64 bits. A `float` has to be finite as a float32, and must not become 0
+    by the conversion; an `int` is accepted for it. True and False are not numbers. A list is
+    accepted for a tuple.
 
     Args:
-      config: a dataclass whose fields may be made by `checked` and the functions below it.
+      config: a dataclass, which may have a method `rules` that yields each `Rule`.
       prefix: dotted path of the config, such as 'run.', or ''.
 
     Raises:
       ValueError: a field has another type than declared, or a value that is not allowed, or an
         attribute was set that is no field.
     """
-    names = {field.name for field in dataclasses.fields(config)}
-    for name in getattr(config, "__dict__", ()):
-        if not (name in names or name.startswith("_") or hasattr(type(config), name)):
-            raise ValueError(
-                f"{prefix}{name} is set, but is no field; the closest: {closest(name, names)}. An "
-                "attribute of your own is a field of the class, or its name begins with '_'."
-            )
-    require_types(config, prefix)
-    for field in dataclasses.fields(config):
-        value, path = getattr(config, field.name), prefix + field.name
-        if hasattr(value, "validate"):
-            value.validate(f"{path}.")
-        elif dataclasses.is_dataclass(value):
-            require_fields(value, f"{path}.")
-        elif _CHECK in field.metadata and value is not None:
-            is_allowed, allowed = field.metadata[_CHECK]
-            require(is_allowed(value), path, value, allowed)
+    _check_declarations(config, prefix)
+    make_config(type(config), dataclasses.asdict(config), prefix)
+    _check_rules(config, prefix)
+
+
+def make_config(kind: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
+    """Make a config from the values of its fields; others have their defaults.
+
+    Args:
+      kind: the dataclass.
+      values: values by field, those of configs among them as dicts; lists may stand for tuples.
+      prefix: dotted path of the config, such as 'run.', or ''.
+
+    Raises:
+      ValueError: a value is of another type than declared, or not allowed, or there is no field of
+        its name.
+    """
+    try:
+        (config,) = _adapter(kind).validate_json(json.dumps([values]))
+    except ValidationError as error:
+        raise ValueError(_describe(error.errors()[0], values, prefix.rstrip("."))) from error
+    _copy_dicts(values, config)
+    return config
 
 
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:
     """Raise a ValueError that says what is `allowed`, unless the condition on a field holds."""
     if not condition:
         raise ValueError(f"{field} is {value!r}; it has to be {allowed}.")
-
-
-def require_equal_lengths(config: Any, prefix: str, first: str, *others: str) -> None:
-    """Raise a ValueError unless some fields of `config` hold as many numbers as the first one."""
-    length = len(getattr(config, first))
-    for name in others:
-        value, allowed = getattr(config, name), f"as many numbers as {prefix}{first}, {length}"
-        require(len(value) == length, prefix + name, value, allowed)
-
-
-def require_types(config: Any, prefix: str) -> None:
-    """Raise a ValueError unless every field of `config` holds a value of its declared type.
-
-    An `int` has to fit into 64 bits. A `float` has to be finite as a float32, and must not become 0
-    by the conversion; an `int` is accepted for it. True and False are not numbers. A list is
-    accepted for a tuple.
-    """
-    hints = typing.get_type_hints(type(config))
-    for kind in type(config).__mro__:
-        if not dataclasses.is_dataclass(kind) or "__dataclass_fields__" in vars(kind):
-            continue
-        for name in vars(kind).get("__annotations__", ()):
-            if typing.get_origin(hints[name]) is not typing.ClassVar:
-                raise ValueError(
-                    f"{prefix}{name} is declared, but is no field: decorate the class "
-                    f"{kind.__name__} with @dataclasses.dataclass."
-                )
-    for name in (field.name for field in dataclasses.fields(config)):
-        declared = hints[name]
-        # Such as `int | None` and `Optional[int]`.
-        is_union = typing.get_origin(declared) in (types.UnionType, typing.Union)
-        kinds = typing.get_args(declared) if is_union else (declared,)
-        value = getattr(config, name)
-        allowed = " or ".join(_KINDS.get(kind) or f"of type {_name(kind)}" for kind in kinds)
-        require(any(_is_a(value, kind) for kind in kinds), f"{prefix}{name}", value, allowed)
-        is_json = dataclasses.is_dataclass(value) or _can_be_json(value)
-        allowed = "of numbers, strings, lists and dicts, which config.json can hold"
-        require(is_json, f"{prefix}{name}", value, allowed)
 
 
 def closest(name: str, *allowed: Iterable[str]) -> str:
@@ -204,55 +151,82 @@ def is_short_for(name: str, path: str) -> bool:
     return name in (last, "".join(word[:1] for word in last.split("_")))
 
 
-_CHECK = "check"
-
-_KINDS: dict[Any, str] = {
-    Any: "anything",
-    int: "a whole number of at most 64 bits",
-    float: "a finite float32 number",
-    bool: "True or False",
-    str: "a string",
-    tuple[int, ...]: "a tuple of whole numbers",
-    dict[str, Any]: "a dict of names to numbers, strings, tuples, lists, dicts and the like",
-    types.NoneType: "None",
-}
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    if kind is Any:
-        return True
-    if kind is int:
-        is_int = isinstance(value, int) and not isinstance(value, bool)
-        return is_int and abs(value) <= _MAX_INT
-    if kind is float:
-        if isinstance(value, float):
-            return value == 0.0 or bool(_FLOAT32.tiny <= abs(value) <= _FLOAT32.max)
-        return _is_a(value, int)
-    if kind == tuple[int, ...]:
-        return isinstance(value, (tuple, list)) and all(_is_a(element, int) for element in value)
-    if kind == dict[str, Any]:
-        return isinstance(value, dict) and can_be_kept(value)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Literal:
-        return value in arguments
-    if origin in (tuple, list) and arguments:  # None of `typing.List` alone.
-        if not isinstance(value, (tuple, list)):
-            return False
-        if origin is list or arguments[-1] is Ellipsis:
-            return all(_is_a(element, arguments[0]) for element in value)
-        return len(value) == len(arguments) and all(map(_is_a, value, arguments))
-    if dataclasses.is_dataclass(kind):  # config.json does not name a class of its own for each.
-        return type(value) is kind
-    return isinstance(value, origin or kind)
+def _check_declarations(config: Any, prefix: str) -> None:
+    """Check that attributes are fields, of the classes declared, with values that can be kept."""
+    kind = type(config)
+    hints, names = typing.get_type_hints(kind), [field.name for field in dataclasses.fields(kind)]
+    for name in getattr(config, "__dict__", ()):
+        if not (name in names or name.startswith("_") or hasattr(kind, name)):
+            raise ValueError(
+                f"{prefix}{name} is set, but is no field; the closest: {closest(name, names)}. An "
+                "attribute of your own is a field of the class, or its name begins with '_'."
+            )
+    for base in kind.__mro__:
+        is_undecorated = dataclasses.is_dataclass(base) and "__dataclass_fields__" not in vars(base)
+        for name in vars(base).get("__annotations__", ()) if is_undecorated else ():
+            if typing.get_origin(hints[name]) is not typing.ClassVar:
+                raise ValueError(
+                    f"{prefix}{name} is declared, but is no field: decorate the class "
+                    f"{base.__name__} with @dataclasses.dataclass."
+                )
+    for name in names:
+        value, path = getattr(config, name), prefix + name
+        if dataclasses.is_dataclass(hints[name]):  # config.json does not name a class for each.
+            allowed = f"of type {hints[name].__name__}"
+            require(type(value) is hints[name], path, value, allowed)
+            _check_declarations(value, f"{path}.")
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            _check_declarations(value, f"{path}.")  # Of an agent, which may be of any class.
+            make_config(type(value), dataclasses.asdict(value), f"{path}.")
+        else:
+            _check_value(value, path)
 
 
-def _name(kind: Any) -> str:
-    return getattr(kind, "__name__", str(kind)) if typing.get_origin(kind) is None else str(kind)
+def _check_value(value: Any, path: str) -> None:
+    for number in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(number, int):
+            require(abs(number) <= _MAX_INT, path, value, "a whole number of at most 64 bits")
+        elif isinstance(number, float):
+            is_float32 = number == 0 or bool(_FLOAT32.tiny <= abs(number) <= _FLOAT32.max)
+            require(is_float32, path, value, "a finite float32 number")
+    allowed = "of numbers, strings, tuples, lists and dicts, which config.json can hold"
+    require(can_be_kept(value), path, value, allowed)
 
 
-def _can_be_json(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(tuple[kind], config=_STRICT)  # A dataclass alone takes no settings.
+
+
+def _describe(error: Any, values: Any, path: str) -> str:
+    """Return an error of pydantic as a sentence that names the field, its value and the allowed."""
+    for part in error["loc"][1:]:
+        with contextlib.suppress(LookupError, TypeError):  # It names the members of unions, too.
+            values = values[part]
+            path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    path = path.lstrip(".")
+    if error["type"] == "missing":
+        return f"{path}.{error['loc'][-1]} is missing.".lstrip(".")
+    if error["type"] == "unexpected_keyword_argument":
+        return f"{path} is no field."
+    allowed = re.sub(r"^\w+ should ", "it has to ", error["msg"].partition(" after validation")[0])
+    return f"{path} is {values!r}; {allowed}."
+
+
+def _copy_dicts(values: Mapping[str, Any], config: Any) -> None:
+    """Copy the dicts, whose tuples are lists in JSON, into a config that was made from values."""
+    for name, value in values.items():
+        field = getattr(config, name)
+        if dataclasses.is_dataclass(field):
+            _copy_dicts(value, field)
+        elif isinstance(value, dict):
+            setattr(config, name, value)
+
+
+def _check_rules(config: Any, prefix: str) -> None:
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            _check_rules(value, f"{prefix}{field.name}.")
+    for name, is_allowed, allowed in config.rules() if hasattr(config, "rules") else ():
+        require(is_allowed, prefix + name, getattr(config, name), allowed)

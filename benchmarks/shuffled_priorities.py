@@ -12,7 +12,7 @@ Example:
 import pathlib
 import sys
 
-from apex_agents.command_line.config_files import execute_file
+from apex_agents.command_line.settings import execute_file
 from apex_agents.studies.study import Setting, Study
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from peer_processes import peer_command, run_peer
 
-from apex_agents.command_line.config_files import execute_file
+from apex_agents.command_line.settings import execute_file
 from apex_agents.runs.files import replace_file
 from apex_agents.studies.results import Point, from_csv, to_csv
 from apex_agents.studies.study import Study

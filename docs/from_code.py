@@ -22,8 +22,8 @@ from typing import Any
 
 from absl import flags
 
-from apex_agents.command_line.config_files import execute_file
-from apex_agents.command_line.field_help import read_meanings
+from apex_agents.command_line.fields import describe_types, read_meanings
+from apex_agents.command_line.settings import execute_file
 from apex_agents.presets import CONFIGS, preset_names
 from apex_agents.studies.results import compare, from_csv, summarise
 from apex_agents.studies.study import Study
@@ -71,15 +71,13 @@ def write_fields(prefix: str, path: str) -> Iterator[str]:
       path: path of the class, such as `apex_agents.RunConfig`.
     """
     kind = _find(path)
-    config, meanings = kind(), read_meanings(kind)
+    config, meanings, types = kind(), read_meanings(kind), describe_types(kind)
     yield from _head("field", "type", "default", "meaning")
     for field in dataclasses.fields(config):
         default = getattr(config, field.name)
         if not dataclasses.is_dataclass(default):
-            declared = field.type.__name__ if isinstance(field.type, type) else field.type
-            allowed = "".join(f", {allowed}" for _, allowed in field.metadata.values())
             name, meaning = f"`{prefix}.{field.name}`", meanings[field.name]
-            yield _row(name, f"`{declared}`{allowed}", f"`{default!r}`", _escape(meaning))
+            yield _row(name, f"`{types[field.name]}`", f"`{default!r}`", _escape(meaning))
 
 
 def write_command(module: str) -> Iterator[str]:

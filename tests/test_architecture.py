@@ -40,7 +40,7 @@ LAYERS = (
     ("config",),
     ("networks",),
     ("environments",),
-    ("user_code",),
+    ("user_code", "torso_config"),
     ("validation", "exit_codes", "extras", "precision", "process_state", "stopwatch", "waits"),
     ("json_values",),
 )
@@ -70,7 +70,6 @@ ALLOWED_IMPORTERS = {
         "apex_agents/evaluation/",
     ),
     "absl.flags": ("launch/", "apex_agents/command_line/"),
-    "ml_collections": ("launch/", "apex_agents/command_line/"),
     "ale_py": ("apex_agents/environments/",),
     "gymnasium": ("apex_agents/environments/",),
     "dm_control": ("apex_agents/environments/",),

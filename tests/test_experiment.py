@@ -721,7 +721,7 @@ def test_rounding_keeps_no_run_from_its_target(target, mean_return, is_reached):
 @pytest.mark.parametrize(
     ("agent", "num_actors", "message"),
     [
-        (ApexDQNConfig(batch_size=64), 3, r"a divisor of run.num_actors \(3\)"),
+        (ApexDQNConfig(batch_size=64), 3, "a divisor of num_actors, 3"),
         (ApexDQNConfig(batch_size=65), 2, r"a divisor of agent.batch_size \(65\)"),
         (A2CConfig(), 2, "1: A2C and A3C have one queue"),
     ],

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from apex_agents.command_line.config_files import execute_file
+from apex_agents.command_line.settings import execute_file
 from apex_agents.plotting import draw_study
 from apex_agents.studies.results import from_csv, make_groups
 from apex_agents.studies.study import Study

@@ -84,7 +84,7 @@ def test_what_a_function_builds_may_be_anything():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("builder", "agent.builder is 'builder'; it has to be one of"),
+        ("builder", "agent.builder is 'builder'; it has to be 'standard' or"),
         (f"{__name__}:OtherUpdat", "the closest: OtherUpdate"),
         (f"{__name__}:make_nothing", "which is no builder; .* a subclass of ApexDQNBuilder"),
         (f"{__name__}:fail", "fail', called with .* raises KeyError: 'colour'"),

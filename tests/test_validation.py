@@ -7,68 +7,82 @@ import functools
 import math
 import pathlib
 import pickle
-from typing import Any, ClassVar, List, Literal  # noqa: UP035
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, List, Literal  # noqa: UP035
 
 import pytest
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
+from apex_agents.torso_config import LayerSizes
 from apex_agents.validation import (
-    bounded,
-    checked,
+    Rule,
+    check_config,
     closest,
     closest_field,
     field_paths,
     get_field,
-    positive,
-    require,
-    require_fields,
-    require_types,
+    make_config,
+    matching,
+    name_or_function,
     unknown_name,
 )
 
 
 @dataclasses.dataclass
 class Sizes:
-    small: int = bounded(1, 0, 10)
-    large: float | None = positive(None)
-    many: tuple[int, ...] = (1, 2)
+    small: Annotated[int, Field(ge=0, le=10)] = 1
+    large: PositiveFloat | None = None
+    many: LayerSizes = (1, 2)
+
+
+@dataclasses.dataclass
+class MoreSizes(Sizes):
+    """Has a constant, which is no field."""
+
+    limit: ClassVar[int] = 3
 
 
 @dataclasses.dataclass
 class Range:
-    least: int = bounded(1, 0)
+    least: NonNegativeInt = 1
     most: int = 2
 
-    def validate(self, prefix: str) -> None:
-        require_fields(self, prefix)
-        require(self.least <= self.most, f"{prefix}least", self.least, f"at most {self.most}")
+    def rules(self) -> Iterator[Rule]:
+        yield "least", self.least <= self.most, f"at most {self.most}"
 
 
 @dataclasses.dataclass
 class Box:
-    colour: str = checked("red", ("red", "blue").__contains__, "red or blue")
+    colour: Literal["red", "blue"] = "red"
+    size: Annotated[str, matching(str.islower, "in lower case")] = "big"
+    maker: Annotated[str, name_or_function("any")] = "any"
     is_open: bool = True
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
     range: Range = dataclasses.field(default_factory=Range)
     content: Any = None
 
 
-INT, FLOAT = "a whole number of at most 64 bits", "a finite float32 number"
+NO_FUNCTIONS = ("other", "", "nets:", ":f", "nets:f:g", "a-b:f")
 
-# Field, value, and what is allowed instead.
+# Field, value, and the allowed values: each kind of bound once.
 MESSAGES = [
-    ("colour", "green", "red or blue"),
-    ("colour", None, "a string"),
-    ("is_open", 1, "True or False"),
-    ("sizes", None, "of type Sizes"),
-    ("sizes", Sizes, "of type Sizes"),
-    ("sizes.small", -1, "between 0 and 10"),
-    ("sizes.small", 11, "between 0 and 10"),
-    ("sizes.small", 1.0, INT),
-    ("sizes.large", 0.0, "greater than 0"),
-    ("sizes.large", math.inf, f"{FLOAT} or None"),
-    ("sizes.many", [1.0], "a tuple of whole numbers"),
-    ("range.least", -1, "at least 0"),
-    ("range.least", 3, "at most 2"),
+    ("colour", "green", "be 'red' or 'blue'"),
+    ("colour", None, "be 'red' or 'blue'"),
+    ("size", "BIG", "be in lower case"),
+    ("size", 3, "be a valid string"),
+    *[("maker", name, "be 'any' or 'module:function'") for name in NO_FUNCTIONS],
+    ("is_open", 1, "be a valid boolean"),
+    ("sizes", None, "be of type Sizes"),
+    ("sizes", Sizes, "be of type Sizes"),
+    ("sizes", MoreSizes(), "be of type Sizes"),
+    ("sizes.small", -1, "be greater than or equal to 0"),
+    ("sizes.small", 11, "be less than or equal to 10"),
+    ("sizes.small", 1.0, "be a valid integer"),
+    ("sizes.large", 0.0, "be greater than 0"),
+    ("sizes.large", math.inf, "be a finite float32 number"),
+    ("sizes.many", (1,) * 17, "have at most 16 items"),
+    ("range.least", -1, "be greater than or equal to 0"),
+    ("range.least", 3, "be at most 2"),
 ]
 
 
@@ -84,8 +98,14 @@ def test_message_names_field_value_and_what_is_allowed(field, value, allowed):
     box = Box()
     set_field(box, field, value)
     with pytest.raises(ValueError) as error:
-        require_fields(box, "box.")
-    assert str(error.value) == f"box.{field} is {value!r}; it has to be {allowed}."
+        check_config(box, "box.")
+    assert str(error.value) == f"box.{field} is {value!r}; it has to {allowed}."
+
+
+def test_message_names_the_element_of_a_tuple():
+    with pytest.raises(ValueError) as error:
+        check_config(Sizes(many=(3, 0)))
+    assert str(error.value) == "many[1] is 0; it has to be greater than or equal to 1."
 
 
 @pytest.mark.parametrize(
@@ -97,15 +117,17 @@ def test_message_names_field_value_and_what_is_allowed(field, value, allowed):
         ("sizes.large", 1e-9),
         ("sizes.large", 7),
         ("sizes.many", []),
+        ("sizes.many", [64, 64]),
+        ("maker", "my.nets:f"),
         ("range.least", 0),
         ("range.least", 2),
-        ("content", math.nan),
+        ("content", {"a": ({"b": (1,)}, [])}),
     ],
 )
 def test_allowed_values(field, value):
     box = Box()
     set_field(box, field, value)
-    require_fields(box, "box.")
+    check_config(box, "box.")
 
 
 # What no field of a type can hold.
@@ -127,7 +149,7 @@ WRONG_TYPES: dict[Any, list[Any]] = {
     dict[str, float]: [0.5, {"a": object()}],
     tuple[str, float]: [("a",), (0.5, "a"), ["a", 0.5, 1]],
     Literal["a"] | None: ["b"],
-    Any: [object(), pathlib.Path("a"), {1, 2}],
+    Any: [object(), pathlib.Path("a"), {1, 2}, {1: 2}, math.nan, {"__tuple__": [1]}],
 }
 RIGHT_TYPES: dict[Any, list[Any]] = {
     int: [0, -1, 2**63 - 1],
@@ -148,23 +170,12 @@ RIGHT_TYPES: dict[Any, list[Any]] = {
 
 @pytest.mark.parametrize("kind", WRONG_TYPES, ids=str)
 def test_types(kind):
-    @dataclasses.dataclass
-    class Config:
-        field: Any
-
-    Config.__annotations__["field"] = kind
+    make = dataclasses.make_dataclass("Config", [("field", kind)])
     for value in RIGHT_TYPES[kind]:
-        require_types(Config(value), "")
+        check_config(make(value))
     for value in WRONG_TYPES[kind]:
-        with pytest.raises(ValueError, match=r"^field is "):
-            require_types(Config(value), "")
-
-
-@dataclasses.dataclass
-class MoreSizes(Sizes):
-    """Has a constant, which is no field."""
-
-    limit: ClassVar[int] = 3
+        with pytest.raises(ValueError, match=r"^field\b"):
+            check_config(make(value))
 
 
 class Mixin:
@@ -191,24 +202,11 @@ class NoDataclass(MoreSizes):
 
 
 def test_a_class_that_lacks_the_decorator_is_refused():
-    require_fields(MoreSizes(), "a.")
-    require_fields(Mixed(), "a.")
-    require_fields(OnlyConstant(), "a.")
+    check_config(MoreSizes(), "a.")
+    check_config(Mixed(), "a.")
+    check_config(OnlyConstant(), "a.")
     with pytest.raises(ValueError, match=r"a.alpha is declared.*NoDataclass with @dataclasses"):
-        require_fields(NoDataclass(), "a.")
-
-
-@dataclasses.dataclass
-class Holder:
-    """Has a config within it."""
-
-    sizes: Sizes = dataclasses.field(default_factory=Sizes)
-
-
-def test_a_config_of_another_class_than_declared_is_refused():
-    require_fields(Holder(), "")
-    with pytest.raises(ValueError, match=r"sizes is MoreSizes.*it has to be of type Sizes"):
-        require_fields(Holder(MoreSizes()), "")
+        check_config(NoDataclass(), "a.")
 
 
 def test_an_attribute_that_is_no_field_is_refused():
@@ -219,10 +217,10 @@ def test_an_attribute_that_is_no_field_is_refused():
 
     sizes = Named()
     sizes._cache, _ = 1, sizes.total
-    require_fields(sizes, "a.")
+    check_config(sizes, "a.")
     sizes.mnay = (4,)
     with pytest.raises(ValueError, match=r"a.mnay is set, but is no field; the closest: many"):
-        require_fields(sizes, "a.")
+        check_config(sizes, "a.")
 
 
 def test_checked_fields_are_plain_fields():
@@ -232,9 +230,30 @@ def test_checked_fields_are_plain_fields():
 
 def test_field_paths():
     assert field_paths(Box(), "box.") == [
-        *("box.colour", "box.is_open", "box.sizes.small", "box.sizes.large", "box.sizes.many"),
+        *("box.colour", "box.size", "box.maker", "box.is_open"),
+        *("box.sizes.small", "box.sizes.large", "box.sizes.many"),
         *("box.range.least", "box.range.most", "box.content"),
     ]
+
+
+def test_a_config_is_made_from_its_values():
+    values = {"sizes": {"many": [3], "large": 2}, "content": {"a": ((1,), [2])}}
+    box = make_config(Box, values)
+    assert box == Box(sizes=Sizes(many=(3,), large=2.0), content={"a": ((1,), [2])})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"color": "red"}, "box.color is no field."),
+        ({"sizes": {"small": "1"}}, "box.sizes.small is '1'; it has to be a valid integer."),
+        ({"sizes": 3}, "box.sizes is 3; it has to be an object."),
+    ],
+)
+def test_a_config_is_not_made_from_other_values(values, message):
+    with pytest.raises(ValueError) as error:
+        make_config(Box, values, "box.")
+    assert str(error.value) == message
 
 
 def test_get_field():

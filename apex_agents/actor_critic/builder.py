@@ -40,18 +40,17 @@ class ActorCriticBuilder:
     """Builder of A2C and A3C; `apex_agents.builder.Builder` documents its methods."""
 
     def __init__(self, config: ActorCriticConfig, torso_fn: TorsoFn | None = None):
-        """Check the config; nothing is built yet.
+        """Check the class of the config; nothing is built yet.
 
         Args:
           config: settings of the agent, an `A2CConfig` or an `A3CConfig`.
           torso_fn: maker of the torso in place of `config.torso`; see `ApexDQNBuilder`.
 
         Raises:
-          ValueError: the config is another agent's, or a field has a value that is not allowed.
+          ValueError: the config is another agent's.
         """
         kind = type(config).__name__
         require(isinstance(config, ActorCriticConfig), "agent", kind, "an A2CConfig or A3CConfig")
-        config.validate()
         self.config = config
         self._torso_fn = torso_fn
 

@@ -1,17 +1,13 @@
 """The settings of the advantage actor-critic, A2C and A3C (Mnih et al. 2016)."""
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
 
-from apex_agents.validation import (
-    TORSOS,
-    bounded,
-    layer_sizes,
-    name_or_function,
-    positive,
-    require_equal_lengths,
-    require_fields,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from apex_agents.torso_config import LayerSizes, TorsoName, convolution_rules
+from apex_agents.validation import BuilderName, Probability, Rule
 
 
 @dataclasses.dataclass
@@ -52,30 +48,29 @@ class ActorCriticConfig:
 
     is_synchronous: ClassVar[bool]
 
-    torso: str = name_or_function("atari", TORSOS)
-    conv_channels: tuple[int, ...] = layer_sizes((16,), 1, 16)
-    conv_kernel_sizes: tuple[int, ...] = layer_sizes((3,), 1, 16)
-    conv_strides: tuple[int, ...] = layer_sizes((1,), 1, 16)
-    mlp_hidden_sizes: tuple[int, ...] = layer_sizes((64, 64), 0, 16)
-    frame_stack: int = bounded(4, 0)
-    hidden_size: int = bounded(256, 0, 10_000)
-    n_step: int = bounded(5, 1, 10_000)
-    discount: float = bounded(0.99, 0, 1)
-    learning_rate: float = positive(7e-4)
-    rmsprop_decay: float = bounded(0.99, 0.1, 1)
-    rmsprop_epsilon: float = positive(1e-5)
-    max_gradient_norm: float = positive(0.5)
-    value_coefficient: float = bounded(0.5, 0)
-    entropy_coefficient: float = bounded(0.01, 0)
+    torso: TorsoName = "atari"
+    conv_channels: Annotated[LayerSizes, Field(min_length=1)] = (16,)
+    conv_kernel_sizes: Annotated[LayerSizes, Field(min_length=1)] = (3,)
+    conv_strides: Annotated[LayerSizes, Field(min_length=1)] = (1,)
+    mlp_hidden_sizes: LayerSizes = (64, 64)
+    frame_stack: NonNegativeInt = 4
+    hidden_size: Annotated[int, Field(ge=0, le=10_000)] = 256
+    n_step: Annotated[int, Field(ge=1, le=10_000)] = 5
+    discount: Probability = 0.99
+    learning_rate: PositiveFloat = 7e-4
+    rmsprop_decay: Annotated[float, Field(ge=0.1, le=1)] = 0.99
+    rmsprop_epsilon: PositiveFloat = 1e-5
+    max_gradient_norm: PositiveFloat = 0.5
+    value_coefficient: NonNegativeFloat = 0.5
+    entropy_coefficient: NonNegativeFloat = 0.01
     greedy_evaluation: bool = False
-    max_wait_seconds: float = positive(10.0)
-    queue_size: int = bounded(64, 1, 10_000)
-    builder: str = name_or_function("standard", ("standard",))
+    max_wait_seconds: PositiveFloat = 10.0
+    queue_size: Annotated[int, Field(ge=1, le=10_000)] = 64
+    builder: BuilderName = "standard"
 
-    def validate(self, prefix: str = "agent.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
-        require_equal_lengths(self, prefix, "conv_channels", "conv_kernel_sizes", "conv_strides")
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
+        return convolution_rules(self)
 
 
 @dataclasses.dataclass

@@ -15,10 +15,9 @@ import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 
-from absl import flags
 from absl import logging as absl_logging
 
-from apex_agents.command_line.errors import fail
+from apex_agents.command_line.arguments import fail
 from apex_agents.nodes.fork_server import open_server, script_argv
 from apex_agents.stopwatch import Stopwatch
 from apex_agents.training import NODE_MODULES
@@ -66,6 +65,7 @@ def _run(command: str, *args: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
     _use_utf8()
+    absl_logging.use_absl_handler()
     absl_logging.get_absl_handler().setFormatter(_LogFormatter())
     try:
         module = importlib.import_module(f"apex_agents.command_line.{command}")
@@ -77,10 +77,6 @@ def _run(command: str, *args: str) -> None:
             f"{type(error).__name__}: {error}. PYTHONPATH puts {hiding} in the place of a library; "
             "rename it, or take its folder from PYTHONPATH."
         )
-    # What --help shows.
-    sys.modules["__main__"].__doc__ = module.__doc__
-    for flag in flags.FLAGS.get_key_flags_for_module(module.__name__):
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     module.main(*args)
 
 

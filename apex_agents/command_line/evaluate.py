@@ -23,14 +23,20 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from absl import app, flags
+from absl import flags
 from rich import progress
 from rich.console import Console
 
 from apex_agents.checks import in_one_line
-from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
-from apex_agents.command_line.paths import locate
-from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
+from apex_agents.command_line.arguments import (
+    define_checkpoint,
+    define_workdir,
+    fail,
+    locate,
+    run_command,
+    take_run,
+    warn,
+)
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
@@ -80,8 +86,8 @@ _MAX_ENVS = flags.DEFINE_integer(
 )
 
 
-def _main(argv: Sequence[str]) -> None:
-    run = take_run(argv, _WORKDIR.value)
+def _main(arguments: Sequence[str]) -> None:
+    run = take_run(arguments, _WORKDIR.value)
     try:
         if _VIDEO.value > min(_EPISODES.value, _MAX_ENVS.value):
             raise ValueError(
@@ -222,4 +228,4 @@ def _on_failure(error: Exception) -> None:
 
 def main() -> None:
     """Run the command."""
-    app.run(_main, flags_parser=parse_flags)
+    run_command(_main)

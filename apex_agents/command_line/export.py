@@ -27,13 +27,19 @@ import pathlib
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import flags, logging
 from rich import filesize
 
 from apex_agents.agent_folder import write_agent_folder
-from apex_agents.command_line.errors import fail, parse_flags, take_run, warn
-from apex_agents.command_line.paths import locate
-from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
+from apex_agents.command_line.arguments import (
+    define_checkpoint,
+    define_workdir,
+    fail,
+    locate,
+    run_command,
+    take_run,
+    warn,
+)
 from apex_agents.evaluation.parameters import is_of_run
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
@@ -62,8 +68,8 @@ _LICENSE = flags.DEFINE_string(
 )
 
 
-def _main(argv: Sequence[str]) -> None:
-    run = take_run(argv, _WORKDIR.value)
+def _main(arguments: Sequence[str]) -> None:
+    run = take_run(arguments, _WORKDIR.value)
     try:
         if _AGENT.value is not None:
             return _write_agent(locate(run))
@@ -130,4 +136,4 @@ def main() -> None:
     # TensorFlow reports every file that it writes.
     logging.set_verbosity(logging.WARNING)
     tf.get_logger().setLevel("WARNING")
-    app.run(_main, flags_parser=parse_flags)
+    run_command(_main)

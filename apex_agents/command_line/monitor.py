@@ -14,12 +14,12 @@ import functools
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 from rich.console import Console
 
-from apex_agents.command_line.errors import fail, leave, parse_flags, take_run
-from apex_agents.command_line.run_flags import define_workdir
+from apex_agents.command_line.arguments import define_workdir, fail, leave, run_command, take_run
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
@@ -30,8 +30,8 @@ _WORKDIR = define_workdir()
 _ONCE = flags.DEFINE_bool("once", False, "Show the state once and exit.")
 
 
-def _main(argv: list[str]) -> None:
-    run = take_run(argv, _WORKDIR.value)
+def _main(arguments: Sequence[str]) -> None:
+    run = take_run(arguments, _WORKDIR.value)
     try:
         state = RunState(RunFolder(run))
     except ValueError as error:
@@ -65,4 +65,4 @@ def _follow(state: RunState) -> None:
 
 def main() -> None:
     """Run the command."""
-    app.run(_main, flags_parser=parse_flags)
+    run_command(_main)

@@ -17,11 +17,16 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 
-from apex_agents.command_line.errors import fail, parse_flags, take_run
-from apex_agents.command_line.paths import locate
-from apex_agents.command_line.run_flags import define_checkpoint, define_workdir
+from apex_agents.command_line.arguments import (
+    define_checkpoint,
+    define_workdir,
+    fail,
+    locate,
+    run_command,
+    take_run,
+)
 from apex_agents.environments.opengl import has_display
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request
@@ -42,11 +47,11 @@ _VIDEO = flags.DEFINE_string("video", None, "MP4 file to write in place of a win
 
 def main() -> None:
     """Run the command."""
-    app.run(_main, flags_parser=parse_flags)
+    run_command(_main)
 
 
-def _main(argv: Sequence[str]) -> None:
-    run = take_run(argv, _WORKDIR.value)
+def _main(arguments: Sequence[str]) -> None:
+    run = take_run(arguments, _WORKDIR.value)
     try:
         workdir = locate(run)
         config = read_config(workdir, list(CONFIG_CLASSES.values()))

@@ -26,9 +26,9 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from absl import app, flags
+from absl import flags
 
-from apex_agents.command_line.errors import fail, parse_flags
+from apex_agents.command_line.arguments import fail, run_command
 from apex_agents.plotting import PLOTS, draw_runs
 from apex_agents.runs.folder import find_runs
 
@@ -40,18 +40,18 @@ _OUTPUT = flags.DEFINE_string(
 )
 
 
-def _main(argv: Sequence[str]) -> None:
+def _main(arguments: Sequence[str]) -> None:
     try:
-        named = [run for argument in argv[1:] for run in find_runs(argument)]
+        named = [run for argument in arguments for run in find_runs(argument)]
         runs = list({run.path.resolve(): run for run in named}.values())
         if not runs:
             raise ValueError("RUN is missing: name the work directory of at least one.")
-        only = runs[0].path if len(runs) == 1 else argv[1] if len(argv) == 2 else "."
+        only = runs[0].path if len(runs) == 1 else arguments[0] if len(arguments) == 1 else "."
         default = pathlib.Path(only, PLOTS)
         folder = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
         files = draw_runs(runs, folder)
         if not files:
-            raise ValueError(f"{', '.join(argv[1:])}: there is nothing to draw in logs/ yet.")
+            raise ValueError(f"{', '.join(arguments)}: there is nothing to draw in logs/ yet.")
     except ValueError as error:
         fail(error)
     except OSError as error:
@@ -62,4 +62,4 @@ def _main(argv: Sequence[str]) -> None:
 
 def main() -> None:
     """Run the command."""
-    app.run(_main, flags_parser=parse_flags)
+    run_command(_main)

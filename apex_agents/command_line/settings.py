@@ -1,26 +1,40 @@
-"""The flag --config and the flags of its fields."""
+"""The settings that a command line asks for: --config=NAME, and --config.FIELD=VALUE for fields."""
 
 import copy
+import functools
+import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from absl import app, flags
-from ml_collections import config_flags
-
-from apex_agents.command_line.config_files import find_config, load_config_file
-from apex_agents.command_line.dict_entries import dict_of, join_entries
-from apex_agents.command_line.errors import fail, leave, parse_flags, refuse_arguments, warn
-from apex_agents.command_line.field_help import describe_fields
-from apex_agents.command_line.field_names import check_fields, make_suggest
-from apex_agents.command_line.field_parsers import register_field_parsers
-from apex_agents.command_line.idle_fields import find_idle_fields
-from apex_agents.command_line.variants import take_variants
+from apex_agents.command_line.arguments import (
+    fail,
+    parse_flags,
+    read_flag_files,
+    refuse_arguments,
+    warn,
+)
+from apex_agents.command_line.fields import (
+    closest_flag,
+    describe_fields,
+    find_field,
+    find_idle_fields,
+    set_field,
+    suggest_flag,
+)
 from apex_agents.config import ExperimentConfig
-from apex_agents.exit_codes import EXIT_SUCCESS
-from apex_agents.validation import closest_field, field_paths
+from apex_agents.presets import CONFIGS, preset_names
+from apex_agents.user_code import execute_config_file, extend_path, inherited_path
+from apex_agents.validation import closest, get_field
+
+_T = TypeVar("_T")
+
+_FLAG = re.compile(r"--?(no)?config(?:\.([^=]*))?(?:=(.*))?", re.DOTALL)
+_NUMBER = r"[-+]?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?"
+# The least and the greatest value that a search may try; `log:` if magnitudes matter.
+RANGE = re.compile(rf"(log:)?({_NUMBER}):({_NUMBER})")
 
 
 class Settings(NamedTuple):
@@ -58,38 +72,46 @@ def run_with_settings(
     """Run a command that has the flag --config.
 
     Args:
-      command: called with the settings of the command line; exits.
+      command: called with the settings of the command line; exits. Its module has the other flags.
       default: name of the settings used without --config.
       agent: name of the agent that the command trains; '' for any agent.
       has_variants: whether fields may be given several values; the command may have arguments
         that are no flags, too.
     """
-    parsed: list[Settings] = []
+    given, argv = _take_fields(read_flag_files(sys.argv))
+    names = [text for field, text in given if not field]
+    if len(names) > 1:
+        fail(f"--config is given {len(names)} times: {', '.join(names)}.")
+    path = find_config((names or [default])[0], agent)
+    config = load_config_file(path)
+    fields = [(field, text) for field, text in given if field]
+    for field, _ in fields:
+        if find_field(config, field) is None:
+            flag = closest_flag(config, field)
+            fail(f"--config.{field} is no field of {path}; the closest is {flag}.")
 
-    def parse(argv: Sequence[str]) -> list[str]:
-        settings, arguments = _parse(argv, default, agent, has_variants)
-        parsed.append(settings)
-        return arguments
+    def describe() -> Iterator[str]:
+        yield "\n  --config=FILE_OR_NAME: settings, such as apex_dqn_cartpole, or a part of a name"
+        yield f"\nsettings of {path.stem}:\n"
+        yield from describe_fields(config)
 
-    def run(argv: Sequence[str]) -> None:
-        if not has_variants:
-            refuse_arguments(argv)
-        settings, variants = parsed[0], parsed[0].variants
-        if _is_valid(settings.config):  # Otherwise the command's error is all that is said.
-            given = [*settings.overrides, *variants]
-            for message in find_idle_fields(settings.config, given, variants):
-                warn(message)
-        command(settings._replace(arguments=argv[1:]))
-
-    app.run(run, flags_parser=parse)
-
-
-def _is_valid(config: ExperimentConfig) -> bool:
+    suggest = functools.partial(suggest_flag, config)
+    arguments = parse_flags(command.__module__, argv, suggest, describe)
+    if not has_variants:
+        refuse_arguments(arguments)
+    overrides, variants = _take_variants(fields) if has_variants else (fields, {})
     try:
-        config.validate()
-    except ValueError:
-        return False
-    return True
+        changed = _change(config, overrides)
+        if not variants:  # Otherwise each of the configs that they make is checked.
+            changed.validate()
+    except ValueError as error:
+        fail(error)
+    for message in find_idle_fields(changed, [field for field, _ in fields], variants):
+        warn(message)
+    # An entry of a dict counts as the dict: alone, the text '7' would not say what type it has.
+    whole = [str(find_field(changed, field)) for field, _ in overrides]
+    values = {field: get_field(changed, field) for field in whole}
+    command(Settings(changed, path.absolute(), values, variants, arguments))
 
 
 def change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> ExperimentConfig:
@@ -100,71 +122,143 @@ def change_fields(config: ExperimentConfig, fields: Mapping[str, Any]) -> Experi
       fields: new values, or their texts, by dotted path.
 
     Raises:
-      ValueError: there is no such field, or a text cannot be read as a value of its field.
+      ValueError: there is no such field, or what has to be a dict is none.
     """
-    known = field_paths(config)
-    for path in fields:
-        if path not in known and dict_of(config, path) is None:
-            raise ValueError(f"{path} is no field; the closest: {closest_field(path, known)}.")
-    argv = ["", *[f"--config.{path}={value}" for path, value in fields.items()]]
-    values = flags.FlagValues()
-    try:
-        argv = join_entries(config, argv)
-        register_field_parsers()
-        config_flags.DEFINE_config_dataclass(
-            "config", copy.deepcopy(config), flag_values=values, sys_argv=argv
-        )
-        values(argv)
-    except (flags.Error, TypeError, SyntaxError) as error:
-        raise ValueError(f"{' '.join(argv[1:])} cannot be read: {error}") from error
-    return values.config
+    return _change(config, [(path, str(value)) for path, value in fields.items()])
 
 
-def _parse(
-    argv: Sequence[str], default: str, agent: str, has_variants: bool
-) -> tuple[Settings, list[str]]:
-    """Return the settings of a command line and its arguments that are no flags, or exit."""
-    try:
-        argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
-        value, argv = _take_config_flag(argv, default)
-        path = find_config(value, agent)
-        config = load_config_file(path)
-        check_fields(config, path, argv)
-        argv, variants = take_variants(argv) if has_variants else (argv, {})
-        argv = join_entries(config, argv)
-        sys.modules["__main__"].__doc__ = "\n".join(  # Printed by --help.
-            [sys.modules["__main__"].__doc__ or "", *describe_fields(config, path.stem)]
-        )
-        register_field_parsers()
-        config_flags.DEFINE_config_dataclass(
-            "config",
-            config,
-            "Settings: a name such as apex_dqn_cartpole, or a part of it, or a Python file; "
-            "--config.FIELD=VALUE changes one of those above.",
-            sys_argv=argv,
-        )
-        flags.FLAGS["config"].default_as_str = f"'{value}'"  # What --help shows.
-        flags.FLAGS.register_key_flag_for_module(argv[0], flags.FLAGS["config"])
-        arguments = parse_flags(argv, make_suggest(config))
-    except flags.Error as error:
-        fail(error)
-    except BrokenPipeError:  # Of --help, as for `head`.
-        leave(EXIT_SUCCESS)
-    except Exception as error:  # Parsers of single flags raise errors of other types, too.
-        fail(f"{' '.join(argv[1:])} cannot be read: {type(error).__name__}: {error}")
-    flag: Any = flags.FLAGS["config"]
-    return Settings(flags.FLAGS.config, path.absolute(), flag.override_values, variants), arguments
+def _change(config: ExperimentConfig, fields: Iterable[tuple[str, str]]) -> ExperimentConfig:
+    config = copy.deepcopy(config)
+    for path, text in fields:
+        set_field(config, path, text)
+    return config
 
 
-def _take_config_flag(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
-    """Return the value of --config, and the command line without this flag."""
-    values, rest, arguments = [], [], iter(argv)
-    for argument in arguments:
-        match = re.fullmatch(r"--?config(?:=(.*))?", argument, re.DOTALL)
+def _take_fields(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Take --config, whose path is '', and the flags of fields from a command line.
+
+    Returns:
+      Paths and texts, and the other arguments.
+    """
+    given, rest, remaining = [], [], list(argv)
+    while remaining:
+        argument = remaining.pop(0)
+        match = _FLAG.fullmatch(argument)
         if match is None:
             rest.append(argument)
+            continue
+        is_off, path, text = match.groups()
+        if is_off:
+            text = "false"
+        elif text is None:  # --FLAG VALUE, or --FLAG of a field that is true or false.
+            has_value = bool(remaining) and not remaining[0].startswith("--")
+            text = remaining.pop(0) if has_value else "true"
+        given.append((path or "", text))
+    return given, rest
+
+
+def _take_variants(
+    fields: Sequence[tuple[str, str]],
+) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """Return the fields that have one value, and the texts of those that have several."""
+    single: list[tuple[str, str]] = []
+    variants: dict[str, list[str]] = {}
+    for path, text in fields:
+        values = split_values(text)
+        variants.pop(path, None)  # The last one counts.
+        if len(values) > 1 or RANGE.fullmatch(values[0]):
+            variants[path] = values
         else:
-            values.append(next(arguments, "") if match[1] is None else match[1])
-    if len(values) > 1:
-        fail(f"--config is given {len(values)} times: {', '.join(values)}.")
-    return (values or [default])[0], rest
+            single.append((path, values[0]))
+    return single, variants
+
+
+def split_values(text: str) -> list[str]:
+    """Split the text of several values at its commas.
+
+    A comma separates values unless it is within brackets or quotes: `(64,64),(128,)` are two tuples
+    and `'a=1,b=2'` is one text. Quotes around a value do not belong to it.
+    """
+    values, depth, quote = [""], 0, ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        else:
+            depth = max(depth + (char in "([{") - (char in ")]}"), 0)
+        if char == "," and not depth and not quote:
+            values.append("")
+        else:
+            values[-1] += char
+    return [re.sub(r"^(['\"])(.*)\1$", r"\2", value.strip(), flags=re.DOTALL) for value in values]
+
+
+def find_config(
+    value: str, agent: str = "", folder: pathlib.Path = pathlib.Path(), given: str = "--config="
+) -> pathlib.Path:
+    """Return the file that --config names, or exit.
+
+    Args:
+      value: path of the file, its name in `CONFIGS`, or a part of only one name.
+      agent: name of an agent, with which names begin of which only a part is given.
+      folder: folder in which the path is looked up before the current one.
+      given: how the error message introduces the value.
+    """
+    path = pathlib.Path(os.path.expanduser(value))
+    named, known = CONFIGS / f"{value.removesuffix('.py')}.py", preset_names()
+    words = [name for name in known if f"_{value}_" in f"_{name}_"]
+    containing = words or [name for name in known if value in name]
+    suitable = [name for name in containing if name.startswith(agent)]
+    if f"{agent}_{value}" in suitable:
+        suitable = [f"{agent}_{value}"]
+    found = [CONFIGS / f"{name}.py" for name in suitable if len(suitable) == 1]
+    for file in [named] if value in known else [folder / path, path, named, *found]:
+        if is_file(file):
+            return file
+    own = [name for name in known if name.startswith(agent)]
+    own += [name.removeprefix(f"{agent}_") for name in own]
+    suggested = ", ".join(suitable or containing) or closest(path.stem, own, known)
+    fail(
+        f"{given}{value} is neither a file nor one of {', '.join(known)}; the closest: {suggested}."
+    )
+
+
+def is_file(path: pathlib.Path) -> bool:
+    """Return whether a path, which may be no possible one, is that of a file."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # Such as a name that is too long.
+        return False
+
+
+def load_config_file(path: pathlib.Path) -> ExperimentConfig:
+    """Execute a file of settings, once, and return its config, or exit; see `execute_file`."""
+    is_ours = path.resolve().parent == CONFIGS
+    return execute_file("config", path, ExperimentConfig, "get_config", is_recorded=not is_ours)
+
+
+def execute_file(
+    flag: str, path: pathlib.Path, kind: type[_T], function: str, *, is_recorded: bool = False
+) -> _T:
+    """Execute the file that a flag names, and return what one of its functions returns, or exit.
+
+    From then on modules in the current folder and in that of the file can be imported.
+
+    Args:
+      flag: name of the flag.
+      path: the file.
+      kind: public class of this package, of which the result has to be.
+      function: name of the function.
+      is_recorded: whether the nodes of a run need the file's classes and functions.
+    """
+    is_ours = path.resolve().is_relative_to(CONFIGS)
+    own = [] if is_ours else [str(path.absolute().parent)]
+    extend_path([os.getcwd(), *own, *inherited_path()])
+    try:
+        value = execute_config_file(path, is_recorded, function)
+    except (Exception, SystemExit) as error:  # The file is code and may raise anything.
+        fail(f"--{flag}={path} cannot be read: {type(error).__name__}: {error}")
+    if not isinstance(value, kind):
+        fail(f"--{flag}={path} gives {value!r}; it has to be an apex_agents.{kind.__name__}.")
+    return value

@@ -57,12 +57,18 @@ from absl import flags
 from rich.console import Console
 
 from apex_agents.checks import check_experiment
-from apex_agents.command_line import commands, config_files
-from apex_agents.command_line.errors import fail, leave, warn
-from apex_agents.command_line.paths import locate
-from apex_agents.command_line.run_flags import define_wandb
-from apex_agents.command_line.settings import Settings, change_fields, run_with_settings
-from apex_agents.command_line.variants import RANGE
+from apex_agents.command_line import commands
+from apex_agents.command_line.arguments import define_wandb, fail, leave, locate, warn
+from apex_agents.command_line.settings import (
+    RANGE,
+    Settings,
+    change_fields,
+    execute_file,
+    find_config,
+    is_file,
+    load_config_file,
+    run_with_settings,
+)
 from apex_agents.config import ExperimentConfig
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS
 from apex_agents.experiment import make_experiment
@@ -155,7 +161,7 @@ def _find_study(value: str) -> pathlib.Path:
     path = pathlib.Path(os.path.expanduser(value))
     known = sorted(file.stem for file in (CONFIGS / "paper").glob("[!_]*.py"))
     for file in (path, CONFIGS / "paper" / f"figure_{value}.py", CONFIGS / "paper" / f"{value}.py"):
-        if config_files.is_file(file):
+        if is_file(file):
             return file
     names = [name.removeprefix("figure_") for name in known]
     fail(
@@ -166,7 +172,7 @@ def _find_study(value: str) -> pathlib.Path:
 
 def _read_study(file: pathlib.Path) -> Study:
     """Return the study of a file, or exit."""
-    study = config_files.execute_file("study", file, Study, "get_study")
+    study = execute_file("study", file, Study, "get_study")
     try:
         check_study(study)
     except ValueError as error:
@@ -199,8 +205,8 @@ def _make_grid(settings: Settings) -> tuple[Study, list[str]]:
 
 def _read_settings(folder: pathlib.Path, config: str) -> Settings:
     """Return the settings that a setting names; they are looked up in the folder of the study."""
-    file = config_files.find_config(config, folder=folder, given="a setting has the config ")
-    return Settings(config_files.load_config_file(file), file, {}, {})
+    file = find_config(config, folder=folder, given="a setting has the config ")
+    return Settings(load_config_file(file), file, {}, {})
 
 
 def _compare(

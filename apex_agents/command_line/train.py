@@ -9,22 +9,30 @@ Examples:
 """
 
 import contextlib
-import functools
 import os
+import pathlib
+import shlex
+import shutil
 import sys
+from collections.abc import Iterator
 
 from absl import flags
 
+from apex_agents.command_line.arguments import (
+    STARTED_IN,
+    define_wandb,
+    fail,
+    leave,
+    locate,
+    print_failure,
+)
 from apex_agents.command_line.commands import STOPWATCH
-from apex_agents.command_line.errors import fail, leave, print_failure
-from apex_agents.command_line.next_steps import describe_next_steps
-from apex_agents.command_line.paths import STARTED_IN, locate
-from apex_agents.command_line.run_flags import define_wandb
 from apex_agents.command_line.settings import Settings, run_with_settings
 from apex_agents.ending import Run, RunFailure
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.launcher import LAUNCH_TYPES
 from apex_agents.nodes.isolation import isolate
+from apex_agents.plotting import PLOTS
 from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
 from apex_agents.training import train
 
@@ -72,8 +80,8 @@ _WANDB = define_wandb()
 
 def main(agent: str) -> None:
     """Train the agent of this name, and exit."""
-    train_agent = functools.partial(_train, agent)
-    run_with_settings(train_agent, AGENTS[agent].default_config, agent)
+    default = AGENTS[agent].default_config
+    run_with_settings(lambda settings: _train(agent, settings), default, agent)
 
 
 def _train(agent: str, settings: Settings) -> None:
@@ -82,7 +90,6 @@ def _train(agent: str, settings: Settings) -> None:
             if _LAUNCH_TYPE.value == "ray":
                 raise ValueError("--isolate and --lp_launch_type=ray exclude each other.")
             isolate()  # It executes this command again, so that nothing may happen before.
-        settings.config.validate()
         _check_agent(agent, settings.config.agent)
         run = train(
             settings.config,
@@ -124,3 +131,51 @@ def _check_agent(agent: str, agent_config: object) -> None:
             f"agent is an {kinds[0]}; it has to be an {kinds[1]}. Use the command {command}, "
             f"which is launch/{found}.py."
         )
+
+
+def describe_next_steps(
+    agent: str, folder: pathlib.Path, settings: str, program: str
+) -> Iterator[str]:
+    """Yield lines for the terminal; none if the command was started by another one, as in studies.
+
+    Args:
+      agent: name of the agent that was trained.
+      folder: folder of the run.
+      settings: name of the settings; after those of the agent's first run another task is named.
+      program: first word of the command line, `sys.argv[0]`.
+    """
+    script = pathlib.Path(program)
+    if script.stem not in (agent, f"apex-{agent.removeprefix('apex_')}"):
+        return
+    run = shlex.quote(_shorten(str(folder)))
+    steps = {
+        "evaluate": f"{_command(script, 'evaluate')} {run}",
+        "plot": f"{_command(script, 'plot')} {run}  # or several runs, in one figure",
+    }
+    figure = folder / PLOTS / "returns.png"
+    if figure.exists():
+        steps = {"figure": _shorten(str(figure)), **steps}
+    if settings == AGENTS[agent].default_config:
+        task, flags = AGENTS[agent].next_task
+        steps[task] = f"{_command(script, agent)} {flags}"
+    yield "What to do next:"
+    for name, step in steps.items():
+        yield f"{name:>18}: {step}"
+
+
+def _command(script: pathlib.Path, name: str) -> str:
+    """Return the command of a name, `evaluate` or `apex_dqn`, that lies beside a script."""
+    if script.suffix == ".py":
+        beside = str(script.with_name(f"{name}.py"))
+        return f"{shlex.quote(_shorten(sys.executable))} {shlex.quote(beside)}"
+    beside = str(script.with_name(f"apex-{name.removeprefix('apex_')}"))
+    return shlex.quote(_shorten(beside))
+
+
+def _shorten(path: str) -> str:
+    """Return how a path is written in the current folder: as a program's name where that is it."""
+    name = os.path.basename(path)
+    if shutil.which(name) == path:
+        return name
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative

@@ -20,7 +20,7 @@ class ApexDPGBuilder(ApexBuilder):
     """Builder of Ape-X DPG."""
 
     def __init__(self, config: ApexDPGConfig, torso_fn: TorsoFn | None = None):
-        """Check the config; nothing is built yet. `ApexBuilder` documents the arguments."""
+        """Check the class of the config; `ApexBuilder` documents the arguments."""
         super().__init__(config, _APEX_DPG, torso_fn)
 
 

@@ -1,20 +1,17 @@
 """The settings of Ape-X DPG; every default is the paper's value for continuous control."""
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import (
-    bounded,
-    checked,
-    layer_sizes,
-    name_or_function,
-    one_of,
-    positive,
-    require,
-    require_fields,
-)
+from apex_agents.torso_config import LayerSizes
+from apex_agents.validation import BuilderName, Probability, Rule, name_or_function
 
 TORSOS = ("mlp", "none")
+_Torso = Annotated[str, name_or_function(*TORSOS)]
 
 
 def _make_replay() -> ReplayConfig:
@@ -32,15 +29,13 @@ class NoiseConfig:
         None gives all environments `noise_scale`.
     """
 
-    noise_scale: float = bounded(0.3, 0)
-    min_noise_scale: float | None = bounded(None, 0)
+    noise_scale: NonNegativeFloat = 0.3
+    min_noise_scale: NonNegativeFloat | None = None
 
-    def validate(self, prefix: str = "exploration.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
-        allowed = f"at most {prefix}noise_scale, {self.noise_scale}"
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
         is_ladder = (self.min_noise_scale or 0) <= self.noise_scale
-        require(is_ladder, f"{prefix}min_noise_scale", self.min_noise_scale, allowed)
+        yield "min_noise_scale", is_ladder, f"at most noise_scale, {self.noise_scale}"
 
 
 @dataclasses.dataclass
@@ -95,41 +90,37 @@ class ApexDPGConfig:
       builder: maker of the agent's parts; see `ApexDQNConfig`.
     """
 
-    policy_torso: str = name_or_function("mlp", TORSOS)
-    critic_torso: str = name_or_function("mlp", TORSOS)
-    policy_hidden_sizes: tuple[int, ...] = layer_sizes((300, 200), 2, 2)
-    critic_hidden_sizes: tuple[int, ...] = layer_sizes((400, 300), 2, 2)
+    policy_torso: _Torso = "mlp"
+    critic_torso: _Torso = "mlp"
+    policy_hidden_sizes: Annotated[LayerSizes, Field(min_length=2, max_length=2)] = (300, 200)
+    critic_hidden_sizes: Annotated[LayerSizes, Field(min_length=2, max_length=2)] = (400, 300)
     layer_norm: bool = False
-    critic: str = one_of("scalar", "quantile", "categorical")
-    num_critics: int = bounded(1, 1, 100)
-    num_atoms: int = bounded(51, 2, 1_000)
+    critic: Literal["scalar", "quantile", "categorical"] = "scalar"
+    num_critics: Annotated[int, Field(ge=1, le=100)] = 1
+    num_atoms: Annotated[int, Field(ge=2, le=1_000)] = 51
     min_return: float = -150.0
     max_return: float = 150.0
     normalize_observations: bool = False
-    n_step: int = bounded(3, 1, 10_000)
-    discount: float = bounded(0.99, 0, 1)
-    batch_size: int = bounded(256, 1, 100_000)
-    learning_rate: float = positive(1e-4)
-    policy_learning_rate: float | None = positive(None)
-    max_action_gradient: float = positive(1.0)
-    max_gradient_norm: float = positive(40.0)
-    target_update_period: int = positive(100)
-    target_update_rate: float = checked(
-        1.0, lambda rate: 0 < rate <= 1, "greater than 0 and at most 1"
-    )
-    variable_update_period: int = positive(100)
-    publish_period: int = positive(20)
-    num_sgd_steps_per_step: int = bounded(1, 1, 1_000)
+    n_step: Annotated[int, Field(ge=1, le=10_000)] = 3
+    discount: Probability = 0.99
+    batch_size: Annotated[int, Field(ge=1, le=100_000)] = 256
+    learning_rate: PositiveFloat = 1e-4
+    policy_learning_rate: PositiveFloat | None = None
+    max_action_gradient: PositiveFloat = 1.0
+    max_gradient_norm: PositiveFloat = 40.0
+    target_update_period: PositiveInt = 100
+    target_update_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
+    variable_update_period: PositiveInt = 100
+    publish_period: PositiveInt = 20
+    num_sgd_steps_per_step: Annotated[int, Field(ge=1, le=1_000)] = 1
     exploration: NoiseConfig = dataclasses.field(default_factory=NoiseConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=_make_replay)
-    builder: str = name_or_function("standard", ("standard",))
+    builder: BuilderName = "standard"
 
-    def validate(self, prefix: str = "agent.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
         for name in ("policy_hidden_sizes", "critic_hidden_sizes") if self.layer_norm else ():
             # A single unit minus its own mean would always be 0.
-            sizes, allowed = getattr(self, name), f"at least 2 each with {prefix}layer_norm"
-            require(all(size > 1 for size in sizes), prefix + name, sizes, allowed)
-        allowed = f"greater than {prefix}min_return, {self.min_return}"
-        require(self.max_return > self.min_return, f"{prefix}max_return", self.max_return, allowed)
+            yield name, min(getattr(self, name)) > 1, "at least 2 each with layer_norm"
+        is_range = self.max_return > self.min_return
+        yield "max_return", is_range, f"greater than min_return, {self.min_return}"

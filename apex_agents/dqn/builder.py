@@ -25,7 +25,7 @@ class ApexDQNBuilder(ApexBuilder):
     """Builder of Ape-X DQN."""
 
     def __init__(self, config: ApexDQNConfig, torso_fn: TorsoFn | None = None):
-        """Check the config; nothing is built yet. `ApexBuilder` documents the arguments."""
+        """Check the class of the config; `ApexBuilder` documents the arguments."""
         super().__init__(config, _APEX_DQN, torso_fn)
 
 

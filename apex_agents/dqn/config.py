@@ -1,18 +1,14 @@
 """The settings of Ape-X DQN; every default is the paper's value for Atari."""
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.validation import (
-    TORSOS,
-    bounded,
-    layer_sizes,
-    name_or_function,
-    one_of,
-    positive,
-    require_equal_lengths,
-    require_fields,
-)
+from apex_agents.torso_config import LayerSizes, TorsoName, convolution_rules
+from apex_agents.validation import BuilderName, Probability, Rule
 
 
 @dataclasses.dataclass
@@ -32,15 +28,11 @@ class ExplorationConfig:
         ladder.
     """
 
-    epsilon: float = bounded(0.4, 0, 1)
-    alpha: float = bounded(7.0, 0)
-    num_distinct_epsilons: int | None = positive(None)
-    evaluation_epsilon: float = bounded(0.00164, 0, 1)
-    annealing_steps: int | None = positive(None)
-
-    def validate(self, prefix: str = "exploration.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
+    epsilon: Probability = 0.4
+    alpha: NonNegativeFloat = 7.0
+    num_distinct_epsilons: PositiveInt | None = None
+    evaluation_epsilon: Probability = 0.00164
+    annealing_steps: PositiveInt | None = None
 
 
 @dataclasses.dataclass
@@ -91,36 +83,35 @@ class ApexDQNConfig:
         subclass of `ApexDQNBuilder`; see docs/tutorials/own_program.md.
     """
 
-    torso: str = name_or_function("atari", TORSOS)
-    conv_channels: tuple[int, ...] = layer_sizes((16,), 1, 16)
-    conv_kernel_sizes: tuple[int, ...] = layer_sizes((3,), 1, 16)
-    conv_strides: tuple[int, ...] = layer_sizes((1,), 1, 16)
-    mlp_hidden_sizes: tuple[int, ...] = layer_sizes((256,), 0, 16)
-    head: str = one_of("dueling", "quantile")
-    num_quantiles: int = bounded(32, 1, 1_000)
-    stream_hidden_size: int = bounded(512, 1, 10_000)
-    frame_stack: int = bounded(4, 0)
+    torso: TorsoName = "atari"
+    conv_channels: Annotated[LayerSizes, Field(min_length=1)] = (16,)
+    conv_kernel_sizes: Annotated[LayerSizes, Field(min_length=1)] = (3,)
+    conv_strides: Annotated[LayerSizes, Field(min_length=1)] = (1,)
+    mlp_hidden_sizes: LayerSizes = (256,)
+    head: Literal["dueling", "quantile"] = "dueling"
+    num_quantiles: Annotated[int, Field(ge=1, le=1_000)] = 32
+    stream_hidden_size: Annotated[int, Field(ge=1, le=10_000)] = 512
+    frame_stack: NonNegativeInt = 4
     normalize_observations: bool = False
-    n_step: int = bounded(3, 1, 10_000)
-    discount: float = bounded(0.99, 0, 1)
-    batch_size: int = bounded(512, 1, 100_000)
-    optimizer: str = one_of("rmsprop", "adam")
-    learning_rate: float = positive(0.00025 / 4)
-    learning_rate_steps: int | None = positive(None)
-    adam_epsilon: float | None = positive(None)
-    rmsprop_decay: float = bounded(0.95, 0.1, 1)
-    rmsprop_epsilon: float = positive(1.5e-7)
-    max_gradient_norm: float = positive(40.0)
-    target_update_period: int = positive(2500)
-    variable_update_period: int = positive(100)
-    publish_period: int = positive(20)
-    num_sgd_steps_per_step: int = bounded(1, 1, 1_000)
+    n_step: Annotated[int, Field(ge=1, le=10_000)] = 3
+    discount: Probability = 0.99
+    batch_size: Annotated[int, Field(ge=1, le=100_000)] = 512
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    learning_rate: PositiveFloat = 0.00025 / 4
+    learning_rate_steps: PositiveInt | None = None
+    adam_epsilon: PositiveFloat | None = None
+    rmsprop_decay: Annotated[float, Field(ge=0.1, le=1)] = 0.95
+    rmsprop_epsilon: PositiveFloat = 1.5e-7
+    max_gradient_norm: PositiveFloat = 40.0
+    target_update_period: PositiveInt = 2500
+    variable_update_period: PositiveInt = 100
+    publish_period: PositiveInt = 20
+    num_sgd_steps_per_step: Annotated[int, Field(ge=1, le=1_000)] = 1
     bfloat16: bool = False
     exploration: ExplorationConfig = dataclasses.field(default_factory=ExplorationConfig)
     replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
-    builder: str = name_or_function("standard", ("standard",))
+    builder: BuilderName = "standard"
 
-    def validate(self, prefix: str = "agent.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
-        require_equal_lengths(self, prefix, "conv_channels", "conv_kernel_sizes", "conv_strides")
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
+        return convolution_rules(self)

@@ -17,7 +17,7 @@ from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.atari_config import AtariConfig, rom_name
 from apex_agents.environments.conversion import convert_observations
 from apex_agents.environments.vector_environment import EnvironmentSpec, Episode, name_call
-from apex_agents.validation import require_fields
+from apex_agents.validation import check_config
 
 
 def make_emulators(
@@ -95,7 +95,7 @@ class AtariVectorEnvironment:
         Raises:
           ValueError: the game is unknown, a field is out of range, or there is no seed.
         """
-        require_fields(config, "environment.atari.")
+        check_config(config, "environment.atari.")
         if not seeds:
             raise ValueError("seeds must hold one seed per environment, got none")
         rom = rom_name(task)

@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from typing import Annotated
 
 from ale_py import roms
+from pydantic import Field
 
-from apex_agents.validation import bounded, checked, closest
+from apex_agents.validation import closest
 
 _MAX_EMULATOR_INT = 2**31 - 1
 
@@ -38,17 +40,17 @@ class AtariConfig:
         actor one core.
     """
 
-    sticky_action_probability: float = checked(0.0, lambda p: 0 <= p < 1, "in [0, 1)")
+    sticky_action_probability: Annotated[float, Field(ge=0, lt=1)] = 0.0
     full_action_set: bool = False
     life_loss_ends_episode: bool = False
     clip_rewards: bool = True
-    max_noops: int = bounded(30, 0, 10_000)
-    action_repeat: int = bounded(4, 1, 1_000)
-    frame_stack: int = bounded(4, 1, 100)
-    frame_size: int = bounded(84, 1, 1_000)
-    max_frames: int = bounded(50_000, 1, _MAX_EMULATOR_INT)
-    evaluation_max_frames: int = bounded(108_000, 1, _MAX_EMULATOR_INT)
-    num_threads: int = bounded(1, 1, 1_000)
+    max_noops: Annotated[int, Field(ge=0, le=10_000)] = 30
+    action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 4
+    frame_stack: Annotated[int, Field(ge=1, le=100)] = 4
+    frame_size: Annotated[int, Field(ge=1, le=1_000)] = 84
+    max_frames: Annotated[int, Field(ge=1, le=_MAX_EMULATOR_INT)] = 50_000
+    evaluation_max_frames: Annotated[int, Field(ge=1, le=_MAX_EMULATOR_INT)] = 108_000
+    num_threads: Annotated[int, Field(ge=1, le=1_000)] = 1
 
 
 def rom_name(task: str) -> str:

@@ -5,12 +5,13 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import dm_env
 import gymnasium
 import numpy as np
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from apex_agents.environments.adapters import adapt, make_to_render
 from apex_agents.environments.atari import AtariVectorEnvironment
@@ -19,7 +20,7 @@ from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
 from apex_agents.user_code import find_function, name_function
-from apex_agents.validation import bounded, positive, require, require_fields, unknown_name
+from apex_agents.validation import Rule, check_config, require, unknown_name
 from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
@@ -53,22 +54,21 @@ class EnvironmentConfig:
     suite: str = "atari"
     task: str = "pong"
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    max_episode_steps: int | None = positive(None)
-    action_repeat: int = bounded(1, 1, 1_000)
+    max_episode_steps: PositiveInt | None = None
+    action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 1
     atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
-    step_timeout_seconds: float | None = positive(None)
+    step_timeout_seconds: PositiveFloat | None = None
     evaluation_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def validate(self, prefix: str = "environment.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed.
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; the module that `task` may name is imported.
 
-        The module that `task` names, if it names one, is imported.
+        Raises:
+          ValueError: see `find_environment_fn`.
         """
-        require_fields(self, prefix)
         find_environment_fn(self)
-        if self.suite == "atari":
-            allowed = f"1 for Atari; set {prefix}atari.action_repeat"
-            require(self.action_repeat == 1, f"{prefix}action_repeat", self.action_repeat, allowed)
+        fits = self.action_repeat == 1 or self.suite != "atari"
+        yield "action_repeat", fits, "1 for Atari; set atari.action_repeat"
 
 
 def with_environment_fn(
@@ -166,7 +166,7 @@ def make_vector_environment(  # noqa: PLR0913
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     if environment_fn is None:
-        config.validate()
+        check_config(config, "environment.")
         environment_fn = find_environment_fn(config)
     children = np.random.SeedSequence(seed).spawn(num_envs)
     # Every environment accepts a seed in [0, 2 ** 31).

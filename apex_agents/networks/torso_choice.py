@@ -21,10 +21,9 @@ from apex_agents.networks.torsos import (
     VectorTorso,
     fitting_convolutions,
 )
-from apex_agents.validation import TORSOS
+from apex_agents.torso_config import CONV_FIELDS, TORSOS
 
 _AUTO = "auto"
-_CONV_FIELDS = ("conv_channels", "conv_kernel_sizes", "conv_strides")
 
 
 def make_torso(
@@ -54,7 +53,7 @@ def make_torso(
         return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
     convolutions, hidden_sizes = DQN_CONVOLUTIONS, ()
     if config.torso == "conv":
-        sizes = [getattr(config, name) for name in _CONV_FIELDS]
+        sizes = [getattr(config, name) for name in CONV_FIELDS]
         convolutions, hidden_sizes = tuple(zip(*sizes, strict=True)), config.mlp_hidden_sizes
     if part_specs(spec) != [spec]:
         return PartsTorso(convolutions, hidden_sizes, spec, dtype, name="torso")
@@ -74,8 +73,8 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     fitting = fitting_convolutions(spec, _stack_size(config, spec))
     config.torso = "conv" if fitting else "mlp"
-    if fitting and all(getattr(config, name) == defaults[name] for name in _CONV_FIELDS):
-        for name, values in zip(_CONV_FIELDS, zip(*fitting, strict=True), strict=True):
+    if fitting and all(getattr(config, name) == defaults[name] for name in CONV_FIELDS):
+        for name, values in zip(CONV_FIELDS, zip(*fitting, strict=True), strict=True):
             setattr(config, name, values)
     return config
 

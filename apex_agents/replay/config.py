@@ -2,11 +2,13 @@
 
 import copy
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from apex_agents.validation import bounded, one_of, positive, require, require_fields
+from pydantic import Field, PositiveFloat
 
-EVICTION_POLICIES = ("fifo", "prioritized")
+from apex_agents.validation import Probability, Rule, require
+
 # Reverb's sizes have 32 bits.
 MAX_SIZE = 2**31 - 1
 # A priority of 0 is never sampled and never evicted, an infinite one breaks the sum tree.
@@ -43,37 +45,27 @@ class ReplayConfig:
       prefetch_batches: batches sampled ahead by the learner (section 4.1: up to 16).
     """
 
-    max_size: int = bounded(2_000_000, 1, MAX_SIZE)
-    min_size: int = bounded(50_000, 1, MAX_SIZE)
-    priority_exponent: float = bounded(0.6, 0, MAX_EXPONENT)
-    initial_priority: str = one_of("td_error", "max")
-    eviction_policy: str = one_of(*EVICTION_POLICIES)
-    eviction_exponent: float = bounded(-0.4, -MAX_EXPONENT, MAX_EXPONENT)
-    importance_sampling_exponent: float = bounded(0.4, 0, 1)
-    samples_per_insert: float | None = positive(None)
-    samples_per_insert_tolerance_rate: float = positive(0.5)
-    replicas: int = bounded(1, 1, 100)
+    max_size: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 2_000_000
+    min_size: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 50_000
+    priority_exponent: Annotated[float, Field(ge=0, le=MAX_EXPONENT)] = 0.6
+    initial_priority: Literal["td_error", "max"] = "td_error"
+    eviction_policy: Literal["fifo", "prioritized"] = "fifo"
+    eviction_exponent: Annotated[float, Field(ge=-MAX_EXPONENT, le=MAX_EXPONENT)] = -0.4
+    importance_sampling_exponent: Probability = 0.4
+    samples_per_insert: PositiveFloat | None = None
+    samples_per_insert_tolerance_rate: PositiveFloat = 0.5
+    replicas: Annotated[int, Field(ge=1, le=100)] = 1
     # Differs from the paper: actors send batches of 50 and hold up to 100. Reverb's writers send
     # items one by one in the background, and fill the logs with warnings from 50 on.
-    insert_batch: int = bounded(20, 1, 1_000_000)
-    max_in_flight: int = bounded(40, 1, 1_000_000)
-    prefetch_batches: int = bounded(16, 1, 1_000)
+    insert_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    max_in_flight: Annotated[int, Field(ge=1, le=1_000_000)] = 40
+    prefetch_batches: Annotated[int, Field(ge=1, le=1_000)] = 16
 
-    def validate(self, prefix: str = "replay.") -> None:
-        """Raise a ValueError that names the first field whose value is not allowed."""
-        require_fields(self, prefix)
-        require(
-            self.min_size <= self.max_size,
-            f"{prefix}min_size",
-            self.min_size,
-            f"at most max_size ({self.max_size})",
-        )
-        require(
-            self.max_in_flight >= self.insert_batch,
-            f"{prefix}max_in_flight",
-            self.max_in_flight,
-            f"at least insert_batch ({self.insert_batch})",
-        )
+    def rules(self) -> Iterator[Rule]:
+        """Yield the conditions between fields; see `validation.check_config`."""
+        fits, covers = self.min_size <= self.max_size, self.max_in_flight >= self.insert_batch
+        yield "min_size", fits, f"at most max_size, {self.max_size}"
+        yield "max_in_flight", covers, f"at least insert_batch, {self.insert_batch}"
 
 
 def share_config(config: Any, num_replays: int) -> Any:

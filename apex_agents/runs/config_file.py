@@ -5,16 +5,14 @@ import json
 import os
 import pathlib
 import re
-import typing
 from collections.abc import Collection, Iterable
 from typing import Any
-
-import dacite
 
 from apex_agents import user_code
 from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig, SpecRecord, find_spec_difference
 from apex_agents.json_values import decode, encode
+from apex_agents.validation import make_config
 
 CONFIG_FILE = "config.json"
 # In the file, beside the fields of the config: the class of its agent's config, and the format of
@@ -121,16 +119,9 @@ def read_config(
             kind = user_code.find_function(name, AGENT_TYPE)
         if not (isinstance(kind, type) and issubclass(kind, tuple(agent_types))):
             raise ValueError(f"{AGENT_TYPE} is {name!r}; it has to be one of {', '.join(types)}.")
-        # As `ExperimentConfig`, but without defaults, and with the type of this agent's settings.
-        fields: Any = [
-            ("agent", kind),
-            ("environment", EnvironmentConfig),
-            ("run", RunConfig),
-        ]
-        section: Any = dataclasses.make_dataclass("Config", fields)
-        read: Any = dacite.from_dict(
-            section, decode(values), dacite.Config(strict=True, type_hooks=_find_hooks(section))
-        )
+        # As `ExperimentConfig`, but without defaults, and with the class of this agent's settings.
+        sections = {"agent": kind, "environment": EnvironmentConfig, "run": RunConfig}
+        read = make_config(dataclasses.make_dataclass("Config", sections.items()), decode(values))
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
             config.validate()
@@ -138,24 +129,9 @@ def read_config(
             if not (with_file and user_code.execute_recorded_file(recorded)):
                 raise
             config.validate()
-    except (dacite.DaciteError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{workdir / CONFIG_FILE}: {error}") from error
     return config
-
-
-def _find_hooks(declared: Any) -> dict[Any, Any]:
-    """Return the hooks of dacite that make tuples of lists, for the tuples in a type."""
-    inner = typing.get_args(declared)
-    if dataclasses.is_dataclass(declared):
-        inner = tuple(typing.get_type_hints(declared).values())
-    hooks = {declared: _to_tuple} if typing.get_origin(declared) is tuple else {}
-    for kind in inner:
-        hooks |= _find_hooks(kind)
-    return hooks
-
-
-def _to_tuple(value: Any) -> Any:
-    return tuple(map(_to_tuple, value)) if isinstance(value, list) else value
 
 
 def check_same_run(workdir: pathlib.Path, config: Any) -> None:

@@ -17,7 +17,7 @@ import traceback
 
 import apex_agents.environments.control  # noqa: F401  # Takes a second when it is needed.
 from apex_agents import launcher, training
-from apex_agents.command_line import commands
+from apex_agents.command_line import arguments, commands
 from apex_agents.ending import Run
 
 LAUNCH = pathlib.Path(__file__).resolve().parent.parent.parent / "launch"
@@ -47,6 +47,7 @@ def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
     for descriptor, output in enumerate(outputs, start=1):
         os.dup2(output, descriptor)
     os.chdir(folder)
+    arguments.STARTED_IN = pathlib.Path(folder)
     signal.alarm(HANGS_AFTER_SECONDS)  # Ends the process: exit code -14.
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.argv = [f"launch/{script}", *flags]

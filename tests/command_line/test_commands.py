@@ -23,7 +23,8 @@ def plot(folder, *, search_path: list) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(
-    ("file", "content"), [("dacite.py", "raise ImportError('mine')"), ("gymnasium/__init__.py", "")]
+    ("file", "content"),
+    [("pydantic.py", "raise ImportError('mine')"), ("gymnasium/__init__.py", "")],
 )
 def test_a_module_of_pythonpath_that_hides_a_library_is_named(file, content, tmp_path):
     hiding = tmp_path / "mine" / file
@@ -38,6 +39,6 @@ def test_a_module_of_pythonpath_that_hides_a_library_is_named(file, content, tmp
 
 
 def test_modules_of_the_current_folder_hide_none(tmp_path):
-    (tmp_path / "dacite.py").write_text("raise ImportError")
+    (tmp_path / "pydantic.py").write_text("raise ImportError")
     result = plot(tmp_path, search_path=[])
     assert result.returncode == 2 and "RUN is missing" in result.stderr

@@ -122,7 +122,7 @@ MISTAKES = {
     ),
     "value_of_a_grid_that_cannot_be_read": (
         ["--config.agent.batch_size=8,x"],
-        ["--config.agent.batch_size=x cannot be read"],
+        ["agent.batch_size is 'x'"],
     ),
     "one_folder_for_two_values": (
         [
@@ -167,7 +167,7 @@ MISTAKES = {
     ),
     "range_of_whole_numbers_with_a_fraction": (
         ["--config.agent.n_step=1:2.5", LIMIT],
-        ["--config.agent.n_step=2.5 cannot be read"],
+        ["agent.n_step is 2.5"],
     ),
     "range_of_limits": (["--config.run.max_actor_steps=1:2"], ["--config.run.max_actor_steps is"]),
     "no_runs": (["--runs=0"], ["--runs=0"]),

@@ -29,6 +29,7 @@ from apex_agents.environments import (
     make_vector_environment,
     with_environment_fn,
 )
+from apex_agents.validation import check_config
 
 CARTPOLE = EnvironmentConfig(suite="gymnasium", task="CartPole-v1")
 CONTROL = EnvironmentConfig(suite="control", task="cartpole:swingup")
@@ -134,7 +135,7 @@ def test_environments_have_seeds_of_their_own(config):
 )
 def test_unknown_names_are_errors(config, message):
     with pytest.raises(ValueError) as caught:
-        config.validate()
+        check_config(config, "environment.")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError):
@@ -333,14 +334,14 @@ def test_an_id_that_the_script_registers_by_a_name_is_found_by_other_processes(m
 def test_an_id_that_a_program_has_registered_is_found_by_later_commands():
     gymnasium.register("Corridor-v5", entry_point=Corridor, max_episode_steps=9)
     config = EnvironmentConfig("gymnasium", "Corridor-v5")
-    config.validate()
+    check_config(config, "environment.")
     recorded = json.loads(json.dumps(user_code.record("Corridor-v5")))
     del gymnasium.registry["Corridor-v5"]
     user_code.kept.clear()
     with pytest.raises(ValueError, match="unknown gymnasium task 'Corridor-v5'"):
-        config.validate()
+        check_config(config, "environment.")
     user_code.restore_functions(recorded)
-    config.validate()
+    check_config(config, "environment.")
     environment = find_environment_fn(config)()
     assert isinstance(environment.unwrapped, Corridor)
     assert environment.spec.max_episode_steps == 9
@@ -375,7 +376,7 @@ def test_entry_points_register_their_ids_when_an_id_is_unknown(tmp_path, monkeyp
     path.write_text("[gymnasium.envs]\n" + "".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     for task in ("Corridor-v3", "Halls/Corridor-v3"):
-        EnvironmentConfig("gymnasium", task).validate()
+        check_config(EnvironmentConfig("gymnasium", task))
         del gymnasium.registry["Corridor-v3"], gymnasium.registry["Halls/Corridor-v3"]
     assert "gymnasium plugin bad: OSError: broken package" in caplog.text
     del sys.modules["corridors"]
@@ -425,10 +426,10 @@ def test_ids_of_installed_packages_are_found_by_their_import(
     config = EnvironmentConfig("gymnasium", "Halls-v0")
     try:
         if imported:
-            config.validate()
+            check_config(config, "environment.")
         else:
             with pytest.raises(ValueError, match="unknown gymnasium task 'Halls-v0'"):
-                config.validate()
+                check_config(config, "environment.")
         assert [name for name in packages if name in sys.modules] == imported
     finally:
         gymnasium.registry.pop("Halls-v0", None)
@@ -441,7 +442,7 @@ def test_a_package_that_cannot_be_imported_is_left_out(tmp_path, monkeypatch, ca
     install(tmp_path, "halls_env", "raise OSError", "gymnasium")  # Its name begins the id.
     install(tmp_path, "b_env", register, "gymnasium")
     monkeypatch.syspath_prepend(tmp_path)
-    EnvironmentConfig("gymnasium", "Halls-v0").validate()
+    check_config(EnvironmentConfig("gymnasium", "Halls-v0"))
     assert "package halls_env: OSError" in caplog.text
     del gymnasium.registry["Halls-v0"], sys.modules["b_env"]
 
@@ -455,9 +456,10 @@ def test_control_suite_is_imported_only_when_asked_for():
     code = (
         "import sys\n"
         "from apex_agents.environments import EnvironmentConfig\n"
-        "EnvironmentConfig().validate()\n"
+        "from apex_agents.validation import check_config\n"
+        "check_config(EnvironmentConfig())\n"
         "assert not {'dm_control', 'mujoco'} & set(sys.modules)\n"
-        "EnvironmentConfig('control', 'humanoid:stand').validate()\n"
+        "check_config(EnvironmentConfig('control', 'humanoid:stand'))\n"
         "assert 'dm_control' in sys.modules"
     )
     process = subprocess.run(

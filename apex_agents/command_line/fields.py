@@ -1,0 +1,257 @@
+"""The fields of settings on a command line: their values, their other names, and their help."""
+
+import ast
+import contextlib
+import dataclasses
+import difflib
+import inspect
+import json
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from absl import flags
+
+from apex_agents.validation import closest_field, field_paths, get_field, is_short_for
+
+_WIDTH = 100
+_LIKENESS = 0.8  # From which on a name is taken for a misspelt one; 1 is equality.
+# The names in Stable-Baselines3, CleanRL and RLlib.
+_NAMES = {
+    **dict.fromkeys(("env", "env_id", "env_name", "game"), "environment.task"),
+    **dict.fromkeys(("env_kwargs", "env_config"), "environment.kwargs"),
+    **dict.fromkeys(("total_timesteps", "timesteps"), "run.max_actor_steps"),
+    **dict.fromkeys(("n_envs", "num_envs"), "run.num_envs_per_actor"),
+    **dict.fromkeys(("num_workers", "num_env_runners"), "run.num_actors"),
+    **dict.fromkeys(("buffer_size", "replay_size", "capacity"), "agent.replay.max_size"),
+    "learning_starts": "agent.replay.min_size",
+    "n_eval_episodes": "run.evaluation.num_episodes",
+    "gamma": "agent.discount",
+    "train_batch_size": "agent.batch_size",
+    "max_grad_norm": "agent.max_gradient_norm",
+    "net_arch": "agent.mlp_hidden_sizes",
+    **dict.fromkeys(
+        ("target_network_frequency", "target_update_interval"), "agent.target_update_period"
+    ),
+}
+_DEVICE = (
+    "the learner uses a GPU where TensorFlow finds one, and none with the environment variable "
+    "CUDA_VISIBLE_DEVICES=-1"
+)
+_REMARKS = dict.fromkeys(("device", "cuda", "gpu", "num_gpus"), _DEVICE)
+_CONV = ("agent.torso", ("conv", "auto"))
+_ATARI = ("environment.suite", ("atari",))
+# By the field that is read: another field, and its values with which it is. A function of the
+# user's, 'module:function', may read anything.
+READ_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "agent.conv_channels": _CONV,
+    "agent.conv_kernel_sizes": _CONV,
+    "agent.conv_strides": _CONV,
+    "agent.mlp_hidden_sizes": ("agent.torso", ("mlp", "conv", "auto")),
+    "agent.num_quantiles": ("agent.head", ("quantile",)),
+    "agent.adam_epsilon": ("agent.optimizer", ("adam",)),
+    "agent.learning_rate_steps": ("agent.optimizer", ("adam",)),
+    "agent.rmsprop_decay": ("agent.optimizer", ("rmsprop",)),
+    "agent.rmsprop_epsilon": ("agent.optimizer", ("rmsprop",)),
+    "agent.num_atoms": ("agent.critic", ("quantile", "categorical")),
+    "agent.min_return": ("agent.critic", ("categorical",)),
+    "agent.max_return": ("agent.critic", ("categorical",)),
+    "agent.exploration.alpha": ("agent.exploration.annealing_steps", (None,)),
+    "agent.exploration.num_distinct_epsilons": ("agent.exploration.annealing_steps", (None,)),
+    "agent.replay.eviction_exponent": ("agent.replay.eviction_policy", ("prioritized",)),
+    "environment.atari.*": _ATARI,
+}
+
+
+def find_field(config: Any, path: str) -> str | None:
+    """Return the field that has a dotted path, or the dict that may have an entry with it."""
+    for field in field_paths(config):
+        is_entry = path.startswith(f"{field}.") and isinstance(get_field(config, field), dict)
+        if path == field or is_entry:
+            return field
+    return None
+
+
+def set_field(config: Any, path: str, text: str) -> None:
+    """Set a field, or an entry of a field that is a dict, to the value that a text stands for.
+
+    Whether the field may have the value is checked with the whole config.
+
+    Raises:
+      ValueError: there is no such field, or what has to be a dict is none.
+    """
+    field = find_field(config, path)
+    if field is None:
+        meant = closest_field(path, field_paths(config))
+        raise ValueError(f"{path} is no field; the closest: {meant}.")
+    try:
+        if path != field:
+            names = path.removeprefix(f"{field}.").split(".")
+            _set_entry(get_field(config, field), names, _parse_value(text))
+            return
+        section_path, _, name = field.rpartition(".")
+        section = get_field(config, section_path) if section_path else config
+        setattr(section, name, _parse(text, typing.get_type_hints(type(section))[name]))
+    except ValueError as error:
+        raise ValueError(f"--config.{path}={text}: {error}") from error
+
+
+def _set_entry(entries: Any, names: Sequence[str], value: Any) -> None:
+    for name in names[:-1]:
+        entries = entries.setdefault(name, {})
+        if not isinstance(entries, dict):
+            raise ValueError(f"{name} is {entries!r}, which has no entries")
+    entries[names[-1]] = value
+
+
+def _parse(text: str, declared: Any) -> Any:
+    """Return the value of a text for a field of a declared type, the text itself if it has none."""
+    kinds = typing.get_args(declared) if _is_union(declared) else (declared,)
+    origins = [typing.get_origin(kind) or kind for kind in kinds]
+    if type(None) in kinds and text.lower() == "none":
+        return None
+    if str in origins or any(text in typing.get_args(kind) for kind in kinds):
+        return text
+    if bool in origins:
+        with contextlib.suppress(ValueError):
+            return flags.BooleanParser().parse(text)
+    value = _parse_value(text)
+    if dict in origins and not isinstance(value, dict):
+        raise ValueError(
+            "it has to be a dict as JSON or Python writes it, with its quotes, such as "
+            "'{\"size\": 7}', or single entries of it, such as kwargs.size=7"
+        )
+    if isinstance(value, float) and int in origins and value.is_integer():
+        return int(value)  # Such as 1e6.
+    if type(value) is int and float in origins and abs(value) < 2**63:
+        return float(value)
+    if tuple in origins and not isinstance(value, (tuple, list)):
+        return (value,)
+    return value
+
+
+def _is_union(declared: Any) -> bool:
+    return typing.get_origin(declared) in (types.UnionType, typing.Union)
+
+
+def _parse_value(text: str) -> Any:
+    """Return what a text is as JSON or Python writes it, or the text if it is neither."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(text, parse_constant=int)  # It raises for NaN and infinity.
+    try:
+        return ast.literal_eval(_JSONNames().visit(ast.parse(text.strip(), mode="eval")))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return text
+
+
+class _JSONNames(ast.NodeTransformer):
+    """Replaces the names that JSON has for True, False and None."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        names = {"true": True, "false": False, "null": None}
+        return ast.Constant(names[node.id]) if node.id in names else node
+
+
+def closest_flag(config: Any, path: str) -> str:
+    """Return the flag of the field that is meant by the path of an unknown one."""
+    fields = field_paths(config)
+    name = path.rpartition(".")[2]
+    return f"--config.{_translate(name, fields) or closest_field(path, fields)}"
+
+
+def suggest_flag(config: Any, flag: str) -> str | None:
+    """Say in a clause which field is meant by the name of an unknown flag; None for no idea."""
+    fields, name = field_paths(config), flag.replace("-", "_")
+    if name in _REMARKS:
+        return _REMARKS[name]
+    short = [field for field in fields if is_short_for(name, field)]
+    meant = _translate(name, fields) or (short and closest_field(name, short))
+    return f"the closest is --config.{meant}" if meant else None
+
+
+def _translate(name: str, fields: Sequence[str]) -> str | None:
+    """Return the field that other libraries call by a name, or that is spelt almost like it."""
+    if _NAMES.get(name) in fields:
+        return _NAMES[name]
+    last = {field.rpartition(".")[2]: field for field in reversed(fields)}
+    found = difflib.get_close_matches(name, last, 1, _LIKENESS)
+    return last[found[0]] if found else None
+
+
+def find_idle_fields(
+    config: Any, given: Collection[str], varied: Collection[str] = ()
+) -> Iterator[str]:
+    """Say of each field that was given, but that no other setting lets anything read, why.
+
+    Args:
+      config: settings of the experiment.
+      given: dotted paths of fields.
+      varied: those which get several values, one in each run.
+
+    Yields:
+      A sentence for each of them.
+    """
+    known = field_paths(config)
+    if ":" in str(getattr(config.agent, "builder", "")):  # It may read anything.
+        return
+    for path in given:
+        other, values = READ_WITH.get(path) or READ_WITH.get(
+            f"{path.rpartition('.')[0]}.*", ("", ())
+        )
+        if other not in known or other in varied:
+            continue
+        value = get_field(config, other)
+        if value not in values and ":" not in str(value):
+            readers = " or ".join(repr(value) for value in values)
+            yield f"--config.{path} has no effect: {other} is {value!r}, not {readers}."
+
+
+def describe_fields(config: Any, prefix: str = "--config.") -> Iterator[str]:
+    """Yield the lines of --help on all fields of a config, those of configs among them included."""
+    meanings, declared = read_meanings(type(config)), describe_types(type(config))
+    for field in dataclasses.fields(config):
+        value, path = getattr(config, field.name), prefix + field.name
+        if dataclasses.is_dataclass(value):
+            yield from describe_fields(value, f"{path}.")
+        else:
+            yield f"  {path}={value}  ({declared[field.name]})"
+            meaning = meanings.get(field.name, "")
+            yield textwrap.fill(meaning, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def describe_types(kind: type) -> dict[str, str]:
+    """Return the types and the bounds of a dataclass's fields, such as 'int >= 1 or None'."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {field.name: _describe_type(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _describe_type(declared: Any) -> str:
+    origin, arguments = typing.get_origin(declared), typing.get_args(declared)
+    if _is_union(declared):
+        return " or ".join(map(_describe_type, arguments))
+    if origin is typing.Literal:
+        return " or ".join(map(repr, arguments))
+    if origin is typing.Annotated:
+        signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+        limits = [limit for one in arguments[1:] for limit in getattr(one, "metadata", [one])]
+        bounds = [
+            f"{sign} {getattr(limit, name)}"
+            for name, sign in signs.items()
+            for limit in limits
+            if hasattr(limit, name)
+        ]
+        return " ".join([_describe_type(arguments[0]), ", ".join(bounds)]).strip()
+    if origin is tuple:
+        return f"tuple of {_describe_type(arguments[0])}"
+    return "None" if declared is type(None) else getattr(origin or declared, "__name__", "any")
+
+
+def read_meanings(kind: type) -> dict[str, str]:
+    """Return what the docstrings of a dataclass and its bases say of fields under `Attributes:`."""
+    texts = [inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__)]
+    sections = "\n".join(text.partition("\nAttributes:\n")[2] for text in texts)
+    entries = re.findall(r"^  ([\w, ]+): (.*(?:\n   .*)*)", sections, re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

@@ -1,0 +1,29 @@
+"""Types and conditions of the fields that name an agent's layers.
+
+Configs import no TensorFlow, which `networks` does.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from apex_agents.validation import Rule, name_or_function
+
+# The torsos that agents with discrete actions bring; networks.torso_choice makes them.
+TORSOS = ("atari", "mlp", "conv", "auto")
+CONV_FIELDS = ("conv_channels", "conv_kernel_sizes", "conv_strides")
+
+TorsoName = Annotated[str, name_or_function(*TORSOS)]
+# Like most upper limits of the configs, 10,000 units are no limit of the code: a larger number is a
+# typing error that would take all memory, or hours, before its cause is visible.
+LayerSizes = Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], Field(max_length=16)]
+
+
+def convolution_rules(config: Any) -> Iterator[Rule]:
+    """Yield the conditions on the convolutions of a config; see `validation.check_config`."""
+    first, *others = CONV_FIELDS
+    length = len(getattr(config, first))
+    for name in others:
+        is_equal = len(getattr(config, name)) == length
+        yield name, is_equal, f"as many numbers as {first}, {length}"

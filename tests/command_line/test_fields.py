@@ -1,0 +1,263 @@
+"""Tests of fields on a command line: texts of values, other names, warnings and help."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, PositiveFloat, PositiveInt
+from refusals import assert_refused
+
+from apex_agents.actor_critic.config import A2CConfig
+from apex_agents.command_line.fields import (
+    READ_WITH,
+    describe_fields,
+    find_idle_fields,
+    read_meanings,
+    set_field,
+    suggest_flag,
+)
+from apex_agents.command_line.settings import change_fields
+from apex_agents.config import ExperimentConfig
+from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.presets import load_config
+from apex_agents.validation import field_paths, get_field
+
+
+@dataclasses.dataclass
+class Typed:
+    """A field of each type, all of which may be None."""
+
+    whole: PositiveInt | None = 1
+    number: PositiveFloat | None = 1.0
+    switch: bool | None = True
+    name: str | None = ""
+    choice: Literal["1", "2"] | None = "1"
+    sizes: tuple[int, ...] | None = (1,)
+    content: Any = None
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("whole", "1e6", 1_000_000),
+        ("whole", "1_000", 1000),
+        ("whole", "16.0", 16),
+        ("whole", "-3", -3),
+        ("whole", "1.5", 1.5),  # That no value of a type stands for is found by its check.
+        ("whole", "five", "five"),
+        ("number", "1e-3", 0.001),
+        ("number", "1", 1.0),
+        ("number", "nan", "nan"),
+        ("switch", "false", False),
+        ("switch", "True", True),
+        ("switch", "0", False),
+        ("switch", "abc", "abc"),
+        ("name", "7", "7"),
+        ("name", "true", "true"),
+        ("choice", "2", "2"),
+        ("sizes", "(32, 16)", (32, 16)),
+        ("sizes", "[32, 16]", [32, 16]),
+        ("sizes", "64,64", (64, 64)),
+        ("sizes", "64", (64,)),
+        ("content", "[1, null]", [1, None]),
+        *[(name, "None", None) for name in ("whole", "number", "switch", "name", "sizes")],
+    ],
+)
+def test_a_text_is_read_by_the_type_of_its_field(field, text, value):
+    config = Typed()
+    set_field(config, field, text)
+    assert getattr(config, field) == value
+    assert type(getattr(config, field)) is type(value)
+
+
+KWARGS = "environment.kwargs"
+CONFIG = load_config("apex_dqn_frozenlake")
+CONFIG.environment.kwargs = {"is_slippery": True, "of": {"a": [1]}}
+
+
+def read(*values: tuple[str, Any]) -> dict[str, Any]:
+    """Return the dict of a config with flags that have these paths and texts."""
+    config = change_fields(CONFIG, dict(values))
+    config.validate()
+    return config.environment.kwargs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": true, "b": null, "c": [1, 2.5], "d": "x", "e": false}',
+        "{'a': True, 'b': None, 'c': [1, 2.5], 'd': 'x', 'e': False}",
+        "{'a': true, 'b': null, 'c': [1, 2.5], 'd': \"x\", 'e': False,}",
+    ],
+)
+def test_a_dict_is_written_as_in_json_or_python(text):
+    assert read((KWARGS, text)) == {"a": True, "b": None, "c": [1, 2.5], "d": "x", "e": False}
+
+
+def test_strings_of_json_are_those_of_json():
+    assert read((KWARGS, r'{"a": "\/\ud83d\ude00"}')) == {"a": "/\U0001f600"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("false", False),
+        ("False", False),
+        ("null", None),
+        ("7", 7),
+        ("1e-3", 0.001),
+        ("8x8", "8x8"),
+        ("'7'", "7"),
+        ("", ""),
+        ("a=b", "a=b"),
+        ("(84, 84)", (84, 84)),
+        ("[(1, 2), {'x': (3,)}]", [(1, 2), {"x": (3,)}]),
+    ],
+)
+def test_an_entry_has_the_type_that_its_text_has(text, value):
+    kwargs = read((f"{KWARGS}.is_slippery", text))
+    assert kwargs == {"is_slippery": value, "of": {"a": [1]}}
+    assert type(kwargs["is_slippery"]) is type(value)
+    assert CONFIG.environment.kwargs["is_slippery"] is True  # The config given stays as it is.
+
+
+def test_entries_change_the_dict_that_comes_before_them():
+    a, whole = (f"{KWARGS}.a", "1"), (KWARGS, "{'b': 2}")
+    inner = [(f"{KWARGS}.of.a", "null"), (f"{KWARGS}.of.deep.er", "1")]
+    assert read(a) == {**CONFIG.environment.kwargs, "a": 1}
+    assert read(whole, a) == {"b": 2, "a": 1}
+    assert read(a, whole) == {"b": 2}
+    assert read(*inner) == {"is_slippery": True, "of": {"a": None, "deep": {"er": 1}}}
+
+
+def test_an_entry_of_what_is_no_dict_is_an_error():
+    with pytest.raises(ValueError, match="is_slippery is True"):
+        read((f"{KWARGS}.is_slippery.a", "1"))
+
+
+def test_entries_are_fields_of_a_study():
+    config = change_fields(CONFIG, {f"{KWARGS}.of.a": (1, 2)})
+    assert get_field(config, f"{KWARGS}.of.a") == (1, 2)
+    with pytest.raises(ValueError, match=r"run\.seed\.a is no field"):
+        change_fields(CONFIG, {"run.seed.a": 1})
+
+
+@pytest.mark.parametrize(
+    ("flag", "field"),
+    [
+        ("env", "environment.task"),
+        ("env-id", "environment.task"),
+        ("env_config", "environment.kwargs"),
+        ("buffer_size", "agent.replay.max_size"),
+        ("learning_starts", "agent.replay.min_size"),
+        ("num_envs", "run.num_envs_per_actor"),
+        ("train_batch_size", "agent.batch_size"),
+        ("max_grad_norm", "agent.max_gradient_norm"),
+        ("target_network_frequency", "agent.target_update_period"),
+        ("seed", "run.seed"),
+        ("batchsize", "agent.batch_size"),
+    ],
+)
+def test_flags_of_other_libraries_are_fields(flag, field):
+    assert suggest_flag(CONFIG, flag) == f"the closest is --config.{field}"
+    get_field(CONFIG, field)
+
+
+def test_a_flag_that_resembles_none_has_no_suggestion():
+    assert suggest_flag(CONFIG, "wandb_entity") is None
+
+
+CONFIGS = [ExperimentConfig(agent()) for agent in (ApexDQNConfig, ApexDPGConfig, A2CConfig)]
+ROWS = [
+    (config, path, other, values)
+    for config in CONFIGS
+    for path, (other, values) in READ_WITH.items()
+    if {path, other} <= set(field_paths(config))
+]
+
+
+def test_a_field_is_idle_unless_another_one_has_one_of_some_values():
+    assert {row[1] for row in ROWS} == {path for path in READ_WITH if path[-1] != "*"}
+    for config, path, other, values in ROWS:
+        for value in values:
+            changed = change_fields(config, {other: value})
+            changed.validate()
+            assert list(find_idle_fields(changed, [path])) == []
+        default = get_field(config, other)
+        idle = f"--config.{path} has no effect: {other} is {default!r}"
+        found = [text.partition(", not")[0] for text in find_idle_fields(config, [path])]
+        assert found == ([] if default in values else [idle])
+        assert list(find_idle_fields(config, [path], [other])) == []
+
+
+def test_a_function_of_the_users_may_read_anything():
+    config = change_fields(CONFIGS[0], {"agent.torso": "my_nets:make_torso"})
+    assert list(find_idle_fields(config, ["agent.conv_channels", "agent.mlp_hidden_sizes"])) == []
+
+
+def test_fields_of_atari_are_for_atari():
+    path = "environment.atari.sticky_action_probability"
+    assert list(find_idle_fields(CONFIGS[0], [path])) == []
+    config = change_fields(CONFIGS[0], {"environment.suite": "gymnasium"})
+    assert list(find_idle_fields(config, [path])) == [
+        f"--config.{path} has no effect: environment.suite is 'gymnasium', not 'atari'."
+    ]
+
+
+def test_the_command_warns_and_goes_on(run_command_line, tmp_path):
+    flags = ["--config=apex_dqn_catch", "--config.agent.adam_epsilon=1e-5"]
+    exit_code, _, stderr = run_command_line(flags, tmp_path)
+    assert exit_code == 0
+    assert stderr == (
+        "warning: --config.agent.adam_epsilon has no effect: agent.optimizer is 'rmsprop', "
+        "not 'adam'.\n"
+    )
+
+
+def test_of_a_value_that_is_refused_only_that_is_said(run_command_line, tmp_path):
+    flags = ["--config=apex_dqn_catch", "--config.agent.adam_epsilon=nan"]
+    assert_refused(run_command_line(flags, tmp_path), ["agent.adam_epsilon is 'nan'"])
+
+
+@dataclasses.dataclass
+class Inner:
+    """A config.
+
+    Attributes:
+      a, b: meaning of
+        two fields: both.
+      c: meaning of a third one.
+    """
+
+    a: Annotated[int, Field(ge=1, lt=9)] = 1
+    b: tuple[PositiveInt, ...] = (2,)
+    c: Literal["x", "y"] | PositiveFloat | None = 0.5
+
+
+@dataclasses.dataclass
+class Outer:
+    """A config without a word on its fields."""
+
+    inner: Inner = dataclasses.field(default_factory=Inner)
+
+
+def test_fields_have_their_values_and_meanings():
+    assert list(describe_fields(Outer())) == [
+        "  --config.inner.a=1  (int >= 1, < 9)",
+        "    meaning of two fields: both.",
+        "  --config.inner.b=(2,)  (tuple of int > 0)",
+        "    meaning of two fields: both.",
+        "  --config.inner.c=0.5  ('x' or 'y' or float > 0 or None)",
+        "    meaning of a third one.",
+    ]
+    assert read_meanings(Outer) == {}
+
+
+@pytest.mark.parametrize("name", ["apex_dqn_atari", "apex_dpg_control", "a2c_cartpole"])
+def test_every_field_has_a_meaning(name):
+    config = load_config(name)
+    lines = list(describe_fields(config))
+    fields = [line.strip().partition("=")[0].removeprefix("--config.") for line in lines[::2]]
+    assert fields == field_paths(config)
+    assert [field for field, meaning in zip(fields, lines[1::2], strict=True) if not meaning] == []
