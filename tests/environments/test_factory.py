@@ -54,6 +54,9 @@ def test_first_and_second_steps_conform_to_the_spec(config):
     actions = np.stack([environment.spec.actions.generate_value()] * 3)
     for time_step, step_type in ((environment.reset(), 0), (environment.step(actions), 1)):
         assert time_step.step_type.tolist() == [step_type] * 3
+        dtypes = [array.dtype for array in time_step[:3]]
+        assert dtypes == [np.int32, np.float32, np.float32]
+        assert time_step.observation.dtype == environment.spec.observations.dtype
         for i in range(3):
             environment.spec.observations.validate(time_step.observation[i])
             environment.spec.rewards.validate(time_step.reward[i])

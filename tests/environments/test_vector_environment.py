@@ -90,17 +90,6 @@ def test_environments_advance_together_whatever_their_episode_lengths():
     assert long.actions == [11, 12, 13, 15, 16]
 
 
-def test_dtypes_and_shapes_of_a_step():
-    environment = SyncVectorEnvironment(
-        [Countdown(2, 0.5, 0.0), Countdown(3, 0.5, 0.0), Countdown(4, 0.5, 0.0)]
-    )
-    for time_step in (environment.reset(), environment.step(np.zeros(3, np.int32))):
-        assert (time_step.step_type.dtype, time_step.step_type.shape) == (np.int32, (3,))
-        assert (time_step.reward.dtype, time_step.reward.shape) == (np.float32, (3,))
-        assert (time_step.discount.dtype, time_step.discount.shape) == (np.float32, (3,))
-        assert (time_step.observation.dtype, time_step.observation.shape) == (np.float32, (3, 2))
-
-
 def test_an_environment_that_is_paused_is_stepped_no_further_until_a_reset():
     countdowns = [Countdown(2, 1.0, 0.0), Countdown(5, 1.0, 0.0)]
     environment = SyncVectorEnvironment(countdowns)
