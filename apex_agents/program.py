@@ -76,8 +76,7 @@ def _make_tables(experiment: Experiment) -> list[reverb.Table]:
 def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     """Act in the environments of one actor until the program stops."""
     (client,) = clients = replays.connect(index % experiment.run.num_replays)
-    builder, run = experiment.builder, experiment.run
-    stop = lp.stop_event()
+    builder, run, stop = experiment.builder, experiment.run, lp.stop_event()
     seed = run.node_seed("actor", index, num_restarts() + experiment.resumed_at.learner_steps)
     env_indices = run.env_indices(index)
     environment = experiment.make_vector_environment(
