@@ -54,12 +54,16 @@ class Adder(Protocol):
     """Sends an actor's experience in one or several environments to the replay server.
 
     Attributes:
-      num_transitions: transitions sent so far.
-      num_not_finite: those left out because a number in them was NaN or infinite.
+      num_steps: agent steps sent so far.
+      num_items: items, such as transitions or gradients, sent so far; replicas are counted once.
+      num_not_finite: agent steps left out because a number in them was NaN or infinite.
     """
 
-    num_transitions: int
+    num_steps: int
     num_not_finite: int
+
+    @property
+    def num_items(self) -> int: ...
 
     def flush(self) -> None:
         """Send all that is complete, as soon as the server accepts it."""

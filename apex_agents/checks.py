@@ -227,8 +227,8 @@ def _require_same(trained: EnvironmentSpec, evaluated: EnvironmentSpec) -> None:
 def check_limits(run: RunConfig, flow: DataFlow) -> None:
     """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
     limit = run.max_actor_steps
-    if limit is not None and limit < flow.min_size:
+    if limit is not None and limit < flow.min_steps:
         raise ValueError(
-            f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_size} "
-            f"transitions, by {flow.min_size_field}; raise the one or lower the other."
+            f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_steps} "
+            f"actor steps, by {flow.min_size_field}; raise the one or lower the other."
         )

@@ -119,7 +119,7 @@ class RunConfig:
       cpu_split: fraction of a machine's cores, at least one, on which its learner runs; other nodes
         run on the remaining ones, or on all if none remain. None: every process runs on all.
       max_learner_steps: limit in learner steps, checked after every call of the learner.
-      max_actor_steps: limit in transitions of all actors together, one per agent step.
+      max_actor_steps: limit in agent steps of all actors together, as far as they were sent.
       max_seconds: limit in wall time, start included; pauses between two commands, and time for
         which the machine sleeps, excluded.
       target_return: limit in the mean unclipped return of an evaluation. That of settings that come

@@ -129,8 +129,8 @@ def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
     flow = experiment.data_flow()
     return (
         f"The run ended before its first learner step, and nothing was learned: "
-        f"{run.summary['reason']}. The replay got {run.summary['actor_steps']:,} transitions; the "
-        f"learner starts at {flow.min_size:,}, by {flow.min_size_field}. Lower that, or raise the "
+        f"{run.summary['reason']}. The actors sent {run.summary['actor_steps']:,} steps; the "
+        f"learner starts at {flow.min_steps:,}, by {flow.min_size_field}. Lower that, or raise the "
         "limit."
     )
 

@@ -63,7 +63,7 @@ def _run(
 ) -> ApexLearner:
     builder, run, spec = experiment.builder, experiment.run, environment.spec
     flow = builder.data_flow(run.num_envs)
-    limiter = reverb.rate_limiters.MinSize(flow.count_items(flow.min_size))
+    limiter = reverb.rate_limiters.MinSize(flow.min_size * flow.replicas)
     has_failed = False
     with contextlib.ExitStack() as stack:
         # Reverb would make such a folder itself, and leave it.
@@ -101,10 +101,10 @@ def _run(
             for episodes in acting:
                 for episode in episodes:
                     on_episode(episode)
-                num_transitions = sum(adder.num_transitions for adder in adders)
-                statistics = ReplayStatistics(actor_steps=num_transitions)
-                # The last transitions are learned from, too.
-                while schedule.is_due(learner.num_steps, num_transitions):
+                statistics = ReplayStatistics(actor_steps=sum(a.num_steps for a in adders))
+                num_items = sum(adder.num_items for adder in adders)
+                # The last items are learned from, too.
+                while schedule.is_due(learner.num_steps, num_items):
                     if is_over(ReplayStatistics()):
                         break
                     learner.step()
@@ -115,18 +115,18 @@ def _run(
 
 
 class _Schedule:
-    """Decides when the learner steps: in a fixed ratio to the transitions, once it can learn."""
+    """Decides when the learner steps: in a fixed ratio to the items sent, once it can learn."""
 
     def __init__(self, client: reverb.Client, flow: DataFlow):
         self._client = client
         self._flow = flow
-        self._first_transition: int | None = None
+        self._first_item: int | None = None
 
-    def is_due(self, learner_steps: int, num_transitions: int) -> bool:
-        """Return whether the next call of `learner.step` is due, after so many transitions."""
-        if self._first_transition is None:
+    def is_due(self, learner_steps: int, num_items: int) -> bool:
+        """Return whether the next call of `learner.step` is due, after so many items."""
+        if self._first_item is None:
             if read_statistics(self._client, self._flow).replay_size < self._flow.min_size:
                 return False
-            self._first_transition = num_transitions - self._flow.transitions_per_item
-        due = (num_transitions - self._first_transition) / self._flow.transitions_per_step
+            self._first_item = num_items - 1
+        due = (num_items - self._first_item) / self._flow.items_per_step
         return learner_steps + self._flow.steps_per_call <= due

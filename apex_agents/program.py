@@ -18,6 +18,7 @@ from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
+from apex_agents.nodes.actor_steps import StepReporter
 from apex_agents.nodes.node import (
     Replays,
     RoleNode,
@@ -27,7 +28,6 @@ from apex_agents.nodes.node import (
     stop_program,
 )
 from apex_agents.nodes.replay import ReplayNode
-from apex_agents.nodes.step_limit import StepLimit
 from apex_agents.replay.messages import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.runs.checkpoints import LearnerCheckpoints
@@ -92,11 +92,11 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
         stop.is_set,
         lambda: source.learner_steps,
     )
-    limit = StepLimit(client, adders, run, experiment.data_flow())
+    steps = StepReporter(client, index, adders, run)
 
     def should_stop() -> bool:
-        """Wait while the run needs no more transitions; return whether the program stops."""
-        while not stop.is_set() and (source.is_run_over or limit.is_reached()):
+        """Wait while the run needs no more steps; return whether the program stops."""
+        while not stop.is_set() and (source.is_run_over or steps.is_limit_reached()):
             stop.wait(_PAUSE_SECONDS)
             source.refresh()
         return stop.is_set()
@@ -106,10 +106,11 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
         actor = builder.make_actor(policy, adders, source)
         logger = ActorLogger(experiment, index, environment, policy, adders, source)
         for episodes in run_in_lock_step(environment, actor, should_stop):
-            if any(adder.num_transitions for adder in adders):
+            if any(adder.num_steps for adder in adders):
                 report_ready()
             logger.record(episodes)
         logger.close()
+        steps.close()
 
 
 def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:

@@ -164,7 +164,7 @@ def fill(builder: Builder, environment: VectorEnvironment, client: reverb.Client
     policy = builder.make_policy(environment.spec, range(NUM_ENVS), NUM_ENVS, seed=0)
     adders = builder.make_adders(client, environment.spec, range(NUM_ENVS), NUM_ENVS)
     for _ in run_in_lock_step(environment, builder.make_actor(policy, adders)):
-        if sum(adder.num_transitions for adder in adders) > NUM_TRANSITIONS + MAX_IN_FLIGHT:
+        if sum(adder.num_items for adder in adders) > NUM_TRANSITIONS + MAX_IN_FLIGHT:
             return
 
 

@@ -48,13 +48,13 @@ def main() -> None:
         (adder,) = builder.make_adders(reverb.Client(server.address), environment.spec)
         for filling in range(1, arguments.fillings + 1):
             started = time.monotonic()
-            while adder.num_transitions < filling * max_size:
+            while adder.num_items < filling * max_size:
                 for timestep, output in steps:
                     adder.add(timestep, output)
             rate = max_size / (time.monotonic() - started)
             used = resident_bytes(server.pid) - empty
             numbers = f"{used / 1e6:>7.0f} {used / max_size:>17.0f} {rate:>8.0f}"
-            print(f"{adder.num_transitions:>9} {numbers}", flush=True)
+            print(f"{adder.num_items:>9} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

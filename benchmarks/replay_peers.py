@@ -182,15 +182,15 @@ class OurReplay:
         return {"insert": self._insert, "sample": self._sample, "bytes": self._bytes}[request]()
 
     def _add(self, count: int) -> None:
-        end = self._adder.num_transitions + count
-        while self._adder.num_transitions < end:
+        end = self._adder.num_items + count
+        while self._adder.num_items < end:
             self._adder.add(*next(self._steps))
 
     def _insert(self) -> float:
-        before, started = self._adder.num_transitions, time.perf_counter()
+        before, started = self._adder.num_items, time.perf_counter()
         while time.perf_counter() - started < SECONDS:
             self._adder.add(*next(self._steps))
-        return (self._adder.num_transitions - before) / (time.perf_counter() - started)
+        return (self._adder.num_items - before) / (time.perf_counter() - started)
 
     def _sample(self) -> float:
         """Sample after the batches that were read ahead, which would seem to cost nothing."""

@@ -9,6 +9,7 @@ import numpy as np
 import reverb
 
 from apex_agents.replay.messages import (
+    ACTOR_STEPS,
     EVALUATION,
     LAST_STEP,
     PARAMETER_VERSION,
@@ -34,6 +35,11 @@ def publish_parameters(
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:
     """Reports an evaluation to the learner."""
     client.insert(evaluation, {EVALUATION: 1.0})
+
+
+def publish_actor_steps(client: reverb.Client, *counts: int) -> None:
+    """Replaces the steps of the actors of a server."""
+    client.insert(np.array(counts, np.int64), {ACTOR_STEPS: 1.0})
 
 
 def report_last_step(client: reverb.Client, learner_steps: int) -> None:

@@ -41,7 +41,7 @@ FINISHED = {
 STOPPED = {**FINISHED, "finished": False, "reason": "stopped from outside"}
 INTERRUPTED, TERMINATED = Outcome(None, signal.SIGINT), Outcome(None, signal.SIGTERM)
 FAILED = Outcome("Node actor_3 failed.", log="actor_3.log ends with:\n  | no")
-FLOW = types.SimpleNamespace(min_size=1000, min_size_field="agent.replay.min_size")
+FLOW = types.SimpleNamespace(min_steps=1000, min_size_field="agent.replay.min_size")
 EXPERIMENT = types.SimpleNamespace(data_flow=lambda: FLOW)
 
 
@@ -143,7 +143,7 @@ def test_a_run_without_a_learner_step_has_failed(state):
     failure = describe_failure(run, EXPERIMENT, Outcome())
     for part in (
         "limit of 40 actor steps reached",
-        "40 transitions",
+        "40 steps",
         "1,000, by agent.replay.min_size",
     ):
         assert part in failure

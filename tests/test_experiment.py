@@ -170,8 +170,12 @@ class ChangedAdder:
         self._change = change
 
     @property
-    def num_transitions(self) -> int:
-        return self._adder.num_transitions
+    def num_steps(self) -> int:
+        return self._adder.num_steps
+
+    @property
+    def num_items(self) -> int:
+        return self._adder.num_items
 
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
         self._adder.add(self._change(timestep), output)
@@ -309,7 +313,7 @@ def test_learner_steps_per_transition_are_fixed(num_sgd_steps_per_step):
 
     class RecordingChoice(Choice):
         def step(self, action: int) -> dm_env.TimeStep:
-            transitions = sum(adder.num_transitions for adder in builder.adders)
+            transitions = sum(adder.num_items for adder in builder.adders)
             moments.add((transitions, builder.learner.num_steps))
             return super().step(action)
 

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from apex_agents.runs.opening import read_counts
 from apex_agents.runs.workdir import actor_steps_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -186,7 +187,7 @@ class Command:
     def actor_steps(self, replay: int = 0) -> int:
         """Returns the steps through a replay server, all of them if it is the only one."""
         path = self.workdir / actor_steps_file(replay)
-        return json.loads(path.read_text()) if path.exists() else 0
+        return sum(read_counts(path)) if path.exists() else 0
 
     def checkpoints(self) -> list[str]:
         """Names the learner's checkpoints, oldest first."""

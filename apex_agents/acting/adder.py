@@ -60,7 +60,7 @@ class PrioritizedNStepAdder:
     Source: Horgan et al. 2018, section 3, algorithm 1 and appendix F ("Adding Data").
 
     Attributes:
-      num_transitions: transitions sent so far, replicas not counted.
+      num_steps: agent steps sent so far, each of which is a transition.
       num_not_finite: transitions left out because an observation, a reward, a value or an action
         was NaN or infinite, or the priority was NaN.
     """
@@ -102,7 +102,7 @@ class PrioritizedNStepAdder:
         self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
         self._unflushed = 0
-        self.num_transitions = 0
+        self.num_steps = 0
         self.num_not_finite = 0
 
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
@@ -132,6 +132,11 @@ class PrioritizedNStepAdder:
             self._partial.append(
                 _PartialTransition(timestep.observation, output.action, q_taken, learner_steps)
             )
+
+    @property
+    def num_items(self) -> int:
+        """Transitions sent so far; replicas are counted once."""
+        return self.num_steps
 
     def flush(self) -> None:
         """Send all complete transitions, as soon as the replay accepts them."""
@@ -169,7 +174,7 @@ class PrioritizedNStepAdder:
         if outcome is not None and math.isfinite(td_error):
             priority = bounded_priority(self._priority_fn(td_error))
             if priority > 0 and self._writer.add_item(partial.observation, outcome, priority):
-                self.num_transitions += 1
+                self.num_steps += 1
                 return self._flush_if_due()
         self.num_not_finite += 1
 

@@ -89,16 +89,12 @@ class ActorCriticBuilder:
         return roles
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
-        """Count every row of a rollout as one transition per environment, resets included."""
-        size = self.config.n_step * num_envs_per_actor
         return DataFlow(
             table=GRADIENTS,
-            transitions_per_item=size,
             max_size=self.config.queue_size,
             max_size_field="agent.queue_size",
-            min_size=size,
+            min_steps=self.config.n_step * num_envs_per_actor,
             min_size_field="agent.n_step * run.num_envs_per_actor",
-            transitions_per_step=size,
         )
 
     def share(self, num_replays: int) -> "ActorCriticBuilder":
@@ -144,8 +140,7 @@ class ActorCriticBuilder:
                 "lambda: source.learner_steps where a ParameterSource is."
             )
         steps_fn = learner_steps_fn or (lambda: 0)
-        size = self.data_flow(len(env_indices)).transitions_per_item
-        return [GradientSender(client, env_indices, num_envs, size, should_stop, steps_fn)]
+        return [GradientSender(client, env_indices, num_envs, should_stop, steps_fn)]
 
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int

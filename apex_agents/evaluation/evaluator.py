@@ -34,7 +34,7 @@ from apex_agents.replay.messages import (
 )
 from apex_agents.replay.statistics import (
     StatisticsPoller,
-    count_actor_steps,
+    read_actor_steps,
 )
 from apex_agents.replay.tables import if_reachable
 from apex_agents.runs.csv_file import RowReader
@@ -95,8 +95,7 @@ class Evaluator:
         self._best = BestParameters(pathlib.Path(experiment.workdir, BEST_CHECKPOINT), past)
         if self._latest is not None:  # It may have died between writing and reporting.
             self._report(self._latest)
-        self._flow = experiment.data_flow()
-        self._poller = StatisticsPoller(clients, self._flow)
+        self._poller = StatisticsPoller(clients, experiment.data_flow())
 
     def has_last_step(self) -> bool:
         """Return whether the learner has finished: its last parameters need not wait."""
@@ -153,10 +152,9 @@ class Evaluator:
     def _count_actor_steps(self) -> int:
         """Return the steps of all actors, while a server is away those at the last look."""
         counts = [
-            if_reachable(functools.partial(count_actor_steps, client, self._flow))
-            for client in self._clients
+            if_reachable(functools.partial(read_actor_steps, client)) for client in self._clients
         ]
-        known = [count for count in counts if count is not None]
+        known = [sum(of_server) for of_server in counts if of_server is not None]
         return sum(known) if len(known) == len(counts) else self._poller.latest.actor_steps
 
     def _report(self, evaluation: Evaluation) -> None:

@@ -98,8 +98,9 @@ class GradientSender:
     """Sends the gradients of one worker.
 
     Attributes:
-      num_transitions: transitions of all gradients sent so far.
-      num_not_finite: transitions of gradients that were left out, NaN or infinite.
+      num_steps: agent steps of all gradients sent so far.
+      num_items: gradients sent so far.
+      num_not_finite: agent steps of gradients that were left out, NaN or infinite.
     """
 
     def __init__(
@@ -107,7 +108,6 @@ class GradientSender:
         client: reverb.Client,
         env_indices: Sequence[int],
         num_envs: int,
-        transitions_per_item: int,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ):
@@ -117,19 +117,18 @@ class GradientSender:
           client: client of the server with the queue.
           env_indices: indices of the worker's environments among those of all workers.
           num_envs: number of environments of all workers, of which each has as many.
-          transitions_per_item: transitions that count as one gradient's.
           should_stop: asked while waiting for room in the queue.
           learner_steps_fn: returns the learner steps of the parameters that act.
         """
         self._client = client
         self._worker = np.asarray(env_indices[0], np.int64)
         self._num_workers = np.asarray(num_envs // len(env_indices), np.int64)
-        self._transitions_per_item = transitions_per_item
         self.should_stop = should_stop
         self._learner_steps_fn = learner_steps_fn
         self._stream: RowStream | None = None
         self._waiting = Waiting("the queue to accept gradients")
-        self.num_transitions = 0
+        self.num_steps = 0
+        self.num_items = 0
         self.num_not_finite = 0
 
     @property
@@ -143,8 +142,9 @@ class GradientSender:
         Returns:
           Whether it was sent: a gradient that is NaN or infinite is not.
         """
+        num_steps = int(metrics[0])
         if not np.isfinite(gradient).all():
-            self.num_not_finite += self._transitions_per_item
+            self.num_not_finite += num_steps
             return False
         if self._stream is None:
             self._stream = RowStream(self._client, len(Gradient._fields), 1, table=GRADIENTS)
@@ -152,7 +152,8 @@ class GradientSender:
         row = Gradient(gradient, metrics, version, self._worker, self._num_workers)
         references = self._stream.append(*row)
         self._stream.create_item(dict(zip(Gradient._fields, references, strict=True)), 1.0)
-        self.num_transitions += self._transitions_per_item
+        self.num_steps += num_steps
+        self.num_items += 1
         self.flush()
         return True
 

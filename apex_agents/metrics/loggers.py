@@ -164,7 +164,7 @@ class ActorLogger:
             {
                 columns.ACTOR_STEPS_PER_SECOND: agent_steps / (now - self._last),
                 **_mean_of_episodes(self._episodes),
-                columns.TRANSITIONS: sum(adder.num_transitions for adder in self._adders),
+                columns.TRANSITIONS: sum(adder.num_steps for adder in self._adders),
                 columns.TRANSITIONS_NOT_FINITE: sum(a.num_not_finite for a in self._adders),
                 columns.ENVIRONMENT_FAILURES: self._environment.num_failures,
                 columns.PARAMETERS_LEARNER_STEPS: self._source.learner_steps,

@@ -41,7 +41,7 @@ def memory_warning(flow: DataFlow, estimate: int, available: int) -> str | None:
     item_bytes = estimate / flow.max_size
     allowed = int(_USABLE * available / item_bytes)
     allowed -= allowed % 10 ** max(len(str(allowed)) - 2, 0)  # Rounded down to two digits.
-    can_be_lower = allowed > flow.count_items(flow.min_size)
+    can_be_lower = allowed > flow.min_size * flow.replicas
     lower = f"lower {flow.max_size_field} to {allowed:,} or less, or " if can_be_lower else ""
     return (
         f"The replay will grow to about {decimal(estimate)} ({flow.max_size:,} items of about "

@@ -1,7 +1,6 @@
-"""The node with the replay server, which also counts actor steps and saves the replay."""
+"""The node with the replay server, which saves the replay."""
 
 import functools
-import json
 import logging
 import pathlib
 import time
@@ -13,19 +12,15 @@ import reverb
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
+from apex_agents.nodes.actor_steps import ActorStepCounter
 from apex_agents.nodes.node import Replays, await_answer, is_supervised, report_ready, run_node
-from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import EVALUATION, LAST_STEP, PARAMETER_VERSION, PARAMETERS
-from apex_agents.replay.statistics import (
-    StatisticsPoller,
-    count_inserted,
-    report_actor_steps_before,
-)
+from apex_agents.replay.messages import MESSAGES
+from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.replay.tables import if_reachable, run_table_name, table_name
-from apex_agents.runs.files import remove, try_to_write, write_json
+from apex_agents.runs.files import remove, try_to_write
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
-_COUNT_PERIOD_SECONDS = 1.0
+_SAVE_PERIOD_SECONDS = 1.0
 _OLD = "0-"  # Beginning of the names of checkpoints that are not the newest.
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
 _LINGER_SECONDS = 1.0
@@ -74,17 +69,17 @@ class ReplayNode(lp.ReverbNode):
             return server
         # A restored server holds old messages, which their writers replace once they are missing.
         self._reset_messages(client)
-        flow, workdir = self._experiment.data_flow(), pathlib.Path(self._experiment.workdir)
-        counter = ActorStepCounter(client, workdir / actor_steps_file(self._index), flow)
+        workdir = pathlib.Path(self._experiment.workdir)
+        counter = ActorStepCounter(client, workdir / actor_steps_file(self._index))
         logger = None
         if self._index == 0:
-            poller = StatisticsPoller(clients, flow)
+            poller = StatisticsPoller(clients, self._experiment.data_flow())
             poller.refresh(0)
             logger = ReplayLogger(self._experiment, poller)
         period = self._experiment.run.replay_checkpoint_period_seconds
         last_save = time.monotonic()
         report_ready()
-        while not lp.stop_event().wait(_COUNT_PERIOD_SECONDS):
+        while not lp.stop_event().wait(_SAVE_PERIOD_SECONDS):
             counter.save()
             if logger is not None:
                 logger.write_if_due()
@@ -93,7 +88,7 @@ class ReplayNode(lp.ReverbNode):
                 last_save = time.monotonic()
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
-        counter.save()
+        counter.close()
         if logger is not None:
             poller.refresh(0)
             logger.write()
@@ -107,7 +102,7 @@ class ReplayNode(lp.ReverbNode):
         return server  # Never destroyed: that takes ten seconds for a million transitions.
 
     def _reset_messages(self, client: reverb.Client) -> None:
-        for table in (PARAMETER_VERSION, PARAMETERS, EVALUATION, LAST_STEP):
+        for table in MESSAGES:
             client.reset(table_name(client, table))
 
     def _start_server(self, address: str) -> reverb.Server:
@@ -140,45 +135,6 @@ class ReplayNode(lp.ReverbNode):
         run_id = self._experiment.run_id
         tables = self._priority_tables_fn()
         return [table.replace(name=run_table_name(table.name, run_id)) for table in tables]
-
-
-class ActorStepCounter:
-    """Keeps the run's number of actor steps on disk, since a new server counts from 0."""
-
-    def __init__(self, client: reverb.Client, path: pathlib.Path, flow: DataFlow):
-        """Tell the server's clients how many steps the servers before it have counted.
-
-        Args:
-          client: connected to the server.
-          path: path of the file with the number.
-          flow: how transitions become items of the replay.
-        """
-        self._client = client
-        self._path = path
-        self._flow = flow
-        # A restored server continues its own counts, which the file includes.
-        while (inserted := self._count()) is None:
-            time.sleep(_COUNT_PERIOD_SECONDS)
-        self._before = self._load() - inserted
-        report_actor_steps_before(client, self._before)
-
-    def save(self) -> None:
-        """Write the number to the file, unless the server is too busy to answer."""
-        inserted = self._count()
-        if inserted is not None:
-            write_json(self._path, self._before + inserted)
-
-    def _count(self) -> int | None:
-        return if_reachable(lambda: count_inserted(self._client, self._flow))
-
-    def _load(self) -> int:
-        try:
-            return int(json.loads(self._path.read_text()))
-        except FileNotFoundError:
-            return 0
-        except (ValueError, TypeError) as error:
-            logging.warning("%s cannot be read, actor steps begin at 0: %s", self._path, error)
-            return 0
 
 
 def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:

@@ -10,33 +10,25 @@ class DataFlow(NamedTuple):
 
     Attributes:
       table: name of the table.
-      replicas: items of the table that each transition becomes.
-      transitions_per_item: transitions that each item is made of.
-      max_size: items of a full table.
+      replicas: copies of each item in the table; numbers below count them once.
+      max_size: items of a full table, copies included.
       max_size_field: what decides `max_size`, for messages.
-      min_size: transitions needed before the learner starts.
+      min_size: items needed before the learner starts.
+      min_steps: agent steps that lead to so many items.
       min_size_field: what decides `min_size`, for messages.
-      transitions_per_step: transitions for each learner step, where acting and learning take turns.
+      items_per_step: items for each learner step, where acting and learning take turns.
       steps_per_call: learner steps of one call of the learner.
     """
 
     table: str = TRANSITIONS
     replicas: int = 1
-    transitions_per_item: int = 1
     max_size: int = 1
     max_size_field: str = ""
     min_size: int = 1
+    min_steps: int = 1
     min_size_field: str = ""
-    transitions_per_step: float = 1.0
+    items_per_step: float = 1.0
     steps_per_call: int = 1
-
-    def count_transitions(self, num_items: int) -> int:
-        """Return of how many transitions so many items were made."""
-        return num_items * self.transitions_per_item // self.replicas
-
-    def count_items(self, num_transitions: int) -> int:
-        """Return how many items so many transitions become."""
-        return num_transitions * self.replicas // self.transitions_per_item
 
 
 def make_data_flow(config: Any) -> DataFlow:
@@ -49,14 +41,14 @@ def make_data_flow(config: Any) -> DataFlow:
       config: the agent's settings; `replay`, `batch_size` and `num_sgd_steps_per_step` are read.
     """
     replay = config.replay
+    min_size = min(-(-replay.min_size // replay.replicas), replay.max_size // replay.replicas or 1)
     return DataFlow(
         replicas=replay.replicas,
         max_size=replay.max_size,
         max_size_field="agent.replay.max_size",
-        min_size=min(
-            -(-replay.min_size // replay.replicas), replay.max_size // replay.replicas or 1
-        ),
+        min_size=min_size,
+        min_steps=min_size,
         min_size_field="agent.replay.min_size",
-        transitions_per_step=config.batch_size / (replay.samples_per_insert or 1.0),
+        items_per_step=config.batch_size / (replay.samples_per_insert or 1.0),
         steps_per_call=config.num_sgd_steps_per_step,
     )

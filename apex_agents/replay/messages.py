@@ -1,7 +1,8 @@
-"""Messages between nodes, such as the newest parameters: tables of one item, the newest.
+"""Messages between nodes, such as the newest parameters.
 
-Parameters travel through the replay server (Horgan et al. 2018, algorithm 1, lines 2 and 13): the
-learner publishes, others read.
+Each kind has a table of one item, the newest; only reports of actor steps are a queue. Parameters
+travel through the replay server (Horgan et al. 2018, algorithm 1, lines 2 and 13): the learner
+publishes, others read.
 """
 
 import functools
@@ -22,12 +23,15 @@ from apex_agents.waits import Waiting
 PARAMETERS = "parameters"
 PARAMETER_VERSION = "parameter_version"
 EVALUATION = "evaluation"
-INITIAL_ACTOR_STEPS = "initial_actor_steps"
+STEP_REPORTS = "step_reports"
+ACTOR_STEPS = "actor_steps"
 LAST_STEP = "last_step"
+MESSAGES = (PARAMETERS, PARAMETER_VERSION, EVALUATION, STEP_REPORTS, ACTOR_STEPS, LAST_STEP)
 
 _CLOSE_TIMEOUT_SECONDS = 1
 _ASK_TIMEOUT_SECONDS = 2
 _RETRY_SECONDS = 0.2
+_MAX_REPORTS = 10_000  # More than arrive while a server is too busy to read them.
 # The name under which a `VariableClient` gets the learner steps of the parameters.
 _LEARNER_STEPS = "learner_steps"
 
@@ -39,7 +43,7 @@ class Evaluation(NamedTuple):
     standard_error: np.ndarray  # Standard error of that mean.
     num_episodes: np.ndarray
     learner_steps: np.ndarray  # Learner steps of the evaluated parameters.
-    actor_steps: np.ndarray  # Transitions that all actors had added when it began.
+    actor_steps: np.ndarray  # Steps that all actors had reported when it began.
 
 
 def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[reverb.Table]:
@@ -59,10 +63,10 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
         PARAMETERS: {_LEARNER_STEPS: integer, "variables": parameters},
         PARAMETER_VERSION: integer,
         EVALUATION: Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields]),
-        INITIAL_ACTOR_STEPS: integer,  # How far the run was before this server.
+        ACTOR_STEPS: tf.TensorSpec([None], tf.int64),  # Of each actor, since the run began.
         LAST_STEP: integer,  # Learner steps of the run's last parameters, sent at its end.
     }
-    return [
+    latest = [
         reverb.Table(
             name=name,
             sampler=reverb.selectors.Lifo(),
@@ -73,6 +77,16 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
         )
         for name, signature in signatures.items()
     ]
+    reports = reverb.Table(
+        name=STEP_REPORTS,  # The index of an actor and its steps since the run began.
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=_MAX_REPORTS,
+        max_times_sampled=1,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=tf.TensorSpec([2], tf.int64),
+    )
+    return [*latest, reports]
 
 
 def read_latest(client: reverb.Client, table: str) -> Any:

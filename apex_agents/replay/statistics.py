@@ -1,18 +1,17 @@
-"""Progress of a run as the replay server sees it, which counts all that passes through it."""
+"""Progress of a run, as the replay server knows it."""
 
 import functools
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import reverb
 
 from apex_agents.replay.connections import PerServer
 from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import (
+    ACTOR_STEPS,
     EVALUATION,
-    INITIAL_ACTOR_STEPS,
     LAST_STEP,
     Evaluation,
     read_latest,
@@ -24,9 +23,9 @@ _ONE_BY_ONE = DataFlow()  # Each transition is one item.
 
 
 class ReplayStatistics(NamedTuple):
-    """Counts of a run, in transitions; replicas are counted once."""
+    """Counts of a run, in items (transitions, or gradients); replicas are counted once."""
 
-    actor_steps: int = 0  # Added by all actors since the run began.
+    actor_steps: int = 0  # Agent steps that all actors reported since the run began.
     inserted: int = 0  # Added to this server, which may have been started later.
     sampled: int = 0  # Sampled from this server by the learner.
     replay_size: int = 0  # In the replay now.
@@ -35,62 +34,38 @@ class ReplayStatistics(NamedTuple):
 
     @property
     def samples_per_insert(self) -> float:
-        """Transitions sampled for each one added."""
+        """Items sampled for each one added."""
         return self.sampled / max(self.inserted, 1)
 
 
 def read_statistics(
     client: reverb.Client, flow: DataFlow = _ONE_BY_ONE, timeout_seconds: int = 5
 ) -> ReplayStatistics:
-    """Read the statistics of a run; `flow` says how transitions become items.
+    """Read the statistics of a run; `flow` names the table of its data.
 
     Raises:
       reverb.errors.DeadlineExceededError: the server did not answer.
       RuntimeError: the connection broke, or the server is another run's.
     """
-    names = (flow.table, EVALUATION, INITIAL_ACTOR_STEPS, LAST_STEP)
-    transitions, evaluation, initial, last = _read_tables(client, names, timeout_seconds)
-    inserted = _num_inserted(transitions, flow)
-    before = int(read_latest(client, initial.name)) if initial.current_size else 0
+    names = (flow.table, EVALUATION, ACTOR_STEPS, LAST_STEP)
+    items, evaluation, counts, last = _read_tables(client, names, timeout_seconds)
     return ReplayStatistics(
-        actor_steps=before + inserted,
-        inserted=inserted,
-        sampled=transitions.rate_limiter_info.sample_stats.completed * flow.transitions_per_item,
-        replay_size=flow.count_transitions(transitions.current_size),
+        actor_steps=sum(read_latest(client, counts.name).tolist()) if counts.current_size else 0,
+        inserted=items.rate_limiter_info.insert_stats.completed // flow.replicas,
+        sampled=items.rate_limiter_info.sample_stats.completed,
+        replay_size=items.current_size // flow.replicas,
         evaluation=read_latest(client, evaluation.name) if evaluation.current_size else None,
         last_step=int(read_latest(client, last.name)) if last.current_size else None,
     )
 
 
-def count_inserted(
-    client: reverb.Client, flow: DataFlow = _ONE_BY_ONE, timeout_seconds: int = 5
-) -> int:
-    """Return how many transitions were added to this server; raises as `read_statistics` does."""
-    (transitions,) = _read_tables(client, (flow.table,), timeout_seconds)
-    return _num_inserted(transitions, flow)
+def read_actor_steps(client: reverb.Client, timeout_seconds: int = 5) -> list[int] | None:
+    """Return the steps of each actor of this server since the run began, by the actor's index.
 
-
-def count_actor_steps(
-    client: reverb.Client, flow: DataFlow = _ONE_BY_ONE, timeout_seconds: int = 5
-) -> int | None:
-    """Return the steps of all actors since the run began; raises as `read_statistics` does.
-
-    None while a server that was just started does not know those before it.
+    None while a server that was just started does not know them. Raises as `read_statistics` does.
     """
-    names = (flow.table, INITIAL_ACTOR_STEPS)
-    transitions, initial = _read_tables(client, names, timeout_seconds)
-    if not initial.current_size:
-        return None
-    return int(read_latest(client, initial.name)) + _num_inserted(transitions, flow)
-
-
-def report_actor_steps_before(client: reverb.Client, actor_steps: int) -> None:
-    """Store how many transitions were added before this server was started."""
-    client.insert(np.asarray(actor_steps, np.int64), {table_name(client, INITIAL_ACTOR_STEPS): 1.0})
-
-
-def _num_inserted(transitions: Any, flow: DataFlow) -> int:
-    return flow.count_transitions(transitions.rate_limiter_info.insert_stats.completed)
+    (counts,) = _read_tables(client, (ACTOR_STEPS,), timeout_seconds)
+    return read_latest(client, counts.name).tolist() if counts.current_size else None
 
 
 def _read_tables(client: reverb.Client, names: Sequence[str], timeout_seconds: int) -> list[Any]:

@@ -177,7 +177,7 @@ def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
     wanted = [workdir / actor_steps_file(index) for index in range(num_replays)]
     if not total.exists() and (not paths or set(paths) == set(wanted)):
         return
-    count = sum(map(_read_count, [total] if total.exists() else paths))
+    count = sum(sum(read_counts(path)) for path in ([total] if total.exists() else paths))
     each, rest = divmod(count, num_replays)
     shares = {total: count, **{path: each + (i < rest) for i, path in enumerate(wanted)}}
     if not all(write_json(path, share) for path, share in shares.items()):
@@ -186,12 +186,14 @@ def share_actor_steps(workdir: pathlib.Path, num_replays: int) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read_count(path: pathlib.Path) -> int:
-    count = read_json(path)
-    if not isinstance(count, int):
+def read_counts(path: pathlib.Path) -> list[int]:
+    """Read the steps of a replay server's actors, by their index, or all of them as one number."""
+    found = read_json(path)
+    counts = found if isinstance(found, list) else [found]
+    if not all(isinstance(count, int) for count in counts):
         logging.warning("%s cannot be read, its actor steps are lost.", path)
-        return 0
-    return count
+        return []
+    return counts
 
 
 def warning_of_resumption(experiment: Experiment) -> str | None:
@@ -199,13 +201,14 @@ def warning_of_resumption(experiment: Experiment) -> str | None:
     run, flow = experiment.run, experiment.data_flow()
     if run.max_actor_steps is None or run.replay_checkpoint_period_seconds is not None:
         return None
-    counted = sum(map(_read_count, pathlib.Path(experiment.workdir).glob("actor_steps*.json")))
+    paths = pathlib.Path(experiment.workdir).glob("actor_steps*.json")
+    counted = sum(sum(read_counts(path)) for path in paths)
     left = run.max_actor_steps - counted
-    if counted == 0 or left <= 0 or left >= flow.min_size:
+    if counted == 0 or left <= 0 or left >= flow.min_steps:
         return None
     return (
         f"{left:,} of {run.max_actor_steps:,} actor steps are left, but the replay begins empty, "
-        f"and the learner starts at {flow.min_size:,} transitions, by {flow.min_size_field}: "
+        f"and the learner starts at {flow.min_steps:,} steps, by {flow.min_size_field}: "
         "nothing more will be learned. Raise run.max_actor_steps."
     )
 

@@ -247,7 +247,7 @@ def test_items_and_priorities(name, make_fifo_replay):
     add_all(adder, case.steps)
     adder.close()
     replay.assert_holds(case.expected)
-    assert adder.num_transitions == len(case.expected)
+    assert adder.num_steps == len(case.expected)
     assert adder.num_not_finite == 0
 
 
@@ -277,7 +277,7 @@ def test_replicas(make_fifo_replay):
     first = (0, 0, 1 + 0.9 * 2, 0, 2, 10 - (1 + 0.9 * 2))
     second = (1, 1, 2, 0, 2, 20 - 2)
     replay.assert_holds([first, first, second, second])
-    assert adder.num_transitions == 2
+    assert adder.num_steps == 2
 
 
 def test_new_transitions_may_get_the_largest_priority_so_far(make_fifo_replay):
@@ -308,7 +308,7 @@ def test_priorities_of_a_function_of_the_users_fit_into_the_table(make_fifo_repl
     steps = [Step(MID, td_error, 1, index, 0) for index, td_error in enumerate(chosen, 1)]
     add_all(adder, [Step(FIRST, None, None, 0, 0), *steps])
     adder.close()
-    assert (adder.num_transitions, adder.num_not_finite) == (4, 1)
+    assert (adder.num_steps, adder.num_not_finite) == (4, 1)
     replay.assert_holds(
         [
             *((0, 0, 1, 0.9, 1, 1e-6), (1, 0, 2, 0.9, 2, 3.0), (2, 0, 3, 0.9, 3, 1e6)),
@@ -334,7 +334,7 @@ def test_transitions_that_are_not_finite_are_left_out(bad, make_fifo_replay):
     )
     adder.close()
     replay.assert_holds([(2, 2, 4, 0.9, 3, 4 + 0.9 * 41 - 30), (4, 4, 16, 0, 5, 50 - 16)])
-    assert adder.num_transitions == 2
+    assert adder.num_steps == 2
     assert adder.num_not_finite == 3
 
 
@@ -357,7 +357,7 @@ def test_observations_and_returns_that_are_not_finite_are_left_out(make_fifo_rep
     )
     adder.close()
     replay.assert_holds([(3, 3, 8, 0.9, 4, 8 + 0.9 * 51 - 40)])
-    assert (adder.num_transitions, adder.num_not_finite) == (1, 3)
+    assert (adder.num_steps, adder.num_not_finite) == (1, 3)
 
 
 def test_reward_that_is_not_finite_spoils_every_transition_that_holds_it(make_fifo_replay):
@@ -482,7 +482,7 @@ def test_nothing_is_sent_before_the_first_observation(make_fifo_replay):
     adder = replay.make_adder(ReplayConfig(), 3, GAMMA)
     adder.flush()
     adder.close()
-    assert (replay.size, adder.num_transitions) == (0, 0)
+    assert (replay.size, adder.num_steps) == (0, 0)
 
 
 def test_frames_that_are_not_finite_are_left_out(make_fifo_replay):
@@ -497,7 +497,7 @@ def test_frames_that_are_not_finite_are_left_out(make_fifo_replay):
     replay.assert_holds(
         [([[0], [1]], 0, 1, 0.9, [[1], [2]], 10), ([[4], [5]], 4, 1, 0.9, [[5], [6]], 10)]
     )
-    assert (adder.num_transitions, adder.num_not_finite) == (2, 3)
+    assert (adder.num_steps, adder.num_not_finite) == (2, 3)
 
 
 def shifted(stack: np.ndarray) -> np.ndarray:
@@ -526,7 +526,7 @@ def test_another_episode_may_begin_with_any_frames(make_fifo_replay):
         stack = frames(number, number, number)
         add_all(adder, [Step(FIRST, None, None, stack), Step(LAST, 0, 0, shifted(stack))])
     adder.close()
-    assert adder.num_transitions == 3
+    assert adder.num_steps == 3
 
 
 class Stream(NamedTuple):
@@ -658,7 +658,7 @@ class FlushRecorder:
 )
 def test_items_are_sent_in_batches(config, expected, make_fifo_replay):
     replay = make_fifo_replay(SCALAR, DISCRETE)
-    client = FlushRecorder(replay.client, lambda: adder.num_transitions * config.replicas)
+    client = FlushRecorder(replay.client, lambda: adder.num_steps * config.replicas)
     adder = replay.make_adder(config, 1, GAMMA, client)
     num_transitions = 13 // config.replicas
     add_all(adder, [START[0], *[Step(MID, 0, 1, 0, value=1)] * num_transitions])
@@ -692,15 +692,15 @@ class Background:
         Args:
           at_least: transitions that the replay accepts in any case.
         """
-        wait_for(lambda: self.adder.num_transitions >= at_least)
+        wait_for(lambda: self.adder.num_steps >= at_least)
         while self._attempts.acquire(blocking=False):
             """Those before do not count."""
         num_transitions, num_attempts = -1, 0
         while num_attempts < 3:
             assert self._attempts.acquire(timeout=TIMEOUT_SECONDS)
-            is_same = self.adder.num_transitions == num_transitions
+            is_same = self.adder.num_steps == num_transitions
             num_attempts = num_attempts + 1 if is_same else 0
-            num_transitions = self.adder.num_transitions
+            num_transitions = self.adder.num_steps
         return num_transitions
 
     def stop(self) -> None:

@@ -89,10 +89,9 @@ def test_a_run_in_one_process_needs_a_rollout_of_all_environments():
     assert run_local(experiment).num_steps == 1
 
 
-def test_the_data_flow_counts_rollouts():
+def test_the_learner_starts_at_one_rollout():
     flow = ActorCriticBuilder(make_config()).data_flow(8)
-    assert flow.count_transitions(3) == 3 * T * 8
-    assert flow.transitions_per_step == T * 8
+    assert (flow.min_size, flow.min_steps, flow.items_per_step) == (1, T * 8, 1)
 
 
 @pytest.mark.parametrize(("greedy_evaluation", "num_actions"), [(True, 1), (False, 2)])

@@ -14,7 +14,7 @@ import pytest
 import reverb
 import tensorflow as tf
 from dm_env import specs
-from sent_messages import publish_parameters, report_last_step
+from sent_messages import publish_actor_steps, publish_parameters, report_last_step
 from waiting import wait_for
 
 from apex_agents.acting.policy import PolicyOutput
@@ -28,9 +28,8 @@ from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import Evaluation, make_message_tables
 from apex_agents.replay.statistics import (
     read_statistics,
-    report_actor_steps_before,
 )
-from apex_agents.replay.tables import TRANSITIONS, make_transition_table
+from apex_agents.replay.tables import make_transition_table
 from apex_agents.runs.parameter_file import load_parameters
 from apex_agents.runs.workdir import make_folders
 
@@ -157,15 +156,14 @@ def test_an_evaluation_is_a_row_and_a_message_and_the_best_parameters(
 
 def test_the_actor_steps_are_those_at_the_start(experiment, serve_run, tmp_path):
     client = serve_run()
-    report_actor_steps_before(client, 100)
-    add_transitions(client, 3)
+    publish_actor_steps(client, 100, 3)
     publish(client, 5, 9.0)
 
     class SlowBandit(Bandit):
-        """Ends after the actors have added transitions."""
+        """Ends after an actor has reported further steps."""
 
         def step(self, action: float) -> dm_env.TimeStep:
-            add_transitions(client, 4)
+            publish_actor_steps(client, 100, 7)
             return super().step(action)
 
     def make(num_envs: int, seed: int, **settings: object) -> SyncVectorEnvironment:
@@ -179,11 +177,6 @@ def test_the_actor_steps_are_those_at_the_start(experiment, serve_run, tmp_path)
     assert row["actor_steps"] == 103
     assert read_statistics(client).evaluation.actor_steps == 103
     assert read_statistics(client).actor_steps == 107
-
-
-def add_transitions(client: reverb.Client, number: int) -> None:
-    for _ in range(number):
-        client.insert(np.int64(0), {TRANSITIONS: 1.0})
 
 
 def test_parameters_are_evaluated_once_and_never_before_the_first_learner_step(

@@ -34,7 +34,7 @@ from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.statistics import read_statistics
 
 QUEUE_SIZE = 3
-FLOW = DataFlow(table=GRADIENTS, transitions_per_item=40)
+FLOW = DataFlow(table=GRADIENTS)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def client() -> Iterator[reverb.Client]:
 
 
 def make_sender(client: reverb.Client, first_env: int = 0, **settings) -> GradientSender:
-    return GradientSender(client, range(first_env, first_env + 8), 16, 40, **settings)
+    return GradientSender(client, range(first_env, first_env + 8), 16, **settings)
 
 
 def send(sender: GradientSender, value: float) -> bool:
@@ -83,8 +83,9 @@ def test_gradients_arrive_once_and_in_order(client):
     assert [int(gradient.worker) for gradient in found] == [8, 0, 8]
     assert {(int(g.version), int(g.num_workers)) for g in found} == {(5, 2)}
     statistics = read_statistics(client, FLOW)
-    assert (statistics.inserted, statistics.sampled, statistics.replay_size) == (120, 120, 0)
-    assert sum(sender.num_transitions for sender in senders) == 120
+    assert (statistics.inserted, statistics.sampled, statistics.replay_size) == (3, 3, 0)
+    # The second one sent gradients of 0 and 20 steps.
+    assert [(sender.num_items, sender.num_steps) for sender in senders] == [(1, 10), (2, 20)]
 
 
 def test_a_worker_waits_before_a_full_queue(client):
@@ -109,8 +110,9 @@ def test_a_stopping_program_ends_the_waiting(client):
 
 def test_a_gradient_that_is_not_finite_is_left_out(client):
     sender = make_sender(client)
-    assert [send(sender, value) for value in (float("nan"), 1.0)] == [False, True]
-    assert (sender.num_not_finite, sender.num_transitions) == (40, 40)
+    bad = sender.send(np.full(2, np.nan, np.float32), np.array([20], np.float32))
+    assert (bad, send(sender, 1.0)) == (False, True)
+    assert (sender.num_not_finite, sender.num_steps, sender.num_items) == (20, 10, 1)
     assert [g.gradient[0] for g in read(client, 1)] == [1]
 
 

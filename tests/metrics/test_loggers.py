@@ -49,8 +49,8 @@ def clock() -> Clock:
 
 def make_actor_logger(experiment: Experiment, clock: Clock) -> loggers.ActorLogger:
     adders = [
-        types.SimpleNamespace(num_transitions=10, num_not_finite=1),
-        types.SimpleNamespace(num_transitions=20, num_not_finite=2),
+        types.SimpleNamespace(num_steps=10, num_not_finite=1),
+        types.SimpleNamespace(num_steps=20, num_not_finite=2),
     ]
     source = types.SimpleNamespace(learner_steps=40)
     environment = types.SimpleNamespace(num_envs=2, num_failures=5)

@@ -1,4 +1,4 @@
-"""Tests of what outlives a replay server: its count of actor steps and its saved content."""
+"""Tests of what outlives a replay server: its saved content."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.experiment import Experiment
-from apex_agents.nodes.replay import ActorStepCounter, ReplayNode, save_replay
+from apex_agents.nodes.replay import ReplayNode, save_replay
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import make_message_tables
-from apex_agents.replay.statistics import read_statistics
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
 
@@ -56,34 +54,6 @@ def start(tmp_path, reserved_port):
         replay.server.stop()
 
 
-def test_a_new_server_continues_the_count(start, tmp_path):
-    first = start()
-    counter = ActorStepCounter(first.client, tmp_path / "steps.json", DataFlow(replicas=2))
-    first.insert(12)
-    counter.save()
-    assert (tmp_path / "steps.json").read_text() == "6"
-    second = start()
-    counter = ActorStepCounter(second.client, tmp_path / "steps.json", DataFlow(replicas=2))
-    assert read_statistics(second.client, DataFlow(replicas=2)).actor_steps == 6
-    second.insert(4)
-    counter.save()
-    assert (tmp_path / "steps.json").read_text() == "8"
-    assert read_statistics(second.client, DataFlow(replicas=2)).actor_steps == 8
-
-
-def test_a_restored_server_counts_no_step_twice(start, tmp_path):
-    first = start()
-    counter = ActorStepCounter(first.client, tmp_path / "steps.json", DataFlow())
-    first.insert(3)
-    save_replay(first.client, tmp_path / "replay")
-    first.insert(2)
-    counter.save()
-    second = start()
-    assert second.client.server_info()[TRANSITIONS].current_size == 3
-    ActorStepCounter(second.client, tmp_path / "steps.json", DataFlow()).save()
-    assert (tmp_path / "steps.json").read_text() == "5"
-
-
 def test_a_replay_is_saved_where_the_clock_was_set_back(start, tmp_path):
     first = start()
     first.insert(3)
@@ -107,23 +77,6 @@ def test_a_failure_leaves_the_replay_that_was_saved_before(start, tmp_path, monk
 
     save_replay(Fails(), tmp_path / "replay")
     assert start().client.server_info()[TRANSITIONS].current_size == 3
-
-
-def test_a_corrupted_count_begins_at_zero(start, tmp_path, caplog):
-    (tmp_path / "steps.json").write_text("no number")
-    ActorStepCounter(start().client, tmp_path / "steps.json", DataFlow()).save()
-    assert (tmp_path / "steps.json").read_text() == "0"
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_a_server_that_is_gone_leaves_the_count_as_it_was(start, tmp_path):
-    replay = start()
-    counter = ActorStepCounter(replay.client, tmp_path / "steps.json", DataFlow())
-    replay.insert(3)
-    counter.save()
-    replay.server.stop()
-    counter.save()
-    assert (tmp_path / "steps.json").read_text() == "3"
 
 
 @pytest.mark.parametrize(("period", "size"), [(None, 0), (60.0, 3)])

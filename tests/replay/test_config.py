@@ -13,5 +13,5 @@ from apex_agents.replay.flow import make_data_flow
 def test_a_full_replay_is_large_enough_to_learn_from(replicas, expected):
     agent = ApexDQNConfig(replay=ReplayConfig(max_size=100, min_size=100, replicas=replicas))
     flow = make_data_flow(agent)
-    assert flow.min_size == expected
-    assert flow.count_items(flow.min_size) <= max(agent.replay.max_size, replicas)
+    assert flow.min_size == flow.min_steps == expected
+    assert flow.min_size * replicas <= max(agent.replay.max_size, replicas)

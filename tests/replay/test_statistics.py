@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-from sent_messages import report_evaluation, report_last_step
+from sent_messages import publish_actor_steps, report_evaluation, report_last_step
 from waiting import wait_for
 
 from apex_agents.replay.config import ReplayConfig
@@ -18,9 +18,8 @@ from apex_agents.replay.statistics import (
     ReplayStatistics,
     StatisticsPoller,
     add_statistics,
-    count_inserted,
+    read_actor_steps,
     read_statistics,
-    report_actor_steps_before,
 )
 from apex_agents.replay.tables import TRANSITIONS, RunClient, make_transition_table
 
@@ -52,15 +51,15 @@ def test_empty_replay(client):
 
 
 @pytest.mark.parametrize(
-    ("replicas", "actor_steps", "replay_size", "samples_per_insert"),
+    ("replicas", "inserted", "replay_size", "samples_per_insert"),
     [(1, 16, 10, 0.375), (4, 4, 2, 1.5)],
 )
-def test_counts(replicas, actor_steps, replay_size, samples_per_insert, client):
+def test_counts(replicas, inserted, replay_size, samples_per_insert, client):
     insert(client, 16)
     assert len(list(client.sample(TRANSITIONS, 6, emit_timesteps=False))) == 6
     statistics = read_statistics(client, DataFlow(replicas=replicas))
     # The table holds 10 items.
-    expected = ReplayStatistics(actor_steps, actor_steps, 6, replay_size, None)
+    expected = ReplayStatistics(0, inserted, 6, replay_size, None)
     assert statistics == expected
     assert statistics.samples_per_insert == samples_per_insert
 
@@ -90,12 +89,12 @@ def test_reading_does_not_count_as_sampling(client):
     assert read_statistics(client).sampled == 0
 
 
-def test_steps_before_this_server_count(client):
-    report_actor_steps_before(client, 1000)
+def test_steps_are_those_that_actors_reported(client):
+    assert read_actor_steps(client) is None
+    publish_actor_steps(client, 1000, 3)
     insert(client, 12)
-    statistics = read_statistics(client, DataFlow(replicas=4))
-    assert (statistics.actor_steps, statistics.inserted) == (1000 + 3, 3)
-    assert count_inserted(client, DataFlow(replicas=4)) == 3
+    assert read_actor_steps(client) == [1000, 3]
+    assert read_statistics(client).actor_steps == 1003
 
 
 def test_tables_of_another_run_are_no_statistics(client):
@@ -115,14 +114,14 @@ def test_server_that_does_not_answer(reserved_port):
 def test_poller(client):
     insert(client, 4)
     poller = StatisticsPoller(client, DataFlow(replicas=2), period_seconds=0.05)
-    wait_for(lambda: poller.latest == ReplayStatistics(2, 2, 0, 2, None))
+    wait_for(lambda: poller.latest == ReplayStatistics(0, 2, 0, 2, None))
     poller.close()
 
 
 def test_several_servers_count_together(serve):
     clients = [serve(*make_tables()) for _ in range(2)]
     for client, before, num_items in zip(clients, (100, 200), (4, 2), strict=True):
-        report_actor_steps_before(client, before)
+        publish_actor_steps(client, before)
         insert(client, num_items)
     assert len(list(clients[1].sample(TRANSITIONS, 3, emit_timesteps=False))) == 3
     older, newer = (Evaluation(*np.full(5, value)) for value in (8.0, 9.0))
@@ -133,7 +132,7 @@ def test_several_servers_count_together(serve):
     assert poller.latest == ReplayStatistics()
     for index in range(2):
         poller.refresh(index)
-    assert poller.latest == ReplayStatistics(306, 6, 3, 6, newer, 70)
+    assert poller.latest == ReplayStatistics(300, 6, 3, 6, newer, 70)
     poller.close()
 
 
@@ -163,25 +162,26 @@ def test_a_server_that_has_moved_is_read_at_its_new_address(client, serve):
     insert(client, 3)
     wait_for(lambda: poller.latest.inserted == 3)
     new = serve(*make_tables())
-    report_actor_steps_before(new, 3)
+    publish_actor_steps(new, 5)
     insert(new, 2)
     clients[0] = new
     wait_for(lambda: poller.latest[:2] == (5, 2))
-    insert(client, 4)  # Nobody reads the old one any more.
+    insert(client, 4)  # The old one is read no more.
     insert(new, 1)
-    wait_for(lambda: poller.latest[:2] == (6, 3))
+    wait_for(lambda: poller.latest[:2] == (5, 3))
     poller.close()
 
 
 def test_actor_steps_do_not_go_back_while_a_new_server_does_not_know_those_before_it(client, serve):
     clients = collections.UserList([client])
     poller = StatisticsPoller(clients, period_seconds=0.05)
+    publish_actor_steps(client, 3)
     insert(client, 3)
     wait_for(lambda: poller.latest[:2] == (3, 3))
     new = serve(*make_tables())
     insert(new, 2)
     clients[0] = new
     wait_for(lambda: poller.latest[:2] == (3, 2))
-    report_actor_steps_before(new, 3)
+    publish_actor_steps(new, 5)
     wait_for(lambda: poller.latest[:2] == (5, 2))
     poller.close()

@@ -160,12 +160,13 @@ def test_an_experiment_without_a_config_has_made_its_folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("num_replays", "counts"),
-    [(1, [125, None, None, None]), (2, [63, 62, None, None]), (3, [100, 20, 5, None])]
+    [(1, [125, None, None, None]), (2, [63, 62, None, None]), (3, [100, [8, 12], [0, 0, 5], None])]
     + [(4, [32, 31, 31, 31])],
 )
 def test_steps_are_shared_out_to_another_number_of_servers(tmp_path, num_replays, counts):
-    for index, count in enumerate((100, 20, 5)):
-        (tmp_path / actor_steps_file(index)).write_text(str(count))
+    # The first server's in the form of version 0.2.0, the others with a number for each actor.
+    for index, counts_of_server in enumerate(("100", "[8, 12]", "[0, 0, 5]")):
+        (tmp_path / actor_steps_file(index)).write_text(counts_of_server)
     for _ in range(2):
         share_actor_steps(tmp_path, num_replays)
         paths = [tmp_path / actor_steps_file(index) for index in range(4)]
@@ -264,4 +265,4 @@ def test_a_resumed_run_that_cannot_fill_its_replay_is_warned(
     warning = warning_of_resumption(make_experiment(config, workdir=str(tmp_path)))
     assert (warning is not None) is is_warned
     if warning:
-        assert "40,000 of 120,000 actor steps" in warning and "50,000 transitions" in warning
+        assert "40,000 of 120,000 actor steps" in warning and "50,000 steps" in warning
