@@ -17,8 +17,8 @@ from traffic import UNLIMITED, Worker, replay_size, watch, workers
 from apex_agents import ApexDQNBuilder, ApexDQNConfig
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.replay.batch_reader import BatchReader
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.dataset import BatchReader
 from apex_agents.replay.tables import TRANSITIONS
 
 # A million items are there soon if every transition is added several times; they share content.

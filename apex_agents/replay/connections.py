@@ -19,7 +19,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from apex_agents.replay.batch_reader import BatchReader
+from apex_agents.replay.dataset import BatchReader
 from apex_agents.replay.messages import ParameterPublisher
 from apex_agents.replay.priorities import PriorityWriter
 
