@@ -89,6 +89,7 @@ from apex_agents.validation import closest, get_field, require
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"
 _SEEDS_OF_GRID = 5
+_Texts = Mapping[str, Mapping[str, str]]
 
 _SEEDS = flags.DEFINE_integer(
     "seeds",
@@ -142,7 +143,7 @@ def _run(settings: Settings) -> NoReturn:
             fail(f"--config.{field} is given to a study, whose settings are in its file.")
         file = _find_study(" ".join(settings.arguments))
         read = functools.cache(functools.partial(_read_settings, file.parent))
-        _compare(_read_study(file), None, file.stem, read)
+        _compare(_read_study(file), {}, file.stem, read)
     elif _RUNS.present or any(map(RANGE.fullmatch, texts)):
         _refuse_flags("a search", _SEEDS, _TASKS, _SETTINGS, _DRAW, _BESIDE, _X)
         _search(settings, name)
@@ -180,8 +181,8 @@ def _read_study(file: pathlib.Path) -> Study:
     return study
 
 
-def _make_grid(settings: Settings) -> tuple[Study, list[str]]:
-    """Return the study of all combinations of values, and the fields that have several, or exit."""
+def _make_grid(settings: Settings) -> tuple[Study, dict[str, dict[str, str]]]:
+    """Return the study of all combinations of values, and the values of each label, or exit."""
     values: dict[str, list[Any]] = {TASK: [settings.config.environment.task]}
     for path, texts in settings.variants.items():
         if path in FREE_FIELDS:
@@ -195,12 +196,13 @@ def _make_grid(settings: Settings) -> tuple[Study, list[str]]:
             fail(error)
         values[path] = list({str(value): value for value in read}.values())
     tasks = values.pop(TASK)
-    names, found = shorten([*values]), {}
+    found, texts_of_labels = {}, {}
     for combination in itertools.product(*values.values()):
-        label = ", ".join(f"{name}={v}" for name, v in zip(names, combination, strict=True))
+        parts = dict(zip(shorten([*values]), map(str, combination), strict=True))
+        label = ", ".join(f"{name}={text}" for name, text in parts.items())
         fields = {**settings.overrides, **dict(zip(values, combination, strict=True))}
-        found[label] = Setting(str(settings.path), fields)
-    return Study("", found, tasks, {}, columns.ACTOR_STEPS, _SEEDS_OF_GRID), [*values]
+        found[label], texts_of_labels[label] = Setting(str(settings.path), fields), parts
+    return Study("", found, tasks, {}, columns.ACTOR_STEPS, _SEEDS_OF_GRID), texts_of_labels
 
 
 def _read_settings(folder: pathlib.Path, config: str) -> Settings:
@@ -209,17 +211,12 @@ def _read_settings(folder: pathlib.Path, config: str) -> Settings:
     return Settings(load_config_file(file), file, {}, {})
 
 
-def _compare(
-    study: Study,
-    varied: Sequence[str] | None,
-    name: str,
-    read: Callable[[str], Settings],
-) -> NoReturn:
+def _compare(study: Study, texts: _Texts, name: str, read: Callable[[str], Settings]) -> NoReturn:
     """Train the runs of a study, or draw saved evaluations of it, and exit.
 
     Args:
       study: the study.
-      varied: fields in which its settings differ; None if they have labels.
+      texts: values by the names of their columns of each setting that is more than a label.
       name: name of the folder in sweeps/ that is used without --workdir.
       read: returns the settings of the config that a setting names.
     """
@@ -237,7 +234,7 @@ def _compare(
     runs: list[Run] = []
     with _preparing_folder(name) as folder:
         if _DRAW.value is None:
-            runs = _plan(study, part, varied, folder, read)
+            runs = _plan(study, part, texts, folder, read)
         else:
             _check_folder_of_figures(folder, locate(_DRAW.value))
             study = part
@@ -248,8 +245,11 @@ def _compare(
     screen.print(f"Folder: {folder}")
     runner = Runner([run for run in runs if run.is_wanted], _PARALLEL.value)
     train(runner, screen, 60 * _MINUTES.value)
-    begun = [run for run in runs if run.open_folder()]
-    endings = {run: FINISHED if run.is_finished else STOPPED for run in begun} | runner.endings
+    endings = {
+        run: runner.endings.get(run, FINISHED if run.is_finished else STOPPED)
+        for run in runs
+        if run.is_wanted or run.open_folder()
+    }
     points = [*(point for run in endings for point in results.read_points(run)), *saved]
     groups = results.make_groups(study, points, endings, [*read_labels(folder), *taken])
 
@@ -310,7 +310,7 @@ def _check_folder_of_figures(folder: pathlib.Path, drawn: pathlib.Path) -> None:
 def _plan(
     study: Study,
     part: Study,
-    varied: Sequence[str] | None,
+    texts: _Texts,
     folder: pathlib.Path,
     read: Callable[[str], Settings],
 ) -> list[Run]:
@@ -324,16 +324,14 @@ def _plan(
         given = f"setting {label!r}: " if label else ""
         settings = read(str(setting.config))
         fields = {**study.fields, **setting.fields, TASK: task}
-        texts = {LABEL: label}
-        if varied is not None:
-            texts = {n: str(fields[path]) for n, path in zip(shorten(varied), varied, strict=True)}
         is_wanted = task in part.tasks and label in part.settings
         try:
             config = change_fields(settings.config, fields)
             if is_wanted:
                 _check_config(config)
             command = _make_command(settings, fields)
-            planned = plan_runs(config, texts, part.num_seeds, folder, command)
+            parts = texts.get(label, {LABEL: label})
+            planned = plan_runs(config, parts, part.num_seeds, folder, command)
         except ValueError as error:
             raise ValueError(f"{given}{error}") from error
         for run in planned:
@@ -390,7 +388,8 @@ def _search(settings: Settings, name: str) -> NoReturn:
 
     screen = Screen(Console())
     screen.print(f"Folder: {folder}")
-    runner = Runner([], _PARALLEL.value)
+    num_ended = sum(trial.state.is_finished() for trial in storage.trials)
+    runner = Runner([], _PARALLEL.value, _RUNS.value - num_ended)
     budget = search.Budget(_RUNS.value, max_steps)
     step = search.Search(storage, space, runner, plan_run, budget, screen.print).step
     train(runner, screen, 60 * _MINUTES.value, step)

@@ -78,8 +78,8 @@ def from_csv(text: str) -> list[Point]:
     names, *rows = [row for row in csv.reader(text.splitlines()) if row] or [[]]
     if tuple(names) != _COLUMNS:
         raise ValueError(f"its columns are {', '.join(names)}, not {', '.join(_COLUMNS)}")
-    points = []
-    for number, (*row,) in enumerate(rows, 2):
+    points: list[Point] = []
+    for number, row in enumerate(rows, 2):
         try:
             task, setting, seed, *numbers = row
             points.append(Point(task, setting, int(seed), *map(float, numbers)))

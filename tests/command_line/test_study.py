@@ -260,19 +260,9 @@ def test_mistake_gets_one_line_before_anything_starts(name, run_command_line, tm
 def test_help_names_the_flags(run_command_line, tmp_path):
     exit_code, stdout, _ = run_command_line(["--help"], tmp_path, "study.py")
     assert exit_code == 0
-    flags = (
-        "config",
-        "seeds",
-        "parallel",
-        "runs",
-        "minutes",
-        "tasks",
-        "settings",
-        "draw",
-        "workdir",
-    )
-    for flag in flags:
+    for flag in ("seeds", "parallel", "runs", "minutes", "tasks", "settings", "draw", "workdir"):
         assert f"  --{flag}:" in stdout
+    assert "  --config.agent.n_step=" in stdout
 
 
 @pytest.mark.parametrize(("project", "expected"), [("pong", ["--wandb=pong"]), (None, [])])
