@@ -14,9 +14,8 @@ from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.learning.learner import ApexLearner, ReplaySource
-from apex_agents.learning.shapes import check_shapes
-from apex_agents.learning.update import Update, UpdateOutput, update_in_turn, update_on_batch
+from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
+from apex_agents.learning.update import Update
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.config import share_config
 from apex_agents.replay.connections import ReplayConnections
@@ -348,24 +347,10 @@ class ApexBuilder:
         User-defined builders are checked by it before a run. One whose learner learns from
         different data overrides it.
         """
-        layout, update = self.make_layout(spec), self.make_update(spec)
-        num_updates = self.config.num_sgd_steps_per_step
-        num_rows = num_updates * self.config.batch_size
-
-        def update_and_check(batch: tuple[Any, tf.Tensor]) -> UpdateOutput:
-            output = update_on_batch(update, *batch)
-            check_shapes(batch[1].shape, priorities=output.priorities)
-            return output
-
-        def learn(items: dict[str, tf.Tensor], weights: tf.Tensor) -> UpdateOutput:
-            return update_in_turn(update_and_check, (layout.unpack(items), weights), num_updates)
-
-        columns = {
-            name: tf.TensorSpec([num_rows, *column.shape], column.dtype)
-            for name, column in layout.signature.items()
-        }
-        weights = tf.TensorSpec([num_rows], tf.float32)
-        tf.function(learn, autograph=False).get_concrete_function(columns, weights)
+        # No server is asked for what a dataset holds.
+        samples = self.make_dataset(reverb.Client("localhost:0"), spec).element_spec
+        update_on_sample = make_update_on_sample(self.make_update(spec), self.config)
+        update_on_sample.get_concrete_function(samples)
 
     def make_learner(
         self,

@@ -43,9 +43,8 @@ from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.networks import make_network
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
-from apex_agents.learning.learner import ApexLearner, ReplaySource
+from apex_agents.learning.learner import ApexLearner, make_update_on_sample
 from apex_agents.precision import compute_dtype, cpu_has_bfloat16
-from apex_agents.replay.connections import ReplayConnections
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from configs import (
@@ -184,11 +183,8 @@ def make_bare_step(
     """Compile a function that does one update, or as many as `changes` say."""
     builder = make_builder(agent, **{"num_sgd_steps_per_step": 1, **changes})
     dataset = builder.make_dataset(client, spec)
-    config = builder.config
-    sizes = (config.batch_size, config.num_sgd_steps_per_step)
-    replays = ReplayConnections(client, lambda _: dataset, *sizes)
-    source = ReplaySource(builder.make_update(spec), replays, config)
-    return BareStep(source.update_on_sample, next(iter(dataset)))
+    update_on_sample = make_update_on_sample(builder.make_update(spec), builder.config)
+    return BareStep(update_on_sample, next(iter(dataset)))
 
 
 def count_updates(learner: ApexLearner, seconds: float) -> float:

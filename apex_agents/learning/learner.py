@@ -158,7 +158,6 @@ class ReplaySource:
       replays: see `Source`.
       description: see `Source`; it names the limits of the replay.
       recent_samples: the newest batches.
-      update_on_sample: compiled function from a `reverb.ReplaySample` to an `UpdateOutput`.
     """
 
     def __init__(self, update: Update, replays: ReplayConnections, config: Any):
@@ -169,24 +168,21 @@ class ReplaySource:
           replays: samples of `config.num_sgd_steps_per_step` batches.
           config: the agent's settings; `num_sgd_steps_per_step` and `replay` are read.
         """
-        self._update = update
         self.replays = replays
         self._num_updates = config.num_sgd_steps_per_step
-        self._exponent = config.replay.importance_sampling_exponent
         flow, ratio = make_data_flow(config), config.replay.samples_per_insert
         limits = f"{flow.min_size_field} is {flow.min_size:,}"
         limits += f", agent.replay.samples_per_insert is {ratio:g}" if ratio else ""
         self.description = f"a batch of the replay ({limits})"
         self.recent_samples = RecentSamples()
-        # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
-        self.update_on_sample = tf.function(self._update_in_turn, autograph=False)
+        self._update_on_sample = make_update_on_sample(update, config)
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Sample | None:
         del learner_steps
         return self.replays.sample(should_stop)
 
     def learn(self, data: Sample, learner_steps: int) -> dict[str, Any]:
-        output = self.update_on_sample(data.batches)
+        output = self._update_on_sample(data.batches)
         priorities = output.priorities.numpy()
         self.replays.write_priorities(data, priorities)
         self.recent_samples.add(data.batches, output, learner_steps)
@@ -198,15 +194,31 @@ class ReplaySource:
             "priority_batches_dropped": self.replays.num_dropped_batches,
         }
 
-    def _update_in_turn(self, sample: reverb.ReplaySample) -> UpdateOutput:
-        return update_in_turn(self._update_on_batch, sample, self._num_updates)
 
-    def _update_on_batch(self, batch: reverb.ReplaySample) -> UpdateOutput:
-        weights = importance_weights(batch.info.probability, batch.info.table_size, self._exponent)
-        num_updates = self._update.num_updates.read_value()
-        output = update_on_batch(self._update, batch.data, weights)
+def make_update_on_sample(update: Update, config: Any) -> Any:
+    """Make the compiled function of a learner step: the updates on the batches of a sample.
+
+    Args:
+      update: the update of one batch.
+      config: the agent's settings; `num_sgd_steps_per_step` and `replay` are read.
+
+    Returns:
+      A `tf.function` from a `reverb.ReplaySample`, `[K * B, ...]`, to an `UpdateOutput`.
+    """
+    exponent = config.replay.importance_sampling_exponent
+
+    def learn(batch: reverb.ReplaySample) -> UpdateOutput:
+        weights = importance_weights(batch.info.probability, batch.info.table_size, exponent)
+        num_updates = update.num_updates.read_value()
+        output = update_on_batch(update, batch.data, weights)
         check_shapes(weights.shape, priorities=output.priorities)
         # A learner that resumed from a checkpoint is behind the parameters it published before.
         ages = tf.maximum(tf.cast(num_updates, tf.float32) - batch.data.learner_steps, 0.0)
         metrics = {**output.metrics, "sample_age_steps": tf.reduce_mean(ages)}
         return output._replace(metrics=metrics)
+
+    # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
+    return tf.function(
+        lambda sample: update_in_turn(learn, sample, config.num_sgd_steps_per_step),
+        autograph=False,
+    )
