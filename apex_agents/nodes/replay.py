@@ -1,10 +1,11 @@
-"""The node with the replay server, which saves the replay."""
+"""The node with a replay server: it serves, counts actor steps, writes a log, saves the replay."""
 
 import functools
 import logging
 import pathlib
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import launchpad as lp
 import reverb
@@ -20,7 +21,7 @@ from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.runs.files import remove, try_to_write
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
 
-_SAVE_PERIOD_SECONDS = 1.0
+_PERIOD_SECONDS = 1.0
 _OLD = "0-"  # Beginning of the names of checkpoints that are not the newest.
 # Without a supervisor all nodes stop at once, and the others finish what they are sending.
 _LINGER_SECONDS = 1.0
@@ -69,37 +70,55 @@ class ReplayNode(lp.ReverbNode):
             return server
         # A restored server holds old messages, which their writers replace once they are missing.
         self._reset_messages(client)
-        workdir = pathlib.Path(self._experiment.workdir)
-        counter = ActorStepCounter(client, workdir / actor_steps_file(self._index))
-        logger = None
+        duties = [self._count_steps(client)]
         if self._index == 0:
-            poller = StatisticsPoller(clients, self._experiment.data_flow())
-            poller.refresh(0)
-            logger = ReplayLogger(self._experiment, poller)
-        period = self._experiment.run.replay_checkpoint_period_seconds
-        last_save = time.monotonic()
+            duties.append(self._write_log(clients))
+        if self._experiment.run.replay_checkpoint_period_seconds is not None:
+            duties.append(self._save(client, self._experiment.run.replay_checkpoint_period_seconds))
         report_ready()
-        while not lp.stop_event().wait(_SAVE_PERIOD_SECONDS):
-            counter.save()
-            if logger is not None:
-                logger.write_if_due()
-            if period is not None and time.monotonic() >= last_save + period:
-                save_replay(client, self._folder)
-                last_save = time.monotonic()
+        while not lp.stop_event().wait(_PERIOD_SECONDS):
+            for duty in duties:
+                duty.perform()
         if not is_supervised():
             time.sleep(_LINGER_SECONDS)
-        counter.close()
-        if logger is not None:
-            poller.refresh(0)
+        for duty in duties:
+            duty.end()
+        server.stop()
+        return server  # Never destroyed: that takes ten seconds for a million transitions.
+
+    def _count_steps(self, client: reverb.Client) -> "_Duty":
+        path = pathlib.Path(self._experiment.workdir, actor_steps_file(self._index))
+        counter = ActorStepCounter(client, path)
+        return _Duty(counter.save, counter.close)
+
+    def _write_log(self, clients: Sequence[reverb.Client]) -> "_Duty":
+        """Write the log of all servers, in which this server's last counts are the newest."""
+        poller = StatisticsPoller(clients, self._experiment.data_flow())
+        poller.refresh(self._index)
+        logger = ReplayLogger(self._experiment, poller)
+
+        def end() -> None:
+            poller.refresh(self._index)
             logger.write()
-        if logger is not None:
             poller.close()
-        if period is not None:
+
+        return _Duty(logger.write_if_due, end)
+
+    def _save(self, client: reverb.Client, period_seconds: float) -> "_Duty":
+        due_at = time.monotonic() + period_seconds
+
+        def save_if_due() -> None:
+            nonlocal due_at
+            if time.monotonic() >= due_at:
+                save_replay(client, self._folder)
+                due_at = time.monotonic() + period_seconds
+
+        def end() -> None:
             # A restored server would offer them, until they are reset, to readers that wait.
             if_reachable(lambda: self._reset_messages(client))
             save_replay(client, self._folder)
-        server.stop()
-        return server  # Never destroyed: that takes ten seconds for a million transitions.
+
+        return _Duty(save_if_due, end)
 
     def _reset_messages(self, client: reverb.Client) -> None:
         for table in MESSAGES:
@@ -135,6 +154,11 @@ class ReplayNode(lp.ReverbNode):
         run_id = self._experiment.run_id
         tables = self._priority_tables_fn()
         return [table.replace(name=run_table_name(table.name, run_id)) for table in tables]
+
+
+class _Duty(NamedTuple):
+    perform: Callable[[], None]  # Called every second.
+    end: Callable[[], None]  # Called before the server stops.
 
 
 def save_replay(client: reverb.Client, folder: pathlib.Path) -> None:
