@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import logging
+import pathlib
 import re
 import sys
 import warnings
@@ -67,7 +68,8 @@ def _load_packages(name: str) -> None:
         plugins = package.entry_points.select(group="gymnasium.envs")
         if not plugins and not any(map(_NEEDS_GYMNASIUM, package.requires or ())):
             continue
-        files = [file for file in package.files or () if file.suffix == ".py"]
+        listed = [file for file in package.files or () if file.suffix == ".py"]
+        files = [file for file in listed if pathlib.Path(file.locate()).is_file()]
         modules = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
         begins = any(name.lower().startswith(each.split("_")[0].lower()) for each in modules)
         # One that is developed elsewhere has no files here.

@@ -405,7 +405,7 @@ def install(folder: pathlib.Path, name: str, code: str, requires: str) -> None:
     (module / "__init__.py").write_text(code)
     fields = f"Metadata-Version: 2.1\nName: {name}\nRequires-Dist: {requires}\n"
     (metadata / "METADATA").write_text(fields)
-    (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n")
+    (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n{name}/removed.py,,\n")
 
 
 @pytest.mark.parametrize(
