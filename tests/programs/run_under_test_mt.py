@@ -67,11 +67,16 @@ class RecordingBuilder:
         return self._builder.make_policy(spec, env_indices, num_envs, seed)
 
     def make_adders(
-        self, client: reverb.Client, spec: Any, env_indices: Sequence[int], *args: Any
+        self,
+        client: reverb.Client,
+        spec: Any,
+        env_indices: Sequence[int] = (0,),
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         indices = [int(index) for index in env_indices]
         self._record("make_adders", address=client.server_address, env_indices=indices)
-        return self._builder.make_adders(client, spec, env_indices, *args)
+        return self._builder.make_adders(client, spec, env_indices, *args, **kwargs)
 
     def make_evaluation_policy(self, spec: Any, num_envs: int, seed: int) -> Any:
         self._record("make_evaluation_policy", num_envs=num_envs, seed=seed)
