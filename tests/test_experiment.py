@@ -311,15 +311,23 @@ def test_learner_steps_per_transition_are_fixed(num_sgd_steps_per_step):
     builder = RecordingBuilder(config)
     moments = set()
 
+    def record() -> None:
+        transitions = sum(adder.num_items for adder in builder.adders)
+        moments.add((transitions, builder.learner.num_steps))
+
     class RecordingChoice(Choice):
+        def reset(self) -> dm_env.TimeStep:
+            if hasattr(builder, "learner"):  # The first ones are made before it.
+                record()
+            return super().reset()
+
         def step(self, action: int) -> dm_env.TimeStep:
-            transitions = sum(adder.num_items for adder in builder.adders)
-            moments.add((transitions, builder.learner.num_steps))
+            record()
             return super().step(action)
 
     run(builder, RecordingChoice, max_learner_steps=200)
 
-    # 8 samples per insert in batches of 16: a learner step forevery 2 transitions since learning
+    # 8 samples per insert in batches of 16: a learner step for every 2 transitions since learning
     # could begin, as far as these make whole calls.
     def expected_steps(transitions: int, first: int) -> int:
         due = max(transitions - first, 0) // 2
