@@ -1,8 +1,9 @@
-"""How a run ended: its summary, its exit code, and what is an error."""
+"""The end of a run: its summary, its exit code, failures, and the commands to use next."""
 
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,8 @@ from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState
 from apex_agents.metrics.summary import NOT_SAVED, complete_summary, git_commit
 from apex_agents.nodes.backend import Outcome
+from apex_agents.plotting import PLOTS
+from apex_agents.registry import AGENTS
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, check_same_spec
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.workdir import SUMMARY_FILE
@@ -146,3 +149,51 @@ def describe_summary(summary: Mapping[str, Any]) -> Iterator[str]:
 def _show(value: float) -> str:
     """Format a number with four significant digits, or more if it has them before the point."""
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def describe_next_steps(
+    agent: str, folder: pathlib.Path, settings: str, program: str
+) -> Iterator[str]:
+    """Yield lines for the terminal; none if the command was started by another one, as in studies.
+
+    Args:
+      agent: name of the agent that was trained.
+      folder: folder of the run.
+      settings: name of the settings; after those of the agent's first run another task is named.
+      program: first word of the command line, `sys.argv[0]`.
+    """
+    script = pathlib.Path(program)
+    if script.stem not in (agent, f"apex-{agent.removeprefix('apex_')}"):
+        return
+    run = shlex.quote(_shorten(str(folder)))
+    steps = {
+        "evaluate": f"{_command(script, 'evaluate')} {run}",
+        "plot": f"{_command(script, 'plot')} {run}  # or several runs, in one figure",
+    }
+    figure = folder / PLOTS / "returns.png"
+    if figure.exists():
+        steps = {"figure": _shorten(str(figure)), **steps}
+    if settings == AGENTS[agent].default_config:
+        task, flags = AGENTS[agent].next_task
+        steps[task] = f"{_command(script, agent)} {flags}"
+    yield "What to do next:"
+    for name, step in steps.items():
+        yield f"{name:>18}: {step}"
+
+
+def _command(script: pathlib.Path, name: str) -> str:
+    """Return the command of a name, `evaluate` or `apex_dqn`, that lies beside a script."""
+    if script.suffix == ".py":
+        beside = str(script.with_name(f"{name}.py"))
+        return f"{shlex.quote(_shorten(sys.executable))} {shlex.quote(beside)}"
+    beside = str(script.with_name(f"apex-{name.removeprefix('apex_')}"))
+    return shlex.quote(_shorten(beside))
+
+
+def _shorten(path: str) -> str:
+    """Return how a path is written in the current folder: as a program's name where that is it."""
+    name = os.path.basename(path)
+    if shutil.which(name) == path:
+        return name
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative

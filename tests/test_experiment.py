@@ -658,6 +658,13 @@ def test_every_node_has_a_seed_of_its_own():
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
+class NoReplays:
+    """Connections of an actor that ends before it needs one."""
+
+    def connect(self, index: int) -> tuple[None]:
+        return (None,)
+
+
 def test_an_actor_of_a_resumed_run_does_not_play_the_same_episodes_again(monkeypatch):
     monkeypatch.setattr(program.lp, "stop_event", threading.Event)
     seeds: list[int] = []
@@ -670,7 +677,7 @@ def test_an_actor_of_a_resumed_run_does_not_play_the_same_episodes_again(monkeyp
         resumed_at = Progress(learner_steps, 0.0)
         experiment = Experiment(None, make_environment, RunConfig(), resumed_at=resumed_at)
         with pytest.raises(KeyError):
-            program._act(experiment, (None,), 0)
+            program._act(experiment, NoReplays(), 0)
     assert len(set(seeds)) == 3
 
 
@@ -746,7 +753,7 @@ def test_replays_that_cannot_share_the_work_are_refused(agent, num_actors, messa
 
 @pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])
 def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused):
-    flow = DataFlow(min_size=100, min_size_field="agent.replay.min_size")
+    flow = DataFlow(min_size=100, min_steps=100, min_size_field="agent.replay.min_size")
     run = RunConfig(max_actor_steps=limit)
     if not is_refused:
         return check_limits(run, flow)

@@ -259,7 +259,7 @@ def no_fork_server(monkeypatch):
         (
             ExperimentConfig(AGENT, CATCH, RunConfig(max_actor_steps=999)),
             {},
-            "1000 transitions, by agent.replay.min_size",
+            "1000 actor steps, by agent.replay.min_size",
         ),
         (ExperimentConfig(AGENT, CATCH, RunConfig(num_actors=0)), {}, r"run\.num_actors"),
         (ExperimentConfig(ApexDQNConfig(), CATCH), {}, "agent"),

@@ -29,6 +29,8 @@ from apex_agents.user_code import execute_config_file, find_function, name_funct
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> pathlib.Path:
     """Gives a folder at the end of Python's path; what is imported from there is forgotten."""
+    for name in [name for name in sys.modules if name.startswith(user_code.CONFIG_MODULE)]:
+        monkeypatch.delitem(sys.modules, name)  # The config file of another test.
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", [*sys.path])
     user_code.kept.clear()

@@ -10,11 +10,7 @@ Examples:
 
 import contextlib
 import os
-import pathlib
-import shlex
-import shutil
 import sys
-from collections.abc import Iterator
 
 from absl import flags
 
@@ -28,11 +24,10 @@ from apex_agents.command_line.arguments import (
 )
 from apex_agents.command_line.commands import STOPWATCH
 from apex_agents.command_line.settings import Settings, run_with_settings
-from apex_agents.ending import Run, RunFailure
+from apex_agents.ending import Run, RunFailure, describe_next_steps
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_SUCCESS, EXIT_TERMINATED
 from apex_agents.launcher import LAUNCH_TYPES
 from apex_agents.nodes.isolation import isolate
-from apex_agents.plotting import PLOTS
 from apex_agents.registry import AGENTS, CONFIG_CLASSES, find_agent
 from apex_agents.training import train
 
@@ -131,51 +126,3 @@ def _check_agent(agent: str, agent_config: object) -> None:
             f"agent is an {kinds[0]}; it has to be an {kinds[1]}. Use the command {command}, "
             f"which is launch/{found}.py."
         )
-
-
-def describe_next_steps(
-    agent: str, folder: pathlib.Path, settings: str, program: str
-) -> Iterator[str]:
-    """Yield lines for the terminal; none if the command was started by another one, as in studies.
-
-    Args:
-      agent: name of the agent that was trained.
-      folder: folder of the run.
-      settings: name of the settings; after those of the agent's first run another task is named.
-      program: first word of the command line, `sys.argv[0]`.
-    """
-    script = pathlib.Path(program)
-    if script.stem not in (agent, f"apex-{agent.removeprefix('apex_')}"):
-        return
-    run = shlex.quote(_shorten(str(folder)))
-    steps = {
-        "evaluate": f"{_command(script, 'evaluate')} {run}",
-        "plot": f"{_command(script, 'plot')} {run}  # or several runs, in one figure",
-    }
-    figure = folder / PLOTS / "returns.png"
-    if figure.exists():
-        steps = {"figure": _shorten(str(figure)), **steps}
-    if settings == AGENTS[agent].default_config:
-        task, flags = AGENTS[agent].next_task
-        steps[task] = f"{_command(script, agent)} {flags}"
-    yield "What to do next:"
-    for name, step in steps.items():
-        yield f"{name:>18}: {step}"
-
-
-def _command(script: pathlib.Path, name: str) -> str:
-    """Return the command of a name, `evaluate` or `apex_dqn`, that lies beside a script."""
-    if script.suffix == ".py":
-        beside = str(script.with_name(f"{name}.py"))
-        return f"{shlex.quote(_shorten(sys.executable))} {shlex.quote(beside)}"
-    beside = str(script.with_name(f"apex-{name.removeprefix('apex_')}"))
-    return shlex.quote(_shorten(beside))
-
-
-def _shorten(path: str) -> str:
-    """Return how a path is written in the current folder: as a program's name where that is it."""
-    name = os.path.basename(path)
-    if shutil.which(name) == path:
-        return name
-    relative = os.path.relpath(path)
-    return path if relative.startswith(os.pardir) else relative

@@ -13,7 +13,7 @@ class DataFlow(NamedTuple):
       replicas: copies of each item in the table; numbers below count them once.
       max_size: items of a full table, copies included.
       max_size_field: what decides `max_size`, for messages.
-      min_size: items needed before the learner starts.
+      min_size: items needed before the learner starts, without their replicas.
       min_steps: agent steps that lead to so many items.
       min_size_field: what decides `min_size`, for messages.
       items_per_step: items for each learner step, where acting and learning take turns.

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apex_agents.command_line.train import describe_next_steps
+from apex_agents.ending import describe_next_steps
 from apex_agents.presets import preset_names
 
 DEFAULTS = {"apex_dqn": "apex_dqn_cartpole", "apex_dpg": "apex_dpg_pendulum"}

@@ -16,7 +16,7 @@ from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
 from apex_agents.learning.samples import SampledTransitions
 from apex_agents.metrics import loggers
-from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
+from apex_agents.replay.statistics import ReplayStatistics, add_statistics
 from apex_agents.stopwatch import Stopwatch
 
 
@@ -134,11 +134,21 @@ def test_every_environment_has_rows_of_its_own(experiment, clock):
     ]
 
 
+class Poller:
+    """Statistics of two servers that a test sets."""
+
+    def __init__(self, *parts: ReplayStatistics | None):
+        self.parts = list(parts)
+
+    @property
+    def latest(self) -> ReplayStatistics:
+        return add_statistics([part for part in self.parts if part is not None])
+
+
 def test_replay_row_counts_since_the_row_before(experiment, clock):
     first = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     second = ReplayStatistics(actor_steps=1000, inserted=900, sampled=900, replay_size=100)
-    poller = StatisticsPoller([], period_seconds=1000.0)
-    poller.parts = [first, None]  # The second server has not answered yet.
+    poller = Poller(first, None)  # The second server has not answered yet.
     logger = loggers.ReplayLogger(experiment, poller, clock)
     clock.now += 4
     logger.write_if_due()  # Not due.
