@@ -35,7 +35,7 @@ class Role(NamedTuple):
     other sees no GPU and uses one thread.
     """
 
-    name: str  # Also that of its resources on a cluster, in `run.cluster`.
+    name: str  # Its resources on a cluster have the same name in `run.cluster`.
     function: Callable[..., Any]  # `(experiment, replays, index)`, returns when the program stops.
     num_nodes: int | None = None  # None: one node, without a number in its name.
     computes: bool = False
@@ -229,7 +229,7 @@ class ApexBuilder:
             `networks.own_torso.TorsoFn`.
 
         Raises:
-          ValueError: the config is another agent's.
+          ValueError: the config is that of a different agent.
         """
         kind, expected = type(config).__name__, algorithm.config_class
         require(isinstance(config, expected), "agent", kind, f"an {expected.__name__}")
@@ -244,7 +244,7 @@ class ApexBuilder:
           ValueError: they are not.
         """
         if self._algorithm.check_environment(self.config, spec, self._torso_fn):
-            for _ in range(2):  # Target networks have torsos of their own.
+            for _ in range(2):  # Target networks have separate torsos.
                 self.make_networks(spec)
 
     def make_networks(self, spec: EnvironmentSpec, seed: int = 0, **options: Any) -> Any:
@@ -279,7 +279,7 @@ class ApexBuilder:
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
         networks = self.make_networks(spec)
-        # In the precision that the learner publishes; that of actors may be lower.
+        # These have the precision that the learner publishes; that of actors may be lower.
         policy = self._algorithm.make_policy(self.config, lambda **_: networks, [0], 1, 0)
         signature = self.make_layout(spec).signature
         table = make_transition_table(self.config.replay, signature, rate_limiter)
@@ -303,7 +303,8 @@ class ApexBuilder:
         learner_steps_fn: Callable[[], int] = lambda: 0,
     ) -> list[PrioritizedNStepAdder]:
         layout = self.make_layout(spec)
-        priority_fn = make_priority_fn(self.config.replay)  # One for all of an actor.
+        # Shared by the actor's adders: 'max' is their common highest priority.
+        priority_fn = make_priority_fn(self.config.replay)
         return [
             PrioritizedNStepAdder(
                 client=client,
@@ -347,7 +348,7 @@ class ApexBuilder:
         User-defined builders are checked by it before a run. One whose learner learns from
         different data overrides it.
         """
-        # No server is asked for what a dataset holds.
+        # Making a dataset calls no server, so any address will do.
         samples = self.make_dataset(reverb.Client("localhost:0"), spec).element_spec
         update_on_sample = make_update_on_sample(self.make_update(spec), self.config)
         update_on_sample.get_concrete_function(samples)

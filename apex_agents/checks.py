@@ -70,7 +70,7 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     evaluations where they may have another one. While one of them hangs, this is logged.
 
     Raises:
-      ValueError: the agent cannot learn in it, it fails, or evaluations have other specs.
+      ValueError: the agent cannot learn in it, it fails, or evaluations have different specs.
     """
     check = experiment.builder.check_environment
     spec, observation = _try_environment(experiment, False, check)
@@ -98,9 +98,9 @@ def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:
     # Values of noisy networks differ in any case.
     if values[0] == values[1] and not np.isclose(values[0], values[2], rtol=1e-4, atol=0):
         raise ValueError(
-            "The agent's networks give an observation another value when the others of its batch "
-            "change, as normalization over a batch does. Learner, actors and evaluations have "
-            "batches of other sizes; use layer normalization."
+            "The agent's networks give an observation a different value when the others of its "
+            "batch change, as normalization over a batch does. Learner, actors and evaluations "
+            "have batches of different sizes; use layer normalization."
         )
 
 
@@ -112,7 +112,7 @@ def acts_as_standard(config: Any, spec: EnvironmentSpec) -> bool:
     """
     if config.builder == STANDARD:
         return True
-    standard = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    standard = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     standard.builder = STANDARD
     timestep = restart_batch(_draw_observations(spec))
     num_envs, outcomes = len(timestep.observation), []
@@ -142,7 +142,7 @@ def check_own_update(builder: ApexBuilder, spec: EnvironmentSpec) -> None:
     """Let a builder compile its update.
 
     Raises:
-      ValueError: it cannot be compiled, or returns priorities of another shape.
+      ValueError: it cannot be compiled, or returns priorities of the wrong shape.
     """
     try:
         with _without_remarks():

@@ -23,7 +23,7 @@ def reaches(mean_return: float, target: float) -> bool:
 
 
 class TaskReturn(float):
-    """A return in one task. As a target it is no limit for a run of another task.
+    """A target return for one task; runs of other tasks ignore it.
 
     Attributes:
       task: the task, as `environment.task` names it.
@@ -113,7 +113,7 @@ class RunConfig:
       seed: seed of everything that can be seeded; sampling in the replay server cannot.
       num_actors: number of actor processes (section 4.1: 360, with one environment each).
       num_envs_per_actor: number of environments that each actor steps in lock-step; each of them is
-        what the paper calls an actor, with an epsilon or noise of its own.
+        what the paper calls an actor, with a separate epsilon or noise.
       num_replays: number of replay servers (the paper: 1), a divisor of `num_actors`. Each of them
         has as many of the actors, and its share of the replay and of every batch.
       cpu_split: fraction of a machine's cores, at least one, on which its learner runs; other nodes
@@ -122,8 +122,8 @@ class RunConfig:
       max_actor_steps: limit in agent steps of all actors together, as far as they were sent.
       max_seconds: limit in wall time, start included; pauses between two commands, and time for
         which the machine sleeps, excluded.
-      target_return: limit in the mean unclipped return of an evaluation. That of settings that come
-        with the package holds for their task only.
+      target_return: limit in the mean unclipped return of an evaluation. The target
+        of settings that come with the package holds for their task only.
       checkpoint_period_seconds: seconds between two checkpoints of the learner; also at the end.
       num_checkpoints: number of checkpoints that are kept, the newest ones.
       replay_checkpoint_period_seconds: seconds between two checkpoints of the replay, each of which
@@ -162,9 +162,10 @@ class RunConfig:
         return self.num_actors * self.num_envs_per_actor
 
     def env_indices(self, actor: int) -> range:
-        """Return the indices of an actor's environments among all: their epsilons span the ladder.
+        """Return the indices of an actor's environments among those of all actors.
 
-        Those of the actors that share a replay do, too.
+        Every `num_actors`-th index, so that each actor, and each group of actors on one replay
+        server, spans the epsilon ladder.
         """
         return range(actor, self.num_envs, self.num_actors)
 
@@ -200,7 +201,7 @@ class ExperimentConfig:
 
 
 def other_target(config: ExperimentConfig) -> TaskReturn | None:
-    """Return the target return that settings have if it is one of another task than theirs."""
+    """Return a config's target return if it belongs to a different task, else None."""
     target = config.run.target_return
     if isinstance(target, TaskReturn) and target.task != config.environment.task:
         return target
@@ -208,7 +209,7 @@ def other_target(config: ExperimentConfig) -> TaskReturn | None:
 
 
 def without_other_target(config: ExperimentConfig) -> ExperimentConfig:
-    """Return settings that have no target return if theirs is one of another task."""
+    """Return a config without a target return that belongs to a different task."""
     if other_target(config) is None:
         return config
     return dataclasses.replace(config, run=dataclasses.replace(config.run, target_return=None))

@@ -50,7 +50,8 @@ def find_ended(experiment: Experiment) -> Run | None:
     """Return the run in an experiment's folder if it has ended, and would end again at once.
 
     Raises:
-      ValueError: the run is that of another experiment, or of an environment with other specs.
+      ValueError: the run is that of a different experiment, or of an environment with a different
+        spec.
     """
     workdir = pathlib.Path(os.path.expanduser(experiment.workdir)).absolute()
     is_named = experiment.workdir and experiment.config is not None

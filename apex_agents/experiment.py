@@ -126,7 +126,7 @@ def make_experiment(
         cannot be shared out to so many replays.
     """
     if workdir and not workdir.startswith("~"):
-        # Code of the user's may change the current folder.
+        # User code may change the current folder.
         workdir = str(pathlib.Path(workdir).absolute())
     environment = config.environment
     if environment_fn is not None:

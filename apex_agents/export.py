@@ -122,7 +122,7 @@ def export_saved_model(
         tf.saved_model.save(module, str(partial), signatures=module.evaluate)
     except tf.errors.OpError as error:
         raise OSError(f"{path} cannot be written: {error.message}") from error
-    except (TypeError, ValueError) as error:  # By the code of a network.
+    except (TypeError, ValueError) as error:  # Raised by the code of a network.
         raise ExportError(f"the network needs a known number of observations: {error}") from error
     signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
@@ -167,7 +167,7 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
             )
         content = model.SerializeToString()
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    except Exception as error:  # By tf2onnx, onnxruntime or the code of a network.
+    except Exception as error:  # Raised by tf2onnx, onnxruntime or the code of a network.
         raise ExportError(f"the network cannot be written as ONNX: {error}") from error
 
     def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Return the value of which `encode` made another."""
+    """Invert `encode`."""
     if isinstance(value, dict):
         if value.keys() == {_TUPLE} and isinstance(value[_TUPLE], list):
             return tuple(map(decode, value[_TUPLE]))

@@ -85,7 +85,7 @@ class _Policy:
         return output if is_batch else output[0]
 
     def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
-        """Return what agents see of observations as a batch, and whether they were one."""
+        """Return observations as agents see them, as a batch, and whether they were one."""
         spec = self.spec.observations
         is_seen = isinstance(observation, np.ndarray) and observation.dtype == spec.dtype
         own = None
@@ -106,7 +106,7 @@ class TrainedDQN(_Policy):
         """Return the action with the highest value, `[]` or `[B]`.
 
         Raises:
-          ValueError: the observation has another shape or dtype than the environment's.
+          ValueError: the observation has the wrong shape or dtype.
         """
         return self.actions.to_environment(self.q_values(observation).argmax(axis=-1))
 
@@ -129,7 +129,7 @@ class TrainedDPG(_Policy):
         """Return the action, `[D]` or `[B, D]`, within the environment's bounds.
 
         Raises:
-          ValueError: the observation has another shape or dtype than the environment's.
+          ValueError: the observation has the wrong shape or dtype.
         """
         return self.actions.to_environment(self._output(observation))
 
@@ -167,7 +167,7 @@ class TrainedActorCritic(_Policy):
         """Return the most likely action, `[]` or `[B]`.
 
         Raises:
-          ValueError: the observation has another shape or dtype than the environment's.
+          ValueError: the observation has the wrong shape or dtype.
         """
         return self.actions.to_environment(self.logits(observation).argmax(axis=-1))
 
@@ -204,8 +204,8 @@ def load(
 
     Raises:
       ValueError: the folder holds no run that can be read, there are no such parameters, they are
-        not those of the run's networks, or the run's environment cannot be made or has another
-        spec than the run's.
+        not those of the run's networks, or the run's environment cannot be made or has a
+        different spec than when the run started.
     """
     workdir = pathlib.Path(os.path.expanduser(run_folder)).absolute()
     config = read_config(workdir, list(CONFIG_CLASSES.values()))

@@ -56,7 +56,8 @@ def mixed_precision(method: Callable[[Any, tf.Tensor], tf.Tensor]) -> Callable[.
         dtype = _thread_dtype()
         if dtype == tf.float32:
             return method(module, features)
-        # The class of all modules gets the getter for a while: these alone may notice.
+        # The getter is installed on `snt.Module`, which all threads share; `instances` limits it to
+        # these modules.
         modules = (module, *module.submodules)
         with snt.custom_variable_getter(
             lambda variable: tf.cast(variable, dtype), classes=[snt.Module], instances=modules

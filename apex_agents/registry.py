@@ -81,7 +81,7 @@ def find_agent(config: Any) -> str:
 def with_torso_fn(config: Any, torso_fn: TorsoFn) -> Any:
     """Return a copy of `config` in which `torso_fn` makes every torso."""
     fields = dataclasses.fields(CONFIG_CLASSES[find_agent(config)])  # A subclass may have others.
-    config = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    config = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     reference = name_function(torso_fn, "torso_")
     for name in (field.name for field in fields if field.name.endswith("torso")):
         setattr(config, name, reference)

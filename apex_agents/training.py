@@ -46,7 +46,7 @@ def train(  # noqa: PLR0913
 
     Ctrl-C stops the run, which the same call with the same `workdir` resumes; another one kills all
     processes (a second later at the earliest). SIGTERM stops the run and then ends the program.
-    Code of the user's that runs in this process may change its folder, umask, environment
+    User code that runs in this process may change its folder, umask, environment
     variables, global random numbers, logging or warnings: in the end they are as they were.
 
     Args:

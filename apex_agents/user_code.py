@@ -37,7 +37,7 @@ _PRESET_MODULE = f"{_PACKAGE}_preset_"  # A file of which a run keeps no record 
 
 ID = "id:"  # Begins the reference of an id of gymnasium.
 
-_NO_NAME = re.compile(r"\W+")  # Such as in the name of a lambda.
+_NO_NAME = re.compile(r"\W+")  # A lambda's name has such characters.
 
 # Objects by the references that stand for them in this process: functions of scripts, which the
 # program has given or a run has recorded, and ids of gymnasium that scripts register.

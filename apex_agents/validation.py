@@ -61,7 +61,7 @@ def check_config(config: Any, prefix: str = "") -> None:
       prefix: dotted path of the config, such as 'run.', or ''.
 
     Raises:
-      ValueError: a field has another type than declared, or a value that is not allowed, or an
+      ValueError: a field does not have its declared type, or has a value that is not allowed, or an
         attribute was set that is no field.
     """
     _check_declarations(config, prefix)
@@ -78,8 +78,8 @@ def make_config(kind: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
       prefix: dotted path of the config, such as 'run.', or ''.
 
     Raises:
-      ValueError: a value is of another type than declared, or not allowed, or there is no field of
-        its name.
+      ValueError: a value does not have the declared type, or is not allowed, or there is no field
+        of its name.
     """
     try:
         (config,) = _adapter(kind).validate_json(json.dumps([values]))
@@ -176,7 +176,7 @@ def _check_declarations(config: Any, prefix: str) -> None:
             require(type(value) is hints[name], path, value, allowed)
             _check_declarations(value, f"{path}.")
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            _check_declarations(value, f"{path}.")  # Of an agent, which may be of any class.
+            _check_declarations(value, f"{path}.")  # The config of an agent may be of any class.
             make_config(type(value), dataclasses.asdict(value), f"{path}.")
         else:
             _check_value(value, path)

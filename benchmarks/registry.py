@@ -200,7 +200,7 @@ def _make_policy(experiment: Experiment, spec: EnvironmentSpec) -> Any:
     """Make the policy for a spec, once: hundreds of ids have the same one."""
     key = (type(experiment.builder), repr(spec))
     if key not in _policies:
-        _policies.clear()  # Those of large images would fill the memory.
+        _policies.clear()  # Policies for large images would fill the memory.
         _policies[key] = experiment.builder.make_policy(spec, range(1), 1, 0)
     return _policies[key]
 

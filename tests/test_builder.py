@@ -127,7 +127,7 @@ def test_the_adders_of_an_actor_share_the_highest_priority(record, initial_prior
     first, second = [kwargs["priority_fn"] for kwargs in recorder.calls]
     assert first(-3.0) == 3.0
     assert second(2.0) == expected
-    builder.make_adders("client", spec, range(1), 2)  # Those of another actor.
+    builder.make_adders("client", spec, range(1), 2)  # Make the adders of a different actor.
     assert recorder.calls[-1]["priority_fn"](2.0) == 2.0
 
 

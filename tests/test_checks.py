@@ -159,7 +159,7 @@ def test_as_many_environments_as_needed_are_made_before_a_run(
     function, settings, number, monkeypatch
 ):
     """Each may need a license, or half a minute."""
-    user_code.kept.clear()  # Of another `make`.
+    user_code.kept.clear()  # Forget those of an earlier `make`.
     names = {"made": [], "Halls": Halls}
     exec(function, names)
     config = load_config("apex_dqn_catch")
@@ -188,7 +188,7 @@ class Clock(Halls):
 def test_numbers_that_agents_cannot_tell_apart_are_said_once(caplog):
     config = load_config("apex_dqn_catch")
     config.environment, config.run.target_return = EnvironmentConfig(), None
-    check_environment(make_experiment(config, environment_fn=Clock))  # Also one for evaluations.
+    check_environment(make_experiment(config, environment_fn=Clock))  # And one for evaluations.
     (record,) = caplog.records
     assert (record.levelname, "Clock" in record.getMessage()) == ("WARNING", True)
 

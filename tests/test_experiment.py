@@ -605,7 +605,7 @@ def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_u
         check_experiment(experiment)
     assert "\n" not in str(caught.value)
     is_named = f"({__file__}, line" in str(caught.value)
-    assert is_named is (update_class is not WithColumns)  # Of which only our check complains.
+    assert is_named is (update_class is not WithColumns)  # Only our check complains of it.
 
 
 class WithOwnLearner(ApexDQNBuilder):

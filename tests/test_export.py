@@ -272,7 +272,7 @@ def test_exports_act_in_the_units_of_the_environment(tmp_path, run, space, descr
     with registered_mirror(spaces.Box(-1, 1, [2]), space) as task:
         make_run(tmp_path / "run", agent, EnvironmentConfig("gymnasium", task))
         policy = load(tmp_path / "run")
-        observations = record_observations(policy, num_steps=50)  # With random actions.
+        observations = record_observations(policy, num_steps=50)  # Actions are random.
     export_saved_model(policy, tmp_path / "saved_model", observations)
     export_onnx(policy, tmp_path / "policy.onnx", observations)
     assert describe(policy)["action"].items() >= described.items()
@@ -348,7 +348,7 @@ def test_an_atari_environment_is_described_as_it_is(policies):
     observation, _ = described.reset(seed=np.array([7]))
     np.testing.assert_array_equal(observation, ours.reset().observation)
     random = np.random.default_rng(0)
-    for _ in range(200):  # With the first point.
+    for _ in range(200):  # The first point is among them.
         action = random.integers(6, size=1)
         observation, reward, *_ = described.step(action)
         timestep = ours.step(action)

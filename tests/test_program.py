@@ -101,7 +101,7 @@ def test_every_node_has_a_log_without_errors(processes_run):
     assert [name for name, text in logs.items() if "Traceback" in text or "Error" in text] == []
 
 
-FILES = {  # By the name under which `docs/reference/logs.md` documents them.
+FILES = {  # Files by the names under which `docs/reference/logs.md` documents them.
     "learner": "learner",
     "learner_histograms": "learner_histograms",
     "replay": "replay",

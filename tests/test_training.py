@@ -223,7 +223,7 @@ def test_what_an_environment_changes_in_the_process_is_put_back(launch_type, tmp
     assert result.stdout.endswith(f"unchanged {[True] * 7}\n{tmp_path / 'run'}\n")
     names = ["config.json", "logs", "checkpoints", "summary.json"]
     assert all((tmp_path / "run" / name).exists() for name in names)
-    assert (tmp_path / "run" / "logs").stat().st_mode & 0o055 == 0o055  # By the umask before.
+    assert (tmp_path / "run" / "logs").stat().st_mode & 0o055 == 0o055  # The earlier umask applies.
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

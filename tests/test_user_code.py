@@ -89,7 +89,7 @@ def test_functions_without_a_name_are_told_apart_by_their_values_and_roles(folde
 def test_a_later_command_finds_the_functions_of_a_script(folder):
     size = 7
     name = name_function(lambda: size)
-    name_function(make_adding(1))  # Of another run.
+    name_function(make_adding(1))  # A different run has this one.
     recorded = json.loads(json.dumps(user_code.record(f'{{"torso": "{name}"}}')))
     assert [*recorded["functions"]] == [name]
     user_code.kept.clear()
@@ -147,11 +147,11 @@ def test_the_installation_is_no_folder_of_the_user(folder):
 
 
 def test_a_folder_below_that_of_python_may_be_the_users(folder, monkeypatch):
-    """As /usr/src/app is, where Python is in /usr."""
+    """An example is /usr/src/app, where Python is in /usr."""
     for name in ("prefix", "base_prefix"):
         monkeypatch.setattr(sys, name, str(folder.parent))
     scripts = sysconfig.get_path("scripts")
-    monkeypatch.setattr(sys, "path", [scripts, *sys.path])  # As of an installed command.
+    monkeypatch.setattr(sys, "path", [scripts, *sys.path])  # An installed command has this path.
     assert str(folder) in user_code.user_path()
     assert scripts not in user_code.user_path()
 
@@ -189,7 +189,7 @@ def test_other_processes_import_what_was_imported_here(folder, tmp_path_factory,
     write(folder / "lengths" / "metre.py", "LONG = 9\n")
     write(folder / "rooms" / "__init__.py", "from rooms.one import make\n")
     write(folder / "rooms" / "one.py", "import sizes\ndef make(): return sizes.LARGE\n")
-    os.utime(folder / "sizes.py", (0, 0))  # As in images that are built anew to the same bytes.
+    os.utime(folder / "sizes.py", (0, 0))  # Images that are built anew to the same bytes do so.
     make = find_function("rooms:make", "x")
     pickled = cloudpickle.dumps(WithUserCode([make]))
     if not has_folder:
@@ -251,8 +251,8 @@ def test_a_run_takes_what_a_notebook_has_defined_anew(folder, monkeypatch):
     recorded = user_code.record(reference)
     define(2)
     user_code.restore_functions(recorded)
-    assert find() == 1  # Of the older run, which is loaded.
-    user_code.take_new_definitions()  # As a run does that is trained.
+    assert find() == 1  # The older run, which is loaded, has this one.
+    user_code.take_new_definitions()  # A run that is trained does so.
     assert find() == 2
     user_code.restore_functions(user_code.record(reference))
     assert find() == 2

@@ -141,7 +141,7 @@ WRONG_TYPES: dict[Any, list[Any]] = {
         *("", "64", b"64", {}, 64),
         *((1.0,), ("64",), (True,), (None,), (2**63,), ((1,),)),
     ],
-    # Of classes of a user's.
+    # User-defined classes have fields of these types.
     tuple[float, ...]: [0.9, ("a",), (math.nan,)],
     list[str]: ["a", [1]],
     List: ["a", 1],  # noqa: UP006  # As users write it.

@@ -140,6 +140,6 @@ def test_the_waits_of_a_thread_are_reported_while_it_is_in_the_block():
         assert told.wait(60)
         assert memory.wait() is None
     with Waiting("another step"):
-        assert memory.wait().what == "another step"  # As before the block.
+        assert memory.wait().what == "another step"  # It is the same as before the block.
     assert reported == [("The check", "a step")]
     write_waits(None)

@@ -35,7 +35,7 @@ def make_actor(
 def make_variable_client(
     policy: Policy, variable_source: core.VariableSource, update_period: int = 1
 ) -> variable_utils.VariableClient:
-    """Build what assigns new variables to those of a policy, and wait for the first ones."""
+    """Make the client that updates the variables of a policy, and wait for the first values."""
     variables = policy.variables
     if isinstance(variable_source, ParameterSource):
         variables = variable_source.track(variables)

@@ -29,7 +29,7 @@ class _PartialTransition:
     observation: np.ndarray  # S_t
     action: np.ndarray  # A_t, [] or [D]
     q_taken: float  # q(S_t, A_t) of the acting network at time t
-    learner_steps: int  # Those of the parameters with which A_t was chosen.
+    learner_steps: int  # Learner steps of the parameters that chose A_t.
     n_step_return: float = 0.0  # R so far
     n_step_discount: float = 1.0  # D so far
     num_steps: int = 0  # Agent steps since S_t.
@@ -44,14 +44,14 @@ class PrioritizedNStepAdder:
       R = sum_{k<m} (prod_{j<k} gamma d_{t+1+j}) r_{t+1+k},   D = prod_{k<m} gamma d_{t+1+k}
       priority = |R + D * value(S_{t+m}) - q_taken(t)|
 
-    where acting has computed q_taken and value; `priority_fn` may return another priority. All are
-    clipped to [1e-6, 1e6].
+    where acting has computed q_taken and value; `priority_fn` may return a different priority.
+    All are clipped to [1e-6, 1e6].
 
     - FIRST starts an episode and a transition. Its reward and discount are ignored. Transitions of
       an episode that was abandoned, that is left without a LAST, are dropped.
     - MID extends all transitions under way by one step. The one that now has n steps is complete
       (m = n) and is added: none at the first n - 1 steps of an episode, one at each further step.
-      Then it starts a transition of its own.
+      Then it starts a new transition.
     - LAST extends and completes all of them: that with n steps and the shorter ones behind it,
       m = n - 1, ..., 1. An episode of at most n steps gives only these. It starts no transition.
       With its discount 0, a termination, D = 0, and the value of the last observation is not read;

@@ -47,7 +47,7 @@ class ActorCriticBuilder:
           torso_fn: maker of the torso in place of `config.torso`; see `ApexDQNBuilder`.
 
         Raises:
-          ValueError: the config is another agent's.
+          ValueError: the config is that of a different agent.
         """
         kind = type(config).__name__
         require(isinstance(config, ActorCriticConfig), "agent", kind, "an A2CConfig or A3CConfig")

@@ -43,7 +43,7 @@ class ActorCriticUpdate:
 
     Attributes:
       network: from observations `[B, ...]` to logits `[B, A]` and values `[B]`.
-      trained: variables that gradients are of.
+      trained: variables whose gradients are computed.
       variables: `{'network': ...}`, variables of the network, for actors.
       state: network, optimiser and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
@@ -73,7 +73,8 @@ class ActorCriticUpdate:
         del weights  # Rollouts are not sampled.
         num_rows, num_envs, *shape = batch.observation.shape
         rows = tf.reshape(batch.observation, [num_rows * num_envs, *shape])
-        # Before what is no step an episode ends, and all returns end with the rollout.
+        # A return stops before a row that is no step, where the episode ended, and at the end of
+        # the rollout.
         is_last = tf.concat([~batch.is_step[1:], tf.ones([1, num_envs], tf.bool)], axis=0)
         with tf.GradientTape() as tape:
             logits, value = self.network(rows)

@@ -12,7 +12,7 @@ from apex_agents.actor_critic.networks import ActorCriticNetwork
 class SoftmaxPolicy:
     """Samples actions with the probabilities of the network, or takes the most likely ones.
 
-    Its `PolicyOutput` has the value of the state as both of its values: there are no others.
+    `q_taken` and `value` of its `PolicyOutput` are both v(s): the network has no action values.
 
     Attributes:
       network: policy and value.

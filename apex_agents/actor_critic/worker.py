@@ -22,8 +22,8 @@ _POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.01
 class Worker(core.Actor):
     """Acts with its copy of the parameters, and sends a gradient every `n_step` steps.
 
-    Before each rollout it takes the newest parameters. In A2C it waits for another version than
-    that of its last gradient, since a version takes one gradient of each worker; if none comes
+    Before each rollout it takes the newest parameters. In A2C it waits for a different version
+    than that of its last gradient, since a version takes one gradient of each worker; if none comes
     within `max_wait_seconds`, as after the learner has died, it continues with the one it has.
 
     Time steps are batched or those of a single environment, as `acting.actor.ApexActor` has them.
@@ -92,7 +92,8 @@ class Worker(core.Actor):
 
     def _add(self, action: np.ndarray, timestep: dm_env.TimeStep) -> None:
         if not self._actions and np.all(timestep.step_type == dm_env.StepType.FIRST):
-            self._timesteps = [timestep]  # With n_step 1 there would be no step to learn from.
+            # Do not begin a rollout with rows without a step: with n_step 1 it would have no other.
+            self._timesteps = [timestep]
             return
         self._actions.append(action)
         self._timesteps.append(timestep)

@@ -92,7 +92,7 @@ class RayNodes:
         nodes = program.get_all_nodes()
         wanted = {node.name: cluster.resources(node.role.name).amounts() for node in nodes}
         self._placement = Placement(wanted)
-        self._addresses: dict[str, str] = {}  # By the names of the replays, in order.
+        self._addresses: dict[str, str] = {}  # Addresses by the names of the replays, in order.
         # A host that finds this file, whose name is new, shares the folder.
         self._mark = pathlib.Path(experiment.workdir, f"{_MARK}{uuid.uuid4().hex[:12]}")
         try:
@@ -159,7 +159,7 @@ class RayNodes:
             process.end(Exit(reason, from_outside=True))
 
     def _find_address(self, name: str) -> str:
-        """Return the address of a replay, another one where it has another host agent."""
+        """Return the address of a replay, a different one where it has a new host agent."""
         agent = self._placement.host_agents[name]
         self._addresses[name] = ray.get(agent.reserve_address.remote())
         return self._addresses[name]

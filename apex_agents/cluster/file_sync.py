@@ -34,7 +34,7 @@ _MAX_BYTES = 64 << 20
 
 
 class FileState(NamedTuple):
-    """What tells one version of a file from another."""
+    """The state of a file, which distinguishes its versions."""
 
     modified: int  # Time of its last change, in nanoseconds since the epoch.
     size: int  # In bytes.
@@ -130,7 +130,7 @@ class FileSync:
         return list(self._files.states())
 
     def outgoing(self, there: Mapping[str, FileState]) -> Iterator[Change]:
-        """Yield what a host lacks whose files are in these states."""
+        """Yield the changes that a host lacks, given the states of its files."""
         here = self._files.states()
         self.known = {path: state for path, state in there.items() if state == here.get(path)}
         for change in self._files.changes(self.known):

@@ -302,7 +302,8 @@ class RemoteNodeProcess:
 
     def _take(self, report: ProcessReport) -> bool:
         self.pid, self._messages, self._wait = report.pid, report.messages, report.wait
-        # After its end a host may have lost the folder: nothing is removed here then.
+        # Once the process has ended, its host may have lost the folder: missing files are not
+        # removed here.
         removed = report.removed if report.exit is None else ()
         is_written = self._files.receive(report.changes, removed)
         if not is_written:

@@ -36,9 +36,9 @@ def connect(address: str) -> None:
       address: 'HOST:PORT' of its head, or 'auto' for the cluster that this machine belongs to.
 
     Raises:
-      ValueError: there is no cluster, or it has another version of Ray or Python.
+      ValueError: there is no cluster, or it has a different version of Ray or Python.
     """
-    if ray.is_initialized():  # By the program that trains, or by an earlier run of it.
+    if ray.is_initialized():  # The program that trains, or an earlier run of it, did this.
         connected = ray.get_runtime_context().gcs_address
         if address not in ("auto", connected):
             raise ValueError(

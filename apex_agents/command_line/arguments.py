@@ -19,7 +19,7 @@ flags.disclaim_key_flags()
 _MAX_LINE_LENGTH = 2000
 _HELP = {"--help", "-help", "-h"}
 
-# Code of the user's, such as the module of an environment, may change the folder later.
+# User code, such as the module of an environment, may change the folder later.
 try:
     STARTED_IN = pathlib.Path.cwd()
 except FileNotFoundError:  # The folder has been removed.
@@ -61,7 +61,7 @@ def parse_flags(
       The arguments that are no flags.
     """
     if not _HELP.isdisjoint(argv):
-        with contextlib.suppress(BrokenPipeError):  # Of `head`, for example.
+        with contextlib.suppress(BrokenPipeError):  # The reader has exited, as `head` does.
             text = sys.modules[module].__doc__
             print(text, flags.FLAGS.module_help(module), *describe(), sep="\n", flush=True)
         leave(EXIT_SUCCESS)

@@ -51,12 +51,12 @@ def _open_streams() -> None:
 
 
 def _use_utf8() -> None:
-    """Execute this command again in Python's UTF-8 mode if the locale has another encoding.
+    """Execute this command again in Python's UTF-8 mode if the locale has a different encoding.
 
     TensorFlow and Reverb take paths in UTF-8 only.
     """
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
-        os.environ["PYTHONUTF8"] = "1"  # Without effect after `python -E` or `-X utf8=0`.
+        os.environ["PYTHONUTF8"] = "1"  # It has no effect after `python -E` or `-X utf8=0`.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
@@ -112,5 +112,5 @@ study = functools.partial(_run, "study")
 
 if __name__ == "__main__":
     agent = sys.argv.pop(1)
-    sys.argv[0] = agent.replace("_", "-")  # As the summary of the run names the command.
+    sys.argv[0] = agent.replace("_", "-")  # The summary of the run names the command so.
     _train(agent)

@@ -78,7 +78,7 @@ def _main(arguments: Sequence[str]) -> None:
             raise ValueError(f"--{name} is for --agent.")
         folder = locate(run)
         policy = load(folder, _CHECKPOINT.value)
-        # Parameters of another run have a folder of their own.
+        # Parameters of a different run have a separate folder.
         name = policy.path.stem if is_of_run(policy.path, folder) else f"other-{policy.path.stem}"
         output = locate(_OUTPUT.value) if _OUTPUT.value else folder / "exports" / name
         check_path(output)
@@ -110,7 +110,7 @@ def _write_agent(run: pathlib.Path) -> None:
 def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
     observations = record_observations(policy)
     description, model = output / "policy.json", output / "policy.onnx"
-    for path in (description, model):  # Of an export before, which may have been another policy's.
+    for path in (description, model):  # Left by an earlier export, perhaps of a different policy.
         path.unlink(missing_ok=True)
     _show("parameters", f"{policy.path.stem}, learner step {policy.learner_steps:,}")
     _show("compared for", f"{len(observations)} observations")

@@ -18,8 +18,8 @@ from absl import flags
 from apex_agents.validation import closest_field, field_paths, get_field, is_short_for
 
 _WIDTH = 100
-_LIKENESS = 0.8  # From which on a name is taken for a misspelt one; 1 is equality.
-# The names in Stable-Baselines3, CleanRL and RLlib.
+_LIKENESS = 0.8  # Least similarity at which a name counts as a misspelling; 1 is equality.
+# Names of the fields in Stable-Baselines3, CleanRL and RLlib.
 _NAMES = {
     **dict.fromkeys(("env", "env_id", "env_name", "game"), "environment.task"),
     **dict.fromkeys(("env_kwargs", "env_config"), "environment.kwargs"),
@@ -44,8 +44,8 @@ _DEVICE = (
 _REMARKS = dict.fromkeys(("device", "cuda", "gpu", "num_gpus"), _DEVICE)
 _CONV = ("agent.torso", ("conv", "auto"))
 _ATARI = ("environment.suite", ("atari",))
-# By the field that is read: another field, and its values with which it is. A function of the
-# user's, 'module:function', may read anything.
+# Fields that are read only for certain values of a different field: {field: (other field, values)}.
+# A user-defined 'module:function' may read any field.
 READ_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "agent.conv_channels": _CONV,
     "agent.conv_kernel_sizes": _CONV,
@@ -125,7 +125,7 @@ def _parse(text: str, declared: Any) -> Any:
             "'{\"size\": 7}', or single entries of it, such as kwargs.size=7"
         )
     if isinstance(value, float) and int in origins and value.is_integer():
-        return int(value)  # Such as 1e6.
+        return int(value)  # An example is 1e6.
     if type(value) is int and float in origins and abs(value) < 2**63:
         return float(value)
     if tuple in origins and not isinstance(value, (tuple, list)):
@@ -184,15 +184,15 @@ def _translate(name: str, fields: Sequence[str]) -> str | None:
 def find_idle_fields(
     config: Any, given: Collection[str], varied: Collection[str] = ()
 ) -> Iterator[str]:
-    """Say of each field that was given, but that no other setting lets anything read, why.
+    """Yield a sentence for each given field that has no effect with these settings.
 
     Args:
       config: settings of the experiment.
-      given: dotted paths of fields.
-      varied: those which get several values, one in each run.
+      given: dotted paths of the fields that were given.
+      varied: dotted paths of fields that get several values, one in each run.
 
     Yields:
-      A sentence for each of them.
+      Sentences that name the field, and the value of the other field for which it is not read.
     """
     known = field_paths(config)
     if ":" in str(getattr(config.agent, "builder", "")):  # It may read anything.

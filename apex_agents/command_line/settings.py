@@ -201,7 +201,7 @@ def find_config(
 
     Args:
       value: path of the file, its name in `CONFIGS`, or a part of only one name.
-      agent: name of an agent, with which names begin of which only a part is given.
+      agent: name of an agent whose configs are searched if `value` is only a part of a name.
       folder: folder in which the path is looked up before the current one.
       given: how the error message introduces the value.
     """
@@ -228,7 +228,7 @@ def is_file(path: pathlib.Path) -> bool:
     """Return whether a path, which may be no possible one, is that of a file."""
     try:
         return path.is_file()
-    except (OSError, ValueError):  # Such as a name that is too long.
+    except (OSError, ValueError):  # The name may be too long, for example.
         return False
 
 

@@ -497,7 +497,7 @@ def _write(
     except OSError as error:
         screen.print(f"error: {folder} cannot be written: {error.strerror}")
         return False
-    except Exception as error:  # Of Matplotlib, which may raise anything; the tables are written.
+    except Exception as error:  # Matplotlib may raise anything; the tables are already written.
         screen.print(f"error: no figure was drawn: {type(error).__name__}: {error}")
         return False
     for file in files:

@@ -110,7 +110,7 @@ def _train(agent: str, settings: Settings) -> None:
 
 
 def _print_next_steps(agent: str, run: Run, settings: Settings) -> None:
-    os.chdir(STARTED_IN)  # A module of the user's may have left it when it was imported.
+    os.chdir(STARTED_IN)  # A user module may have left it when it was imported.
     with contextlib.suppress(OSError):  # The output is a file on a full disk, or has no reader.
         for line in describe_next_steps(agent, run.folder, settings.path.stem, sys.argv[0]):
             print(line)

@@ -24,8 +24,8 @@ class NoiseConfig:
 
     Attributes:
       noise_scale: standard deviation of the noise on each element of an action (appendix D: 0.3);
-        with `min_noise_scale`, that of the most exploring environment.
-      min_noise_scale: that of the least exploring environment (Tassa et al. 2018: 1/32, below 1);
+        with `min_noise_scale`, the scale in the most exploring environment.
+      min_noise_scale: scale in the least exploring environment (Tassa et al. 2018: 1/32, below 1);
         None gives all environments `noise_scale`.
     """
 
@@ -72,7 +72,7 @@ class ApexDPGConfig:
       discount: gamma per agent step (as per DQN: 0.99).
       batch_size: transitions per learner step (section 4.2: 256).
       learning_rate: step size of Adam, for both networks (appendix D: 1e-4).
-      policy_learning_rate: that of the policy alone; None is `learning_rate`.
+      policy_learning_rate: learning rate of the policy alone; None is `learning_rate`.
       max_action_gradient: limit to which each element of dq/da is clipped (appendix D: 1).
       max_gradient_norm: global norm to which the gradients of the critic, or of all critics
         together, are clipped (as per DQN: 40).

@@ -169,7 +169,7 @@ def smallest_of(num_critics: int, one: ReturnDistribution) -> ReturnDistribution
         smallest = tf.gather(z_t, tf.argmin(one.mean(z_t), axis=1), batch_dims=1)
         each = [one.td_loss(z, r_t, d_t, smallest) for z in tf.unstack(z_tm1, axis=1)]
         losses, td_errors = zip(*each, strict=True)
-        # The largest error is that of the smallest value.
+        # All critics share the target G, so the largest G - q_k is that of the smallest q_k.
         return TDLoss(tf.add_n(losses), tf.reduce_max(td_errors, axis=0))
 
     return ReturnDistribution((num_critics, *one.shape), mean, td_loss)

@@ -1,4 +1,4 @@
-"""The policy of Ape-X DQN: epsilon-greedy, with its own epsilon in each environment."""
+"""The policy of Ape-X DQN: epsilon-greedy, with a separate epsilon in each environment."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,8 @@ def epsilon_ladder(config: ExplorationConfig, num_envs: int) -> np.ndarray:
 
       epsilon_i = epsilon ** (1 + i / (N - 1) * alpha),  i = 0 .. N - 1
 
-    Source: Horgan et al. 2018, section 4.1; a single one gets `epsilon`, as do all that anneal it.
+    Source: Horgan et al. 2018, section 4.1; a single environment gets `epsilon`; with
+    annealing, all do.
 
     Args:
       config: ends of the ladder and, optionally, its number of rungs.
@@ -39,7 +40,7 @@ class EpsilonGreedyPolicy:
       variables: `{'network': ...}`, variables of the network; where epsilons are annealed, also
         `'num_updates'`, the learner steps that they depend on.
       exploration: `{'epsilon': [E]}`, probability of a uniformly random action in each environment;
-        where it is annealed, in the end.
+        with annealing, the final value.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from apex_agents.environments.vector_environment import EnvironmentSpec, VectorE
 
 
 class DiscreteActions(specs.DiscreteArray):
-    """Spec of actions that agents count from 0, environments from the start of their space.
+    """Spec of actions that agents count from 0, and environments from the start of their space.
 
     Attributes:
       space: action space of the environment.
@@ -34,11 +34,11 @@ class DiscreteActions(specs.DiscreteArray):
         return specs.BoundedArray((), self.space.dtype, start, last, name="action")
 
     def to_environment(self, actions: Any) -> Any:
-        """Return the environment's numbers of an agent's, `[]` or `[B]`, in the space's dtype."""
+        """Convert an agent's action numbers, `[]` or `[B]`, to the environment's, in its dtype."""
         return (np.asarray(actions, np.int64) + self.space.start).astype(self.space.dtype)
 
     def to_agent(self, actions: Any) -> Any:
-        """Return the agent's numbers, int32, of the environment's, `[]` or `[B]`."""
+        """Convert the environment's action numbers, `[]` or `[B]`, to the agent's, int32."""
         return (np.asarray(actions, np.int64) - self.space.start).astype(np.int32)
 
 
@@ -49,8 +49,8 @@ class BoxActions(specs.BoundedArray):
 
     Attributes:
       space: action space of the environment, with the bounds `low` and `high`.
-      middle: what an action of 0 becomes, in the shape of an action.
-      radius: by how much one of 1 is more.
+      middle: the environment's action for the agent's 0, in the shape of an action.
+      radius: increase of the environment's action from the agent's 0 to its 1, in the same shape.
     """
 
     def __init__(self, space: spaces.Box):
@@ -78,12 +78,12 @@ class BoxActions(specs.BoundedArray):
         return specs.BoundedArray(self.space.shape, self.space.dtype, low, high, name="action")
 
     def to_environment(self, actions: Any) -> np.ndarray:
-        """Return the environment's actions of an agent's, `[D]` or `[B, D]`, in its dtype."""
+        """Scale an agent's actions, `[D]` or `[B, D]`, to the environment's box and dtype; clip."""
         scaled = self.middle + self.radius * np.asarray(actions, np.float64)
         return np.clip(scaled, self.space.low, self.space.high).astype(self.space.dtype)
 
     def to_agent(self, actions: Any) -> np.ndarray:
-        """Return the agent's actions of the environment's, `[D]` or `[B, D]`."""
+        """Scale the environment's actions, `[D]` or `[B, D]`, to the agent's range."""
         moved = np.asarray(actions, np.float64) - self.middle
         # Where the bounds are equal there is one action, whatever the agent says.
         return (moved / np.where(self.radius > 0, self.radius, 1)).astype(self.dtype)

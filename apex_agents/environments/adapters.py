@@ -101,7 +101,7 @@ class _AdaptedEnvironment(dm_env.Environment):
         if timestep.mid() and self._num_steps == self._max_steps:
             step_type = dm_env.StepType.LAST
         self._needs_reset = step_type == dm_env.StepType.LAST
-        if not timestep.first():  # There they are not read.
+        if not timestep.first():  # Reward and discount of a FIRST step are not read.
             reward, discount = to_number(reward, "reward"), to_number(discount, "discount")
         return dm_env.TimeStep(step_type, reward, discount, self._convert_observation(observation))
 

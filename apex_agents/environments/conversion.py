@@ -105,7 +105,7 @@ def describe_rounding(spec: specs.Array, observation: np.ndarray) -> str:
 
     Args:
       spec: spec of what agents observe.
-      observation: what they observe first.
+      observation: the first observation.
     """
     is_own = isinstance(spec, ObservationSpec)
     parts = [*_parts(spec.space, "observation")] if is_own else []
@@ -174,8 +174,8 @@ class OwnObservations:
         """Convert an observation of the space, or a batch whose arrays have one more axis in front.
 
         Returns:
-          What agents see of them, `[B, ...]`, and whether it was a batch; None if the structure or
-          the shapes are other ones.
+          The observations as agents see them, `[B, ...]`, and whether it was a batch; None if the
+          structure or the shapes do not match.
 
         Raises:
           ValueError: the space does not contain a value.
@@ -191,11 +191,12 @@ class OwnObservations:
 
 
 def _make_reader(space: spaces.Space, path: str) -> ObservationConverter:
-    """Build what makes numbers for agents of an observation, or of the part of one at `path`.
+    """Return the function that converts the part of an observation at `path` to the agents' array.
 
-    What it returns raises a ValueError that names the part, the value and the space if the space
-    does not contain the part. Two exceptions: a part may have any dtype that holds its numbers, and
-    those of a box only have to be in the range of its dtype, since many exceed their bounds a bit.
+    `space` is the space of the part. The function raises a ValueError that names the part, the
+    value and the space if the space does not contain the part. Two exceptions: a part may have any
+    dtype that holds its numbers, and numbers of a box only have to be in the range of its dtype,
+    since many exceed their bounds a bit.
     """
     if not isinstance(space, (spaces.Dict, spaces.Tuple)):
         return _make_array_reader(space, path)
@@ -222,7 +223,7 @@ def _make_array_reader(space: Any, path: str) -> ObservationConverter:
     def read(observation: Any) -> np.ndarray:
         try:
             array = np.asarray(observation)
-        except (TypeError, ValueError):  # Rows of different lengths.
+        except (TypeError, ValueError):  # The rows have different lengths.
             array = np.asarray(None)
         if array.dtype.kind not in _NUMBERS:
             raise ValueError(f"{path} is {reprlib.repr(observation)}, its space is {shown}")
@@ -313,7 +314,7 @@ def _find_batch_shape(space: Any, observation: Any) -> tuple[int, ...] | None:
         return shapes.pop() if len(shapes) == 1 else None
     try:
         array = np.asarray(observation)
-    except ValueError:  # A list of arrays of different shapes.
+    except ValueError:  # It is a list of arrays of different shapes.
         return None
     batch_shape = array.shape[: array.ndim - len(space.shape)]
     if len(batch_shape) > 1 or array.shape != batch_shape + space.shape:

@@ -17,9 +17,10 @@ def record_spec(spec: EnvironmentSpec) -> SpecRecord:
 
 
 def find_spec_difference(before: SpecRecord, now: SpecRecord) -> tuple[str, str, str] | None:
-    """Return what differs, as 'observations', and a description of both; None if nothing does.
+    """Return the name of the entry that differs and both descriptions; None if none does.
 
-    What is unknown on one side, such as all of a `{}`, does not differ.
+    The name is 'observations' or 'actions'. What is unknown on one side, such as all of
+    a `{}`, does not differ.
     """
     for name in (name for name in now if name in before):
         old, new = before[name], now[name]
@@ -30,7 +31,7 @@ def find_spec_difference(before: SpecRecord, now: SpecRecord) -> tuple[str, str,
     return None
 
 
-# What the environment's own space adds: records of earlier versions do not have it.
+# Entries from the environment's own space, which records of earlier versions lack.
 _OWN = {"start", "low", "high", "parts"}
 
 
@@ -42,7 +43,7 @@ def _record(spec: Any) -> dict[str, Any]:
     record: dict[str, Any] = {"dtype": str(spec.dtype), "shape": list(spec.shape)}
     if spec.dtype == np.uint8:  # Networks divide bytes by their maximum.
         record["maximum"] = int(np.max(getattr(spec, "maximum", 255)))
-    if isinstance(spec, BoxActions):  # To which actions are scaled.
+    if isinstance(spec, BoxActions):  # Actions are scaled to these bounds.
         low, high = spec.space.low, spec.space.high
         record |= {"low": low.tolist(), "high": high.tolist()}
     elif parts := getattr(spec, "parts", ()):

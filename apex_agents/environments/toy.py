@@ -28,7 +28,7 @@ class Catch(dm_env.Environment):
         self._rows = rows
         self._columns = columns
         self._random = np.random.default_rng(seed)
-        self._ball_row = rows - 1  # As at the end of an episode.
+        self._ball_row = rows - 1  # An episode ends in this row.
         self._ball_column = self._paddle_column = 0
 
     def reset(self) -> dm_env.TimeStep:

@@ -116,7 +116,7 @@ class SyncVectorEnvironment:
           step_timeout_seconds: time after which a step or a reset counts as hanging; None: never.
 
         Raises:
-          ValueError: there is no environment, or one has other specs than the first.
+          ValueError: there is no environment, or the specs of one differ from those of the first.
         """
         if not environments:
             raise ValueError("environments must hold at least one environment, got none")

@@ -35,7 +35,7 @@ def play_episodes(
     first: dict[int, Episode] = {}
     for finished in run_in_lock_step(environment, actor, should_stop):
         counted = [e for e in finished if first.setdefault(e.env_index, e) is e]
-        for episode in counted:  # A reset may take long, and would be for nothing.
+        for episode in counted:  # Its later steps do not count, and a reset may take long.
             environment.pause(episode.env_index)
         on_lock_step(counted)
         if len(first) == environment.num_envs:

@@ -85,7 +85,7 @@ class Evaluator:
         self._videos = EvaluationVideos(experiment, num_restarts())
         self._environment = self._videos.make_vector_environment(num_episodes, seed)
         self._policy = builder.make_evaluation_policy(self._environment.spec, num_episodes, seed)
-        # Without a variable client: the parameters stay the same for a whole evaluation.
+        # It has no variable client: the parameters stay the same for a whole evaluation.
         self._actor = ApexActor(self._policy)
         self._source = ParameterSource(clients, should_stop)
         self._variables = variable_utils.VariableClient(self._source, self._policy.variables)

@@ -41,8 +41,8 @@ class Request(NamedTuple):
 class Result(NamedTuple):
     """Episodes and videos of an evaluation."""
 
-    episodes: list[Episode]  # In an order that the seed determines.
-    videos: list[pathlib.Path]  # Those that are complete.
+    episodes: list[Episode]  # The seed determines their order.
+    videos: list[pathlib.Path]  # Complete ones only.
 
 
 def evaluate(
@@ -60,12 +60,12 @@ def evaluate(
       request: parameters and episodes.
       on_lock_step: called after every lock-step with the episodes that ended in it.
       on_failure: called when the videos cannot be made, see `FilmedActor`.
-      max_envs: number of episodes played at once; another number gives other episodes.
+      max_envs: number of episodes played at once; a different number gives different episodes.
       make_writer: see `FilmedActor`.
 
     Raises:
-      ValueError: the run had an environment with another spec, or the parameters are not those of
-        the experiment's networks.
+      ValueError: the run had an environment with a different spec, or the parameters are not those
+        of the experiment's networks.
     """
     episodes: list[Episode] = []
     finished: list[pathlib.Path] = []

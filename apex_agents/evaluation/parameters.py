@@ -21,7 +21,7 @@ class SavedParameters(NamedTuple):
     """What a file of parameters holds, which a run that is training may replace."""
 
     path: pathlib.Path  # Path of a learner checkpoint or an `.npz` file.
-    arrays: dict[str, np.ndarray]  # By the names of their variables.
+    arrays: dict[str, np.ndarray]  # Arrays by the names of their variables.
     learner_steps: int  # Learner steps that led to them.
 
 
@@ -111,7 +111,7 @@ def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedPara
       parameters: parameters of the same networks.
 
     Raises:
-      ValueError: the arrays are those of other networks; then nothing is assigned.
+      ValueError: the arrays are those of different networks; then nothing is assigned.
     """
     named = by_variable_name(variables, variables)
     misfits = list(_misfits(named, parameters.arrays))
@@ -120,7 +120,7 @@ def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedPara
         described = "; ".join(misfits[:_MAX_SHOWN] + more)
         raise ValueError(f"{parameters.path} does not fit the networks of the run: {described}.")
     for name, variable in named.items():
-        # Those of an agent that was written with half the precision are float16.
+        # Arrays of an agent written with `--float16` are float16.
         variable.assign(parameters.arrays[name].astype(variable.dtype.as_numpy_dtype))
 
 

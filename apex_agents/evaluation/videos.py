@@ -77,7 +77,7 @@ class VideoWriter:
           frame: uint8 `[H, W, 3]`, RGB, H and W even and the same for all frames.
 
         Raises:
-          ValueError: the frame has another shape or dtype.
+          ValueError: the frame has the wrong shape or dtype.
           OSError: ffmpeg cannot be started or has exited, as it does when the disk is full.
         """
         if self._process is None:
@@ -159,7 +159,7 @@ class EvaluationVideos:
 
     def make_vector_environment(self, num_envs: int, seed: int) -> VectorEnvironment:
         """Make the environments of the evaluator; the first one can be filmed."""
-        first = self._experiment.run.num_envs  # Behind those of the actors.
+        first = self._experiment.run.num_envs  # Actors have the indices below.
         make = functools.partial(
             self._experiment.make_vector_environment,
             *(num_envs, seed),

@@ -43,7 +43,7 @@ def double_q_values(
       gradients flow into `q_tm1` and `q_t_value`.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None, None], q_t_selector=q_t_selector)
     check_shapes([*q_t_selector.shape, *q_tm1.shape[2:3]], q_tm1=q_tm1, q_t_value=q_t_value)
@@ -74,7 +74,7 @@ def td_loss(q_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, v_t: tf.Tensor) ->
       Loss and error; gradients flow into `q_tm1` only.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None], q_tm1=q_tm1)
     check_shapes(q_tm1.shape, r_t=r_t, d_t=d_t, v_t=v_t)
@@ -102,7 +102,7 @@ def quantile_td_loss(z_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, z_t: tf.T
       Loss, and the error of the means; gradients flow into `z_tm1` only.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None, None], z_tm1=z_tm1)
     check_shapes(z_tm1.shape, z_t=z_t)
@@ -140,7 +140,7 @@ def categorical_td_loss(
       Loss, and the error of the means before the projection; gradients flow into `logits_tm1` only.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None, None], logits_tm1=logits_tm1)
     check_shapes(logits_tm1.shape, logits_t=logits_t)
@@ -178,7 +178,7 @@ def dpg_loss(a_tm1: tf.Tensor, dqda_tm1: tf.Tensor, max_dqda: float) -> tf.Tenso
       `[B]`; gradients flow into `a_tm1` only.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None, None], a_tm1=a_tm1)
     check_shapes(a_tm1.shape, dqda_tm1=dqda_tm1)
@@ -202,7 +202,7 @@ def importance_weights(probability: tf.Tensor, table_size: tf.Tensor, exponent: 
       `[B]` float32, the largest is 1; no gradient flows.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None], probability=probability)
     check_shapes(probability.shape, table_size=table_size)

@@ -31,7 +31,8 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         self._initialize(parameters)
         slots = zip(updates, parameters, self.mg, self.ms, self.mom, strict=True)
-        used = (slot for slot in slots if slot[0] is not None)  # On which the loss depends.
+        # The gradient is None where the loss does not depend on the parameter.
+        used = (slot for slot in slots if slot[0] is not None)
         for gradient, parameter, mean, mean_square, momentum in used:
             smallest = (1.0 + _MIN_RELATIVE_VARIANCE) * tf.square(mean)
             mean_square.assign(tf.maximum(mean_square, smallest))
@@ -89,7 +90,7 @@ class Adam(snt.optimizers.Adam):
 
 
 class GuardedOptimizer:
-    """Optimisers of which all take a step, or none if any gradient is not finite.
+    """Several optimisers that step together; none steps if a gradient is not finite.
 
     Attributes:
       num_skipped: int64 scalar, steps not taken so far; not part of a checkpoint.

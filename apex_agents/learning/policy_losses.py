@@ -46,7 +46,7 @@ def bootstrapped_returns(
       `[T, E]`, through which no gradients flow.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None, None], r_t=r_t)
     check_shapes(r_t.shape, d_t=d_t, v_t=v_t, is_last_t=is_last_t)
@@ -75,7 +75,7 @@ def actor_critic_loss(
       g_tm1: `[B]`, returns from S_t on, of `bootstrapped_returns`.
 
     Raises:
-      ValueError: an argument has another shape.
+      ValueError: an argument has the wrong shape.
     """
     check_shapes([None, None], logits_tm1=logits_tm1)
     check_shapes(logits_tm1.shape[:1], v_tm1=v_tm1, a_tm1=a_tm1, g_tm1=g_tm1)

@@ -13,7 +13,7 @@ def check_shapes(shape: tf.TensorShape | Sequence[int | None], **tensors: tf.Ten
       **tensors: tensors by name; sizes that are unknown while a graph is built are not checked.
 
     Raises:
-      ValueError: a tensor has another shape.
+      ValueError: a tensor has the wrong shape.
     """
     for name, tensor in tensors.items():
         if not tensor.shape.is_compatible_with(shape):

@@ -40,7 +40,7 @@ class Update(Protocol):
     Both are callable inside a `tf.function`, also without AutoGraph.
 
     Attributes:
-      trained: variables that gradients are of, a nest.
+      trained: variables whose gradients are computed, a nest.
       variables: variables that actors need, by the names under which they are published.
       state: everything that a checkpoint has to hold, by name; `num_updates` is part of it.
       num_updates: int64 scalar, steps applied so far.
@@ -59,14 +59,14 @@ class Update(Protocol):
     def num_updates(self) -> tf.Variable: ...
 
     def compute(self, batch: Any, weights: tf.Tensor) -> Computed:
-        """Compute gradients on one batch; statistics of observations take it in.
+        """Compute gradients on one batch, and add it to the statistics of observations.
 
         Args:
           batch: a `Transition` with fields `[B, ...]`, or the data of another algorithm.
           weights: `[B]`, importance weights.
 
         Raises:
-          ValueError: a part of the batch has another shape than its type says.
+          ValueError: a part of the batch has the wrong shape.
         """
         ...
 

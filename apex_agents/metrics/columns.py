@@ -73,6 +73,6 @@ def actor_envs_file(index: int) -> str:
 
 
 def parse_actor_file(name: str) -> int | None:
-    """Return the index of the actor whose rows a file holds, None for another file."""
+    """Return the index of the actor whose rows a file holds, None for any other file."""
     match = re.fullmatch(r"actor_(\d+)", name)
     return None if match is None else int(match[1])

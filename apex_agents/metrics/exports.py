@@ -42,7 +42,7 @@ class Scalars(NamedTuple):
 
     step: int
     step_name: str  # `learner_steps` for rows of the learner and the evaluator, or `actor_steps`.
-    values: Mapping[str, float]  # By `<node>/<column>`.
+    values: Mapping[str, float]  # Values by `<node>/<column>`.
 
 
 class Histogram(NamedTuple):

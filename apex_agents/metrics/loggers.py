@@ -25,7 +25,7 @@ PERIOD_SECONDS = 5.0
 _SHORTEST_PERIOD_SECONDS = 0.5
 _HISTOGRAM_PERIOD_SECONDS = 30.0
 
-# What is written per second, from amounts that a learner logs for each step.
+# Columns that are amounts per second, from amounts logged per step.
 _PER_SECOND = {
     columns.LEARNER_STEPS_PER_SECOND: "num_updates",
     columns.DATA_WAIT_FRACTION: "waiting_seconds",
@@ -87,7 +87,8 @@ class ReplayLogger:
     def write(self) -> None:
         """Write a row."""
         before, now, elapsed = self._before, list(self._poller.parts), self._clock() - self._last
-        # A server that answers for the first time has counted before, one that was restarted again.
+        # Skip a server without an earlier reading; after a restart counts begin anew, and a
+        # negative difference counts as 0.
         pairs = [(b, n) for b, n in zip(before, now, strict=True) if b is not None]
         inserted, sampled = (
             sum(max(getattr(n, name) - getattr(b, name), 0) for b, n in pairs if n is not None)

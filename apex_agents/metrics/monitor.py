@@ -96,8 +96,8 @@ class Monitor:
         self.note = ""  # What a live view shows below everything else.
         self._state = state
         self._view = view
-        self._receivers: list[Any] = [view, *exports]  # Those that have not failed.
-        self._problem = ""  # What kept it from looking at the run the last time.
+        self._receivers: list[Any] = [view, *exports]  # Receivers that have not failed.
+        self._problem = ""  # The last problem in reading the run; logged when it changes.
         self._period_seconds = period_seconds
         self._stop = threading.Event()
         state.refresh()
@@ -139,7 +139,7 @@ class Monitor:
                     self._view.show(self._state, self.note)
                 else:
                     receiver.write(read_items(rows, self._state))
-            except Exception as error:  # An export may be the user's code.
+            except Exception as error:  # An export may be user code.
                 name, kind = type(receiver).__name__, type(error).__name__
                 logging.warning("%s gets no more metrics: %s: %s", name, kind, error)
                 self._close(receiver)

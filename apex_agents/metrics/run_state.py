@@ -23,8 +23,8 @@ _MAX_AT_BOUND_FRACTION = 0.5
 class RunState:
     """The newest rows of every node.
 
-    Rows of processes that have ended, before the run was resumed or since, tell no more than how
-    far it was.
+    When a process of a running run has ended, its newest row is dropped, except the learner's and
+    the replay's step counts. Evaluations are all kept.
     """
 
     def __init__(self, run: RunFolder, clock: Callable[[], float] | None = None):
@@ -39,18 +39,18 @@ class RunState:
         self.learner: Row = {}
         self.replay: Row = {}
         self.evaluations: list[Row] = []  # All of them.
-        self.actors: dict[int, Row] = {}  # By the actor's index.
-        self.environments: dict[int, Row] = {}  # By the environment's index.
+        self.actors: dict[int, Row] = {}  # Newest rows by the actor's index.
+        self.environments: dict[int, Row] = {}  # Newest rows by the environment's index.
         self.num_episodes = 0  # Episodes of all actors since the run began.
         self.nodes: dict[str, Any] = {}  # Status of each process; empty without a supervisor.
         self.summary: dict[str, Any] | None = None  # None while the run is active, or was killed.
         self.is_running = False
         self._clock = clock or Stopwatch().seconds
         self._refreshing = threading.Lock()
-        # By file: when its newest row was read, and the wall time of that row.
+        # Per file: when its newest row was read, and the wall time of that row.
         self._wall_times: dict[str, tuple[float, float]] = {}
-        self._ended: set[str] = set()  # Files whose newest row is of a process that has ended.
-        self._env_files: dict[int, str] = {}  # By the environment's index.
+        self._ended: set[str] = set()  # Files whose newest row is from a process that has ended.
+        self._env_files: dict[int, str] = {}  # Files by the environment's index.
         self._readers: dict[str, RowReader] = {}
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
 

@@ -70,10 +70,12 @@ class RunningNormalization(snt.Module):
 
 
 def update_statistics(network: Any, *batch: tf.Tensor) -> None:
-    """Let every `RunningNormalization` in a network observe what the network gives it of a batch.
+    """Update every `RunningNormalization` of a network with its inputs from one batch.
+
+    These are the inputs that it gets when the network is called on the batch.
 
     Raises:
-      ValueError: it gives one of them nothing.
+      ValueError: the network does not call one of them.
     """
     modules = [m for m in network.submodules if isinstance(m, RunningNormalization)]
     for module in modules:

@@ -116,7 +116,7 @@ class OwnTorso:
 
 @contextlib.contextmanager
 def _name_variables() -> Iterator[list[tf.Variable]]:
-    """Yield a list that the variables made within join, each with another name than the others.
+    """Yield a list that the variables made within join, each with a distinct name.
 
     Sonnet gives two layers of a kind the same name: the second one's `linear/w` is `linear_1/w`.
     """

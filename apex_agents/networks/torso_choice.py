@@ -69,7 +69,7 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
     """
     if getattr(config, "torso", None) != _AUTO:
         return config
-    config = copy.copy(config)  # With attributes that are no fields, unlike `replace`.
+    config = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     fitting = fitting_convolutions(spec, _stack_size(config, spec))
     config.torso = "conv" if fitting else "mlp"
@@ -133,6 +133,6 @@ def require_no_normalized_images(normalize_observations: bool, spec: Environment
 
 
 def _stack_size(config: Any, spec: EnvironmentSpec) -> int:
-    """Return how many frames an observation is a stack of, 0 if it is none."""
+    """Return the number of frames in an observation, 0 if it is no stack of them."""
     shape = spec.observations.shape
     return config.frame_stack if len(shape) > 1 and shape[0] == config.frame_stack else 0

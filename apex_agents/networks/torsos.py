@@ -25,8 +25,8 @@ from apex_agents.precision import mixed_precision
 
 Convolutions = Sequence[tuple[int, int, int]]  # Channels, kernel size and stride of each.
 
-# Those of DQN's network (Mnih et al. 2015), for images from 36 x 36 pixels on, and of MinAtar's
-# (Young & Tian 2019).
+# Convolutions of DQN's network (Mnih et al. 2015), for images from 36 x 36 pixels on, and of
+# MinAtar's (Young & Tian 2019).
 DQN_CONVOLUTIONS: Convolutions = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 SMALL_CONVOLUTIONS: Convolutions = ((16, 3, 1),)
 
@@ -221,7 +221,7 @@ class PixelConv2D(snt.Conv2D):
         pixels = tf.cast(self.split_into_cells(frames), self._variable_dtype)
         self._initialize(pixels)
         filters = self.w / 255.0
-        # In mixed precision the filters have another dtype than their variable.
+        # In mixed precision the dtype of the filters differs from that of their variable.
         pixels = tf.cast(pixels, filters.dtype)
         features = tf.nn.conv2d(pixels, filters, self.stride, self.conv_padding)
         return tf.nn.bias_add(features, self.b)
@@ -261,7 +261,7 @@ def _can_convolve(convolutions: Convolutions, spec: EnvironmentSpec, frame_stack
 
 
 def _stack_of(spec: EnvironmentSpec) -> int:
-    """Return how many frames an image with four axes is a stack of, 0 of all others."""
+    """Return the number of frames in an observation with four axes, 0 for all others."""
     shape = spec.observations.shape
     return shape[0] if len(shape) == 4 else 0
 

@@ -29,7 +29,7 @@ _REPORT_PERIOD_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
 _POLL_SECONDS = 0.002
 _PARTS = 8
-_END = -1  # In place of an actor's index.
+_END = -1  # Index of the report with which `close` ends the counting thread.
 
 
 class StepReporter:
@@ -73,9 +73,10 @@ class StepReporter:
         self._before: int | None = None  # Steps of earlier actors with this index.
 
     def is_limit_reached(self) -> bool:
-        """Report what is due; return whether this actor may not act now.
+        """Report what is due; return whether this actor has to wait.
 
-        A server that has died can change that, and one that does not know the steps is waited for.
+        It may act again if a server died and lost counts; while the server's counts are unknown it
+        waits.
         """
         steps = self._count()
         is_used_up = steps >= self._allowed
@@ -110,7 +111,7 @@ class StepReporter:
         self._publisher.publish(np.array([self._index, self._before + steps], np.int64))
 
     def _count_left(self, steps: int) -> int:
-        """Return how many steps are missing once the last report counts, 0 if it does not."""
+        """Return the steps left once the last report has been counted, 0 if it is not."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while self._before is not None and time.monotonic() < deadline:
             counts = self._read_counts()

@@ -44,7 +44,7 @@ _NUM_LOG_LINES = 15
 _SAME_SIGNAL_SECONDS = 1.0
 _launchpad_handlers: dict[int, Any] = {}
 
-_PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")  # To hosts with environments of their own.
+_PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")  # Passed to nodes: hosts may differ in them.
 
 
 class Launch(NamedTuple):

@@ -28,7 +28,7 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 20
-_END_SECONDS = 10.0  # In which a server ends that has closed its connection.
+_END_SECONDS = 10.0  # Time for the server to exit after it has closed its connection.
 # Runs the script that the next argument names as Python does, but with neither the current folder
 # nor that of the script on the path: a `random.py` there would take the place of Python's.
 _RUN_SCRIPT = (
@@ -146,7 +146,7 @@ class ForkServer:
         return ForkedProcess(int(answer))
 
     def describe_end(self) -> str:
-        """Return how the server, which has ended, did so: a predicate, with its last words."""
+        """Return a predicate that says how the server has ended, with its last words."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         self._errors.seek(0)

@@ -45,10 +45,10 @@ _NUM_NAMED = 3  # Servers.
 _PROXY = "grpc_proxy"  # The environment variable that gRPC reads first.
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # From <linux/prctl.h>.
 
-_channel: socket.socket | None = None  # To the supervisor, if this process has one.
-# What nodes wait for, by their names: of the only one of this process, or of all threads.
+_channel: socket.socket | None = None  # Leads to the supervisor, if this process has one.
+# Waits of this process's nodes, by node name: one node, or all if nodes are threads.
 memories: dict[str, NodeMemory] = {}
-# Addresses of all replays as the supervisor tells them; none where they are the program's.
+# Addresses of all replays as told by the supervisor; empty while those of the program hold.
 _told_addresses: list[str] = []
 
 
@@ -272,7 +272,7 @@ def limit_cores(computes: bool, cpu_split: float | None) -> None:
         cores = select_cores(cores, computes, cpu_split)
         os.sched_setaffinity(0, cores)
     num_threads = len(cores) if computes else 1
-    with contextlib.suppress(RuntimeError):  # Code of the user may have made a tensor already.
+    with contextlib.suppress(RuntimeError):  # User code may have made a tensor already.
         tf.config.threading.set_intra_op_parallelism_threads(num_threads)
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 

@@ -24,7 +24,7 @@ REPLAYS = "APEX_AGENTS_REPLAYS"
 # The messages of a node through its channel: it has begun its work; the program is to stop.
 WORKS, STOP = b"w", b"s"
 _MAX_MESSAGES = 64
-# The exit code of a node that has to be restarted, since its replay has another address.
+# The exit code of a node that has to be restarted, since its replay has a new address.
 EXIT_MOVED = 233
 _ABORT_SECONDS = 2.0
 

@@ -193,14 +193,14 @@ class Supervisor:
         policy, now = self._policy, time.monotonic()
         num_recent = sum(at >= now - policy.window_seconds for at in node.deaths)
         within = f"within {policy.window_seconds:g} s"
-        has_moved = ended.exit_code == EXIT_MOVED  # It has not failed, and does not count.
+        has_moved = ended.exit_code == EXIT_MOVED  # A node whose replay has moved did not fail.
         if num_recent >= policy.max_restarts and not has_moved:
             self._fail(node, ended, f", after {num_recent} restarts {within}")
             return
         doubled = policy.first_delay_seconds * 2 ** min(num_recent, 60)
         delay = min(doubled, policy.max_delay_seconds)
         if node.process is not None:
-            node.process.kill()  # With what it has started.
+            node.process.kill()  # Also kills the processes that it started.
         node.process = node.wait = None
         node.restarts.append(now + delay)
         description = f"{ended.description}; it restarts in {delay:g} s"
@@ -234,7 +234,7 @@ class Supervisor:
                     process.kill()
             self._sleep()
         for _, process in processes:
-            if not process.host:  # On this machine: what it has started may still be there.
+            if not process.host:  # It ran on this machine, and its child processes may still live.
                 process.kill()
 
 
@@ -245,9 +245,10 @@ class _Node:
         self.command = command
         self.process: NodeProcess | None = None  # None while it waits for a restart.
         self.restarts: list[float] = []  # Past and planned ones, in the time of `time.monotonic`.
-        self.deaths: list[float] = []  # Those of them that count against the policy.
+        # Those restarts that followed a death, not a move; they count against the policy.
+        self.deaths: list[float] = []
         self.has_worked = False
-        self.wait: Wait | None = None  # The one of its process, as of the last look.
+        self.wait: Wait | None = None  # The wait of its process, as of the last look.
         self.notices = Notices()
 
     def status(self) -> NodeStatus:

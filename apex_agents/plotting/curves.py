@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 MAX_POINTS = 120  # A panel of a figure shows no more.
-INTERVAL = "95 % bootstrap confidence interval"  # Of the mean that `estimate` returns.
+INTERVAL = "95 % bootstrap confidence interval"  # For the mean that `estimate` returns.
 MIN_SEEDS_OF_INTERVAL = 5
 
 _MIN_SEEDS_PER_TASK = 3  # Resampling two would draw the two themselves as an interval.
@@ -56,7 +56,7 @@ def is_drawable(values: np.ndarray) -> np.ndarray:
 
 
 def is_kept(x: np.ndarray) -> np.ndarray:
-    """Return which of `x`, `[R]`, no later one is below, `[R]`."""
+    """Return a mask, `[R]`, of the values of `x`, `[R]`, that no later value is below."""
     return x <= np.minimum.accumulate(x[::-1])[::-1]
 
 

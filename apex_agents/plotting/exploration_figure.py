@@ -75,7 +75,7 @@ def _draw_ladder(axes: Axes, runs: Sequence[EnvRows], label: str, **look: Any) -
 
 
 def _describe_points(rows: EnvRows) -> str:
-    """Say of how many episodes the points of a single run are means."""
+    """Describe the points of a single run, which are means of some number of episodes."""
     _, index = np.unique(rows.exploration, return_inverse=True)
     episodes = np.bincount(index, rows.episodes)
     numbers = " to ".join(dict.fromkeys(f"{n:.0f}" for n in (episodes.min(), episodes.max())))

@@ -74,10 +74,9 @@ class RunGroup:
 def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     """Group the runs that are seeds of the same setting, in the order of their first runs.
 
-    Labels, colours and order are those that the folder of a study has recorded, if all runs are
-    from one. The label of another setting is the agent, if those of its task differ, and the fields
-    in which those of the agent differ, or the folder of the first run if these are many; colours
-    follow the order of the runs.
+    Labels, colours and order are those that a study has recorded, if all runs belong to one study.
+    Otherwise a label names the agent, if the task has several, and the fields in which settings
+    differ; if these are many, the folder of the runs. Colours then follow the order of the runs.
     """
     members: dict[str, list[RunFolder]] = {}
     settings: dict[str, dict[str, Any]] = {}
@@ -169,7 +168,7 @@ def name_in(group: RunGroup, groups: Sequence[RunGroup]) -> str:
     """Return the name of a group that distinguishes it in its panel, '' if it is the only one."""
     if len(groups) == 1:
         return ""
-    is_one_task = len({other.task for other in groups}) == 1  # Which a title names.
+    is_one_task = len({other.task for other in groups}) == 1  # The title names the task then.
     return ", ".join(filter(None, [group.task * (not is_one_task), group.setting]))
 
 

@@ -78,6 +78,6 @@ def share_config(config: Any, num_replays: int) -> Any:
     allowed = f"a divisor of agent.batch_size ({size})"
     require(size % num_replays == 0, "run.num_replays", num_replays, allowed)
     sizes = {name: -(-getattr(replay, name) // num_replays) for name in ("max_size", "min_size")}
-    config = copy.copy(config)  # With attributes that are no fields.
+    config = copy.copy(config)  # A copy keeps attributes that are no fields.
     config.batch_size, config.replay = size // num_replays, dataclasses.replace(replay, **sizes)
     return config

@@ -24,7 +24,7 @@ from apex_agents.replay.messages import ParameterPublisher
 from apex_agents.replay.priorities import PriorityWriter
 
 # Seconds for which the others' shares wait for that of one server; longer for the first ones, since
-# servers are filled at speeds of their own.
+# servers are filled at different speeds.
 _PATIENCE_SECONDS, _FIRST_PATIENCE_SECONDS = 1.0, 60.0
 # Shares in a row that an absent server has to have ready before it is waited for again.
 _NUM_READY = 3
@@ -43,8 +43,8 @@ P = TypeVar("P", bound=_Part)
 class PerServer(Generic[P]):
     """A part for each replay server of a run, such as a reader.
 
-    On a cluster a server may move to another host. The clients then have another one in its place,
-    and its part is replaced by one that is made with this client, in the background.
+    On a cluster a server may move to another host. `clients` then returns a new client for it, with
+    which its part is made anew in the background.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class ReplayConnections:
           Exception: the error that ended the reading of a server.
         """
         shares = self._collect(should_stop, len(self._servers))
-        # Those that can fill the shares of the others, in turn.
+        # Servers with data fill the shares of absent ones, in turn.
         while shares and (missing := len(self._servers) - len(shares)):
             self._first = (self._first + 1) % len(self._servers)
             more = self._collect(should_stop, missing)
@@ -251,7 +251,7 @@ class ReplayConnections:
         return []
 
     def _waiting_for(self, shares: "Sequence[Share]") -> list[ReplayConnection]:
-        """Return the servers of which there is no share yet, in turn."""
+        """Return the servers whose share is missing, beginning with server `_first`."""
         servers = [*self._servers]
         servers = servers[self._first :] + servers[: self._first]
         return [server for server in servers if all(share.server is not server for share in shares)]

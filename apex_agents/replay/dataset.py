@@ -66,7 +66,7 @@ def make_dataset(
 
 
 class BatchReader:
-    """Waits for batches in a thread of its own, so that an unreachable server blocks no caller.
+    """Waits for batches in a separate thread, so that an unreachable server blocks no caller.
 
     The first `next` starts reading.
     """

@@ -12,10 +12,10 @@ class DataFlow(NamedTuple):
       table: name of the table.
       replicas: copies of each item in the table; numbers below count them once.
       max_size: items of a full table, copies included.
-      max_size_field: what decides `max_size`, for messages.
+      max_size_field: what determines `max_size`, such as a field of the config; for messages.
       min_size: items needed before the learner starts, without their replicas.
       min_steps: agent steps that lead to so many items.
-      min_size_field: what decides `min_size`, for messages.
+      min_size_field: what determines `min_size`, for messages.
       items_per_step: items for each learner step, where acting and learning take turns.
       steps_per_call: learner steps of one call of the learner.
     """

@@ -63,7 +63,7 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
         PARAMETERS: {_LEARNER_STEPS: integer, "variables": parameters},
         PARAMETER_VERSION: integer,
         EVALUATION: Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields]),
-        ACTOR_STEPS: tf.TensorSpec([None], tf.int64),  # Of each actor, since the run began.
+        ACTOR_STEPS: tf.TensorSpec([None], tf.int64),  # Steps of each actor since the run began.
         LAST_STEP: integer,  # Learner steps of the run's last parameters, sent at its end.
     }
     latest = [
@@ -96,7 +96,7 @@ def read_latest(client: reverb.Client, table: str) -> Any:
 
 
 class Publisher:
-    """Sends the newest messages in a thread of its own, and again when a new server has none.
+    """Sends the newest messages in a separate thread, and again when a new server has none.
 
     A server that is away holds up no caller. It is asked for its tables first, with a timeout,
     since inserting into one that is gone would never return.
@@ -195,7 +195,7 @@ class ParameterPublisher:
         self.close = self._publisher.close
 
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Hand over those after so many learner steps, arrays by name, in place of any that wait.
+        """Hand over the parameters of a learner step, by name; they replace any that still wait.
 
         Raises:
           KeyError: the server has no such table.

@@ -1,6 +1,6 @@
 """Priorities: their bounds in a table, and how the learner writes them back.
 
-Horgan et al. 2018, algorithm 2, lines 7-8. The write-back runs in a thread of its own: a replay
+Horgan et al. 2018, algorithm 2, lines 7-8. The write-back runs in a separate thread: a replay
 server that is slow or unreachable does not delay updates of the network.
 """
 
@@ -30,9 +30,10 @@ def at_bound_fraction(td_errors: np.ndarray) -> float:
 
 
 def make_priority_fn(config: ReplayConfig) -> Callable[[float], float]:
-    """Build what returns the priority of a new transition, given its TD error.
+    """Return the function from a TD error to the priority of a new transition.
 
-    'max' is the highest so far, not that of the replay as in Schaul et al. 2016, algorithm 1.
+    'max' is the highest priority that this function has computed; in Schaul et al. 2016,
+    algorithm 1, it is the highest in the replay.
     """
     highest = MIN_PRIORITY
 

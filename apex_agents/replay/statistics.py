@@ -81,7 +81,8 @@ def add_statistics(parts: Sequence[ReplayStatistics]) -> ReplayStatistics:
     """Return the statistics of several servers together: sums, and the newest messages."""
     found = [part.evaluation for part in parts if part.evaluation is not None]
     last = max((p.last_step for p in parts if p.last_step is not None), default=None)
-    # That of the last step, if there is one: the learner may have gone back behind later ones.
+    # Prefer the evaluation of the run's last parameters: a learner that resumed from a checkpoint
+    # may end at a lower step than one evaluated before.
     newest = max(found, key=lambda e: (e.learner_steps == last, e.learner_steps), default=None)
     return ReplayStatistics(
         actor_steps=sum(part.actor_steps for part in parts),

@@ -9,7 +9,7 @@ from reverb import pybind
 
 from apex_agents.replay.tables import TRANSITIONS, table_name
 
-# What `append` returns for a value, and what an item refers to it by.
+# Reference to a written value: returned by `append`, used by items.
 Reference = Any
 
 
@@ -57,7 +57,7 @@ class RowStream:
 
         Each of its columns, by name, is one value or a list of consecutive values of a row column.
         """
-        columns = [item[name] for name in sorted(item)]  # As Reverb flattens the table's signature.
+        columns = [item[name] for name in sorted(item)]  # The order in which Reverb flattens.
         is_value = [not isinstance(column, list) for column in columns]
         references = [[c] if single else c for c, single in zip(columns, is_value, strict=True)]
         for _ in range(self._replicas):

@@ -224,7 +224,8 @@ class FrameWriter:
         """
         reference = self._append(self._frame, outcome)
         self._frame = None
-        frames = list(self._frames)  # Reverb returns other rows if there is a gap among them.
+        # Must be consecutive rows: Reverb returns wrong rows for an item with a gap.
+        frames = list(self._frames)
         assert len(frames) == self._frames.maxlen
         if None in frames:
             return False

@@ -35,7 +35,7 @@ PARAMETERS = "parameters.npz"
 
 _STATE = "state"
 _UNREADABLE = "unreadable"  # Beginning of the names of checkpoints that are put aside.
-# What reading a file raises that is missing, truncated or corrupted.
+# Errors of reading a file that is missing, truncated or corrupted.
 _READ_ERRORS = (OSError, ValueError, TypeError, IndexError, RuntimeError, tf.errors.OpError)
 
 
@@ -59,14 +59,15 @@ class LearnerCheckpoints:
             lambda path: checkpoint is None or path != checkpoint.path,
             reversed(list_checkpoints(self._folder)),
         )
-        self._unreadable = list(newer)  # Which may pass, as a failure of a file system does.
+        # Put aside at the next save only: the file system may have failed for a moment.
+        self._unreadable = list(newer)
         self._last_step = -1
         if checkpoint is not None:
             restore_checkpoint(checkpoint, learner.state)
             if "num_updates" in learner.state:  # A run that starts from another one counts from 0.
                 learner.state["num_updates"].assign(checkpoint.progress.learner_steps)
             learner.resume()
-            self._last_step = learner.num_steps  # It is not written anew.
+            self._last_step = learner.num_steps  # This checkpoint is not written anew.
             logging.info("Resuming from %s", checkpoint.path.name)
         self._last_save = time.monotonic()
 
@@ -86,7 +87,7 @@ class LearnerCheckpoints:
         progress = Progress(step, self._experiment.elapsed_seconds())
         if step == self._last_step:
             path = _checkpoint_path(self._folder, step) / CHECKPOINT_PROGRESS
-            return write_json(path, dataclasses.asdict(progress))  # The time has passed.
+            return write_json(path, dataclasses.asdict(progress))  # Only the wall time has changed.
         keep = self._experiment.run.num_checkpoints
         for path in self._unreadable:
             _put_aside(path)
@@ -110,7 +111,7 @@ class LearnerCheckpoints:
 
     def _parameters(self) -> dict[str, np.ndarray]:
         variables = dict(self._learner.variables)
-        variables.pop("num_updates", None)  # Published with the parameters, but none of them.
+        variables.pop("num_updates", None)  # It is published with the parameters, but is none.
         return by_variable_name(variables, self._learner.get_all_variables())
 
 
@@ -143,15 +144,18 @@ def save_checkpoint(
         tf.function(tf.train.Checkpoint(**state).write, autograph=False)(str(partial / _STATE))
         (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
         (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
-        remove(path)  # A corrupted one, if the run was resumed from a step before it.
+        # A corrupted checkpoint of this step may be left if the run was resumed from an earlier
+        # one.
+        remove(path)
         partial.rename(path)
 
-    for left in folder.glob("learner-*.partial"):  # By a process that was killed.
+    for left in folder.glob("learner-*.partial"):  # Left by a process that was killed.
         remove(left)
     if not try_to_write(folder / "learner-*", write, (OSError, tf.errors.OpError)):
         remove(partial)
         return False
-    # Those of later steps are of before a resumption from a step before them.
+    # Checkpoints of later steps are from before the run was resumed at an earlier step: remove
+    # them, too.
     checkpoints = list_checkpoints(folder)
     for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
         remove(other)
@@ -197,7 +201,7 @@ def restore_checkpoint(checkpoint: Checkpoint, state: Mapping[str, Any]) -> None
 
     Raises:
       AssertionError: a variable of the state is not in the checkpoint.
-      ValueError: a variable has another shape in the checkpoint.
+      ValueError: a variable has a different shape in the checkpoint.
     """
     status = tf.train.Checkpoint(**state).read(str(checkpoint.path / _STATE))
     status.expect_partial().assert_existing_objects_matched()

@@ -1,4 +1,4 @@
-"""The config of a run in its file `config.json`: encoded, compared with another, read back."""
+"""The config of a run in its file `config.json`: encoded, compared with a new one, read back."""
 
 import dataclasses
 import json
@@ -19,13 +19,13 @@ CONFIG_FILE = "config.json"
 # the whole folder, which changes with the names of files, of config fields and of CSV columns.
 AGENT_TYPE = "agent_type"
 FORMAT_VERSION = "format_version"
-# Where the code of the user is that the config names, see `user_code.record`; no field of a config.
+# Key of the record of user-defined code, see `user_code.record`; no field of a config.
 _USER_CODE = "user_code"
-# What the run's environment was like when it started, see `record_spec`; no field of a config.
+# Key of the environment's spec at the start of the run, see `record_spec`; no field of a config.
 ENVIRONMENT_SPEC = "environment_spec"
 
 _FORMAT = 2
-# What has to be the same when a run is resumed, but for some fields.
+# Entries that must not change when a run is resumed, except `_FREE_FIELDS`.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
 _FREE_FIELDS = ("environment.max_episode_steps", "environment.step_timeout_seconds")
 # Fields of an agent that its environment decides on where its torso is 'auto'.
@@ -62,7 +62,7 @@ class _Section(dict):
 
 
 def _name_type(kind: type) -> str:
-    """Return the name of one of our classes, 'module:name' for a subclass of the user's."""
+    """Return the name of one of our classes, 'module:name' for a user-defined subclass."""
     is_ours = kind.__module__.partition(".")[0] in (__name__.partition(".")[0], "builtins")
     return kind.__name__ if is_ours else user_code.name_function(kind)
 
@@ -71,7 +71,7 @@ def read_values(workdir: pathlib.Path) -> dict[str, Any]:
     """Read the fields of the config that the file of a run holds, as nested dicts.
 
     Raises:
-      ValueError: there is no such folder, or it holds no such file or one of another version.
+      ValueError: there is no such folder, or it holds no such file or one of a different version.
     """
     values = _read_file(workdir)
     return {
@@ -93,7 +93,7 @@ def agent_name(config_type: str | None) -> str:
 def read_config(
     workdir: pathlib.Path, agent_types: Collection[type], with_file: bool = True
 ) -> ExperimentConfig:
-    """Rebuild the config of a run, and make the code of the user that it names importable.
+    """Rebuild the config of a run, and make the user code that it names importable.
 
     Args:
       workdir: folder of the run.
@@ -119,13 +119,13 @@ def read_config(
             kind = user_code.find_function(name, AGENT_TYPE)
         if not (isinstance(kind, type) and issubclass(kind, tuple(agent_types))):
             raise ValueError(f"{AGENT_TYPE} is {name!r}; it has to be one of {', '.join(types)}.")
-        # As `ExperimentConfig`, but without defaults, and with the class of this agent's settings.
+        # Like `ExperimentConfig`, but without defaults, and with the config class of this agent.
         sections = {"agent": kind, "environment": EnvironmentConfig, "run": RunConfig}
         read = make_config(dataclasses.make_dataclass("Config", sections.items()), decode(values))
         config = ExperimentConfig(read.agent, read.environment, read.run)
         try:
             config.validate()
-        except ValueError:  # What it names may be registered by the file of the user's settings.
+        except ValueError:  # The user's config file may register what the config names.
             if not (with_file and user_code.execute_recorded_file(recorded)):
                 raise
             config.validate()
@@ -147,7 +147,7 @@ def check_same_run(workdir: pathlib.Path, config: Any) -> None:
 
 
 def check_same_spec(workdir: pathlib.Path, spec: SpecRecord) -> None:
-    """Raise a ValueError if a run was started in an environment with another spec."""
+    """Raise a ValueError if a run was started in an environment with a different spec."""
     difference = find_spec_difference(read_spec(workdir), spec)
     if difference is not None:
         name, old, new = difference
@@ -159,7 +159,7 @@ def check_same_spec(workdir: pathlib.Path, spec: SpecRecord) -> None:
 
 
 def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any] | None:
-    """Find what keeps a run from being resumed with a config.
+    """Find the first difference that keeps a run from being resumed with a config.
 
     A field that the version which wrote the values did not have is taken as its default.
 
@@ -196,7 +196,7 @@ def _default_values(config: Any) -> dict[str, Any]:
 def _make_default(section: Any) -> Any:
     try:
         return type(section)()
-    except TypeError:  # A class of the user's has a field without a default.
+    except TypeError:  # A user-defined class has a field without a default.
         return section
 
 
@@ -210,7 +210,7 @@ def _complete(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any
 
 
 def _read_file(workdir: pathlib.Path) -> dict[str, Any]:
-    if not os.path.isdir(workdir):  # Also if it is in a folder that cannot be entered.
+    if not os.path.isdir(workdir):  # It may be in a folder that cannot be entered.
         raise ValueError(f"{workdir} is no folder; name the work directory of a run.")
     try:
         values = json.loads((workdir / CONFIG_FILE).read_text())
@@ -221,7 +221,7 @@ def _read_file(workdir: pathlib.Path) -> dict[str, Any]:
     version = values.get(FORMAT_VERSION, _FORMAT)
     if version != _FORMAT:
         raise ValueError(
-            f"{workdir} was written by another version of apex_agents: {FORMAT_VERSION} is "
+            f"{workdir} was written by a different version of apex_agents: {FORMAT_VERSION} is "
             f"{version!r}, not {_FORMAT}."
         )
     return values

@@ -97,7 +97,7 @@ class CSVLogger:
                 self._is_separated = True
             if self._columns and not file.seek(0, os.SEEK_END):
                 _append(file, _encode(self._columns))
-            if self._rows:  # At once: a reader sees all rows of a histogram, or none.
+            if self._rows:  # Written at once: a reader sees all rows of a histogram, or none.
                 _append(file, b"".join(self._rows))
                 self._rows.clear()
 

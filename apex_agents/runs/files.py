@@ -20,7 +20,7 @@ from typing import IO, Any
 
 # Errors of `flock` on a file system that has none.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-# In memory, so that it has locks on every Linux.
+# This folder is in memory, so that it has locks on every Linux.
 _LOCKS = pathlib.Path("/dev/shm")
 
 _FLock = Callable[[IO[str], int], None]

@@ -57,7 +57,7 @@ def open_run(experiment: Experiment) -> Experiment:
 
     Raises:
       ValueError: there is no `workdir`, it cannot be written, another command runs in it, or it
-        holds another run, or one of an environment whose spec was another.
+        holds a different run, or one of an environment with a different spec.
     """
     if not experiment.workdir:
         raise ValueError(
@@ -83,7 +83,7 @@ def _open(experiment: Experiment, workdir: str) -> Experiment:
     share_actor_steps(pathlib.Path(workdir), experiment.run.num_replays)
     remove_other_replays(pathlib.Path(workdir), experiment.run.num_replays)
     for path in pathlib.Path(workdir, LOGS).glob("*.csv"):
-        end_rows(path)  # Readers take no row from before for one of the nodes that start now.
+        end_rows(path)  # Marks earlier rows as those of ended processes.
     return dataclasses.replace(
         experiment,
         workdir=workdir,
@@ -109,8 +109,8 @@ def open_workdir(
       The folder's absolute path.
 
     Raises:
-      ValueError: the folder cannot be written, another command runs in it, or it holds a run of
-        another agent or environment, or one whose spec was another.
+      ValueError: the folder cannot be written, another command runs in it, or it holds a run of a
+        different agent or environment, or one whose spec was different.
     """
     workdir = pathlib.Path(path)
     try:
@@ -126,7 +126,7 @@ def open_workdir(
         lock = hold_lock(workdir / LOCK_FILE, wait_seconds)
         try:
             replace_file(workdir / CONFIG_FILE, encode_json(to_file(config, spec)))
-            for file in (SUMMARY_FILE, NODES_FILE):  # How the run ended the last time.
+            for file in (SUMMARY_FILE, NODES_FILE):  # Both describe the previous end of the run.
                 (workdir / file).unlink(missing_ok=True)
         except BaseException:
             lock.close()
@@ -214,9 +214,9 @@ def warning_of_resumption(experiment: Experiment) -> str | None:
 
 
 def remove_other_replays(workdir: pathlib.Path, num_replays: int) -> None:
-    """Remove saved replays of another number of servers: they have other sizes."""
+    """Remove saved replays of a different number of servers: their tables differ in size."""
     kept = {replay_folder(index, num_replays) for index in range(num_replays)}
     for path in (workdir / CHECKPOINTS).glob("replay*"):
         if path.name not in kept and "-damaged-" not in path.name:
-            logging.warning("%s is removed: it is of another number of replays.", path)
+            logging.warning("%s is removed: it was saved with a different number of replays.", path)
             remove(path)

@@ -66,7 +66,7 @@ class Runner:
         self.signals: list[int] = []
         self._num_parallel = num_parallel
         self._num_planned = num_planned
-        self._interrupted: dict[Run, str] = {}  # With their endings.
+        self._interrupted: dict[Run, str] = {}  # Interrupted runs and their endings.
         self._running: dict[Run, _Process] = {}
         self._num_sent = 0
         self._is_closed = False

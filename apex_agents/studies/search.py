@@ -79,8 +79,8 @@ def open_storage(folder: pathlib.Path, space: Space, config: ExperimentConfig) -
     """Open the Optuna study in the folder of a search, or make it.
 
     Raises:
-      ValueError: the study cannot be opened, has another space, or has runs whose scores would have
-        another meaning.
+      ValueError: the study cannot be opened, has a different space, or has runs whose scores would
+        have a different meaning.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warm_up = int(_WARM_UP * (config.run.max_actor_steps or 0))
@@ -174,7 +174,8 @@ class Search:
             waiting = [trial for trial, run in self._find_unfinished() if run is None]
             if waiting:
                 for name, values in self._space.items():
-                    waiting[0]._suggest(name, values)  # Which a command may not have done in time.
+                    # An earlier command may have stopped before suggesting all values.
+                    waiting[0]._suggest(name, values)
                 run = self._plan_run(waiting[0].number, waiting[0].params)
                 self._started[waiting[0].number] = waiting[0], run
                 self._runner.add(run)
@@ -231,5 +232,5 @@ def find_importances(study: optuna.Study) -> dict[str, float]:
         warnings.simplefilter("error", UserWarning)
         try:
             return optuna.importance.get_param_importances(study, evaluator=evaluator)
-        except (ValueError, RuntimeError, UserWarning):  # Of too few scores.
+        except (ValueError, RuntimeError, UserWarning):  # Raised for too few scores.
             return {}

@@ -21,14 +21,14 @@ from apex_agents.validation import get_field, require
 PROGRESS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
 # The column of a setting that has a label, and not the values of some fields.
 LABEL = "setting"
-# Fields that may change when a run is resumed, but make another setting of a study.
+# Fields that may change when a run is resumed, but make a different setting of a study.
 _RUN_FIELDS = (
     "run.num_actors",
     "run.num_envs_per_actor",
     "run.evaluation.num_episodes",
     "environment.max_episode_steps",
 )
-# Limits that a run may be beyond, and the columns that count.
+# Limits that the run in a folder may already exceed, and the columns that count them.
 _COUNTED_LIMITS = {
     "run.max_actor_steps": columns.ACTOR_STEPS,
     "run.max_learner_steps": columns.LEARNER_STEPS,
@@ -53,7 +53,8 @@ class Study(NamedTuple):
 
     Attributes:
       title: what is compared.
-      settings: by the labels of their curves; scores are compared with those of the first one.
+      settings: settings by the labels of their curves; the scores of others are compared with those
+        of the first one.
       tasks: each of them is one panel.
       fields: new values of fields of all settings, such as the limit of the runs.
       x: column of the horizontal axis, in which the settings get as far as each other.
@@ -168,7 +169,7 @@ def plan_runs(
       The runs, and behind them those with further seeds that the folder holds, unwanted.
 
     Raises:
-      ValueError: the runs would never end, or a work directory holds a run of another setting.
+      ValueError: the runs would never end, or a work directory holds a run of a different setting.
     """
     config = without_other_target(config)
     if all(get_field(config, limit) is None for limit in LIMITS):

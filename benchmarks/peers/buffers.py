@@ -237,7 +237,7 @@ def make_sb3(size: int, folder: pathlib.Path) -> Buffer:
     return Buffer(insert_batch, lambda: None, lambda: buffer.sample(BATCH_SIZE))
 
 
-# By name: function that makes the buffer, n of its transitions, layout of the stack of frames.
+# Per name: function that makes the buffer, n of its transitions, layout of the stack of frames.
 BUFFERS: dict[str, tuple[Callable[[int, pathlib.Path], Buffer], int, str]] = {
     "cpprb_shared": (make_cpprb_shared, 3, "stack first"),
     "cpprb_compressed": (make_cpprb_compressed, 1, "stack last"),

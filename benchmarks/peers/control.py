@@ -23,7 +23,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-EVALUATION_STEPS = 10_000  # Of the environment.
+EVALUATION_STEPS = 10_000  # Steps of the environment.
 
 
 def main() -> None:

@@ -671,7 +671,7 @@ class Background:
     """Adds steps in a thread until `stop` is called, and counts the attempts to send."""
 
     def __init__(self, replay: Any, config: ReplayConfig, steps: list[Step]):
-        self.memory = NodeMemory()  # That of the thread.
+        self.memory = NodeMemory()  # The memory of the thread.
         self._attempts = threading.Semaphore(0)
         self._stop = threading.Event()
         self.adder = replay.make_adder(config, 1, GAMMA, should_stop=self._is_stopped)

@@ -106,7 +106,7 @@ def test_gradient_of_one_step_by_hand(network):
     probabilities = np.exp(logits[0]) / np.exp(logits[0]).sum()
     entropy = -(probabilities * np.log(probabilities)).sum()
     advantage = rollout.reward[0, 1] + 0.9 * value[1] - value[0]
-    # Of -log pi(a) by the logits, and of the negative entropy; a bias adds to its logit.
+    # Derivatives of -log pi(a) and of the negative entropy by the logits; a bias adds to its logit.
     of_policy = (probabilities - np.eye(NUM_ACTIONS)[rollout.action[0, 1]]) * advantage
     of_entropy = probabilities * (np.log(probabilities) + entropy)
     np.testing.assert_allclose(

@@ -36,7 +36,7 @@ def start(host: Host, folder: pathlib.Path) -> Command:
     folder.mkdir()
     wrapper = ["--address", HEAD, "--min-nodes", "2", "--num-cpus=4"]
     command = ["launch/apex_dqn.py", "--lp_launch_type=ray", f"--ray_address={HEAD}"]
-    # Of 4 cores each; one host would not do.
+    # Hosts have 4 cores each; one would not do.
     limits = ["--config.run.max_actor_steps=10000", "--config.run.cluster.actor.num_cpus=2"]
     workdir = f"--workdir={folder}/run"
     return Command(

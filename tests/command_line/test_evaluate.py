@@ -132,14 +132,14 @@ def test_atari_is_evaluated_by_the_rules_of_the_paper_and_compared_with_it(evalu
     for row in rows(folder):
         assert int(row["episode_length"]) > 700  # And not 5, as by the rules of the run.
         score = float(row["episode_return"])
-        assert -21 <= score <= -15  # At random.
+        assert -21 <= score <= -15  # Actions are random.
         assert float(row["human_normalized_score"]) == pytest.approx((score + 20.7) / 35.3)
     mean = (float(rows(folder)[0]["episode_return"]) + float(rows(folder)[1]["episode_return"])) / 2
     normalized = (mean + 20.7) / 35.3
     result = summary(folder)
     assert result["human_normalized"] == {
         "mean": pytest.approx(normalized),
-        "median": pytest.approx(normalized),  # Of two.
+        "median": pytest.approx(normalized),  # The median of two is their mean.
         "paper": pytest.approx(41.6 / 35.3),
     }
     assert result["rules"] == {

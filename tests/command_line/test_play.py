@@ -32,7 +32,7 @@ def test_without_a_display_there_is_a_video(folder, run_command_line):
     assert exit_code == 0, stderr
     assert stdout.splitlines()[1] == f"video: {folder / 'run.mp4'}"
     reader = imageio.get_reader(folder / "run.mp4")
-    assert reader.count_frames() == 10  # Of nine steps.
+    assert reader.count_frames() == 10  # The first frame, and those of nine steps.
     before = (folder / "run.mp4").read_bytes()
     refused = run_command_line(["run"], folder, "play.py")
     assert_refused(refused, ["run.mp4 exists already", "--video"])

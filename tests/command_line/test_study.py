@@ -92,7 +92,7 @@ def count_rows(path: pathlib.Path) -> dict[str, int]:
 
 # Arguments, and what has to be in the one line. {tmp} is a folder of this test's own.
 MISTAKES = {
-    # Of a grid.
+    # Mistakes in a grid.
     "runs_without_an_end": ([ATARI], ["the first run would never end", "run.max_actor_steps"]),
     "pattern_as_a_folder": (
         ["--workdir={tmp}/a[1]", "--config.run.max_actor_steps=1e6"],
@@ -147,7 +147,7 @@ MISTAKES = {
         ["--workdir={tmp}/old", "--seeds=2"],
         ["CartPole-v1/seed_1 holds a run with format_version None"],
     ),
-    # Of a search.
+    # Mistakes in a search.
     "nothing_to_search_for": ([LIMIT, "--runs=3"], ["--config.agent.learning_rate=log:"]),
     "search_without_a_limit": (
         [RANGE, "--config.run.max_actor_steps=None"],
@@ -172,7 +172,7 @@ MISTAKES = {
     "range_of_limits": (["--config.run.max_actor_steps=1:2"], ["--config.run.max_actor_steps is"]),
     "no_runs": (["--runs=0"], ["--runs=0"]),
     "seeds_of_a_search": ([RANGE, LIMIT, "--seeds=2"], ["--seeds is no flag of a search"]),
-    # Of a study.
+    # Mistakes in a study.
     "unknown_study": (["haeds"], ["haeds is neither", "12", "the closest: heads."]),
     "two_studies": (["heads", "4"], ["heads 4 is neither"]),
     "no_file": (["mne.py"], ["mne.py is neither the Python file"]),
@@ -329,7 +329,7 @@ def test_a_run_that_fails_stops_no_other(start):
     grid = start(*GRID, *flags)
     failing, working = (grid.workdir / "catch" / f"seed_{seed}" for seed in (5, 6))
     failing.mkdir(parents=True)
-    (failing / "logs").touch()  # In the way of a folder.
+    (failing / "logs").touch()  # It is in the way of a folder.
     grid.finish()
     assert grid.exit_code == 1
     assert str(failing / "output.log") in grid.stdout().splitlines()[-1]
@@ -343,7 +343,7 @@ def test_a_run_that_fails_stops_no_other(start):
     assert (grid.workdir / "returns.png").stat().st_size > 10_000
     assert (grid.workdir / "returns.svg").exists()
     config = json.loads((working / "config.json").read_text())
-    assert config["agent"]["mlp_hidden_sizes"] == [16]  # As in `CATCH`.
+    assert config["agent"]["mlp_hidden_sizes"] == [16]  # `CATCH` has this value.
     assert config["run"]["seed"] == 6
 
 
@@ -474,7 +474,7 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     # A part of the study, and an unfinished run, in the same folder.
     before = count_rows(saved)
     (runs[1] / "summary.json").unlink()
-    shutil.copytree(runs[0], runs[0].with_name("seed_4"))  # Of a command with more seeds.
+    shutil.copytree(runs[0], runs[0].with_name("seed_4"))  # Left by a command with more seeds.
     flags = ["--settings=three", f"--workdir={folder}"]
     run = start(*argv, *flags).finish()
     assert run.exit_code == 0

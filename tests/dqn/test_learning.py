@@ -331,7 +331,7 @@ def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
     transitions = TRANSITIONS._replace(next_observation=next_observation)
     output = step(transitions, WEIGHTS)
     online, target = ([v.numpy().tolist() for v in network.variables] for network in networks)
-    # Of (1, 0) and (0, 1): a mean of 1/2, a variance of 1/4. The next observations do not count.
+    # (1, 0) and (0, 1) have a mean of 1/2, a variance of 1/4. The next observations do not count.
     assert online[:3] == [2, [0.5, 0.5], [0.25, 0.25]]
     assert target[:3] == [0, [0.0, 0.0], [1.0, 1.0]]
     # States are (1, -1) and (-1, 1) in the online network, and as they were in the target network.
@@ -359,7 +359,7 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
         mlp_hidden_sizes=(16,),
         stream_hidden_size=16,
         frame_stack=0,
-        batch_size=8,  # As make_fixed_batches gives them.
+        batch_size=8,  # `make_fixed_batches` makes them this large.
         learning_rate=0.001,
         target_update_period=7,
         replay=ReplayConfig(max_size=100, min_size=1),

@@ -186,7 +186,7 @@ def test_variables_in_bfloat16_give_almost_the_same_values(name):
     rounded = make_network(CONFIGS[name], SPECS[name], tf.bfloat16)
     expected = exact(observations)
     for variable, source in zip(rounded.variables, exact.variables, strict=True):
-        variable.assign(source.numpy())  # As actors do with what they fetch.
+        variable.assign(source.numpy())  # Actors assign fetched arrays so.
     assert {v.dtype for v in rounded.variables} == {tf.bfloat16, tf.float32}
     assert all(v.dtype == tf.float32 for v in rounded.variables if v.shape[-1] in (1, NUM_ACTIONS))
     q_values = rounded(observations)

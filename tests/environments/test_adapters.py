@@ -91,7 +91,7 @@ def test_discrete_spaces_start_at_zero_for_the_agent():
     environment.step(np.int32(0))
     environment.step(np.int32(1))
     assert recorder.actions == [-1, 0]
-    # As `action_space.sample()` returns them.
+    # `action_space.sample()` returns this type, too.
     assert {type(action) for action in recorder.actions} == {np.int64}
 
 
@@ -149,7 +149,7 @@ def test_running_statistics_of_one_environment_alone_are_refused(wrapper):
 
 def test_constants_and_what_an_environment_itself_counts_are_no_running_statistics():
     inner = Recorder(UNIT_BOX, spaces.Discrete(2), np.zeros(2, np.float32))
-    inner.mean, inner.var, inner.count = 0.0, 1.0, 0  # As a bandit may.
+    inner.mean, inner.var, inner.count = 0.0, 1.0, 0  # A bandit may count so.
     environment = adapt(ConstantScale(inner))
     environment.reset()
     assert environment.step(0).reward == (2 - 1.0) / 2.0

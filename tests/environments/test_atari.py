@@ -17,7 +17,7 @@ from apex_agents.environments.atari import AtariVectorEnvironment, make_emulator
 from apex_agents.environments.atari_config import rom_name
 
 FIRST, MID, LAST = 0, 1, 2
-FIRE = 1  # In Breakout; held all the time, it loses the five lives in some 150 steps.
+FIRE = 1  # The action in Breakout; held all the time, it loses the five lives in some 150 steps.
 
 
 def play(environment: AtariVectorEnvironment, actions: list[int]) -> list[dm_env.TimeStep]:
@@ -85,7 +85,7 @@ def test_observation_is_the_maximum_of_the_last_two_frames_of_a_held_action(acti
     ale.setFloat("repeat_action_probability", 0.0)
     ale.loadROM(roms.get_rom_path("breakout"))
     ale.reset_game()
-    fire, left, right = 1, 3, 2  # In the game's own numbering of its four actions.
+    fire, left, right = 1, 3, 2  # Numbers among the game's four actions.
     differences = []
     for action in [fire, *[left] * 20, *[right] * 40]:
         timestep = environment.step(np.array([action]))
@@ -355,7 +355,7 @@ def test_script_of_a_lost_life_and_a_game_over():
             (5, False, False, 2),
             (0, False, False, 1),  # A life is lost.
             (7, False, False, 1),  # The no-op of the FIRST step.
-            (-3, False, False, 0),  # As in Qbert: no life is left, but the game is not over.
+            (-3, False, False, 0),  # Qbert does this: no life is left, but the game is not over.
             (0, True, False, 0),
             (0, False, False, 2),  # A new game.
         ],
@@ -420,7 +420,7 @@ def test_script_of_a_game_over_in_a_first_step():
     assert seen == [
         (LAST, 0.0, 0.0),
         (FIRST, 0.0, 1.0),
-        (FIRST, 0.0, 1.0),  # Of another game, whose frames do not follow those of the one before.
+        (FIRST, 0.0, 1.0),  # It begins a new game, whose frames do not follow the old ones.
         (MID, 0.0, 1.0),
         (MID, 1.0, 1.0),
     ]

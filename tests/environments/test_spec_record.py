@@ -30,7 +30,7 @@ def record(observations: Any, actions: Any = LEFT_RIGHT) -> Any:
     spec = EnvironmentSpec(
         convert_observations(observations)[0], convert_actions(actions), None, None
     )
-    return json.loads(json.dumps(record_spec(spec)))  # As it is written and read.
+    return json.loads(json.dumps(record_spec(spec)))  # It is written and read so.
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_spec_is_that_of_one_environment():
         specs.Array((), np.float32),
         specs.BoundedArray((), np.float32, 0.0, 1.0),
     )
-    # By position and by name the same as acme.specs.EnvironmentSpec.
+    # Fields have the positions and names of acme.specs.EnvironmentSpec.
     assert EnvironmentSpec._fields == ("observations", "actions", "rewards", "discounts")
 
 

@@ -136,7 +136,7 @@ def test_stops_before_the_first_step():
 def test_standard_error():
     # The squares of the deviations from 3 are 4, 1, 0, 1, 4: sqrt(10 / 4) / sqrt(5).
     assert standard_error(np.array([1.0, 2.0, 3.0, 4.0, 5.0])) == pytest.approx(0.5**0.5)
-    # Those of 4, 0, 2 from 2 are 4, 4, 0: sqrt(8 / 2) / sqrt(3).
+    # The squares of the deviations of 4, 0, 2 from 2 are 4, 4, 0: sqrt(8 / 2) / sqrt(3).
     assert standard_error(np.array([4.0, 0.0, 2.0])) == pytest.approx(2 / 3**0.5)
 
 

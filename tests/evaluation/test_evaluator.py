@@ -358,7 +358,7 @@ def test_parameters_are_evaluated_after_so_many_learner_steps(
         publish(client, learner_steps, 3.0)
         evaluator.evaluate()
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320]
-    report_last_step(client, 340)  # Those of the last step are evaluated in any case.
+    report_last_step(client, 340)  # Its parameters are evaluated in any case.
     wait_for(evaluator.has_last_step)
     assert evaluator.evaluate()
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320, 340]

@@ -66,7 +66,7 @@ class Learner:
 
 @pytest.fixture
 def workdir(tmp_path) -> pathlib.Path:
-    (tmp_path / "summary.json").write_text("{}")  # Of a learner that was restarted.
+    (tmp_path / "summary.json").write_text("{}")  # Left by a learner that was restarted.
     return tmp_path
 
 
@@ -90,7 +90,7 @@ def make_end(workdir) -> Iterator[Callable[..., RunEnd]]:
     yield make
     for stop in stops:
         stop.waits_left = 0
-    # Those that ask a server which is away end, too.
+    # Threads that ask a server which is away end, too.
     wait_for(lambda: not [t for t in threading.enumerate() if "_withdraw_" in t.name])
 
 
@@ -102,7 +102,7 @@ def test_it_is_due_at_a_limit_or_when_the_program_stops(make_end, workdir):
     end = make_end()
     assert not (workdir / "summary.json").exists()
     assert [end.is_due(0), end.is_due(7), end.is_due(8)] == [False, False, True]
-    assert end.is_due(0)  # For good: the target's evaluation may be followed by a worse one.
+    assert end.is_due(0)  # It stays due: the target's evaluation may be followed by a worse one.
     assert make_end(num_waits=0).is_due(0)
     assert make_end(RunConfig(max_seconds=12.0)).is_due()
     assert not make_end(RunConfig(max_seconds=13.0)).is_due()

@@ -61,7 +61,7 @@ def test_full_disk(run, record_property):
     time.sleep(FULL_SECONDS)
     rows = {name: len(run.rows(name)) for name in WRITERS}
     kept = run.checkpoints()
-    assert kept  # Those from before stay.
+    assert kept  # Earlier checkpoints stay.
     filler.unlink()
     run.wait_for(lambda: all(len(run.rows(name)) > rows[name] + 1 for name in rows))
     run.wait_for(lambda: run.checkpoints()[-1] > kept[-1])

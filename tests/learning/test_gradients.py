@@ -323,7 +323,7 @@ def test_a3c_applies_each_gradient(make_parts):
 
 def test_gradients_from_before_a_learner_was_restarted_are_not_stale(make_parts):
     parts = make_parts(None)
-    parts.learner.num_steps = 10  # Of its checkpoint.
+    parts.learner.num_steps = 10  # Its checkpoint has this step.
     parts.replays.add(0, 12)
     parts.learner.step()
     assert parts.logger.rows[-1]["staleness_steps"] == 0.0

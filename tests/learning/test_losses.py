@@ -169,7 +169,8 @@ def test_categorical_td_loss():
         (0.25 * 1.0 + 0.25 * 2.0 + 0.5 * 3.0) - (0.3 * 2.0 + 0.2 * 4.0),
         7.0 - (0.1 * 2.0 + 0.8 * 4.0),
     ]
-    gradient = np.array(PROBABILITIES_TM1) - np.array(PROJECTED)  # Of cross-entropy in the logits.
+    # The gradient of the cross-entropy by the logits.
+    gradient = np.array(PROBABILITIES_TM1) - np.array(PROJECTED)
     check_loss_and_gradients(categorical_td_loss, inputs, loss, td_error, gradient)
 
 

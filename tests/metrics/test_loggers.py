@@ -213,7 +213,7 @@ def test_distributions_are_written_every_period(experiment, clock):
     ]
     assert [row["learner_steps"] for row in found] == 6 * ["8"] + 6 * ["10"]
     learner.num_steps += 1
-    logger.write()  # At the end of a run.
+    logger.write()  # The end of a run does so.
     assert rows(experiment, "learner_histograms")[-1]["learner_steps"] == "11"
 
 

@@ -98,7 +98,7 @@ def test_a_failed_look_at_the_run_is_told_once_and_tried_again(
 
 
 class Broken(Recorder):
-    """An export of the user's that fails at its first row, and again when it is closed."""
+    """A user-defined export that fails at its first row, and again when it is closed."""
 
     def write(self, items) -> None:
         super().write(items)

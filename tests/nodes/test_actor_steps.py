@@ -113,7 +113,7 @@ def wait_for_counts(replay: Replay, *counts: int) -> None:
 
 def test_one_actor_ends_within_a_lock_step_of_the_limit(start, make_reporter, path):
     replay = start()
-    path.write_text("100")  # As versions before this one wrote it.
+    path.write_text("100")  # Earlier versions wrote it so.
     replay.count(path)
     adders = [Adder(), Adder()]
     reporter = make_reporter(replay, adders, 1000)
@@ -213,7 +213,7 @@ def test_nothing_is_lost_or_doubled_when_a_server_is_killed(start, make_reporter
     reporter.is_limit_reached()
     wait_for_counts(first, 0, 5)
     first.stop()
-    path.write_text("[7, 3]")  # Without the newest report.
+    path.write_text("[7, 3]")  # The newest report is missing.
     second = start(first.port)
     second.count(path)
     wait_for_counts(second, 7, 5)  # It is sent again.

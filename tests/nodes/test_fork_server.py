@@ -77,7 +77,7 @@ def test_a_script_runs_as_if_it_had_been_started(exit_code, tmp_path, server):
 
 def test_a_process_for_which_the_users_program_has_waited_has_ended(tmp_path, server):
     process = Script(tmp_path, "raise SystemExit(3)").start()
-    os.waitpid(process.pid, 0)  # As a handler of SIGCHLD may do.
+    os.waitpid(process.pid, 0)  # A handler of SIGCHLD may do so.
     assert process.poll() == 0
 
 

@@ -149,7 +149,7 @@ def test_a_node_that_dies_is_restarted(processes):
     assert run.run() is None
     assert run.num_left("a") == 0
     started = [process for process in processes[:-1] if isinstance(process, Process)]
-    assert run.events.count(("a", "SIGKILL")) == len(started)  # With what they had started.
+    assert run.events.count(("a", "SIGKILL")) == len(started)  # Child processes, too.
     assert [(event.node, event.num_recent) for event in run.reports] == [
         ("a", i + 1) for i in range(num_deaths)
     ]
@@ -301,7 +301,7 @@ time.sleep(1000)
 """
 
 
-# As an environment of a user's that starts a simulator, and then fails.
+# Acts like a user-defined environment that starts a simulator, and then fails.
 FAIL = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])

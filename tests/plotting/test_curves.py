@@ -121,7 +121,7 @@ def test_five_seeds_have_an_interquartile_mean_with_an_interval(values, middle, 
 
 def test_the_runs_of_each_task_are_resampled_apart():
     first, second = np.array([1.0, 1.0, 1.0]), np.array([3.0, 3.0, 3.0])
-    # Of 1, 1, 1, 3, 3, 3 one of each end is left out, whatever is drawn.
+    # One of each end of 1, 1, 1, 3, 3, 3 is left out, whatever is drawn.
     assert estimate(first, second) == (2.0, 2.0, 2.0)
     together = estimate(np.concatenate([first, second]))
     assert together[1] < 1.5 < 2.5 < together[2]

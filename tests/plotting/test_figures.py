@@ -257,7 +257,7 @@ def test_settings_are_compared(make_run):
         assert first.get_linestyle() != second.get_linestyle()
     texts = ["batch_size=8 (mean of 2 seeds)", "batch_size=16"]
     assert legend_texts(figure)[:2] == texts
-    assert legend_texts(figure)[-1] == "single seeds"  # Of no setting alone.
+    assert legend_texts(figure)[-1] == "single seeds"  # The entry belongs to no single setting.
 
 
 def test_a_target_that_is_far_off_does_not_flatten_the_curve(make_run):
@@ -327,8 +327,8 @@ def test_returns_of_training_episodes(make_run):
     figure = draw_returns(group_runs([make_run("a", logs)]))
     actor_steps, learner_steps, time = figure.axes
     assert thin_lines(actor_steps) == [
-        ([1000, 2500, 4000], [100, 200, 300]),  # Of epsilon 0.1.
-        ([1000, 2500, 4000], [10, 20, 30]),  # Of epsilon 1.
+        ([1000, 2500, 4000], [100, 200, 300]),  # The environment with epsilon 0.1.
+        ([1000, 2500, 4000], [10, 20, 30]),  # The environment with epsilon 1.
     ]
     assert thin_lines(learner_steps) == []  # The learner has written no rows.
     assert [x for x, _ in thin_lines(time)] == [[10, 20, 30], [10, 20, 30]]
@@ -460,7 +460,7 @@ def test_priorities(make_run):
     newest, history, newest_age, _, *_ = figure.axes
     for axes in (newest, newest_age):
         for patch in axes.patches:
-            outline = patch.get_xy()  # Of a share of 50 % in each of two bins.
+            outline = patch.get_xy()  # It shows a share of 50 % in each of two bins.
             assert outline[:, 1].max() == pytest.approx(50)
             assert np.ptp(outline[:, 0]) == pytest.approx(2 / 4)
     shares = history.collections[0].get_array()  # [bins, times]

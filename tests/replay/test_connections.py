@@ -108,7 +108,7 @@ def start(serve) -> Callable[..., list[reverb.Client]]:
 
 
 def test_a_learner_that_waits_hears_that_its_parameters_do_not_fit(serve, connect):
-    replays = connect(serve(*make_tables()))  # Without a transition.
+    replays = connect(serve(*make_tables()))  # They hold no transition.
     replays.publish({"network": [np.ones(1, np.float32)], "predictor": [np.ones(1)]}, 0)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     with pytest.raises(ValueError, match="table 'parameters'"):
@@ -261,7 +261,7 @@ def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect, p
     replays.write_priorities(sample, np.full(BATCH_SIZE, 7.0))
     replays.flush()
     assert read_priorities(moved) == {5.0: 7.0}
-    assert replays.num_not_finite == BATCH_SIZE  # Also those for the old address.
+    assert replays.num_not_finite == BATCH_SIZE  # Those for the old address count, too.
 
 
 def test_parameters_are_published_on_all_servers(start, connect):

@@ -243,7 +243,7 @@ class Agent:
                     mlp_hidden_sizes=(8,),
                     stream_hidden_size=8,
                     frame_stack=0,
-                    batch_size=8,  # As make_fixed_batches gives them.
+                    batch_size=8,  # `make_fixed_batches` makes them this large.
                     learning_rate=0.001,
                     target_update_period=130,
                     publish_period=200,
@@ -256,7 +256,7 @@ class Agent:
                 ApexDPGConfig(
                     policy_hidden_sizes=(8, 8),
                     critic_hidden_sizes=(8, 8),
-                    batch_size=8,  # As make_fixed_batches gives them.
+                    batch_size=8,  # `make_fixed_batches` makes them this large.
                     target_update_period=130,
                     publish_period=200,
                     replay=REPLAY,

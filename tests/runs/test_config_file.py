@@ -120,7 +120,7 @@ def test_classes_of_the_config_file_are_found_again(tmp_path, monkeypatch):
     path.write_text(IN_A_CONFIG_FILE)
     config = user_code.execute_config_file(path)
     write(tmp_path, to_file(config))
-    # As in another process, which has not executed the file.
+    # Imitate a different process, which has not executed the file.
     del sys.modules["apex_agents_config_my_settings"]
     found = read_config(tmp_path, AGENTS).agent
     assert (type(found).__name__, found.own_rate) == ("Mine", 0.5)
@@ -274,7 +274,7 @@ def test_an_older_version_did_not_say_which_builder_it_had(tmp_path):
 @pytest.mark.parametrize(
     ("recorded", "sizes", "config", "is_same"),
     [
-        ("mlp", [16], "auto", True),  # Of a version without 'auto', or of a run in vectors.
+        ("mlp", [16], "auto", True),  # Written by a version without 'auto', or in vectors.
         ("conv", [32, 64, 64], "auto", True),
         ("auto", [16], "mlp", True),
         ("mlp", [16], "conv", False),

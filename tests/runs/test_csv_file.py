@@ -109,7 +109,7 @@ def test_rows_are_read_as_they_are_written(path):
             ("0.5,age\r\n0.25", [{"loss": 0.5, "quantity": "age"}]),
             (",td\r\n", [{"loss": 0.25, "quantity": "td"}]),
             ("\0\0\0" + "3,y\r\n", [{"loss": 3.0, "quantity": "y"}]),  # After a power failure.
-            ("\r\n4,z\r\n", [{}, {"loss": 4.0, "quantity": "z"}]),  # Of two processes.
+            ("\r\n4,z\r\n", [{}, {"loss": 4.0, "quantity": "z"}]),  # Two processes wrote.
             ("1\r\n2,x\r\n", [{"loss": 2.0, "quantity": "x"}]),  # Not a row: left out.
         ]:
             file.write(text)

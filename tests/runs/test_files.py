@@ -113,7 +113,7 @@ def test_a_lock_is_waited_for(tmp_path):
 def test_a_file_is_replaced_or_stays_as_it_was(tmp_path):
     path = tmp_path / "file"
     replace_file(path, b"old")
-    (tmp_path / "file.partial").mkdir()  # In the way of the new content.
+    (tmp_path / "file.partial").mkdir()  # A folder is in the way of the new content.
     with pytest.raises(OSError):
         replace_file(path, b"new")
     assert not write_json(path, "newer")

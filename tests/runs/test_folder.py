@@ -59,11 +59,11 @@ def test_what_is_no_run_that_can_be_read_is_left_out(tmp_path, caplog):
     for name, config in {"new": "{}", "old": '{"format_version": 1}', "agent": "{}"}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(config)
-    (tmp_path / "agent" / "agent.json").write_text("{}")  # As apex-export --agent writes it.
+    (tmp_path / "agent" / "agent.json").write_text("{}")  # apex-export --agent writes it.
     assert [run.path.name for run in find_runs(tmp_path)] == ["new"]
-    assert "old was written by another version" in caplog.text
+    assert "old was written by a different version" in caplog.text
     shutil.rmtree(tmp_path / "new")
-    with pytest.raises(ValueError, match="old was written by another version"):
+    with pytest.raises(ValueError, match="old was written by a different version"):
         find_runs(tmp_path)
 
 

@@ -126,7 +126,7 @@ def test_only_the_newest_rows_are_kept(disk, caplog):
     path = disk.folder / "learner.csv"
     path.write_text("step,value\r\n" + "0,0.5\r\n" * 583, newline="")
     logger = CSVLogger(path, max_waiting_rows=5)
-    assert path.stat().st_size == PAGE - 1  # With the empty line that ends the rows.
+    assert path.stat().st_size == PAGE - 1  # An empty line ends the rows.
     with disk.full(PAGE):
         for step in range(1, 13):
             logger.write(row(step))

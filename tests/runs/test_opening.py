@@ -64,7 +64,7 @@ FORCES = specs.BoundedArray((3,), np.float32, -1.0, 1.0)
 
 
 @pytest.mark.fault(
-    breaks="the environment of a finished run, whose command is given again: it has another spec",
+    breaks="the environment of a finished run, whose command is given again: it has a new spec",
     holds="refused, with what differs; the run stays finished",
 )
 @pytest.mark.parametrize(

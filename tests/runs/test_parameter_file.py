@@ -91,7 +91,7 @@ def test_other_files_are_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError):
             load_parameters(path)
-    np.savez(path, **{"torso/w": np.zeros(3)})  # Without the learner steps.
+    np.savez(path, **{"torso/w": np.zeros(3)})  # The learner steps are missing.
     with pytest.raises(ValueError, match="learner_steps"):
         load_parameters(path)
 

@@ -174,7 +174,7 @@ def test_letters_that_the_locale_lacks(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_is_not_locked(tmp_path):
-    (tmp_path / "config.json.partial").mkdir()  # In the way of config.json.
+    (tmp_path / "config.json.partial").mkdir()  # It is in the way of config.json.
     with pytest.raises(ValueError, match="cannot be written") as caught:
         open_workdir(str(tmp_path), make_config())
     assert not is_held(tmp_path / ".lock")

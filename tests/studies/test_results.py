@@ -125,7 +125,7 @@ def test_a_csv_file_that_cannot_be_read_is_refused(text, message):
 
 
 def test_a_score_is_the_mean_of_the_last_quarter():
-    # From 30 of 40 steps on.
+    # Steps from 30 of 40 on count.
     assert score(POINTS[:4], columns.LEARNER_STEPS) == 2.0
     assert score(POINTS[4:8], columns.WALL_TIME_SECONDS) == 4.0
 

@@ -130,7 +130,7 @@ def test_a_failure_stops_no_other_run(make_run, tmp_path):
     runs = [make_run(seed, "") for seed in range(5)]
     runs[1] = make_run(1, "raise SystemExit(1)")
     runs[2] = runs[2]._replace(argv=("/nothing",))
-    (tmp_path / "3").touch()  # In the way of a folder.
+    (tmp_path / "3").touch()  # It is in the way of a folder.
     assert finish(Runner(runs, 1)) == [FINISHED, FAILED, FAILED, FAILED, FINISHED]
 
 

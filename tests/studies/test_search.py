@@ -106,7 +106,7 @@ def test_values_are_those_of_the_space(make_search):
     values = [dict(run.setting) for run in runner.endings]
     assert len(values) == 12
     assert all(1e-5 <= value["agent.learning_rate"] <= 1e-2 for value in values)
-    # By the logarithm, two thirds of the values are below 1e-3; without it, a tenth is.
+    # With the logarithm, two thirds of the values are below 1e-3; without it, a tenth is.
     assert sum(value["agent.learning_rate"] < 1e-3 for value in values) >= 5
     assert {type(value["agent.n_step"]) for value in values} == {int}
     assert {value["agent.batch_size"] for value in values} == {"8", "16"}
@@ -115,7 +115,7 @@ def test_values_are_those_of_the_space(make_search):
 def test_the_score_is_the_mean_of_the_newest_quarter(make_search):
     runner = FakeRunner()
     study, search = make_search(runner, max_runs=1)
-    finish_one(search, runner, [100, 0, 0, 1, 3])  # Of 500 steps those from 375 on.
+    finish_one(search, runner, [100, 0, 0, 1, 3])  # Steps from 375 on of 500 count.
     search.step()
     assert [trial.value for trial in study.trials] == [2]
     assert runner.active() == []  # The budget is one run.
@@ -173,7 +173,7 @@ def test_a_run_that_is_worse_than_the_median_is_pruned(make_search):
     assert states(study) == [*5 * ["COMPLETE"], "PRUNED", "RUNNING"]
     assert list(study.trials[5].intermediate_values) == [100, 200, 300, 400, 500, 600]
     found = [(trial.number, ending) for trial, ending, _ in rank_trials(study)]
-    assert found[:2] == [(3, "finished"), (2, "finished")]  # Of 8 and of 6.
+    assert found[:2] == [(3, "finished"), (2, "finished")]  # Their scores are 8 and 6.
     assert found[-2:] == [(5, "pruned"), (6, "stopped")]
 
 

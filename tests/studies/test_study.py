@@ -163,7 +163,7 @@ def test_what_does_not_change_results_makes_no_other_setting(tmp_path):
     workdir = finish(tmp_path, CONFIG)
     file = workdir / "config.json"
     values = json.loads(file.read_text())
-    del values["run"]["num_envs_per_actor"]  # As if by a version without this field.
+    del values["run"]["num_envs_per_actor"]  # Earlier versions lack this field.
     file.write_text(json.dumps(values))
     run = dataclasses.replace(CONFIG.run, checkpoint_period_seconds=7.0)
     (run,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
