@@ -132,9 +132,9 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     )
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment, learner)
-    learner.publish()
     first_step = learner.num_steps
     await_answer(clients, lambda: end.is_due(first_step))
+    learner.publish()
     while not end.is_due(learner.num_steps):
         learner.step()
         if learner.num_steps > first_step:

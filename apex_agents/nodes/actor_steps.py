@@ -9,7 +9,6 @@ its file may lack the newest reports.
 
 import math
 import pathlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,9 +26,10 @@ from apex_agents.runs.opening import read_counts
 
 _REPORT_PERIOD_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
+_ASK_SECONDS = 1
 _POLL_SECONDS = 0.002
 _PARTS = 8
-_END = -1  # Index of the report with which `close` ends the counting thread.
+_COUNT_PERIOD_SECONDS = 0.02
 
 
 class StepReporter:
@@ -140,9 +140,8 @@ class ActorStepCounter:
         self._path = path
         self._counts = read_counts(path) if path.exists() else []
         self._publish()
-        self._thread = threading.Thread(
-            target=if_reachable, args=(self._count_reports,), daemon=True
-        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._count_forever, daemon=True)
         self._thread.start()
 
     def save(self) -> None:
@@ -151,26 +150,29 @@ class ActorStepCounter:
 
     def close(self) -> None:
         """Count the reports that have arrived, write the file, and stop counting."""
-        end, table = np.array([_END, 0], np.int64), table_name(self._client, STEP_REPORTS)
-        if_reachable(lambda: self._client.insert(end, {table: 1.0}))
+        self._stop.set()
         self._thread.join(_TIMEOUT_SECONDS)
+        if_reachable(self._count_reports)
         self.save()
 
+    def _count_forever(self) -> None:
+        while not self._stop.wait(_COUNT_PERIOD_SECONDS):
+            if_reachable(self._count_reports)
+
     def _count_reports(self) -> None:
-        samples = self._client.sample(
-            table_name(self._client, STEP_REPORTS),
-            sys.maxsize,
-            emit_timesteps=False,
-            unpack_as_table_signature=True,
-        )
-        for sample in samples:
+        """Count the reports that are there; to wait for one would take 3 s to end."""
+        table = table_name(self._client, STEP_REPORTS)
+        num_reports = self._client.server_info(_ASK_SECONDS)[table].current_size
+        if not num_reports:
+            return
+        for sample in self._client.sample(
+            table, num_reports, emit_timesteps=False, unpack_as_table_signature=True
+        ):
             index, steps = map(int, sample.data[0])
-            if index == _END:
-                return
             counts = [*self._counts, *[0] * (index + 1 - len(self._counts))]
             counts[index] = max(counts[index], steps)
             self._counts = counts
-            self._publish()
+        self._publish()
 
     def _publish(self) -> None:
         counts = np.array(self._counts, np.int64)
