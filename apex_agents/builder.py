@@ -350,7 +350,10 @@ class ApexBuilder:
         """
         # Making a dataset calls no server, so any address will do.
         samples = self.make_dataset(reverb.Client("localhost:0"), spec).element_spec
-        update_on_sample = make_update_on_sample(self.make_update(spec), self.config)
+        update = self.make_update(spec)
+        if callable(update):
+            raise TypeError(f"{type(update).__name__} has __call__; an update overrides compute")
+        update_on_sample = make_update_on_sample(update, self.config)
         update_on_sample.get_concrete_function(samples)
 
     def make_learner(

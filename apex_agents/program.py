@@ -101,7 +101,7 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
             source.refresh()
         return stop.is_set()
 
-    with contextlib.closing(environment):
+    with contextlib.closing(environment), contextlib.closing(steps):
         await_answer(clients, stop.is_set)
         actor = builder.make_actor(policy, adders, source)
         logger = ActorLogger(experiment, index, environment, policy, adders, source)
@@ -110,7 +110,6 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
                 report_ready()
             logger.record(episodes)
         logger.close()
-        steps.close()
 
 
 def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:

@@ -65,7 +65,7 @@ def check_config(config: Any, prefix: str = "") -> None:
         attribute was set that is no field.
     """
     _check_declarations(config, prefix)
-    make_config(type(config), dataclasses.asdict(config), prefix)
+    make_config(type(config), _values(config), prefix)
     _check_rules(config, prefix)
 
 
@@ -81,6 +81,8 @@ def make_config(kind: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
       ValueError: a value does not have the declared type, or is not allowed, or there is no field
         of its name.
     """
+    computed = {field.name for field in dataclasses.fields(kind) if not field.init}
+    values = {name: value for name, value in values.items() if name not in computed}
     try:
         (config,) = _adapter(kind).validate_json(json.dumps([values]))
     except ValidationError as error:
@@ -177,9 +179,15 @@ def _check_declarations(config: Any, prefix: str) -> None:
             _check_declarations(value, f"{path}.")
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             _check_declarations(value, f"{path}.")  # The config of an agent may be of any class.
-            make_config(type(value), dataclasses.asdict(value), f"{path}.")
+            make_config(type(value), _values(value), f"{path}.")
         else:
             _check_value(value, path)
+
+
+def _values(config: Any) -> dict[str, Any]:
+    """Return the values of the fields that a config is made with."""
+    values = dataclasses.asdict(config)
+    return {field.name: values[field.name] for field in dataclasses.fields(config) if field.init}
 
 
 def _check_value(value: Any, path: str) -> None:

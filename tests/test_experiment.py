@@ -561,6 +561,11 @@ class WithMetric(DQNUpdate):
         return computed._replace(metrics={**computed.metrics, "beta": 0.5, "gamma": 3})
 
 
+class WithCall(DQNUpdate):
+    def __call__(self, transitions: Transition, weights: tf.Tensor) -> Any:
+        raise NotImplementedError
+
+
 class WithColumns(DQNUpdate):
     def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
         computed = super().compute(batch, weights)
@@ -584,6 +589,7 @@ class WithVariables(DQNUpdate):
     [
         (WithMetric, None),
         (WithColumns, "ValueError: priorities has shape"),
+        (WithCall, "TypeError: WithCall has __call__; an update overrides compute"),
         (WithPythonIf, "OperatorNotAllowedInGraphError: "),
         (WithVariables, "ValueError: tf.function only supports"),
     ],
@@ -605,7 +611,8 @@ def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_u
         check_experiment(experiment)
     assert "\n" not in str(caught.value)
     is_named = f"({__file__}, line" in str(caught.value)
-    assert is_named is (update_class is not WithColumns)  # Only our check complains of it.
+    # Only our own checks complain of the others.
+    assert is_named is (update_class not in (WithCall, WithColumns))
 
 
 class WithOwnLearner(ApexDQNBuilder):

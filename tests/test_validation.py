@@ -305,3 +305,14 @@ def test_unknown_name_among_many():
 )
 def test_closest_names_are_of_the_first_list_that_has_some(name, expected):
     assert closest(name, ["pong"], ["breakout", "pang2"]) == expected
+
+
+@dataclasses.dataclass
+class Computed(Sizes):
+    half: float = dataclasses.field(init=False, default=0.5)
+
+
+def test_a_field_that_is_computed_is_checked_and_read_with_its_config():
+    config = Computed(small=3)
+    check_config(config)
+    assert make_config(Computed, dataclasses.asdict(config)) == config

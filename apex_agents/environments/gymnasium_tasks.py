@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import gymnasium
 from gymnasium.envs import registration
@@ -61,11 +62,13 @@ def _load_packages(name: str) -> None:
     """Load installed packages that may register an id, until one does.
 
     They have entry points for it, as before gymnasium 1.0, or need gymnasium and register ids when
-    they are imported. Their name begins the id, or their source has the id without its version.
+    they are imported. Likely ones come first: their name begins the id, or their source has it
+    without its version. Others may compose it.
     """
     word = re.sub(r"-v\d+$", "", name.rpartition("/")[2]).encode()
+    found: list[tuple[bool, list[Any], set[str]]] = []  # Whether it is likely, plugins, modules.
     for package in importlib.metadata.distributions():
-        plugins = package.entry_points.select(group="gymnasium.envs")
+        plugins = [*package.entry_points.select(group="gymnasium.envs")]
         if not plugins and not any(map(_NEEDS_GYMNASIUM, package.requires or ())):
             continue
         listed = [file for file in package.files or () if file.suffix == ".py"]
@@ -73,8 +76,9 @@ def _load_packages(name: str) -> None:
         modules = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
         begins = any(name.lower().startswith(each.split("_")[0].lower()) for each in modules)
         # One that is developed elsewhere has no files here.
-        if files and not begins and not any(word in file.read_binary() for file in files):
-            continue
+        is_likely = begins or not files or any(word in file.read_binary() for file in files)
+        found.append((is_likely, plugins, modules))
+    for _, plugins, modules in sorted(found, key=lambda package: not package[0]):
         for plugin in plugins:
             with _loading(f"gymnasium plugin {plugin.name}"):
                 register = plugin.load()

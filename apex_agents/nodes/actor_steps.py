@@ -27,7 +27,7 @@ from apex_agents.runs.opening import read_counts
 _REPORT_PERIOD_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
 _ASK_SECONDS = 1
-_POLL_SECONDS = 0.002
+_POLL_SECONDS, _MAX_POLL_SECONDS = 0.002, 0.1
 _PARTS = 8
 _COUNT_PERIOD_SECONDS = 0.02
 
@@ -112,14 +112,15 @@ class StepReporter:
 
     def _count_left(self, steps: int) -> int:
         """Return the steps left once the last report has been counted, 0 if it is not."""
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        deadline, pause = time.monotonic() + _TIMEOUT_SECONDS, _POLL_SECONDS
         while self._before is not None and time.monotonic() < deadline:
             counts = self._read_counts()
             if counts is None:
                 break
             if _get(counts, self._index) >= self._before + steps:
                 return max(int(self._limit) - sum(counts), 0)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(pause)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
         return 0
 
     def _read_counts(self) -> list[int] | None:
@@ -152,7 +153,8 @@ class ActorStepCounter:
         """Count the reports that have arrived, write the file, and stop counting."""
         self._stop.set()
         self._thread.join(_TIMEOUT_SECONDS)
-        if_reachable(self._count_reports)
+        if not self._thread.is_alive():
+            if_reachable(self._count_reports)
         self.save()
 
     def _count_forever(self) -> None:

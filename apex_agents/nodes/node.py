@@ -266,7 +266,7 @@ def continue_after_launcher() -> None:
 
 
 def limit_cores(computes: bool, cpu_split: float | None) -> None:
-    """Restrict this process to its cores, and TensorFlow to its threads; see `NodeRole`."""
+    """Restrict this process to its cores, and TensorFlow to its threads; see `builder.Role`."""
     cores = sorted(os.sched_getaffinity(0))
     if cpu_split is not None:
         cores = select_cores(cores, computes, cpu_split)

@@ -136,14 +136,14 @@ class ReplayNode(lp.ReverbNode):
         has_checkpoint = is_saved and folder.exists() and any(folder.iterdir())
         try:
             return reverb.Server(self._make_tables(), port, checkpointer)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # A ValueError: it has other tables.
             if not has_checkpoint:
                 raise
             corrupted = folder.with_name(f"{folder.name}-damaged-{time.time():.0f}")
             folder.rename(corrupted)
             try:
                 server = reverb.Server(self._make_tables(), port, checkpointer)
-            except RuntimeError:  # The checkpoint was not the cause.
+            except (RuntimeError, ValueError):  # The checkpoint was not the cause.
                 remove(folder)
                 corrupted.rename(folder)
                 raise

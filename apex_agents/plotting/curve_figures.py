@@ -65,7 +65,7 @@ _RETURN = Quantity(
     point="mean of an evaluation",
 )
 _SPEEDS = (
-    Quantity(columns.REPLAY, "actor steps per second", columns.INSERTS_PER_SECOND),
+    Quantity(columns.REPLAY, "inserts per second", columns.INSERTS_PER_SECOND),
     Quantity(columns.LEARNER, "learner steps per second", columns.LEARNER_STEPS_PER_SECOND),
     Quantity(
         columns.REPLAY,
@@ -83,7 +83,7 @@ _SPEEDS = (
     ),
     Quantity(
         columns.REPLAY,
-        "transitions in the replay",
+        "items in the replay",
         columns.REPLAY_SIZE,
         point="",
         fields=("agent.replay.max_size", "agent.replay.replicas"),

@@ -79,6 +79,7 @@ class BatchReader:
         self._batches: queue.Queue = queue.Queue(1)
         self._error: Exception | None = None
         self._closed = threading.Event()
+        self._is_started = False
         self._thread = threading.Thread(target=self._read_forever, daemon=True)
 
     def next(self, should_stop: Callable[[], bool] = lambda: False) -> reverb.ReplaySample | None:
@@ -94,7 +95,10 @@ class BatchReader:
         Raises:
           Exception: the error that ended the reading.
         """
-        if not self._thread.is_alive() and self._error is None:
+        if self._closed.is_set():  # By the thread that has put another reader in its place.
+            return None
+        if not self._is_started:
+            self._is_started = True
             self._thread.start()
         try:
             return self._batches.get(timeout=seconds)

@@ -229,7 +229,8 @@ def _parse_lines(text: bytes) -> list[list[str]]:
     """Return the values of each line, without lines that are damaged beyond reading."""
     # After a power failure a file may have zeros, for which the reader would raise.
     lines = text.replace(b"\0", b"").decode(errors="replace").splitlines()
-    return list(csv.reader(line for line in lines if len(line) < csv.field_size_limit()))
+    rows = (line for line in lines if len(line) < csv.field_size_limit())
+    return list(csv.reader(rows, quoting=csv.QUOTE_NONE))  # A stray quote opens no long value.
 
 
 def _parse_value(value: str) -> float | str:

@@ -439,6 +439,17 @@ def test_ids_of_installed_packages_are_found_by_their_import(
         sys.modules.pop("halls_env", None)
 
 
+def test_an_id_that_a_package_composes_is_found(tmp_path, monkeypatch):
+    user_code.kept.clear()
+    code = (
+        "import gymnasium\nfor name in ['Ha']: gymnasium.register(f'{name}lls-v0', 'a_env:Halls')\n"
+    )
+    install(tmp_path, "a_env", code, "gymnasium")
+    monkeypatch.syspath_prepend(tmp_path)
+    check_config(EnvironmentConfig("gymnasium", "Halls-v0"))
+    del gymnasium.registry["Halls-v0"], sys.modules["a_env"]
+
+
 def test_a_package_that_cannot_be_imported_is_left_out(tmp_path, monkeypatch, caplog):
     user_code.kept.clear()
     register = "import gymnasium\ngymnasium.register('Halls-v0', entry_point='b_env:Halls')\n"

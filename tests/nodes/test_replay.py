@@ -108,6 +108,28 @@ def test_a_saved_replay_is_restored_where_replays_are_saved(
     assert sizes == [size]
 
 
+def test_a_saved_replay_with_other_tables_is_put_aside(start, tmp_path, reserved_port):
+    start().insert(3)
+    replay = start()
+    save_replay(replay.client, tmp_path / "replay")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (tmp_path / "replay").rename(checkpoints / "replay")
+
+    def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
+        config = ReplayConfig(max_size=10, min_size=1)
+        return [make_transition_table(config, tf.TensorSpec([], tf.int64))]
+
+    run = RunConfig(replay_checkpoint_period_seconds=60.0)
+    agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
+    node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path / "run")))
+    server = node._start_server(f"localhost:{reserved_port()}")
+    info = reverb.Client(f"localhost:{server.port}").server_info()
+    server.stop()
+    assert [table.current_size for table in info.values()] == [0]
+    assert len(list(checkpoints.glob("replay-damaged-*"))) == 1
+
+
 @pytest.mark.parametrize(("period", "is_longer"), [(None, False), (60.0, True)])
 def test_a_replay_that_is_saved_may_take_longer_to_exit(period, is_longer, tmp_path):
     agent = ApexDQNConfig(torso="mlp", frame_stack=0)

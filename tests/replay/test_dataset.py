@@ -294,3 +294,10 @@ def test_its_thread_ends_with_it():
     assert not set(threading.enumerate()) <= threads
     reader.close()
     wait_for(lambda: set(threading.enumerate()) <= threads)
+
+
+def test_a_reader_that_is_closed_gives_nothing():
+    reader = BatchReader(make_counting_dataset(9))
+    reader.next()
+    reader.close()
+    assert [reader.poll(0.0) for _ in range(3)] == [None] * 3
