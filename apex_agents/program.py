@@ -120,15 +120,16 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     """
     clients = replays.connect(follows=True)
     poller = StatisticsPoller(clients, experiment.data_flow())
-    end = RunEnd(experiment, clients, poller, lp.stop_event())
     logger = LearnerLogger(experiment, poller)
     learner = experiment.builder.make_learner(
         experiment.environment_spec(),
         clients,
         seed=experiment.run.node_seed("learner"),
         logger=logger,
-        should_stop=end.is_due,
+        should_stop=lambda: end.is_due(),
     )
+    # After the networks: a connection that is tried before the replay listens pauses for a second.
+    end = RunEnd(experiment, clients, poller, lp.stop_event())
     checkpoints = LearnerCheckpoints(experiment, learner)
     histograms = HistogramLogger(experiment, learner)
     first_step = learner.num_steps
