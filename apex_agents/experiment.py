@@ -11,7 +11,6 @@ from apex_agents.config import (
     ExperimentConfig,
     RunConfig,
     other_target,
-    reaches,
     without_other_target,
 )
 from apex_agents.environments import (
@@ -24,7 +23,6 @@ from apex_agents.environments import (
 from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.statistics import ReplayStatistics
 from apex_agents.stopwatch import Stopwatch
 
 
@@ -158,19 +156,3 @@ def make_experiment(
         config=config,
         notes=notes,
     )
-
-
-def end_reason(
-    run: RunConfig, learner_steps: int, statistics: ReplayStatistics, seconds: float = 0.0
-) -> str | None:
-    """Return why a run is over after steps, evaluations and wall time, None while it is not."""
-    evaluation, target = statistics.evaluation, run.target_return
-    if target is not None and evaluation and reaches(float(evaluation.mean_return), target):
-        return f"target return {target:g} reached"
-    if run.max_learner_steps is not None and learner_steps >= run.max_learner_steps:
-        return f"limit of {run.max_learner_steps} learner steps reached"
-    if run.max_actor_steps is not None and statistics.actor_steps >= run.max_actor_steps:
-        return f"limit of {run.max_actor_steps} actor steps reached"
-    if run.max_seconds is not None and seconds >= run.max_seconds:
-        return f"limit of {run.max_seconds:g} seconds reached"
-    return None

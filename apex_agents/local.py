@@ -11,11 +11,12 @@ import reverb
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
-from apex_agents.experiment import Experiment, end_reason
+from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.process_state import restoring_process
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.statistics import ReplayStatistics, read_statistics
+from apex_agents.replay.statistics import read_statistics
+from apex_agents.run_end import end_reason
 
 
 @restoring_process()
@@ -90,22 +91,24 @@ def _run(
         stack.callback(actor.close)
 
         schedule = _Schedule(client, flow)
-        statistics = ReplayStatistics()
 
-        def is_over(statistics: ReplayStatistics) -> bool:
+        def is_over(actor_steps: int = 0) -> bool:
             seconds = time.monotonic() - started_at
-            return end_reason(run, learner.num_steps, statistics, seconds) is not None
+            reason = end_reason(run, learner.num_steps, actor_steps, seconds=seconds)
+            return reason is not None
+
+        def has_acted_enough() -> bool:
+            return is_over(sum(adder.num_steps for adder in adders))
 
         try:
-            acting = run_in_lock_step(environment, actor, lambda: is_over(statistics), wait=True)
+            acting = run_in_lock_step(environment, actor, has_acted_enough, wait=True)
             for episodes in acting:
                 for episode in episodes:
                     on_episode(episode)
-                statistics = ReplayStatistics(actor_steps=sum(a.num_steps for a in adders))
                 num_items = sum(adder.num_items for adder in adders)
                 # The last items are learned from, too.
                 while schedule.is_due(learner.num_steps, num_items):
-                    if is_over(ReplayStatistics()):
+                    if is_over():
                         break
                     learner.step()
         except BaseException:  # What is open is closed without sending what is left.

@@ -14,11 +14,9 @@ import reverb
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.builder import Role
 from apex_agents.evaluation.evaluator import run_evaluator
-from apex_agents.evaluation.run_end import RunEnd
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
-from apex_agents.nodes.actor_steps import StepReporter
 from apex_agents.nodes.node import (
     Replays,
     RoleNode,
@@ -30,6 +28,7 @@ from apex_agents.nodes.node import (
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.replay.messages import ParameterSource
 from apex_agents.replay.statistics import StatisticsPoller
+from apex_agents.run_end import RunEnd, StepReporter
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
 

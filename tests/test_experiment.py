@@ -52,7 +52,6 @@ from apex_agents.environments import (
 from apex_agents.experiment import (
     Experiment,
     Progress,
-    end_reason,
     make_experiment,
 )
 from apex_agents.learning.learner import ApexLearner
@@ -61,8 +60,6 @@ from apex_agents.learning.update import Computed, Update
 from apex_agents.local import run_local
 from apex_agents.presets import load_config
 from apex_agents.replay.flow import DataFlow
-from apex_agents.replay.messages import Evaluation
-from apex_agents.replay.statistics import ReplayStatistics
 from apex_agents.replay.transitions import Transition
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -686,62 +683,6 @@ def test_an_actor_of_a_resumed_run_does_not_play_the_same_episodes_again(monkeyp
         with pytest.raises(KeyError):
             program._act(experiment, NoReplays(), 0)
     assert len(set(seeds)) == 3
-
-
-def make_statistics(mean_return: float | None = None, actor_steps: int = 0) -> ReplayStatistics:
-    evaluation = None
-    if mean_return is not None:
-        evaluation = Evaluation(*[np.float64(x) for x in (mean_return, 0.1, 20, 5, 50)])
-    return ReplayStatistics(actor_steps=actor_steps, evaluation=evaluation)
-
-
-@pytest.mark.parametrize(
-    ("learner_steps", "statistics", "reason"),
-    [
-        (99, make_statistics(), None),
-        (99, make_statistics(mean_return=0.89, actor_steps=999), None),
-        (0, make_statistics(mean_return=0.9), "target return 0.9 reached"),
-        (100, make_statistics(), "limit of 100 learner steps reached"),
-        (101, make_statistics(mean_return=-1.0), "limit of 100 learner steps reached"),
-        (0, make_statistics(actor_steps=1000), "limit of 1000 actor steps reached"),
-        (100, make_statistics(0.95, 1000), "target return 0.9 reached"),
-    ],
-)
-def test_end_reason(learner_steps, statistics, reason):
-    config = RunConfig(max_learner_steps=100, max_actor_steps=1000, target_return=0.9)
-    assert end_reason(config, learner_steps, statistics) == reason
-
-
-def test_without_limits_there_is_no_end():
-    assert end_reason(RunConfig(), 10**9, make_statistics(1e9, 10**12)) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "reason"), [(59.9, None), (60.0, "limit of 60 seconds reached")]
-)
-def test_the_end_of_the_time(seconds, reason):
-    assert end_reason(RunConfig(max_seconds=60), 10, make_statistics(), seconds) == reason
-
-
-def test_a_target_return_of_zero_is_a_target():
-    config = RunConfig(target_return=0.0)
-    assert end_reason(config, 0, make_statistics(mean_return=-0.1)) is None
-    assert end_reason(config, 0, make_statistics(mean_return=0.0)) == "target return 0 reached"
-
-
-@pytest.mark.parametrize(
-    ("target", "mean_return", "is_reached"),
-    [
-        (0.9, np.mean([0.9] * 20), True),  # 0.8999999999999998
-        (0.9, float(np.float32(0.9)), True),
-        (-0.1, float(-np.float32(0.1)), True),
-        (0.9, 0.8999, False),
-        (-100.0, -100.01, False),
-    ],
-)
-def test_rounding_keeps_no_run_from_its_target(target, mean_return, is_reached):
-    reason = end_reason(RunConfig(target_return=target), 0, make_statistics(mean_return))
-    assert (reason is not None) == is_reached
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from acme.tf import variable_utils
 from apex_agents.acting.actor import ApexActor
 from apex_agents.environments import Episode
 from apex_agents.evaluation.episodes import play_episodes, standard_error
-from apex_agents.evaluation.run_end import has_reached_target
 from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
@@ -37,6 +36,7 @@ from apex_agents.replay.statistics import (
     read_actor_steps,
 )
 from apex_agents.replay.tables import if_reachable
+from apex_agents.run_end import end_reason
 from apex_agents.runs.csv_file import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
@@ -110,7 +110,7 @@ class Evaluator:
         Returns:
           Whether an evaluation was completed.
         """
-        if has_reached_target(self._run, self._latest):
+        if end_reason(self._run, evaluation=self._latest):
             return False
         self._variables.update_and_wait()
         learner_steps = self._source.learner_steps
