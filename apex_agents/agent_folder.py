@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from apex_agents.checks import acts_as_standard
-from apex_agents.evaluation.parameters import SavedParameters, assign, is_of_run, read_parameters
 from apex_agents.export import check_difference, record_observations
 from apex_agents.loading import TrainedPolicy, load
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import format_return
 from apex_agents.registry import CONFIG_CLASSES, STANDARD
+from apex_agents.runs.checkpoints import is_of_run
 from apex_agents.runs.config_file import (
     CONFIG_FILE,
     ENVIRONMENT_SPEC,
@@ -31,7 +31,13 @@ from apex_agents.runs.config_file import (
 )
 from apex_agents.runs.files import encode_json, read_json, replace_file
 from apex_agents.runs.folder import RunFolder
-from apex_agents.runs.parameter_file import by_variable_name, encode_parameters
+from apex_agents.runs.parameter_file import (
+    SavedParameters,
+    assign,
+    by_variable_name,
+    encode_parameters,
+    read_parameters,
+)
 from apex_agents.runs.workdir import AGENT_FILE, BEST_CHECKPOINT, EVALUATIONS, SUMMARY_FILE
 from apex_agents.user_code import CONFIG_MODULE
 

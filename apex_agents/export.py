@@ -18,8 +18,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.environments import BoxActions, DiscreteActions, EnvironmentConfig
-from apex_agents.environments.atari import emulator_settings
-from apex_agents.environments.atari_config import rom_name
+from apex_agents.environments.atari import emulator_settings, rom_name
 from apex_agents.loading import TrainedPolicy
 from apex_agents.networks.torsos import PixelConv2D
 from apex_agents.registry import find_agent

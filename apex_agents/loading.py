@@ -26,10 +26,11 @@ from apex_agents.environments import (
     VectorEnvironment,
     record_spec,
 )
-from apex_agents.evaluation.parameters import BEST, find_parameters, load_into
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.runs.checkpoints import BEST, find_parameters
 from apex_agents.runs.config_file import check_same_spec, read_config
+from apex_agents.runs.parameter_file import load_into
 
 
 class _Policy:

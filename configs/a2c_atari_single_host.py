@@ -5,8 +5,7 @@ It is smaller than DQN's, which the defaults have (Mnih et al. 2016, section 8; 
 
 from apex_agents.actor_critic.config import A2CConfig
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
-from apex_agents.environments import EnvironmentConfig
-from apex_agents.environments.atari_config import AtariConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig
 
 
 def get_config() -> ExperimentConfig:

@@ -9,8 +9,7 @@ is cheap. Solves Pong in under an hour on two cores.
 
 from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig
-from apex_agents.environments.atari_config import AtariConfig
+from apex_agents.environments import AtariConfig, EnvironmentConfig
 from apex_agents.replay.config import ReplayConfig
 
 

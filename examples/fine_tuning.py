@@ -8,7 +8,8 @@ import pathlib
 
 import apex_agents as apex
 from apex_agents.dqn.learning import DQNUpdate
-from apex_agents.evaluation.parameters import assign, find_parameters, read_parameters
+from apex_agents.runs.checkpoints import find_parameters
+from apex_agents.runs.parameter_file import assign, read_parameters
 
 TRAINED = "agents/pong"  # Folder of an agent or a run, from where the command is given.
 

@@ -15,9 +15,8 @@ from tiny_runs import make_run
 import apex_agents
 from apex_agents import ApexDPGConfig, ApexDQNConfig, EnvironmentConfig, ExperimentConfig, user_code
 from apex_agents.agent_folder import write_agent_folder
-from apex_agents.evaluation.parameters import read_parameters
 from apex_agents.export import ExportError
-from apex_agents.runs.parameter_file import save_parameters
+from apex_agents.runs.parameter_file import read_parameters, save_parameters
 
 DQN = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))

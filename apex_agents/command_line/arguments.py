@@ -118,7 +118,7 @@ def define_wandb() -> flags.FlagHolder[str | None]:
 
 
 def define_checkpoint() -> flags.FlagHolder[str]:
-    """Define --checkpoint, for `evaluation.parameters.find_parameters`."""
+    """Define --checkpoint, for `checkpoints.find_parameters`."""
     return flags.DEFINE_string(
         "checkpoint",
         "best",

@@ -43,17 +43,13 @@ from apex_agents.environments import Episode
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
 from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
-from apex_agents.evaluation.parameters import (
-    SavedParameters,
-    find_parameters,
-    is_of_run,
-    read_parameters,
-)
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.runs.checkpoints import find_parameters, is_of_run
 from apex_agents.runs.config_file import read_config
 from apex_agents.runs.files import encode_json, replace_file
+from apex_agents.runs.parameter_file import SavedParameters, read_parameters
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE
 
 _WORKDIR = define_workdir()

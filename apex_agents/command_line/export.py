@@ -40,7 +40,6 @@ from apex_agents.command_line.arguments import (
     take_run,
     warn,
 )
-from apex_agents.evaluation.parameters import is_of_run
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.export import (
     ExportError,
@@ -51,6 +50,7 @@ from apex_agents.export import (
 )
 from apex_agents.extras import missing_extra
 from apex_agents.loading import TrainedPolicy, load
+from apex_agents.runs.checkpoints import is_of_run
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.workdir import check_path
 

@@ -30,13 +30,14 @@ from apex_agents.command_line.arguments import (
 from apex_agents.environments.opengl import has_display
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.final_evaluation import Request
-from apex_agents.evaluation.parameters import find_parameters, read_parameters
 from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.evaluation.window import Window, WindowClosed
 from apex_agents.exit_codes import EXIT_INTERRUPTED
 from apex_agents.experiment import make_experiment
 from apex_agents.registry import CONFIG_CLASSES
+from apex_agents.runs.checkpoints import find_parameters
 from apex_agents.runs.config_file import read_config
+from apex_agents.runs.parameter_file import read_parameters
 
 _WORKDIR = define_workdir()
 _CHECKPOINT = define_checkpoint()

@@ -8,7 +8,7 @@ from apex_agents.environments.actions import (
     require_unit_vectors,
 )
 from apex_agents.environments.adapters import adapt
-from apex_agents.environments.atari_config import AtariConfig
+from apex_agents.environments.atari import AtariConfig
 from apex_agents.environments.conversion import OwnObservations
 from apex_agents.environments.factory import (
     EnvironmentConfig,

@@ -14,8 +14,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from apex_agents.environments.adapters import adapt, make_to_render
-from apex_agents.environments.atari import AtariVectorEnvironment
-from apex_agents.environments.atari_config import AtariConfig, rom_name
+from apex_agents.environments.atari import AtariConfig, AtariVectorEnvironment, rom_name
 from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment

@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs import registration
@@ -62,34 +62,58 @@ def _load_packages(name: str) -> None:
     """Load installed packages that may register an id, until one does.
 
     They have entry points for it, as before gymnasium 1.0, or need gymnasium and register ids when
-    they are imported. Likely ones come first: their name begins the id, or their source has it
-    without its version. Others may compose it.
+    they are imported. First come those whose name begins the id, then those whose source has it
+    without its version, then all others, which may compose it.
     """
     word = re.sub(r"-v\d+$", "", name.rpartition("/")[2]).encode()
-    found: list[tuple[bool, list[Any], set[str]]] = []  # Whether it is likely, plugins, modules.
-    for package in importlib.metadata.distributions():
-        plugins = [*package.entry_points.select(group="gymnasium.envs")]
-        if not plugins and not any(map(_NEEDS_GYMNASIUM, package.requires or ())):
-            continue
-        listed = [file for file in package.files or () if file.suffix == ".py"]
-        files = [file for file in listed if pathlib.Path(file.locate()).is_file()]
-        modules = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
-        begins = any(name.lower().startswith(each.split("_")[0].lower()) for each in modules)
-        # One that is developed elsewhere has no files here.
-        is_likely = begins or not files or any(word in file.read_binary() for file in files)
-        found.append((is_likely, plugins, modules))
-    for _, plugins, modules in sorted(found, key=lambda package: not package[0]):
-        for plugin in plugins:
+    pending = list(_find_packages())
+    for is_likely in (
+        lambda package: package.begins(name),
+        lambda package: package.mentions(word),
+        lambda package: True,
+    ):
+        for package in filter(is_likely, list(pending)):
+            pending.remove(package)
+            package.load()
+            if name in gymnasium.registry:
+                return
+
+
+class _Package(NamedTuple):
+    """An installed package that may register ids."""
+
+    plugins: list[Any]  # Its entry points for gymnasium.
+    sources: list[importlib.metadata.PackagePath]  # Empty if it is developed in another folder.
+
+    @property
+    def modules(self) -> set[str]:
+        return {f.parts[0] for f in self.sources if len(f.parts) == 2 and f.name == "__init__.py"}
+
+    def begins(self, name: str) -> bool:
+        return any(name.lower().startswith(each.split("_")[0].lower()) for each in self.modules)
+
+    def mentions(self, word: bytes) -> bool:
+        return not self.sources or any(word in file.read_binary() for file in self.sources)
+
+    def load(self) -> None:
+        for plugin in self.plugins:
             with _loading(f"gymnasium plugin {plugin.name}"):
                 register = plugin.load()
                 registration.current_namespace = None if plugin.name == "__root__" else plugin.name
                 register()
             registration.current_namespace = None
-        for module in sorted(modules - sys.modules.keys()):
+        for module in sorted(self.modules - sys.modules.keys()):
             with _loading(f"package {module}"):
                 importlib.import_module(module)
-        if name in gymnasium.registry:
-            return
+
+
+def _find_packages() -> Iterator[_Package]:
+    for package in importlib.metadata.distributions():
+        plugins = [*package.entry_points.select(group="gymnasium.envs")]
+        if plugins or any(map(_NEEDS_GYMNASIUM, package.requires or ())):
+            listed = [file for file in package.files or () if file.suffix == ".py"]
+            # A list of files may name some that were removed.
+            yield _Package(plugins, [f for f in listed if pathlib.Path(f.locate()).is_file()])
 
 
 # Matches a requirement that no extra adds.

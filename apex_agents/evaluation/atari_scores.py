@@ -10,7 +10,7 @@ import importlib.resources
 from typing import NamedTuple
 
 from apex_agents.environments import AtariConfig
-from apex_agents.environments.atari_config import rom_name
+from apex_agents.environments.atari import rom_name
 
 
 class AtariScores(NamedTuple):

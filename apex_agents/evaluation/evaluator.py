@@ -169,7 +169,7 @@ class BestParameters:
         """Continue after `past` evaluations; the `.npz` file, if it exists, is of one of them."""
         self._path = path
         saved = list(past) if path.exists() else []
-        with contextlib.suppress(OSError, ValueError):  # The best one may have found a full disk.
+        with contextlib.suppress(ValueError):  # The best one may have found a full disk.
             steps = read_steps(path)
             saved = [e for e in saved if int(e.learner_steps) == steps] or saved
         returns = [float(evaluation.mean_return) for evaluation in saved]

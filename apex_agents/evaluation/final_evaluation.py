@@ -20,11 +20,11 @@ from apex_agents.evaluation.atari_scores import (
     scored_game,
 )
 from apex_agents.evaluation.episodes import play_episodes, standard_error
-from apex_agents.evaluation.parameters import SavedParameters, assign
 from apex_agents.evaluation.videos import FilmedActor, MakeWriter, VideoWriter
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.run_state import format_return
 from apex_agents.runs.config_file import check_same_spec
+from apex_agents.runs.parameter_file import SavedParameters, assign
 
 MAX_ENVS = 100  # More at once are not faster.
 

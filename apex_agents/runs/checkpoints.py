@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 import pathlib
+import re
 import shutil
 import tempfile
 import time
@@ -24,14 +25,21 @@ from apex_agents.experiment import Experiment, Progress
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.runs.files import remove, try_to_write, write_json
 from apex_agents.runs.parameter_file import (
+    PARAMETERS,
     by_variable_name,
     encode_parameters,
-    load_parameters,
+    read_parameters,
+    read_steps,
     save_parameters,
 )
-from apex_agents.runs.workdir import CHECKPOINT_PROGRESS, CHECKPOINTS, LAST_CHECKPOINT
+from apex_agents.runs.workdir import (
+    BEST_CHECKPOINT,
+    CHECKPOINT_PROGRESS,
+    CHECKPOINTS,
+    LAST_CHECKPOINT,
+)
 
-PARAMETERS = "parameters.npz"
+BEST, LAST = "best", "last"
 
 _STATE = "state"
 _UNREADABLE = "unreadable"  # Beginning of the names of checkpoints that are put aside.
@@ -230,8 +238,8 @@ def copy_to_step_0(checkpoint: Checkpoint, folder: pathlib.Path) -> None:
     try:
         remove(partial)  # Left by a process that was killed.
         shutil.copytree(checkpoint.path, partial)
-        parameters, _ = load_parameters(checkpoint.path / PARAMETERS)
-        (partial / PARAMETERS).write_bytes(encode_parameters(parameters, 0))
+        parameters = read_parameters(checkpoint.path)
+        (partial / PARAMETERS).write_bytes(encode_parameters(parameters.arrays, 0))
         (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(Progress())))
         partial.rename(path)
     except OSError as error:
@@ -252,3 +260,55 @@ def remove_old_checkpoints(folder: pathlib.Path, keep: int) -> None:
 def list_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
     """List the paths of all checkpoints, corrupted ones too, oldest first."""
     return sorted(folder.glob("learner-" + "[0-9]" * 12))
+
+
+def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
+    """Find saved parameters by the name that a user gives them.
+
+    Args:
+      workdir: folder of the run.
+      checkpoint: 'best' for the parameters of the best evaluation, 'last' for those of most
+        learner steps, the name of a learner checkpoint ('learner-1234' is enough), or the path of a
+        learner checkpoint or an `.npz` file.
+
+    Returns:
+      Path of a learner checkpoint or an `.npz` file.
+
+    Raises:
+      ValueError: there are no such parameters; the message lists those that exist.
+    """
+    files = [workdir / BEST_CHECKPOINT, workdir / LAST_CHECKPOINT]
+    checkpoints = list_checkpoints(workdir / CHECKPOINTS)
+    paths = {path.stem: path for path in [*files, *checkpoints] if path.exists()}
+    others = [path for name, path in paths.items() if name != BEST]
+    if checkpoint == LAST and others:
+        return max(others, key=_age_of)
+    number = re.fullmatch(r"learner-(\d{1,12})", checkpoint)
+    name = f"learner-{int(number[1]):012d}" if number else checkpoint
+    if name in paths:
+        return paths[name]
+    if "/" in checkpoint or checkpoint.endswith(".npz"):
+        path = pathlib.Path(checkpoint)
+        if path.exists():
+            return path
+        raise ValueError(f"checkpoint={checkpoint}: there is no such file or folder.")
+    if not paths:
+        raise ValueError(
+            f"{workdir} has no parameters yet: {BEST_CHECKPOINT} comes with the first "
+            f"evaluation, {CHECKPOINTS}/learner-* after run.checkpoint_period_seconds."
+        )
+    raise ValueError(f"checkpoint={checkpoint} does not exist; there are {', '.join(paths)}.")
+
+
+def _age_of(path: pathlib.Path) -> tuple[int, float]:
+    """Return learner steps and the time of writing, which a copy may not have kept."""
+    try:
+        learner_steps = int(path.name.rpartition("-")[2]) if path.is_dir() else read_steps(path)
+        return learner_steps, path.stat().st_mtime
+    except (OSError, ValueError):  # The learner has removed it meanwhile, or it is damaged.
+        return 0, 0.0
+
+
+def is_of_run(path: pathlib.Path, workdir: pathlib.Path) -> bool:
+    """Return whether parameters are in the folder of a run, which may be loaded with others."""
+    return workdir.resolve() in path.resolve().parents

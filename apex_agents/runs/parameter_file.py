@@ -6,16 +6,28 @@ import pathlib
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from apex_agents.runs.files import replace_file, try_to_write
 
+PARAMETERS = "parameters.npz"  # The file in the folder of a learner checkpoint.
+
 _LEARNER_STEPS = "learner_steps"
 
+_MAX_SHOWN = 6  # Parameters that do not fit, in a message.
+
 _Value = TypeVar("_Value")
+
+
+class SavedParameters(NamedTuple):
+    """What a file of parameters holds, which a run that is training may replace."""
+
+    path: pathlib.Path  # Path of a learner checkpoint or an `.npz` file.
+    arrays: dict[str, np.ndarray]  # Arrays by the names of their variables.
+    learner_steps: int  # Learner steps that led to them.
 
 
 def by_variable_name(
@@ -76,24 +88,22 @@ def encode_parameters(parameters: Mapping[str, np.ndarray], learner_steps: int) 
     return content.getbuffer()
 
 
-def load_parameters(path: pathlib.Path) -> tuple[dict[str, np.ndarray], int]:
-    """Read parameters; nothing in the file is executed.
+def read_parameters(path: pathlib.Path) -> SavedParameters:
+    """Read saved parameters; nothing in the file is executed.
 
-    Returns:
-      The arrays by the names of their variables, and the learner steps that led to them.
+    Args:
+      path: path of a learner checkpoint or an `.npz` file.
 
     Raises:
-      OSError: the file cannot be read.
-      ValueError: the file is corrupted, or is none that `save_parameters` wrote.
+      ValueError: the file cannot be read, is corrupted, or is none that `save_parameters` wrote.
     """
     with _reading(path) as file:
-        parameters = dict(file)
-        learner_steps = int(parameters.pop(_LEARNER_STEPS))
-    return parameters, learner_steps
+        arrays = dict(file)
+        return SavedParameters(path, arrays, int(arrays.pop(_LEARNER_STEPS)))
 
 
 def read_steps(path: pathlib.Path) -> int:
-    """Return the learner steps of parameters; raises as `load_parameters` does."""
+    """Return the learner steps of parameters; raises as `read_parameters` does."""
     with _reading(path) as file:
         return int(file[_LEARNER_STEPS])
 
@@ -101,7 +111,52 @@ def read_steps(path: pathlib.Path) -> int:
 @contextlib.contextmanager
 def _reading(path: pathlib.Path) -> Iterator[Mapping[str, np.ndarray]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path / PARAMETERS if path.is_dir() else path, allow_pickle=False) as file:
             yield file
-    except (EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"it is no file of parameters: {error}") from error
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def load_into(variables: Mapping[str, Sequence[tf.Variable]], path: pathlib.Path) -> int:
+    """Read parameters and assign them to variables: see `read_parameters` and `assign`.
+
+    Returns:
+      Learner steps that led to these parameters.
+    """
+    parameters = read_parameters(path)
+    assign(variables, parameters)
+    return parameters.learner_steps
+
+
+def assign(variables: Mapping[str, Sequence[tf.Variable]], parameters: SavedParameters) -> None:
+    """Assign saved parameters to variables, by name.
+
+    Args:
+      variables: variables of a policy, in its groups.
+      parameters: parameters of the same networks.
+
+    Raises:
+      ValueError: the arrays are those of different networks; then nothing is assigned.
+    """
+    named = by_variable_name(variables, variables)
+    misfits = list(_misfits(named, parameters.arrays))
+    if misfits:
+        more = [f"{len(misfits) - _MAX_SHOWN} more"] if len(misfits) > _MAX_SHOWN else []
+        described = "; ".join(misfits[:_MAX_SHOWN] + more)
+        raise ValueError(f"{parameters.path} does not fit the networks of the run: {described}.")
+    for name, variable in named.items():
+        # Arrays of an agent written with `--float16` are float16.
+        variable.assign(parameters.arrays[name].astype(variable.dtype.as_numpy_dtype))
+
+
+def _misfits(
+    variables: Mapping[str, tf.Variable], arrays: Mapping[str, np.ndarray]
+) -> Iterator[str]:
+    for name, variable in variables.items():
+        shape = tuple(variable.shape)
+        if name not in arrays:
+            yield f"{name} {shape} is missing"
+        elif arrays[name].shape != shape:
+            yield f"{name} is {arrays[name].shape}, not {shape}"
+    for name in sorted(arrays.keys() - variables.keys()):
+        yield f"{name} {arrays[name].shape} is unexpected"

@@ -20,7 +20,7 @@ from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
 from apex_agents.environments import AtariConfig, EnvironmentConfig
-from apex_agents.runs.checkpoints import PARAMETERS
+from apex_agents.runs.parameter_file import PARAMETERS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 

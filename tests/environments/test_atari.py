@@ -13,8 +13,7 @@ from gymnasium import spaces
 from PIL import Image
 
 from apex_agents.environments import AtariConfig, Episode
-from apex_agents.environments.atari import AtariVectorEnvironment, make_emulators
-from apex_agents.environments.atari_config import rom_name
+from apex_agents.environments.atari import AtariVectorEnvironment, make_emulators, rom_name
 
 FIRST, MID, LAST = 0, 1, 2
 FIRE = 1  # The action in Breakout; held all the time, it loses the five lives in some 150 steps.

@@ -30,7 +30,7 @@ from apex_agents.replay.statistics import (
     read_statistics,
 )
 from apex_agents.replay.tables import make_transition_table
-from apex_agents.runs.parameter_file import load_parameters
+from apex_agents.runs.parameter_file import read_parameters
 from apex_agents.runs.workdir import make_folders
 
 
@@ -126,8 +126,8 @@ def read_rows(workdir: pathlib.Path) -> list[dict[str, float]]:
 
 
 def read_best(workdir: pathlib.Path) -> tuple[float, int]:
-    parameters, learner_steps = load_parameters(workdir / "checkpoints" / "best.npz")
-    return float(parameters["action"]), learner_steps
+    _, arrays, learner_steps = read_parameters(workdir / "checkpoints" / "best.npz")
+    return float(arrays["action"]), learner_steps
 
 
 # An action of 9 gives returns of 9, 7 and 5, whose standard deviation is 2.

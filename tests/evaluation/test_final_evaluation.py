@@ -26,10 +26,14 @@ from apex_agents.evaluation.final_evaluation import (
     summarise,
     to_csv,
 )
-from apex_agents.evaluation.parameters import SavedParameters, read_parameters
 from apex_agents.experiment import Experiment
 from apex_agents.replay.messages import to_arrays
-from apex_agents.runs.parameter_file import by_variable_name, save_parameters
+from apex_agents.runs.parameter_file import (
+    SavedParameters,
+    by_variable_name,
+    read_parameters,
+    save_parameters,
+)
 
 EXPLORATION = ExplorationConfig(evaluation_epsilon=0.5)
 MLP = ApexDQNConfig(

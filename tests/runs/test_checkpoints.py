@@ -29,15 +29,15 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import ParameterSource
 from apex_agents.runs import checkpoints as checkpoints_module
 from apex_agents.runs.checkpoints import (
-    PARAMETERS,
     Checkpoint,
     LearnerCheckpoints,
     find_checkpoint,
+    find_parameters,
     remove_old_checkpoints,
     restore_checkpoint,
     save_checkpoint,
 )
-from apex_agents.runs.parameter_file import by_variable_name, load_parameters
+from apex_agents.runs.parameter_file import by_variable_name, read_parameters, save_parameters
 
 
 def make_state(value: float) -> dict[str, tf.Variable]:
@@ -59,9 +59,8 @@ def test_a_checkpoint_is_found_and_restored(tmp_path):
     restore_checkpoint(checkpoint, state)
     np.testing.assert_array_equal(state["weights"], np.full(100, 20.0))
     assert int(state["count"]) == 7
-    parameters, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
-    np.testing.assert_array_equal(parameters["torso/w"], [20, 20, 20])
-    assert learner_steps == 20
+    parameters = read_parameters(checkpoint.path)
+    assert (parameters.arrays["torso/w"].tolist(), parameters.learner_steps) == ([20] * 3, 20)
 
 
 def test_a_checkpoint_is_due_a_period_after_the_last_one(tmp_path, monkeypatch):
@@ -112,13 +111,6 @@ def test_the_newest_ones_are_kept(keep, tmp_path):
     assert names == all_names[max(4 - keep, 0) :]
 
 
-def test_saving_a_step_again_leaves_one_whole_checkpoint(tmp_path):
-    save(tmp_path, 5)
-    assert save(tmp_path, 5)
-    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000005"]
-    assert find_checkpoint(tmp_path).progress.learner_steps == 5
-
-
 def truncate(path: pathlib.Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
 
@@ -155,7 +147,8 @@ def test_corrupted_checkpoints_make_room_for_those_of_the_resumed_run(tmp_path):
     for steps in (20, 30):
         truncate(tmp_path / f"learner-{steps:012d}" / DATA)
     assert find_checkpoint(tmp_path).progress.learner_steps == 10
-    assert save(tmp_path, 20, keep=1)
+    for _ in range(2):  # A step that is saved again leaves one checkpoint, too.
+        assert save(tmp_path, 20, keep=1)
     assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000020"]
     assert find_checkpoint(tmp_path).progress.learner_steps == 20
 
@@ -215,8 +208,8 @@ def test_killed_while_saving(tmp_path):
         weights = tf.Variable(tf.zeros([100_000]))
         restore_checkpoint(checkpoint, {"weights": weights})
         assert set(weights.numpy()) == {float(last)}
-        parameters, learner_steps = load_parameters(checkpoint.path / PARAMETERS)
-        assert set(parameters["torso/w"]) == {last} and learner_steps == last
+        _, arrays, learner_steps = read_parameters(checkpoint.path)
+        assert set(arrays["torso/w"]) == {last} and learner_steps == last
 
 
 def test_networks_of_another_size_are_an_error(tmp_path):
@@ -231,37 +224,26 @@ REPLAY = ReplayConfig(max_size=100, min_size=1)
 NUM_UPDATES = 1000
 
 
+# `make_fixed_batches` makes batches of 8.
+FIELDS = {"batch_size": 8, "target_update_period": 130, "publish_period": 200, "replay": REPLAY}
+DQN = ApexDQNConfig(
+    torso="mlp",
+    mlp_hidden_sizes=(8,),
+    stream_hidden_size=8,
+    frame_stack=0,
+    learning_rate=0.001,
+    **FIELDS,
+)
+DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8), **FIELDS)
+
+
 class Agent:
     """A learner of an agent that learns from the same batches every time."""
 
     def __init__(self, name: str, make_fixed_batches: Callable):
-        if name == "dqn":
-            task = "catch"
-            self.builder = ApexDQNBuilder(
-                ApexDQNConfig(
-                    torso="mlp",
-                    mlp_hidden_sizes=(8,),
-                    stream_hidden_size=8,
-                    frame_stack=0,
-                    batch_size=8,  # `make_fixed_batches` makes them this large.
-                    learning_rate=0.001,
-                    target_update_period=130,
-                    publish_period=200,
-                    replay=REPLAY,
-                )
-            )
-        else:
-            task = "point_mass"
-            self.builder = ApexDPGBuilder(
-                ApexDPGConfig(
-                    policy_hidden_sizes=(8, 8),
-                    critic_hidden_sizes=(8, 8),
-                    batch_size=8,  # `make_fixed_batches` makes them this large.
-                    target_update_period=130,
-                    publish_period=200,
-                    replay=REPLAY,
-                )
-            )
+        is_dqn = name == "dqn"
+        self.builder = ApexDQNBuilder(DQN) if is_dqn else ApexDPGBuilder(DPG)
+        task = "catch" if is_dqn else "point_mass"
         self._spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
         self._server = reverb.Server(self.builder.make_replay_tables(self._spec))
         self._client = reverb.Client(f"localhost:{self._server.port}")
@@ -356,7 +338,7 @@ def test_a_count_that_is_published_is_no_parameter(tmp_path):
     learner = builder.make_learner(spec, client)
     experiment = Experiment(builder, lambda *_: None, RunConfig(), str(tmp_path))
     LearnerCheckpoints(experiment, learner).save_last()
-    parameters, _ = load_parameters(tmp_path / "checkpoints" / "last.npz")
+    parameters = read_parameters(tmp_path / "checkpoints" / "last.npz").arrays
     policy = builder.make_evaluation_policy(spec, 1, seed=0)
     assert parameters.keys() == by_variable_name(policy.variables, policy.variables).keys()
     # An actor gets the count with the parameters.
@@ -390,8 +372,8 @@ def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_pat
     assert checkpoints.save()
     assert checkpoints.save_last()
     (path,) = tmp_path.glob("checkpoints/learner-*")
-    for file in (path / PARAMETERS, tmp_path / "checkpoints" / "last.npz"):
-        parameters, learner_steps = load_parameters(file)
+    for file in (path, tmp_path / "checkpoints" / "last.npz"):
+        _, parameters, learner_steps = read_parameters(file)
         assert learner_steps == 3
         expected = by_variable_name(learner.variables, learner.variables)
         assert parameters.keys() == expected.keys()
@@ -434,7 +416,6 @@ def test_what_cannot_be_read_is_put_aside_when_the_resumed_run_is_saved(
     holds="nothing is executed; it counts as corrupted",
 )
 def test_a_hostile_file_counts_as_corrupted_and_is_not_executed(tmp_path):
-    save(tmp_path, 10)
     path = tmp_path / "learner-000000000010"
     hostile = b"cos\nsystem\n(S'touch " + str(tmp_path / "executed").encode() + b"'\ntR."
     for file in (DATA, INDEX, PROGRESS):
@@ -442,6 +423,62 @@ def test_a_hostile_file_counts_as_corrupted_and_is_not_executed(tmp_path):
         (path / file).write_bytes(hostile)
         assert find_checkpoint(tmp_path) is None
         assert not (tmp_path / "executed").exists()
-        for left in path.iterdir():
-            left.unlink()
-        path.rmdir()
+
+
+NAME = "learner-000000001234"
+
+
+@pytest.fixture
+def workdir(tmp_path) -> pathlib.Path:
+    """A folder with parameters of all kinds, which are empty."""
+    folder = tmp_path / "run" / "checkpoints"
+    for name in ("learner-000000001300", NAME, "learner-000000001400.partial", "replay"):
+        (folder / name).mkdir(parents=True)
+    save_parameters(folder / "best.npz", {}, 4000)
+    save_parameters(folder / "last.npz", {}, 2000)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "found"),
+    [("best", "best.npz"), ("last", "last.npz"), (NAME, NAME), ("learner-1234", NAME)],
+)
+def test_parameters_are_found_by_name(workdir, checkpoint, found):
+    assert find_parameters(workdir, checkpoint) == workdir / "checkpoints" / found
+
+
+def test_the_last_parameters_are_those_of_most_steps_whenever_they_were_copied(workdir):
+    folder = workdir / "checkpoints"
+    os.utime(folder / NAME, (2**31, 2**31))
+    save_parameters(folder / "last.npz", {}, 1300)
+    os.utime(folder / "last.npz", (0, 0))
+    assert find_parameters(workdir, "last") == folder / "learner-000000001300"
+    os.utime(folder / "last.npz", (2**31, 2**31))
+    assert find_parameters(workdir, "last") == folder / "last.npz"
+    (folder / "last.npz").write_text("damaged")
+    assert find_parameters(workdir, "last") == folder / "learner-000000001300"
+
+
+def test_parameters_are_found_by_path(workdir, monkeypatch):
+    monkeypatch.chdir(workdir / "checkpoints")
+    for path in ("./best.npz", f"../checkpoints/{NAME}"):
+        assert find_parameters(workdir, path) == pathlib.Path(path)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "message"),
+    [
+        ("learner-7", f"best, last, {NAME}, learner-000000001300"),
+        ("learner-000000001400", f"best, last, {NAME}, learner-000000001300"),
+        ("replay", f"best, last, {NAME}, learner-000000001300"),
+        ("", f"best, last, {NAME}, learner-000000001300"),
+        ("gone.npz", "checkpoint=gone.npz"),
+        ("./best", "checkpoint=./best"),
+    ],
+)
+def test_unknown_names_and_paths_are_errors(workdir, tmp_path, checkpoint, message):
+    with pytest.raises(ValueError, match=message):
+        find_parameters(workdir, checkpoint)
+    if message.startswith("best"):
+        with pytest.raises(ValueError, match="has no parameters yet"):
+            find_parameters(tmp_path, checkpoint)

@@ -32,7 +32,7 @@ from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.opening import close_workdir, open_workdir, read_run_id
-from apex_agents.runs.parameter_file import load_parameters, save_parameters
+from apex_agents.runs.parameter_file import read_parameters, save_parameters
 
 # Tells the tests where their small filesystem is.
 SMALL_DISK = "APEX_AGENTS_TEST_SMALL_DISK"
@@ -152,8 +152,7 @@ def make_parameters(value: float, size: int = 10_000) -> dict[str, np.ndarray]:
 
 
 def saved_value(path: pathlib.Path) -> float:
-    parameters, _ = load_parameters(path)
-    (value,) = set(parameters["w"].tolist())
+    (value,) = set(read_parameters(path).arrays["w"].tolist())
     return value
 
 
