@@ -140,8 +140,10 @@ class Monitor:
                 else:
                     receiver.write(read_items(rows, self._state))
             except Exception as error:  # An export may be user code.
-                name, kind = type(receiver).__name__, type(error).__name__
-                logging.warning("%s gets no more metrics: %s: %s", name, kind, error)
+                is_view = receiver is self._view
+                name = "The display" if is_view else f"The export {type(receiver).__name__}"
+                problem = f"{type(error).__name__}: {error}"
+                logging.warning("%s gets no more metrics, the run continues: %s", name, problem)
                 self._close(receiver)
 
     def _close(self, receiver: Any) -> None:

@@ -72,7 +72,7 @@ def test_a_view_that_fails_is_shown_no_more_and_exports_go_on(written_run, state
     assert (len(view.notes), view.num_closes, export.num_closes) == (1, 1, 1)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert tuple(map(str, record.args)) == ("Recorder", "RuntimeError", "cannot draw")
+    assert record.args == ("The display", "RuntimeError: cannot draw")
 
 
 def test_a_failed_look_at_the_run_is_told_once_and_tried_again(
@@ -120,7 +120,7 @@ def test_an_export_that_fails_gets_nothing_more_and_the_others_do(written_run, s
     assert broken.names == ["learner/learner_steps"]
     assert (broken.num_closes, export.num_closes, view.num_closes) == (1, 1, 1)
     (record,) = caplog.records
-    assert record.getMessage() == "Broken gets no more metrics: KeyError: 'no network'"
+    assert record.args == ("The export Broken", "KeyError: 'no network'")
 
 
 def test_lines_appear_every_ten_seconds_once_the_replay_has_a_row(written_run, state):

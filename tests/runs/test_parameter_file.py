@@ -88,8 +88,10 @@ def test_layers_without_names_get_equal_names_in_equal_networks():
         named = by_variable_name({"network": network.variables}, {"network": network.variables})
         shapes = {name: tuple(variable.shape) for name, variable in named.items()}
         assert shapes == {
-            **{"linear/b": (4,), "linear/w": (2, 4)},
-            **{"linear_1/b": (3,), "linear_1/w": (4, 3)},
+            "linear/b": (4,),
+            "linear/w": (2, 4),
+            "linear_1/b": (3,),
+            "linear_1/w": (4, 3),
         }
 
 
