@@ -14,23 +14,6 @@ from apex_agents.environments import EnvironmentUnits, SyncVectorEnvironment
 from apex_agents.environments.actions import convert_actions
 
 
-def test_discrete_actions_start_at_zero():
-    spec = convert_actions(spaces.Discrete(3, start=-1))
-    assert spec == specs.DiscreteArray(3, np.int32, name="action")
-    assert [spec.to_environment(np.int32(action)) for action in range(3)] == [-1, 0, 1]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_actions_are_scaled_to_a_bounded_box(dtype):
-    box = spaces.Box(np.array([-1.0, 0.0], dtype), np.array([3.0, 10.0], dtype), dtype=dtype)
-    spec = convert_actions(box)
-    assert spec == specs.BoundedArray((2,), np.float32, -1.0, 1.0, name="action")
-    given = [[-1, -1], [0, 0], [1, 1], [-1, 0.5]]
-    scaled = [spec.to_environment(np.array(action, np.float32)) for action in given]
-    assert np.array(scaled).tolist() == [[-1, 0], [1, 5], [3, 10], [-1, 7.5]]
-    assert {action.dtype for action in scaled} == {np.dtype(dtype)}
-
-
 def test_scaled_actions_stay_within_bounds():
     box = spaces.Box(np.float32([0.1]), np.float32([0.3]))
     spec = convert_actions(box)
@@ -79,23 +62,28 @@ def test_refused_action_spaces(space):
 
 
 BOX = spaces.Box(np.float64([0, -1]), np.float64([3, 10]), dtype=np.float64)
+SMALL_BOX = spaces.Box(np.float32([-1, 0]), np.float32([3, 10]))
+DISCRETE = specs.DiscreteArray(3, np.int32, name="action")
+UNIT_BOX = specs.BoundedArray((2,), np.float32, -1.0, 1.0, name="action")
 
 
 @pytest.mark.parametrize(
-    ("space", "of_agent", "of_environment"),
+    ("space", "expected", "of_agent", "of_environment"),
     [
-        (spaces.Discrete(3, start=5, dtype=np.int16), [0, 2, 1], [5, 7, 6]),
-        (BOX, [[-1, -1], [0, 0], [1, 0.5]], [[0, -1], [1.5, 4.5], [3, 7.25]]),
+        (spaces.Discrete(3, start=5, dtype=np.int16), DISCRETE, [0, 2, 1], [5, 7, 6]),
+        (BOX, UNIT_BOX, [[-1, -1], [0, 0], [1, 0.5]], [[0, -1], [1.5, 4.5], [3, 7.25]]),
+        (SMALL_BOX, UNIT_BOX, [[-1, -1], [0, 0.5]], [[-1, 0], [1, 7.5]]),
     ],
-    ids=["discrete", "box"],
+    ids=["discrete", "float64", "float32"],
 )
-def test_a_batch_is_converted_in_both_directions(space, of_agent, of_environment):
+def test_actions_are_converted_in_both_directions(space, expected, of_agent, of_environment):
     spec = convert_actions(space)
-    converted = spec.to_environment(np.array(of_agent, spec.dtype))
-    assert (converted.dtype, converted.tolist()) == (space.dtype, of_environment)
-    back = spec.to_agent(converted)
-    assert (back.dtype, back.tolist()) == (spec.dtype, of_agent)
-    assert spec.to_environment(spec.dtype.type(0)).shape == space.shape
+    assert spec == expected
+    for agents, environments in ((of_agent, of_environment), (of_agent[0], of_environment[0])):
+        converted = spec.to_environment(np.array(agents, spec.dtype))
+        assert (converted.dtype, converted.tolist()) == (space.dtype, environments)
+        back = spec.to_agent(converted)
+        assert (back.dtype, back.tolist()) == (spec.dtype, agents)
 
 
 def test_a_spec_keeps_its_space_in_another_process():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import dm_env
 import numpy as np
 import pytest
 from absl.testing import absltest
@@ -70,13 +69,6 @@ def test_seed_decides_the_columns():
     assert play(1) == play(1)
     assert play(1) != play(2)
     assert set(play(1)) == {0, 1, 2, 3, 4}
-
-
-def test_a_step_after_the_last_one_starts_an_episode():
-    environment = Catch(rows=2)
-    environment.reset()
-    assert environment.step(STAY).last()
-    assert environment.step(STAY).step_type is dm_env.StepType.FIRST
 
 
 def test_unknown_action_is_an_error():

@@ -49,15 +49,6 @@ def test_a_step_after_the_last_one_is_a_reset(memory, num_repeats):
     assert memory.wait() is None
 
 
-def test_an_environment_that_raises_is_not_waited_for(memory):
-    class Broken(Catch):
-        def step(self, action: Any) -> dm_env.TimeStep:
-            raise OSError
-
-    play(Broken(seed=0), num_steps=1)
-    assert memory.wait() is None
-
-
 def make_looking(memory: NodeMemory) -> Looking:
     return MADE.append(Looking(memory)) or MADE[-1]
 
