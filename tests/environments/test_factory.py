@@ -9,7 +9,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import textwrap
 from typing import Any
 
 import cloudpickle
@@ -99,65 +98,38 @@ def test_environments_have_seeds_of_their_own(config):
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("fields", "message"),
     [
+        (("atri", ""), "unknown suite 'atri'; closest: atari; allowed: atari, control, f"),
+        (("contrl", ""), "unknown suite 'contrl'; closest: control; allowed"),
+        (("control", "humanoid:stnad"), "unknown control task 'humanoid:stnad'; closest: humanoid"),
+        (("toy", "cach"), "unknown toy task 'cach'; closest: catch; allowed: cat"),
+        (("atari", "pnog"), "unknown Atari game 'pnog'; closest: pong; allowed: one"),
+        (("atari", "joust"), "unknown Atari game 'joust'"),
+        (("atari", "ALE/MsPacman-v5"), "environment.task is 'ALE/MsPacman-v5', an id of gymnasium"),
+        (("gymnasium", "CartPol-v1"), "unknown gymnasium task 'CartPol-v1'; closest: CartPole-v1"),
+        (("gymnasium", "no_such:A-v0"), "environment.task is 'no_such:A-v0', but the module 'no_s"),
+        (("function", "make_env"), "environment.task is 'make_env'; it has to be"),
         (
-            EnvironmentConfig(suite="atri"),
-            "unknown suite 'atri'; closest: atari; allowed: atari, control, f",
+            ("function", "json:dumps_"),
+            "environment.task is 'json:dumps_', but json has no callable",
         ),
-        (EnvironmentConfig(suite="contrl"), "unknown suite 'contrl'; closest: control; allowed"),
+        (("function", "json:dump", {"x": {5}}), "environment.kwargs is {'x': {5}"),
+        (("toy", "catch", {"rows": 5}), "environment.kwargs is {'rows': 5}"),
+        (("atari", "pong", {}, 5), "environment.max_episode_steps is 5"),
         (
-            EnvironmentConfig("control", "humanoid:stnad"),
-            "unknown control task 'humanoid:stnad'; closest: humanoid:stand, ",
+            ("atari", "pong", {}, None, 2),
+            "environment.action_repeat is 2; it has to be 1 for Atari",
         ),
-        (EnvironmentConfig(task="pnog"), "unknown Atari game 'pnog'; closest: pong; allowed: one"),
-        (EnvironmentConfig(task="joust"), "unknown Atari game 'joust'"),
-        (
-            EnvironmentConfig("gymnasium", "CartPol-v1"),
-            "unknown gymnasium task 'CartPol-v1'; closest: CartPole-v1",
-        ),
-        (
-            EnvironmentConfig("gymnasium", "no_such_module:A-v0"),
-            "environment.task is 'no_such_module:A-v0', but the module 'no_such_module' cannot be",
-        ),
-        (
-            EnvironmentConfig(task="ALE/MsPacman-v5"),
-            "environment.task is 'ALE/MsPacman-v5', an id of gymnasium",
-        ),
-        (EnvironmentConfig("function", "make_env"), "environment.task is 'make_env'; it has to be"),
-        (
-            EnvironmentConfig("function", "json:dumps_"),
-            "environment.task is 'json:dumps_', but json has no callable 'dumps_'; the closest: d",
-        ),
-        (
-            EnvironmentConfig("function", "json:dump", {"x": {5}}),
-            "environment.kwargs is {'x': {5}",
-        ),
-        (EnvironmentConfig("toy", "cach"), "unknown toy task 'cach'; closest: catch; allowed: cat"),
     ],
 )
-def test_unknown_names_are_errors(config, message):
+def test_unknown_names_and_fields_that_a_suite_does_not_read_are_errors(fields, message):
+    config = EnvironmentConfig(*fields)
     with pytest.raises(ValueError) as caught:
         check_config(config, "environment.")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError):
-        make_vector_environment(config, num_envs=1, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (EnvironmentConfig("toy", "catch", {"rows": 5}), "environment.kwargs is {'rows': 5}"),
-        (EnvironmentConfig(max_episode_steps=5), "environment.max_episode_steps is 5"),
-        (
-            EnvironmentConfig(action_repeat=2),
-            "environment.action_repeat is 2; .*atari.action_repeat",
-        ),
-    ],
-)
-def test_fields_that_a_suite_does_not_read_are_errors(config, message):
-    with pytest.raises(ValueError, match=message):
         make_vector_environment(config, num_envs=1, seed=0)
 
 
@@ -239,29 +211,17 @@ def test_environments_of_a_module_with_arguments_and_limits(corridor, suite, nam
     assert rendered.render(0).max() == 7
 
 
-@pytest.mark.parametrize(("repeat", "rewards"), [(1, [1.0] * 7), (3, [3.0, 3.0, 1.0])])
-def test_an_action_is_held_and_its_rewards_add_up(corridor, repeat, rewards):
-    task = f"{corridor}:make_corridor"
-    config = EnvironmentConfig("function", task, max_episode_steps=7, action_repeat=repeat)
-    environment = make_vector_environment(config, num_envs=1, seed=0)
-    environment.reset()
-    action = np.zeros(1, np.int32)
-    steps = [environment.step(action) for _ in rewards]
-    assert [float(step.reward[0]) for step in steps] == rewards
-    assert [bool(step.discount[0]) for step in steps] == [True] * len(rewards)
-    is_last = [step.step_type[0] == dm_env.StepType.LAST for step in steps]
-    assert is_last == [False] * (len(rewards) - 1) + [True]
-    (episode,) = environment.finished_episodes()
-    assert (episode.episode_return, episode.length) == (7.0, len(rewards))
-    assert environment.step(action).step_type[0] == dm_env.StepType.FIRST
-
-
-def test_videos_of_held_actions_have_the_speed_of_the_environment():
-    once, held = (
-        make_vector_environment(dataclasses.replace(CONTROL, action_repeat=repeat), 1, seed=0)
-        for repeat in (1, 4)
+def test_an_action_is_held_as_the_config_says():
+    environment = make_vector_environment(
+        dataclasses.replace(CONTROL, action_repeat=4), num_envs=1, seed=0
     )
-    assert held.frames_per_second == once.frames_per_second / 4
+    assert environment.frames_per_second == 100 / 4
+    environment.reset()
+    single = make_vector_environment(CONTROL, num_envs=1, seed=0)
+    single.reset()
+    action = np.ones([1, 1], np.float32)
+    rewards = [single.step(action).reward[0] for _ in range(4)]
+    assert environment.step(action).reward[0] == pytest.approx(sum(rewards), rel=1e-6)
 
 
 def test_a_function_of_another_process_needs_no_registration(corridor):
@@ -367,12 +327,12 @@ def test_configs_name_the_function_that_they_are_given():
 
 
 def test_entry_points_register_their_ids_when_an_id_is_unknown(tmp_path, monkeypatch, caplog):
-    code = """
-    import gymnasium
-    def register(): gymnasium.register("Corridor-v3", entry_point="gymnasium:Env")
-    def fail(): raise OSError("broken package")
-    """
-    install(tmp_path, "corridors", textwrap.dedent(code), "numpy")
+    code = (
+        "import gymnasium\n"
+        "def register(): gymnasium.register('Corridor-v3', entry_point='gymnasium:Env')\n"
+        "def fail(): raise OSError('broken package')\n"
+    )
+    install(tmp_path, "corridors", code, "numpy")
     points = {"bad": "fail", "__root__": "register", "Halls": "register"}
     lines = [f"{name} = corridors:{function}\n" for name, function in points.items()]
     path = tmp_path / "corridors-1.0.dist-info" / "entry_points.txt"
@@ -439,22 +399,17 @@ def test_ids_of_installed_packages_are_found_by_their_import(
         sys.modules.pop("halls_env", None)
 
 
-def test_an_id_that_a_package_composes_is_found(tmp_path, monkeypatch):
-    user_code.kept.clear()
-    code = (
-        "import gymnasium\nfor name in ['Ha']: gymnasium.register(f'{name}lls-v0', 'a_env:Halls')\n"
-    )
-    install(tmp_path, "a_env", code, "gymnasium")
-    monkeypatch.syspath_prepend(tmp_path)
-    check_config(EnvironmentConfig("gymnasium", "Halls-v0"))
-    del gymnasium.registry["Halls-v0"], sys.modules["a_env"]
+REGISTER = "import gymnasium\ngymnasium.register('Halls-v0', entry_point='b_env:Halls')\n"
+COMPOSE = (
+    "import gymnasium\nfor name in ['Ha']: gymnasium.register(f'{name}lls-v0', 'b_env:Halls')\n"
+)
 
 
-def test_a_package_that_cannot_be_imported_is_left_out(tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("code", [REGISTER, COMPOSE], ids=["mentioned", "composed"])
+def test_a_package_that_cannot_be_imported_is_left_out(code, tmp_path, monkeypatch, caplog):
     user_code.kept.clear()
-    register = "import gymnasium\ngymnasium.register('Halls-v0', entry_point='b_env:Halls')\n"
     install(tmp_path, "halls_env", "raise OSError", "gymnasium")  # Its name begins the id.
-    install(tmp_path, "b_env", register, "gymnasium")
+    install(tmp_path, "b_env", code, "gymnasium")
     monkeypatch.syspath_prepend(tmp_path)
     check_config(EnvironmentConfig("gymnasium", "Halls-v0"))
     assert "package halls_env: OSError" in caplog.text

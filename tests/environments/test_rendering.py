@@ -24,19 +24,15 @@ from apex_agents.environments import (
 from apex_agents.environments.adapters import make_to_render
 from apex_agents.environments.atari import AtariVectorEnvironment
 from apex_agents.environments.control import ControlEnvironment
+from apex_agents.environments.opengl import prepare_opengl
 from apex_agents.environments.toy import Catch, PointMass
 
 ORANGE, BLUE, WHITE = (255, 159, 64), (90, 170, 255), (235, 235, 235)
-
-CARTPOLE = EnvironmentConfig("gymnasium", "CartPole-v1")
-SWINGUP = EnvironmentConfig("control", "cartpole:swingup")
 
 
 @pytest.fixture
 def opengl() -> None:
     """Skip where MuJoCo cannot draw."""
-    from apex_agents.environments.opengl import prepare_opengl
-
     try:
         prepare_opengl()
     except ValueError as error:
@@ -64,6 +60,39 @@ def play(
     return played, pictures
 
 
+def atari_games(sticky: float) -> EnvironmentConfig:
+    """Return a config of games of 20 steps."""
+    atari = AtariConfig(sticky_action_probability=sticky, max_noops=30, evaluation_max_frames=80)
+    return EnvironmentConfig(task="breakout", atari=atari)
+
+
+@pytest.mark.parametrize(
+    ("config", "num_steps", "shape", "frames_per_second"),
+    [
+        (EnvironmentConfig("gymnasium", "CartPole-v1"), 30, (400, 600, 3), 50.0),
+        (EnvironmentConfig("toy", "catch"), 30, (320, 160, 3), 5.0),
+        (EnvironmentConfig("toy", "point_mass"), 30, (64, 320, 3), 5.0),
+        (atari_games(sticky=0.0), 90, (210, 160, 3), 60 / 4),
+        (atari_games(sticky=0.25), 90, (210, 160, 3), 60 / 4),
+    ],
+    ids=["cartpole", "catch", "point_mass", "atari", "sticky_atari"],
+)
+def test_drawing_changes_nothing(config, num_steps, shape, frames_per_second):
+    assert_drawing_changes_nothing(config, num_steps, shape, frames_per_second)
+
+
+@pytest.mark.parametrize(
+    ("config", "shape", "frames_per_second"),
+    [
+        (EnvironmentConfig("control", "cartpole:swingup"), (480, 640, 3), 100.0),
+        (EnvironmentConfig("gymnasium", "Hopper-v5"), (480, 480, 3), 125.0),
+    ],
+    ids=["control", "mujoco"],
+)
+def test_drawing_by_opengl_changes_nothing(opengl, config, shape, frames_per_second):
+    assert_drawing_changes_nothing(config, 6, shape, frames_per_second)
+
+
 def assert_drawing_changes_nothing(
     config: EnvironmentConfig, num_steps: int, shape: tuple[int, ...], frames_per_second: float
 ) -> None:
@@ -74,29 +103,6 @@ def assert_drawing_changes_nothing(
     assert played == play(make(), num_steps, render=False)[0]
     assert {(picture.shape, picture.dtype) for picture in pictures} == {(shape, np.dtype(np.uint8))}
     assert len({picture.tobytes() for picture in pictures}) > num_steps / 2
-
-
-def test_cartpole():
-    assert_drawing_changes_nothing(CARTPOLE, 30, (400, 600, 3), 50.0)
-
-
-def test_catch():
-    config = EnvironmentConfig("toy", "catch")
-    assert_drawing_changes_nothing(config, 30, (320, 160, 3), 5.0)
-
-
-def test_point_mass():
-    config = EnvironmentConfig("toy", "point_mass")
-    assert_drawing_changes_nothing(config, 30, (64, 320, 3), 5.0)
-
-
-def test_control(opengl):
-    assert_drawing_changes_nothing(SWINGUP, 6, (480, 640, 3), 100.0)
-
-
-def test_mujoco_of_gymnasium(opengl):
-    config = EnvironmentConfig("gymnasium", "Hopper-v5")
-    assert_drawing_changes_nothing(config, 6, (480, 480, 3), 125.0)
 
 
 def test_the_camera_of_control_follows_the_body(opengl):
@@ -124,17 +130,6 @@ def num_skin_pixels(picture: np.ndarray) -> int:
     return int((red > blue + 40).sum())
 
 
-@pytest.mark.parametrize("sticky", [0.0, 0.25])
-def test_atari(sticky):
-    # 20 steps per game: across several of them.
-    atari = AtariConfig(sticky_action_probability=sticky, max_noops=30, evaluation_max_frames=80)
-    config = EnvironmentConfig(task="breakout", atari=atari)
-    assert_drawing_changes_nothing(config, 90, (210, 160, 3), 60 / 4)
-
-
-# Atari.
-
-
 def test_environments_of_atari_that_cannot_be_rendered():
     environment = AtariVectorEnvironment("breakout", AtariConfig(), [1, 2], num_rendered=1)
     with pytest.raises(ValueError, match="environment 0 is not reset yet"):
@@ -155,9 +150,6 @@ def test_games_of_another_height():
     assert environment.render(0).shape == (214, 160, 3)
 
 
-# Reports of unfinished episodes.
-
-
 def test_the_current_episode_of_atari():
     environment = AtariVectorEnvironment("ms_pacman", AtariConfig(max_frames=400), [1])
     random = np.random.default_rng(0)
@@ -174,25 +166,6 @@ def test_the_current_episode_of_atari():
     assert episode.episode_return >= 10 * clipped > 0  # A pill is 10.
     environment.step(random.integers(9, size=1))
     assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
-
-
-def test_the_current_episode_of_single_environments():
-    environment = SyncVectorEnvironment([PointMass(num_steps=2, seed=0)])
-    same = PointMass(num_steps=2, seed=0)  # Its rewards are not rounded.
-    same.reset()
-    environment.reset()
-    assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
-    environment.step(np.zeros([1, 1]))
-    first = same.step(np.zeros([1])).reward
-    assert environment.current_episode(0) == Episode(0, first, first, 1)
-    environment.step(np.zeros([1, 1]))
-    second = same.step(np.zeros([1])).reward
-    assert environment.current_episode(0) == Episode(0, first + second, first + second, 2)
-    environment.step(np.zeros([1, 1]))
-    assert environment.current_episode(0) == Episode(0, 0.0, 0.0, 0)
-
-
-# Toys.
 
 
 def cells(picture: np.ndarray, colour: tuple[int, ...]) -> set[tuple[int, int]]:
@@ -221,9 +194,6 @@ def test_the_line_of_point_mass():
         environment.step(np.array([push]))
         columns = np.flatnonzero((environment.render() == ORANGE).all(axis=-1).any(axis=0))
         assert (columns[0], columns[-1]) == (left, left + 11)
-
-
-# What cannot be drawn.
 
 
 class Blind(gymnasium.Env):
@@ -269,7 +239,8 @@ def test_environments_that_draw_nothing(blind_tasks, task, message):
 
 
 def test_an_environment_that_was_not_made_to_be_rendered():
-    environment = make_vector_environment(CARTPOLE, 2, seed=0, num_rendered=1)
+    config = EnvironmentConfig("gymnasium", "CartPole-v1")
+    environment = make_vector_environment(config, 2, seed=0, num_rendered=1)
     environment.reset()
     environment.render(0)
     with pytest.raises(ValueError, match="was not made with render_mode='rgb_array'"):
@@ -310,6 +281,13 @@ environment.close()
 """
 
 
+def draw(suite: str, task: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", DRAW.format(suite=suite, task=task)]
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
+
+
 @pytest.mark.parametrize(
     ("suite", "task", "backend"),
     [
@@ -319,13 +297,7 @@ environment.close()
     ],
 )
 def test_without_opengl_one_line_says_what_to_install(suite, task, backend):
-    process = subprocess.run(
-        [sys.executable, "-c", DRAW.format(suite=suite, task=task)],
-        env={**os.environ, "MUJOCO_GL": backend},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
+    process = draw(suite, task, {**os.environ, "MUJOCO_GL": backend})
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith(f"MuJoCo cannot draw with OpenGL; MUJOCO_GL is {backend} (")
     assert "MUJOCO_GL=egl (Debian, Ubuntu: apt install libegl1" in process.stdout
@@ -334,11 +306,6 @@ def test_without_opengl_one_line_says_what_to_install(suite, task, backend):
 
 def test_egl_is_chosen_where_there_is_no_display(opengl):
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
-    process = subprocess.run(
-        [sys.executable, "-c", DRAW.format(suite="control", task="cartpole:swingup")],
-        env={name: value for name, value in os.environ.items() if name not in hidden},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
+    environ = {name: value for name, value in os.environ.items() if name not in hidden}
+    process = draw("control", "cartpole:swingup", environ)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
