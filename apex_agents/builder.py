@@ -20,11 +20,10 @@ from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.replay.config import share_config
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.flow import DataFlow, make_data_flow
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.priorities import make_priority_fn
-from apex_agents.replay.tables import make_transition_table
+from apex_agents.replay.tables import DataFlow, make_data_flow, make_transition_table, serve
 from apex_agents.validation import require
 
 
@@ -348,13 +347,13 @@ class ApexBuilder:
         User-defined builders are checked by it before a run. One whose learner learns from
         different data overrides it.
         """
-        # Making a dataset calls no server, so any address will do.
-        samples = self.make_dataset(reverb.Client("localhost:0"), spec).element_spec
         update = self.make_update(spec)
         if callable(update):
             raise TypeError(f"{type(update).__name__} has __call__; an update overrides compute")
-        update_on_sample = make_update_on_sample(update, self.config)
-        update_on_sample.get_concrete_function(samples)
+        # A dataset of the user's may ask the server for its tables.
+        with serve(self.make_replay_tables(spec)) as client:
+            samples = self.make_dataset(client, spec).element_spec
+        make_update_on_sample(update, self.config).get_concrete_function(samples)
 
     def make_learner(
         self,

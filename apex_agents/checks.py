@@ -33,7 +33,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.networks.torso_choice import torso_warning
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
-from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.tables import DataFlow
 from apex_agents.waits import Wait, reporting_thread
 
 

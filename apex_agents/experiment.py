@@ -22,7 +22,7 @@ from apex_agents.environments import (
 )
 from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
-from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.tables import DataFlow
 from apex_agents.stopwatch import Stopwatch
 
 

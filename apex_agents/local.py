@@ -1,7 +1,6 @@
 """Runs an experiment in one process: for debugging, for tests, and to see it learn step by step."""
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +13,8 @@ from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.process_state import restoring_process
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.statistics import read_statistics
+from apex_agents.replay.tables import DataFlow, serve
 from apex_agents.run_end import end_reason
 
 
@@ -67,12 +66,7 @@ def _run(
     limiter = reverb.rate_limiters.MinSize(flow.min_size * flow.replicas)
     has_failed = False
     with contextlib.ExitStack() as stack:
-        # Reverb would make such a folder itself, and leave it.
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
-        server = reverb.Server(builder.make_replay_tables(spec, limiter), None, checkpointer)
-        stack.callback(server.stop)
-        client = reverb.Client(f"localhost:{server.port}")
+        client = stack.enter_context(serve(builder.make_replay_tables(spec, limiter)))
         learner = builder.make_learner(
             spec, client, run.node_seed("learner"), should_stop=lambda: has_failed
         )

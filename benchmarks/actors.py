@@ -8,7 +8,8 @@ import reverb
 from apex_agents import ApexDQNBuilder
 from apex_agents.acting.loop import run_in_lock_step
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment
-from apex_agents.replay.messages import ParameterPublisher, ParameterSource, to_arrays
+from apex_agents.replay import messages
+from apex_agents.replay.messages import ParameterSource, to_arrays
 
 
 class Actor:
@@ -64,7 +65,8 @@ class Publisher:
 
     def __init__(self, builder: ApexDQNBuilder, spec: EnvironmentSpec, address: str):
         """Publish for the first time."""
-        self._publisher = ParameterPublisher(reverb.Client(address))
+        tables = (messages.PARAMETERS, messages.PARAMETER_VERSION)
+        self._publisher = messages.Publisher(reverb.Client(address), *tables)
         self._arrays = to_arrays(builder.make_evaluation_policy(spec, 1, seed=0).variables)
         self._learner_steps = 0
         self.megabytes = sum(a.nbytes for group in self._arrays.values() for a in group) / 1e6
@@ -74,6 +76,7 @@ class Publisher:
         """Publish the parameters, and return the milliseconds that it took."""
         self._learner_steps += 1
         started = time.perf_counter()
-        self._publisher.publish(self._arrays, self._learner_steps)
+        sent = messages.parameter_messages(self._arrays, self._learner_steps)
+        self._publisher.publish(*sent)
         self._publisher.flush()
         return 1e3 * (time.perf_counter() - started)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from apex_agents.replay.messages import (
     PARAMETER_VERSION,
     PARAMETERS,
     Evaluation,
+    parameter_messages,
 )
 from apex_agents.replay.tables import table_name
 
@@ -23,13 +23,9 @@ def publish_parameters(
     client: reverb.Client, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
 ) -> None:
     """Replaces the published parameters by those after `learner_steps`, arrays by name."""
-    message = {
-        "learner_steps": np.asarray(learner_steps, np.int64),
-        "variables": {name: list(group) for name, group in variables.items()},
-    }
-    client.insert(message, {table_name(client, PARAMETERS): 1.0})
-    version = np.asarray(secrets.randbits(63), np.int64)
-    client.insert(version, {table_name(client, PARAMETER_VERSION): 1.0})
+    messages = parameter_messages(variables, learner_steps)
+    for table, message in zip((PARAMETERS, PARAMETER_VERSION), messages, strict=True):
+        client.insert(message, {table_name(client, table): 1.0})
 
 
 def report_evaluation(client: reverb.Client, evaluation: Evaluation) -> None:

@@ -59,7 +59,7 @@ from apex_agents.learning.losses import TDLoss
 from apex_agents.learning.update import Computed, Update
 from apex_agents.local import run_local
 from apex_agents.presets import load_config
-from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.tables import TRANSITIONS, DataFlow
 from apex_agents.replay.transitions import Transition
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -599,13 +599,14 @@ def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_u
     config = load_config("apex_dqn_catch")
     config.agent.num_sgd_steps_per_step = num_updates
     experiment = make_experiment(config, builder_fn=WithUpdate)
+    builder, spec = experiment.builder, experiment.environment_spec()
     if message is None:
-        check_experiment(experiment)
+        check_own_update(builder, spec)
         return
     with pytest.raises(
         ValueError, match=f"^The agent's update cannot be compiled: {message}"
     ) as caught:
-        check_experiment(experiment)
+        check_own_update(builder, spec)
     assert "\n" not in str(caught.value)
     is_named = f"({__file__}, line" in str(caught.value)
     # Only our own checks complain of the others.
@@ -618,6 +619,17 @@ class WithOwnLearner(ApexDQNBuilder):
 
     def compile_update(self, spec: EnvironmentSpec) -> None:
         pass
+
+
+class WithOwnDataset(ApexDQNBuilder):
+    def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
+        assert TRANSITIONS in client.server_info()
+        return super().make_dataset(client, spec)
+
+
+def test_a_dataset_may_ask_the_server_before_a_run():
+    experiment = make_experiment(load_config("apex_dqn_catch"), builder_fn=WithOwnDataset)
+    check_own_update(experiment.builder, experiment.environment_spec())
 
 
 def test_a_builder_answers_for_a_learner_of_its_own():

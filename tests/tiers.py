@@ -75,6 +75,7 @@ _STARTERS = {
     "evaluate": "process",
     "open_server": "process",
     "launch_program": "process",
+    "check_own_update": "reverb",  # Only it, of what `check_experiment` does, starts a server.
     "run_local": "reverb",
 }
 # Files and fixtures whose tests are `process` whatever their code says: a fuzz test takes minutes,

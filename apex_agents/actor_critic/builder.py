@@ -31,8 +31,8 @@ from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torso_choice import check_observations
 from apex_agents.replay.connections import ReplayConnections
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import make_message_tables
+from apex_agents.replay.tables import DataFlow
 from apex_agents.validation import require
 
 

@@ -6,9 +6,8 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_distribution
-from apex_agents.learning.losses import TDLoss, dpg_loss
+from apex_agents.learning.losses import TDLoss, check_shapes, dpg_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
-from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition

@@ -15,8 +15,7 @@ from apex_agents.learning.distributions import (
     expected_value,
     quantiles,
 )
-from apex_agents.learning.losses import TDLoss
-from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.losses import TDLoss, check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.own_torso import TorsoFn, find_own_torso

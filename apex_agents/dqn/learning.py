@@ -7,9 +7,8 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
-from apex_agents.learning.losses import TDLoss, double_q_values
+from apex_agents.learning.losses import TDLoss, check_shapes, double_q_values
 from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
-from apex_agents.learning.shapes import check_shapes
 from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.precision import compute_dtype, computing_in

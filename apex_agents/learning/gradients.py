@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from apex_agents.learning.update import Update
 from apex_agents.replay.connections import ReplayConnections
-from apex_agents.replay.streams import RowStream
+from apex_agents.replay.layout import RowStream
 from apex_agents.replay.tables import table_name
 from apex_agents.waits import Waiting
 

@@ -1,9 +1,10 @@
 """The learner (Horgan et al. 2018, algorithm 2), which knows nothing of the algorithm it runs."""
 
 import atexit
+import collections
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import reverb
@@ -11,15 +12,16 @@ import tensorflow as tf
 from acme import core, types
 from acme.utils import loggers
 
-from apex_agents.learning.losses import importance_weights
-from apex_agents.learning.samples import RecentSamples
-from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.losses import check_shapes, importance_weights
 from apex_agents.learning.update import Update, UpdateOutput, update_in_turn, update_on_batch
 from apex_agents.replay.connections import ReplayConnections, Sample
-from apex_agents.replay.flow import make_data_flow
 from apex_agents.replay.messages import to_finite_arrays
 from apex_agents.replay.priorities import at_bound_fraction
+from apex_agents.replay.tables import make_data_flow
 from apex_agents.waits import Waiting
+
+# Transitions enough for a histogram; batches that follow each other are alike.
+_NUM_BATCHES = 16
 
 
 class Source(Protocol):
@@ -38,7 +40,7 @@ class Source(Protocol):
     def description(self) -> str: ...
 
     @property
-    def recent_samples(self) -> RecentSamples | None: ...
+    def recent_samples(self) -> "RecentSamples | None": ...
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Any:
         """Wait for data of one learner step or several; return None if told to stop.
@@ -92,7 +94,7 @@ class ApexLearner(core.Learner):
         self.num_steps = 0
 
     @property
-    def recent_samples(self) -> RecentSamples | None:
+    def recent_samples(self) -> "RecentSamples | None":
         """The newest batches; None for a source without transitions."""
         return self._source.recent_samples
 
@@ -221,4 +223,59 @@ def make_update_on_sample(update: Update, config: Any) -> Any:
     return tf.function(
         lambda sample: update_in_turn(learn, sample, config.num_sgd_steps_per_step),
         autograph=False,
+    )
+
+
+class SampledTransitions(NamedTuple):
+    """Transitions of the newest batches, `[N]` each.
+
+    Attributes:
+      priority: priority in the replay when the transition was sampled.
+      td_error: `|td error|`, the new priority.
+      age_steps: learner steps since the parameters with which the action was chosen.
+      times_sampled: number of times that the transition has been sampled by then.
+      weight: 1 / (number of transitions in the replay * probability of being sampled), whose mean
+        over many samples is 1.
+    """
+
+    priority: np.ndarray
+    td_error: np.ndarray
+    age_steps: np.ndarray
+    times_sampled: np.ndarray
+    weight: np.ndarray
+
+
+class RecentSamples:
+    """The newest batches: priorities, ages, and how often their transitions have been sampled.
+
+    Although sampling prefers high priorities, they also show what the replay holds: a transition
+    that was sampled with probability P stands for 1 / P transitions.
+    """
+
+    def __init__(self) -> None:
+        self._batches: collections.deque = collections.deque(maxlen=_NUM_BATCHES)
+
+    def add(self, sample: reverb.ReplaySample, output: UpdateOutput, learner_steps: int) -> None:
+        """Keep the tensors of a batch and of the update that followed these learner steps."""
+        self._batches.append((sample.info, sample.data.learner_steps, output, learner_steps))
+
+    def collect(self) -> SampledTransitions:
+        """Return the transitions of the newest batches, of which there has to be at least one."""
+        batches = [_read(*batch) for batch in self._batches]
+        return SampledTransitions(
+            *[np.concatenate(column) for column in zip(*batches, strict=True)]
+        )
+
+
+def _read(
+    info: reverb.SampleInfo, acted_with: Any, output: UpdateOutput, learner_steps: int
+) -> SampledTransitions:
+    probability = np.asarray(info.probability, np.float64)
+    return SampledTransitions(
+        priority=np.asarray(info.priority),
+        td_error=np.asarray(output.priorities),
+        # A learner that resumed from a checkpoint is behind the parameters it published before.
+        age_steps=np.maximum(learner_steps - np.asarray(acted_with), 0),
+        times_sampled=np.asarray(info.times_sampled),
+        weight=1 / (np.asarray(info.table_size) * probability),
     )

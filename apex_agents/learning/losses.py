@@ -4,11 +4,10 @@ Names follow the usual notation of TD learning: `tm1` is the time S_t, A_t of a 
 time S_{t+n} at which it ends.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
-
-from apex_agents.learning.shapes import check_shapes
 
 
 class TDLoss(NamedTuple):
@@ -209,3 +208,20 @@ def importance_weights(probability: tf.Tensor, table_size: tf.Tensor, exponent: 
     scaled = tf.cast(probability, tf.float64) * tf.cast(table_size, tf.float64)
     weights = tf.pow(scaled, -exponent)
     return tf.stop_gradient(tf.cast(weights / tf.reduce_max(weights), tf.float32))
+
+
+def check_shapes(shape: tf.TensorShape | Sequence[int | None], **tensors: tf.Tensor) -> None:
+    """Check tensors of equal shape: `[B, 1]` where `[B]` is meant would broadcast to `[B, B]`.
+
+    Args:
+      shape: shape that all of them have to have; None matches any size.
+      **tensors: tensors by name; sizes that are unknown while a graph is built are not checked.
+
+    Raises:
+      ValueError: a tensor has the wrong shape.
+    """
+    for name, tensor in tensors.items():
+        if not tensor.shape.is_compatible_with(shape):
+            raise ValueError(
+                f"{name} has shape {tensor.shape}; it has to be {tf.TensorShape(shape)}."
+            )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.losses import check_shapes
 
 
 class ActorCriticLoss(NamedTuple):

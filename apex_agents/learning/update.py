@@ -142,24 +142,12 @@ def update_in_turn(
     batches = tf.nest.map_structure(
         lambda rows: tf.reshape(rows, [num_updates, -1, *rows.shape[1:]]), sample
     )
-    dtypes = dict[str, tf.DType]()
-
-    def update_on_next(
-        k: tf.Tensor, priorities: tf.TensorArray, metrics: tf.TensorArray
-    ) -> tuple[tf.Tensor, tf.TensorArray, tf.TensorArray]:
-        output = update(tf.nest.map_structure(lambda rows: rows[k], batches))
-        values = tf.nest.map_structure(tf.convert_to_tensor, {**output.metrics})
-        dtypes.update({name: value.dtype for name, value in values.items()})
-        scalars = tf.stack([tf.cast(values[name], tf.float32) for name in dtypes])
-        return k + 1, priorities.write(k, output.priorities), metrics.write(k, scalars)
-
-    empty = [tf.TensorArray(tf.float32, num_updates) for _ in range(2)]
-    _, priorities, metrics = tf.while_loop(
-        lambda k, *_: k < num_updates, update_on_next, (0, *empty), parallel_iterations=1
-    )
-    by_metric = tf.unstack(metrics.stack(), num=len(dtypes), axis=1)  # `[K]` each.
-    means = {
-        name: tf.cast(values[-1], dtype) if dtype.is_integer else tf.reduce_mean(values)
-        for (name, dtype), values in zip(dtypes.items(), by_metric, strict=True)
+    first = tf.nest.map_structure(lambda rows: rows[0], batches)
+    learn = tf.function(update, autograph=False).get_concrete_function(first)
+    signature = tf.nest.map_structure(tf.TensorSpec.from_tensor, learn.structured_outputs)
+    outputs = tf.map_fn(learn, batches, fn_output_signature=signature, parallel_iterations=1)
+    metrics = {
+        name: values[-1] if values.dtype.is_integer else tf.reduce_mean(values)
+        for name, values in outputs.metrics.items()
     }
-    return UpdateOutput(priorities.concat(), means)
+    return UpdateOutput(tf.reshape(outputs.priorities, [-1]), metrics)

@@ -12,8 +12,7 @@ from apex_agents.acting.policy import Policy
 from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import ApexLearner
-from apex_agents.learning.samples import SampledTransitions
+from apex_agents.learning.learner import ApexLearner, SampledTransitions
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import make_histogram
 from apex_agents.replay.messages import ParameterSource

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 from rich.filesize import decimal
 
-from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.tables import DataFlow
 
 _CGROUP_ROOT = pathlib.Path("/sys/fs/cgroup")
 _CGROUPS_OF_THIS_PROCESS = pathlib.Path("/proc/self/cgroup")

@@ -13,14 +13,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import reverb
 import tensorflow as tf
 
 from apex_agents.replay.dataset import BatchReader
-from apex_agents.replay.messages import ParameterPublisher
+from apex_agents.replay.messages import (
+    PARAMETER_VERSION,
+    PARAMETERS,
+    Publisher,
+    parameter_messages,
+)
 from apex_agents.replay.priorities import PriorityWriter
 
 # Seconds for which the others' shares wait for that of one server; longer for the first ones, since
@@ -104,7 +109,7 @@ class ReplayConnection:
         """Read samples of `num_rows` transitions from a dataset; nothing is read yet."""
         self.reader = BatchReader(dataset, num_rows)
         self.priorities = PriorityWriter(client)
-        self.publisher = ParameterPublisher(client)
+        self.publisher = Publisher(client, PARAMETERS, PARAMETER_VERSION)
         self.is_absent = False
         self._num_ready = 0
 
@@ -169,7 +174,7 @@ class ReplayConnections:
         self._num_batches = num_batches
         self._make_dataset = make_dataset
         self._has_sampled = False
-        self._published: tuple[Mapping[str, Sequence[np.ndarray]], int] | None = None
+        self._published: tuple[Any, ...] = ()  # The newest messages.
         self._first = 0  # Index of the server that is asked first.
         self._servers = PerServer(clients, self._connect)
 
@@ -204,10 +209,10 @@ class ReplayConnections:
             server.priorities.write(keys.numpy(), rows[:, index].ravel())
 
     def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Publish parameters on all servers, in the background; see `ParameterPublisher`."""
-        self._published = variables, learner_steps
+        """Publish parameters on all servers, in the background; see `Publisher`."""
+        self._published = parameter_messages(variables, learner_steps)
         for server in self._servers:
-            server.publisher.publish(variables, learner_steps)
+            server.publisher.publish(*self._published)
 
     def flush(self) -> None:
         """Block until the servers have all priorities and parameters handed over so far."""
@@ -225,7 +230,7 @@ class ReplayConnections:
         if before is not None:
             server.priorities.num_not_finite = before.priorities.num_not_finite
             server.priorities.num_dropped_batches = before.priorities.num_dropped_batches
-        if self._published is not None:
+        if self._published:
             server.publisher.publish(*self._published)
         return server
 

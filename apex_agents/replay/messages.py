@@ -50,9 +50,7 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
     """Build the tables of all messages, whatever the agent.
 
     Args:
-      variables: variables that the learner will publish. With them goes a number that is drawn for
-        each publication, by which readers tell whether they have it; a count would begin anew with
-        a new server.
+      variables: variables that the learner will publish.
     """
     parameters = {
         name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
@@ -183,29 +181,21 @@ class Publisher:
         return True
 
 
-class ParameterPublisher:
-    """Publishes parameters without holding up the learner; see `Publisher`."""
+def parameter_messages(
+    variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int
+) -> tuple[Any, Any]:
+    """Return the messages for `PARAMETERS` and `PARAMETER_VERSION`, to be sent in this order.
 
-    def __init__(self, client: reverb.Client, check_period_seconds: float = 1.0):
-        """Start the publishing thread, which checks periodically that the server has parameters."""
-        tables = (PARAMETERS, PARAMETER_VERSION)
-        self._publisher = Publisher(client, *tables, check_period_seconds=check_period_seconds)
-        self.check = self._publisher.check
-        self.flush = self._publisher.flush
-        self.close = self._publisher.close
+    Readers of the version find these parameters, or later ones. It is drawn: a count would begin
+    anew with a new server.
 
-    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Hand over the parameters of a learner step, by name; they replace any that still wait.
-
-        Raises:
-          KeyError: the server has no such table.
-          ValueError: its table is for other parameters.
-        """
-        groups = {name: list(group) for name, group in variables.items()}
-        steps = np.asarray(learner_steps, np.int64)
-        # The version comes last: its readers find these parameters, or later ones.
-        version = np.asarray(secrets.randbits(63), np.int64)
-        self._publisher.publish({_LEARNER_STEPS: steps, "variables": groups}, version)
+    Args:
+      variables: arrays by name, as the tables have them.
+      learner_steps: learner steps after which they are published.
+    """
+    groups = {name: list(group) for name, group in variables.items()}
+    message = {_LEARNER_STEPS: np.asarray(learner_steps, np.int64), "variables": groups}
+    return message, np.asarray(secrets.randbits(63), np.int64)
 
 
 class ParameterSource(core.VariableSource):

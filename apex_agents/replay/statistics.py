@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import reverb
 
 from apex_agents.replay.connections import PerServer
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import (
     ACTOR_STEPS,
     EVALUATION,
@@ -16,7 +15,7 @@ from apex_agents.replay.messages import (
     Evaluation,
     read_latest,
 )
-from apex_agents.replay.tables import if_reachable, table_name
+from apex_agents.replay.tables import DataFlow, if_reachable, table_name
 
 _POLL_TIMEOUT_SECONDS = 2
 _ONE_BY_ONE = DataFlow()  # Each transition is one item.

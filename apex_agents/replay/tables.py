@@ -1,11 +1,13 @@
-"""The tables of the replay server (Horgan et al. 2018, section 3 and appendix F), and their names.
+"""The table of transitions (Horgan et al. 2018, section 3 and appendix F), and names of tables.
 
 Names end with the id of their run, so that a client of another run, for example of one that had
 the same port before, cannot add to these tables.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import reverb
 
@@ -48,6 +50,19 @@ def if_reachable(call: Callable[[], _T]) -> _T | None:
         return None
 
 
+@contextlib.contextmanager
+def serve(tables: Sequence[reverb.Table]) -> Iterator[reverb.Client]:
+    """Serve tables in this process, for the time of a `with` block, and yield a client."""
+    # Reverb would make such a folder itself, and leave it.
+    with tempfile.TemporaryDirectory() as folder:
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
+        server = reverb.Server(tables, None, checkpointer)
+        try:
+            yield reverb.Client(f"localhost:{server.port}")
+        finally:
+            server.stop()
+
+
 def make_rate_limiter(config: ReplayConfig) -> reverb.rate_limiters.RateLimiter:
     """Build the limiter, which never blocks adding unless a samples-per-insert ratio is set."""
     if config.samples_per_insert is None:
@@ -85,4 +100,53 @@ def make_transition_table(
         max_size=config.max_size,
         rate_limiter=rate_limiter or make_rate_limiter(config),
         signature=signature,
+    )
+
+
+class DataFlow(NamedTuple):
+    """What a program knows of an agent's data: its table, and when a learner step is due.
+
+    Attributes:
+      table: name of the table.
+      replicas: copies of each item in the table; numbers below count them once.
+      max_size: items of a full table, copies included.
+      max_size_field: what determines `max_size`, such as a field of the config; for messages.
+      min_size: items needed before the learner starts, without their replicas.
+      min_steps: agent steps that lead to so many items.
+      min_size_field: what determines `min_size`, for messages.
+      items_per_step: items for each learner step, where acting and learning take turns.
+      steps_per_call: learner steps of one call of the learner.
+    """
+
+    table: str = TRANSITIONS
+    replicas: int = 1
+    max_size: int = 1
+    max_size_field: str = ""
+    min_size: int = 1
+    min_steps: int = 1
+    min_size_field: str = ""
+    items_per_step: float = 1.0
+    steps_per_call: int = 1
+
+
+def make_data_flow(config: Any) -> DataFlow:
+    """Return the flow of an Ape-X agent's transitions.
+
+    Without a ratio of samples to inserts, acting and learning that take turns sample one transition
+    for each that is added.
+
+    Args:
+      config: the agent's settings; `replay`, `batch_size` and `num_sgd_steps_per_step` are read.
+    """
+    replay = config.replay
+    min_size = min(-(-replay.min_size // replay.replicas), replay.max_size // replay.replicas or 1)
+    return DataFlow(
+        replicas=replay.replicas,
+        max_size=replay.max_size,
+        max_size_field="agent.replay.max_size",
+        min_size=min_size,
+        min_steps=min_size,
+        min_size_field="agent.replay.min_size",
+        items_per_step=config.batch_size / (replay.samples_per_insert or 1.0),
+        steps_per_call=config.num_sgd_steps_per_step,
     )

@@ -24,8 +24,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import estimate_bytes_per_item
-from apex_agents.replay.streams import Reference, RowStream
+from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from apex_agents.learning.shapes import check_shapes
+from apex_agents.learning.losses import check_shapes
 
 
 @pytest.mark.parametrize("shape", [[2], [None], [None, 3], [2, 3, 1], tf.TensorShape([2])])

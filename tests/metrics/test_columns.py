@@ -15,7 +15,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment
-from apex_agents.learning.samples import SampledTransitions
+from apex_agents.learning.learner import SampledTransitions
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import Bin
 from apex_agents.metrics.loggers import LearnerLogger

@@ -14,7 +14,7 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
-from apex_agents.learning.samples import SampledTransitions
+from apex_agents.learning.learner import SampledTransitions
 from apex_agents.metrics import loggers
 from apex_agents.replay.statistics import ReplayStatistics, add_statistics
 from apex_agents.stopwatch import Stopwatch

@@ -9,7 +9,7 @@ import pytest
 
 from apex_agents.nodes import host
 from apex_agents.nodes.host import available_memory, free_in_cgroups, memory_warning
-from apex_agents.replay.flow import DataFlow
+from apex_agents.replay.tables import DataFlow
 
 
 def make_group(

@@ -6,7 +6,7 @@ import pytest
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.flow import make_data_flow
+from apex_agents.replay.tables import make_data_flow
 
 
 @pytest.mark.parametrize(("replicas", "expected"), [(1, 100), (3, 33), (8, 12), (101, 1)])

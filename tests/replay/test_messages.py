@@ -19,11 +19,14 @@ from apex_agents.replay.messages import (
     LAST_STEP,
     PARAMETER_VERSION,
     PARAMETERS,
-    ParameterPublisher,
     ParameterSource,
+    Publisher,
     make_message_tables,
+    parameter_messages,
     to_arrays,
 )
+
+TABLES = (PARAMETERS, PARAMETER_VERSION)
 
 
 def make_variables(start: float) -> dict[str, list[tf.Variable]]:
@@ -156,9 +159,9 @@ def test_parameters_of_a_server_that_replaces_another_are_read(num_publications,
     source = ParameterSource(reverb.Client(f"localhost:{port}"))
     for start in range(5):
         server = reverb.Server(make_message_tables(make_variables(0.0)), port)
-        publisher = ParameterPublisher(reverb.Client(f"localhost:{port}"))
+        publisher = Publisher(reverb.Client(f"localhost:{port}"), *TABLES)
         for _ in range(num_publications):
-            publisher.publish(expected_arrays(start), 7)
+            publisher.publish(*parameter_messages(expected_arrays(start), 7))
             publisher.flush()
         # It keeps the last ones while the server does not answer yet.
         wait_for(lambda start=start: source.get_variables(["policy"])[0][1] == start + 10)
@@ -169,8 +172,8 @@ def test_parameters_of_a_server_that_replaces_another_are_read(num_publications,
 def test_parameters_of_a_learner_that_is_at_the_same_step_again_are_read(client):
     source = ParameterSource(client)
     for start in (1.0, 2.0):
-        publisher = ParameterPublisher(client)
-        publisher.publish(expected_arrays(start), 7)
+        publisher = Publisher(client, *TABLES)
+        publisher.publish(*parameter_messages(expected_arrays(start), 7))
         publisher.close()
         assert_equal(source.get_variables(["policy"]), [expected_arrays(start)["policy"]])
 
@@ -180,14 +183,14 @@ def num_publications(client: reverb.Client) -> int:
 
 
 def test_publisher_publishes_what_it_is_given(client):
-    publisher = ParameterPublisher(client)
-    publisher.publish(expected_arrays(1.0), 7)
+    publisher = Publisher(client, *TABLES)
+    publisher.publish(*parameter_messages(expected_arrays(1.0), 7))
     publisher.flush()
     source = ParameterSource(client)
     arrays = source.get_variables(["policy", "steps"])
     assert_equal(arrays, list(expected_arrays(1.0).values()))
     assert source.learner_steps == 7
-    publisher.publish(expected_arrays(2.0), 8)
+    publisher.publish(*parameter_messages(expected_arrays(2.0), 8))
     publisher.close()  # Publishes what waits.
     wait_for(lambda: num_publications(client) == 2)
     assert_equal(source.get_variables(["steps"]), [expected_arrays(2.0)["steps"]])
@@ -209,8 +212,8 @@ class CheckCounter:
 
 def test_publisher_publishes_again_on_a_server_that_has_nothing(client):
     counter = CheckCounter(client)
-    publisher = ParameterPublisher(counter, check_period_seconds=0.05)
-    publisher.publish(expected_arrays(1.0), 7)
+    publisher = Publisher(counter, *TABLES, check_period_seconds=0.05)
+    publisher.publish(*parameter_messages(expected_arrays(1.0), 7))
     publisher.flush()
     wait_for(lambda: counter.num_checks >= 3)
     assert num_publications(client) == 1  # Not while its parameters are there.
@@ -240,9 +243,9 @@ class SilentClient:
 
 def test_publisher_does_not_wait_for_a_slow_server():
     client = SilentClient()
-    publisher = ParameterPublisher(client)
+    publisher = Publisher(client, *TABLES)
     for step in range(3):
-        publisher.publish(expected_arrays(1.0), step)
+        publisher.publish(*parameter_messages(expected_arrays(1.0), step))
     publisher.flush(timeout_seconds=0.01)
     assert client.inserted == []
     client.answer.set()
@@ -254,10 +257,10 @@ def test_publisher_does_not_wait_for_a_slow_server():
 def test_publisher_publishes_on_the_server_that_replaces_another(reserved_port):
     first = reverb.Server(make_message_tables(make_variables(0.0)), reserved_port())
     client = reverb.Client(f"localhost:{first.port}")
-    publisher = ParameterPublisher(client)
+    publisher = Publisher(client, *TABLES)
     first.stop()
     for step in range(3):
-        publisher.publish(expected_arrays(1.0), step)
+        publisher.publish(*parameter_messages(expected_arrays(1.0), step))
     second = reverb.Server(make_message_tables(make_variables(0.0)), first.port)
     publisher.flush()
     source = ParameterSource(reverb.Client(f"localhost:{first.port}"))
@@ -268,11 +271,11 @@ def test_publisher_publishes_on_the_server_that_replaces_another(reserved_port):
 
 
 def test_publisher_tells_its_caller_of_a_mistake(client):
-    publisher = ParameterPublisher(client)
-    publisher.publish({"policy": []}, 1)
+    publisher = Publisher(client, *TABLES)
+    publisher.publish(*parameter_messages({"policy": []}, 1))
     publisher.flush()
     with pytest.raises(ValueError, match="parameters"):
-        publisher.publish(expected_arrays(1.0), 2)
+        publisher.publish(*parameter_messages(expected_arrays(1.0), 2))
 
 
 def test_a_source_of_several_servers_reads_what_one_has(serve, reserved_port):

@@ -12,7 +12,6 @@ from sent_messages import publish_actor_steps, report_evaluation, report_last_st
 from waiting import wait_for
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.flow import DataFlow
 from apex_agents.replay.messages import Evaluation, make_message_tables
 from apex_agents.replay.statistics import (
     ReplayStatistics,
@@ -21,7 +20,7 @@ from apex_agents.replay.statistics import (
     read_actor_steps,
     read_statistics,
 )
-from apex_agents.replay.tables import TRANSITIONS, RunClient, make_transition_table
+from apex_agents.replay.tables import TRANSITIONS, DataFlow, RunClient, make_transition_table
 
 
 def make_tables() -> list[reverb.Table]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reverb
 
-from apex_agents.replay.streams import RowStream
+from apex_agents.replay.layout import RowStream
 from apex_agents.replay.tables import TRANSITIONS
 
 OTHER_TABLE = "others"

@@ -11,7 +11,7 @@ from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.streams import RowStream
+from apex_agents.replay.layout import RowStream
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 from apex_agents.replay.transitions import FrameWriter, make_layout, pack_outcome
 
