@@ -1,15 +1,10 @@
 """Tests of the table of Atari games."""
 
-import contextlib
 import json
-import shutil
-import sys
 
 import atari
-import numpy as np
 import pytest
 
-from apex_agents.evaluation.videos import VideoWriter
 from apex_agents.runs.folder import RunFolder
 from apex_agents.studies.results import Point
 
@@ -44,18 +39,6 @@ def test_table_has_means_of_seeds_and_normalizes_what_has_all_games():
         ["median, human-normalized", "", "0.25", "0.95", "1.58", "0.25", ""],
         ["mean, human-normalized", "", "0.25", "0.95", "1.58", "0.25", ""],
     ]
-
-
-def test_training_returns_of_little_exploration_have_a_column_if_there_are_any():
-    scores = [SCORES[0] | {"training_low_epsilon": "12.1"}, SCORES[1]]
-    lines = atari.make_table(scores, PUBLISHED).splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0][2:5] == [
-        f"{atari.OURS}, training",
-        f"{atari.OURS}, training, epsilon up to 0.01",
-        f"{atari.OURS}, last",
-    ]
-    assert [row[3] for row in cells[2:]] == ["", "12.1", "", ""]  # Pong has none, so no median.
 
 
 def test_training_returns_are_those_of_the_last_steps(tmp_path, monkeypatch):
@@ -110,71 +93,6 @@ def test_figures_show_the_games_that_there_are():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["pong", "boxing"]
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([0.0, 0.5, 0.5, 0.0, 21.7 / 35.3], abs=1e-6)
-
-
-def test_a_frame_is_from_the_middle_of_a_game(tmp_path, monkeypatch):
-    shades = np.array([0, 50, 200, 250], np.uint8)
-    writer = VideoWriter(tmp_path / "game.mp4", 30)
-    for shade in shades:
-        writer.write(np.full((42, 32, 3), shade))
-    writer.close()
-
-    def play(folder, *flags):
-        (output,) = [flag.partition("=")[2] for flag in flags if flag.startswith("--output=")]
-        shutil.copy(folder / "game.mp4", output)
-
-    monkeypatch.setattr(atari, "play", play)
-    frame = atari.film(tmp_path)
-    assert frame.shape == (42, 32, 3)
-    assert frame.mean() == pytest.approx(200, abs=5)
-    panels = atari.draw_frames({"pong": frame}).axes
-    assert [(axes.get_title(), len(axes.images)) for axes in panels] == [("pong", 1)]
-
-
-def test_evaluations_stay_in_the_folder_of_the_run(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text("{}")
-
-    def play(folder, *flags):
-        assert (folder, flags) == (tmp_path, ("--episodes=30", "--checkpoint=best"))
-        path = (
-            folder / "evaluations" / str(len(list(folder.glob("evaluations/*")))) / "summary.json"
-        )
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"mean_return": path.parent.name}))
-
-    monkeypatch.setattr(atari, "play", play)
-    means = [atari.evaluate(RunFolder(tmp_path), "best")["mean_return"] for _ in range(2)]
-    assert means == ["0", "1"]
-
-
-@pytest.mark.parametrize("finished", [True, False])
-def test_only_runs_that_have_reached_their_end_are_scored(tmp_path, monkeypatch, finished):
-    settings = {
-        "environment": {"task": "boxing", "atari": {"sticky_action_probability": 0.0}},
-        "run": {"seed": 3},
-    }
-    files = {
-        "config.json": json.dumps(settings),
-        "summary.json": json.dumps({"finished": finished}),
-        "logs/evaluator.csv": (
-            "actor_steps,learner_steps,wall_time_seconds,mean_return\n1000000,1,2,12\n"
-        ),
-    }
-    for name, text in files.items():
-        path = tmp_path / "run" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    scores = {"training": "1", "last": "2", "best": "3"}
-    monkeypatch.setattr(atari, "find_runs", lambda _: [RunFolder(tmp_path / "run")])
-    monkeypatch.setattr(atari, "score", lambda _: scores)
-    results = tmp_path / "results"
-    arguments = ["atari.py", f"--runs={tmp_path}", f"--results={results}", f"--images={tmp_path}"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    for _ in range(2):  # What is in the files is not evaluated again.
-        with contextlib.nullcontext() if finished else pytest.raises(SystemExit):
-            atari.main()
-    row = {"game": "boxing", "sticky": "0", "seed": "3"} | scores
-    assert atari.read_rows(results / "scores.csv") == [row] * finished
 
 
 def test_rows_are_appended(tmp_path):

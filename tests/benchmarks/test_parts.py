@@ -123,38 +123,6 @@ def test_transitions_of_three_steps():
     assert np.array(transitions) == pytest.approx(np.array(expected))
 
 
-def test_transitions_of_one_step():
-    pairs = [(first, last) for first, last, _, _ in make_transitions(TIMESTEPS, 1)]
-    assert pairs == [(0, 1), (1, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
-
-
-class Clock:
-    """Stands for `time`; passes when it is told to sleep."""
-
-    now = 100.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_waiting_environments_count_what_the_actor_does_as_a_part_of_the_step():
-    clock = Clock()
-    environment = scale.WaitingEnvironments(3, clock)
-    assert (environment.reset().step_type == 0).all()
-    ends = []
-    for actor_seconds in (0.01, 0.0, 0.05, 0.01):  # The third is longer than a step.
-        clock.sleep(actor_seconds)
-        timestep = environment.step(np.zeros(3, int))
-        ends.append(clock.now - 100)
-    assert timestep.observation.shape == (3, 8)
-    step = 4 / 139
-    expected = [step, 2 * step, 2 * step + 0.05, 3 * step + 0.05]
-    assert ends == pytest.approx(expected)
-
-
 def test_costs_of_an_environment_come_from_where_cores_are_free():
     traffic = {
         45: [Traffic(1_564, 0.0, {"actors": 0.4, "replay": 0.1})],
