@@ -20,14 +20,9 @@ from apex_agents.evaluation.atari_scores import (
 @pytest.mark.parametrize(
     ("game", "score", "expected"),
     [
-        ("pong", -20.7, 0.0),
-        ("pong", 14.6, 1.0),
         ("pong", 20.9, (20.9 + 20.7) / (14.6 + 20.7)),  # 117.8 %
-        ("breakout", 800.9, (800.9 - 1.7) / (30.5 - 1.7)),  # 2775 %
-        ("freeway", 0.0, 0.0),
         ("skiing", -10789.9, 6308.2 / 12761.2),
         ("boxing", 6.1, 0.5),
-        ("double_dunk", 23.5, 42.1 / 2.2),
         ("bowling", 17.6, -5.5 / 137.6),  # Worse than a random player.
     ],
 )

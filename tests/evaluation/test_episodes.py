@@ -72,10 +72,6 @@ def episode(env_index: int, episode_return: float, clipped_return: float = 0.0) 
     return Episode(env_index, episode_return, clipped_return, length=1)
 
 
-def returns_of(environment: ScriptedEnvironment) -> list[float]:
-    return [episode.episode_return for episode in play_episodes(environment, EchoActor())]
-
-
 def test_the_first_episode_of_each_environment_counts_whenever_it_ends():
     script = [
         [],
@@ -95,19 +91,10 @@ def test_the_first_episode_of_each_environment_counts_whenever_it_ends():
     assert environment.num_resets == 1
 
 
-def test_two_episodes_of_an_environment_in_one_lock_step_count_once():
-    environment = ScriptedEnvironment(1, [[episode(0, 1.0), episode(0, 2.0)]])
-    assert returns_of(environment) == [1.0]
-
-
-def test_returns_are_unclipped():
-    environment = ScriptedEnvironment(2, [[episode(0, 400.0, 4.0), episode(1, -21.0, -1.0)]])
-    assert returns_of(environment) == [400.0, -21.0]
-
-
-def test_a_return_of_zero_counts():
-    environment = ScriptedEnvironment(1, [[episode(0, 0.0)], [episode(0, 9.0)]])
-    assert returns_of(environment) == [0.0]
+def test_unclipped_returns_count_of_the_first_of_two_episodes_in_a_lock_step():
+    script = [[episode(0, 0.0, 4.0), episode(0, 2.0)], [episode(0, 9.0), episode(1, -21.0, -1.0)]]
+    episodes = play_episodes(ScriptedEnvironment(2, script), EchoActor())
+    assert [each.episode_return for each in episodes] == [0.0, -21.0]
 
 
 def test_the_actor_chooses_the_actions():
@@ -118,19 +105,12 @@ def test_the_actor_chooses_the_actions():
     assert actor.calls == ["first"] + ["observe", "update"] * 3
 
 
-def test_stops_before_all_episodes_have_ended():
+@pytest.mark.parametrize("num_steps", [0, 4])
+def test_an_evaluation_stops_when_it_is_told_to(num_steps):
     environment = ScriptedEnvironment(2, [[episode(0, 1.0)]])
-    episodes = play_episodes(
-        environment, EchoActor(), should_stop=lambda: len(environment.actions) == 4
-    )
-    assert episodes is None
-    assert len(environment.actions) == 4
-
-
-def test_stops_before_the_first_step():
-    environment = ScriptedEnvironment(1, [])
-    assert play_episodes(environment, EchoActor(), should_stop=lambda: True) is None
-    assert environment.actions == []
+    stop = lambda: len(environment.actions) == num_steps  # noqa: E731
+    assert play_episodes(environment, EchoActor(), stop) is None
+    assert len(environment.actions) == num_steps
 
 
 def test_standard_error():

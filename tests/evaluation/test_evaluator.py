@@ -303,33 +303,16 @@ def test_an_evaluation_under_way_is_abandoned_when_the_learner_finishes(
     assert read_rows(tmp_path) == []
 
 
-def test_the_last_parameters_do_not_wait_for_the_next_period(
+def test_parameters_wait_for_the_next_period_except_the_last_ones(
     experiment, serve_run, tmp_path, monkeypatch
 ):
     experiment.run.evaluation.min_period_seconds = 1e6
-    client, stop = serve_run(), threading.Event()
-    monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
-    publish(client, 5, 9.0)
-    thread = threading.Thread(target=run_evaluator, args=(experiment, OneReplay(client), 0))
-    thread.start()
-    path = tmp_path / "logs" / "evaluator.csv"
-    try:
-        wait_for(lambda: path.exists() and [r["learner_steps"] for r in read_rows(tmp_path)] == [5])
-        publish(client, 8, 3.0)
-        report_last_step(client, 8)
-        wait_for(lambda: [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 8])
-    finally:
-        stop.set()
-        thread.join()
-
-
-def test_other_parameters_wait_for_the_next_period(experiment, serve_run, tmp_path, monkeypatch):
-    experiment.run.evaluation.min_period_seconds = 1e6
     client = serve_run()
     publish(client, 5, 9.0)
+    evaluated = []
 
     class StopEvent(threading.Event):
-        """A program that stops after twenty looks; new parameters arrive before the second."""
+        """A program that stops once the last parameters are evaluated."""
 
         num_looks = 0
 
@@ -338,13 +321,17 @@ def test_other_parameters_wait_for_the_next_period(experiment, serve_run, tmp_pa
             if self.num_looks == 1:
                 publish(client, 8, 3.0)
             if self.num_looks == 20:
+                evaluated.extend(row["learner_steps"] for row in read_rows(tmp_path))
+                report_last_step(client, 8)
+            if len(read_rows(tmp_path)) == 2:
                 self.set()
-            return self.is_set()
+            return super().wait(timeout)
 
     stop = StopEvent()
     monkeypatch.setattr(evaluator_module.lp, "stop_event", lambda: stop)
     run_evaluator(experiment, OneReplay(client), 0)
-    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5]
+    assert evaluated == [5]
+    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 8]
 
 
 def test_parameters_are_evaluated_after_so_many_learner_steps(

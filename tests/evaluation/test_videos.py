@@ -1,14 +1,20 @@
-"""Tests of videos: what is on each frame, when one is due, and that a run continues without."""
+"""Tests of videos: their files, their frames, when one is due, and runs that go without."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
+import os
 import pathlib
+import stat
+import time
 from typing import Any
 
 import dm_env
 import imageio
+import imageio_ffmpeg
 import numpy as np
+import psutil
 import pytest
 
 from apex_agents.acting.actor import ApexActor
@@ -23,8 +29,107 @@ from apex_agents.environments import (
 from apex_agents.environments.toy import Catch
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation.episodes import play_episodes
-from apex_agents.evaluation.videos import EvaluationVideos, FilmedActor, draw_frame
+from apex_agents.evaluation.videos import EvaluationVideos, FilmedActor, VideoWriter, draw_frame
 from apex_agents.experiment import Experiment
+
+
+def make_frame(brightness: int, height: int = 64, width: int = 96) -> np.ndarray:
+    """Return a picture whose left half is that bright, and whose right half is dark red."""
+    picture = np.zeros([height, width, 3], np.uint8)
+    picture[:, : width // 2] = brightness
+    picture[:, width // 2 :] = (120, 0, 0)
+    return picture
+
+
+def find_ffmpeg(path: pathlib.Path) -> psutil.Process:
+    """Return the process that writes a video, once it is no copy of this one any more."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for process in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if str(path) in " ".join(process.cmdline()):
+                    return process
+    raise TimeoutError("there is no ffmpeg")
+
+
+def read(path: pathlib.Path) -> np.ndarray:
+    return np.stack(list(imageio.get_reader(path).iter_data()))
+
+
+def test_frames_come_back_in_order_in_a_file_that_browsers_play(tmp_path):
+    path = tmp_path / "new" / "a: 1%d.mp4"
+    writer = VideoWriter(path, 12.5)
+    for index in range(20):
+        writer.write(make_frame(10 * index))
+        assert not path.exists()
+    writer.close()
+    assert [file.name for file in path.parent.iterdir()] == ["a: 1%d.mp4"]
+    frames, meta = read(path), imageio.get_reader(path).get_meta_data()
+    assert frames.shape == (20, 64, 96, 3)
+    left = frames[:, 8:-8, 8:40].mean(axis=(1, 2, 3))
+    np.testing.assert_allclose(left, 10 * np.arange(20), atol=4)
+    right = frames[:, 8:-8, 56:88].mean(axis=(0, 1, 2))
+    np.testing.assert_allclose(right, [120, 0, 0], atol=8)  # And not (0, 0, 120).
+    assert (meta["fps"], meta["duration"]) == (12.5, pytest.approx(20 / 12.5, abs=0.01))
+    assert (meta["codec"], meta["pix_fmt"].partition("(")[0]) == ("h264", "yuv420p")
+    content = path.read_bytes()
+    assert content[4:8] == b"ftyp"
+    assert content.index(b"moov") < content.index(b"mdat")  # The index is at the front.
+
+
+def test_a_discarded_file_leaves_nothing(tmp_path):
+    writer = VideoWriter(tmp_path / "a.mp4", 15.0)
+    writer.close()  # No frames are no file.
+    writer.write(make_frame(0))
+    process = find_ffmpeg(tmp_path / "a.mp4")
+    assert os.getsid(process.pid) != os.getsid(0)  # Ctrl-C does not reach it.
+    assert [file.name for file in tmp_path.iterdir()] in ([], ["a.mp4.partial"])
+    writer.discard()
+    writer.discard()
+    assert not process.is_running()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [make_frame(0, height=63)],
+        [make_frame(0, width=95)],
+        [make_frame(0).astype(np.float32)],
+        [make_frame(0)[..., :2]],
+        [make_frame(0), make_frame(0, width=98)],
+    ],
+)
+def test_frames_of_a_wrong_shape_or_dtype(tmp_path, frames):
+    writer = VideoWriter(tmp_path / "a.mp4", 15.0)
+    with pytest.raises(ValueError):
+        for frame in frames:
+            writer.write(frame)
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ffmpeg_that_fails_says_why(tmp_path, monkeypatch):
+    script = tmp_path / "ffmpeg"
+    messages = "echo first >&2; echo '[mp4 @ 0x55] No space left' >&2"
+    script.write_text(f"#!/bin/sh\n{messages}; exit 228\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: str(script))
+    writer = VideoWriter(tmp_path / "videos" / "a.mp4", 15.0)
+    with pytest.raises(OSError, match=r"228: No space left$"):
+        for _ in range(100):  # The pipe holds some of them.
+            writer.write(make_frame(0))
+    assert list((tmp_path / "videos").iterdir()) == []
+
+
+def test_without_ffmpeg(tmp_path, monkeypatch):
+    def fail() -> str:
+        raise RuntimeError("No ffmpeg exe could be found.")
+
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", fail)
+    with pytest.raises(OSError, match="No ffmpeg exe"):
+        VideoWriter(tmp_path / "a.mp4", 15.0).write(make_frame(0))
+
 
 STRIP = 56
 
@@ -64,10 +169,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def read(path: pathlib.Path) -> np.ndarray:
-    return np.stack(list(imageio.get_reader(path).iter_data()))
 
 
 def film(
@@ -122,6 +223,8 @@ def test_score_and_step_are_on_the_frame():
         draw_frame(picture, ("breakout", "learner step 12"), Episode(0, 0.0, 0.0, 0)),
         draw_frame(picture, ("pong", "learner step 99"), Episode(0, 0.0, 0.0, 0)),
     ]
+    clipped = draw_frame(picture, captions, Episode(0, 0.0, 9.0, 0))
+    np.testing.assert_array_equal(clipped, first)  # The score is that of the plain rewards.
     # Score and step are on the right, captions on the left; score and task are the upper line.
     for other, right, top in zip(others, [1, 1, 0, 0], [1, 0, 1, 0], strict=True):
         changed = np.argwhere((other != first).any(axis=-1))
@@ -129,13 +232,6 @@ def test_score_and_step_are_on_the_frame():
         assert (changed[:, 0] < STRIP).all()
         assert ((changed[:, 1] > 240) == bool(right)).all()
         assert ((changed[:, 0] < 30) == bool(top)).all()
-
-
-def test_the_unclipped_score_is_drawn():
-    picture = np.zeros([64, 64, 3], np.uint8)
-    one = draw_frame(picture, ("", ""), Episode(0, 400.0, 4.0, 1))
-    other = draw_frame(picture, ("", ""), Episode(0, 400.0, 9.0, 1))
-    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -169,15 +265,6 @@ def test_fast_environments_are_filmed_at_every_third_step(tmp_path):
     assert meta["fps"] == pytest.approx(125 / 3, abs=0.01)
 
 
-def test_an_episode_that_does_not_end_leaves_no_file(tmp_path):
-    environment = make_catch(1, seed=3)
-    actor, _ = film(environment, [tmp_path / "a.mp4"])
-    assert play_episodes(environment, actor, stop_after(5)) is None
-    actor.close()
-    assert actor.finished == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_environment_that_cannot_be_drawn_is_played_to_its_end(tmp_path):
     environment = SyncVectorEnvironment([Catch(seed=0), Undrawn(seed=1)])
     actor, failures = film(environment, [tmp_path / "0.mp4", tmp_path / "1.mp4"])
@@ -196,26 +283,25 @@ def test_a_file_that_cannot_be_written(tmp_path):
 
 
 def test_every_call_is_forwarded_to_the_actor(tmp_path):
-    calls: list = []
+    calls: list[str] = []
 
-    class Recorder(ApexActor):
+    class Recorder:
+        def select_action(self, observation: np.ndarray) -> np.ndarray:
+            return np.ones(len(observation), np.int32)
+
         def observe_first(self, timestep: dm_env.TimeStep) -> None:
-            calls.append("first")
-            super().observe_first(timestep)
+            calls.append("observe_first")
 
         def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
-            calls.append(action.tolist())
-            super().observe(action, next_timestep)
+            calls.append("observe")
 
         def update(self, wait: bool = False) -> None:
-            calls.append(wait)
+            calls.append("update")
 
     environment = make_catch(1, seed=3)
-    actor, _ = film(environment, [tmp_path / "a.mp4"], Recorder(RandomPolicy()))
+    actor, _ = film(environment, [tmp_path / "a.mp4"], Recorder())
     play_episodes(environment, actor)
-    random = np.random.default_rng(0)
-    actions = [random.integers(3, size=1).tolist() for _ in range(9)]
-    assert calls == ["first", *[call for a in actions for call in (a, False)]]
+    assert calls == ["observe_first", *["observe", "update"] * 9]
 
 
 @pytest.fixture
@@ -257,12 +343,15 @@ def test_a_video_when_one_is_due(tmp_path, make_videos, clock, caplog):
 
 
 def test_a_restarted_evaluator_waits_for_a_period(tmp_path, make_videos, clock):
+    (tmp_path / "videos").mkdir()  # With an incomplete video of the process that was killed.
+    for name in ("learner-000000000001.mp4", "learner-000000000002.mp4.partial"):
+        (tmp_path / "videos" / name).write_text("")
     videos = make_videos(num_restarts=1)
     environment = videos.make_vector_environment(1, seed=0)
     for seconds in (0, 59, 61):
         clock.now = 1000.0 + seconds
         evaluate(videos, environment, learner_steps=seconds)
-    assert names(tmp_path) == ["learner-000000000061.mp4"]
+    assert names(tmp_path) == ["learner-000000000001.mp4", "learner-000000000061.mp4"]
 
 
 def test_no_videos_by_default(tmp_path, make_videos):
@@ -282,33 +371,30 @@ def test_no_videos_by_default(tmp_path, make_videos):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_environment_without_pictures_is_one_warning(tmp_path, make_videos, clock, caplog):
-    def make(num_envs: int, seed: int, evaluation: bool, num_rendered: int = 0, **_: Any):
-        if num_rendered:
-            raise ValueError("Blind-v0 cannot be drawn")
-        return make_catch(num_envs, seed, evaluation=evaluation)
+def make_undrawn(num_envs: int, seed: int, **_: Any) -> VectorEnvironment:
+    return SyncVectorEnvironment([Undrawn(seed=seed + i) for i in range(num_envs)])
 
+
+def refuse_to_draw(num_envs: int, seed: int, num_rendered: int = 0, **_: Any) -> VectorEnvironment:
+    if num_rendered:
+        raise ValueError("Blind-v0 cannot be drawn")
+    return make_catch(num_envs, seed)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(refuse_to_draw, "Blind-v0 cannot be drawn"), (make_undrawn, "the screen is gone")],
+)
+def test_an_environment_without_pictures_is_one_warning(
+    tmp_path, make_videos, clock, caplog, make, reason
+):
     videos = make_videos(make)
     environment = videos.make_vector_environment(2, seed=0)
     for learner_steps in (1, 2):
         clock.now += 100
         evaluate(videos, environment, learner_steps)
     (warning,) = warnings(caplog)
-    assert "Blind-v0 cannot be drawn" in warning
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_picture_that_fails_is_one_warning(tmp_path, make_videos, clock, caplog):
-    def make(num_envs: int, seed: int, **_: int) -> VectorEnvironment:
-        return SyncVectorEnvironment([Undrawn(seed=seed + i) for i in range(num_envs)])
-
-    videos = make_videos(make)
-    environment = videos.make_vector_environment(2, seed=0)
-    for learner_steps in (1, 2):
-        clock.now += 100
-        evaluate(videos, environment, learner_steps)
-    (warning,) = warnings(caplog)
-    assert "the screen is gone" in warning
+    assert reason in warning
     assert names(tmp_path) == []
 
 
@@ -332,11 +418,3 @@ def test_an_evaluation_that_is_stopped_leaves_no_video(tmp_path, make_videos):
     with videos.film(ApexActor(RandomPolicy()), environment, 1) as actor:
         assert play_episodes(environment, actor, stop_after(5)) is None
     assert names(tmp_path) == []
-
-
-def test_incomplete_videos_of_a_killed_process_are_removed(tmp_path, make_videos):
-    (tmp_path / "videos").mkdir()
-    for name in ("learner-000000000001.mp4", "learner-000000000002.mp4.partial"):
-        (tmp_path / "videos" / name).write_text("")
-    make_videos()
-    assert names(tmp_path) == ["learner-000000000001.mp4"]
