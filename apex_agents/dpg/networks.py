@@ -7,7 +7,7 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.dpg.config import TORSOS, ApexDPGConfig
+from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.distributions import (
     ReturnDistribution,
@@ -18,7 +18,7 @@ from apex_agents.learning.distributions import (
 from apex_agents.learning.losses import TDLoss, check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.own_torso import TorsoFn, find_own_torso
+from apex_agents.networks.own_torso import TorsoFn, is_own_torso, make_own_torso
 from apex_agents.networks.torsos import PartsTorso, VectorTorso, fitting_convolutions
 
 # Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG
@@ -199,26 +199,25 @@ def _make_torso(
     """
     field, observations = f"{network}_torso", zero_observations(spec)
     name, sizes = getattr(config, field), getattr(config, f"{network}_hidden_sizes")
-    own_torso = find_own_torso(name, f"agent.{field}", TORSOS, torso_fn)
-    num_in_torso = 0 if own_torso is None and name == "none" else 1
+    is_own = is_own_torso(name, torso_fn)
+    num_in_torso = 0 if name == "none" and not is_own else 1
     with tf.name_scope(scope):
         layers = []
         if config.normalize_observations:
             layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
             observations = layers[0](observations)
-        convolutions = fitting_convolutions(spec)
-        if own_torso is None and convolutions:
+        if is_own:
+            args = name, f"agent.{field}", torso_fn, spec, config, observations
+            return snt.Sequential([*layers, make_own_torso(*args)]), sizes[num_in_torso:]
+        if convolutions := fitting_convolutions(spec):
             layers.append(PartsTorso(convolutions, (), spec, name="torso"))
-        if own_torso is None:
-            torso = VectorTorso(
-                sizes[:num_in_torso],
-                spec,
-                activation=tf.tanh,
-                layer_norm=config.layer_norm,
-                name="torso",
-            )
-        else:
-            torso = own_torso.make(spec, config, observations)
+        torso = VectorTorso(
+            sizes[:num_in_torso],
+            spec,
+            activation=tf.tanh,
+            layer_norm=config.layer_norm,
+            name="torso",
+        )
         return snt.Sequential([*layers, torso]), sizes[num_in_torso:]
 
 

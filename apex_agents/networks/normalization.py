@@ -1,6 +1,7 @@
 """Running normalization of vectors of observations."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sonnet as snt
@@ -34,12 +35,12 @@ class RunningNormalization(snt.Module):
         self.mean = tf.Variable(tf.zeros(shape), trainable=False, name="mean")
         self.variance = tf.Variable(tf.ones(shape), trainable=False, name="variance")
         self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
-        self.is_updated_by_next_call = False
+        self.learns_from_next_input = False
 
     def __call__(self, observations: tf.Tensor) -> tf.Tensor:
         """Map observations `[B, ...]` to float32 of the same shape, in [-10, 10]."""
-        if self.is_updated_by_next_call:
-            self.is_updated_by_next_call = False
+        if self.learns_from_next_input:
+            self.learns_from_next_input = False
             self.update(observations)
         centred = tf.cast(observations, tf.float32) - self.mean
         rounding = tf.square(_RELATIVE_DEVIATION * self.mean)
@@ -69,18 +70,16 @@ class RunningNormalization(snt.Module):
         self.variance.assign(tf.where(is_finite, variance, self.variance))
 
 
-def update_statistics(network: Any, *batch: tf.Tensor) -> None:
-    """Update every `RunningNormalization` of a network with its inputs from one batch.
-
-    These are the inputs that it gets when the network is called on the batch.
+@contextlib.contextmanager
+def updating_statistics(*networks: Any) -> Iterator[None]:
+    """Let every `RunningNormalization` of networks learn from its first input in the context.
 
     Raises:
-      ValueError: the network does not call one of them.
+      ValueError: the networks were not called, or do not call one of them.
     """
-    modules = [m for m in network.submodules if isinstance(m, RunningNormalization)]
+    modules = [m for net in networks for m in net.submodules if isinstance(m, RunningNormalization)]
     for module in modules:
-        module.is_updated_by_next_call = True
-    if modules:
-        network(*batch)  # In a graph, what no statistics depend on is left out.
-    if unused := [module.name for module in modules if module.is_updated_by_next_call]:
+        module.learns_from_next_input = True
+    yield
+    if unused := [module.name for module in modules if module.learns_from_next_input]:
         raise ValueError(f"RunningNormalization {unused}: the network does not call it.")

@@ -26,92 +26,93 @@ _NEEDED = (
 )
 
 
-def find_own_torso(
-    name: str, field: str, built_in: Sequence[str], torso_fn: TorsoFn | None
-) -> "OwnTorso | None":
-    """Return the torso given in Python or named as module:function; None for a built-in one.
+def is_own_torso(name: str, torso_fn: TorsoFn | None) -> bool:
+    """Return whether a torso is user-defined: a function, or named as 'module:function'."""
+    return torso_fn is not None or ":" in name
+
+
+def make_own_torso(
+    name: str,
+    field: str,
+    torso_fn: TorsoFn | None,
+    spec: EnvironmentSpec,
+    config: Any,
+    observations: tf.Tensor,
+) -> tf.Module:
+    """Make a torso whose variables exist, with different names that begin with 'torso/'.
 
     Args:
-      name: value of the config's field: a built-in torso or 'module:function'.
+      name: 'module:function', the value of the config's field.
       field: dotted path of the field, for messages.
-      built_in: names of the built-in torsos.
       torso_fn: function given in Python, in place of the one that the config names.
+      spec: specification of one environment.
+      config: settings of the agent.
+      observations: two observations, `[2, ...]`, for the first call of the torso.
 
     Raises:
-      ValueError: the function that the config names cannot be imported.
+      ValueError: the function cannot be imported, fails, or returns something else than a torso.
     """
-    if torso_fn is not None:
-        return OwnTorso(torso_fn, f"torso_fn {getattr(torso_fn, '__qualname__', torso_fn)!r}")
-    if name in built_in:
-        return None
-    return OwnTorso(find_function(name, field), f"{field} {name!r}")
+    if torso_fn is None:
+        torso_fn, label = find_function(name, field), f"{field} {name!r}"
+    else:
+        label = f"torso_fn {getattr(torso_fn, '__qualname__', torso_fn)!r}"
+    try:
+        return _make_and_check(torso_fn, spec, config, observations)
+    except _NoTorso as problem:
+        raise ValueError(f"{label} {problem}. {_NEEDED}") from None
+    except Exception as error:  # The user's code may raise anything.
+        line = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ValueError(f"{label} raises {type(error).__name__}: {line}. {_NEEDED}") from error
 
 
-class OwnTorso:
-    """A user-defined function that makes torsos, and its name in messages."""
+class _NoTorso(Exception):
+    """A function returned something else than a torso; the message continues its name."""
 
-    def __init__(self, torso_fn: TorsoFn, label: str):
-        self._torso_fn = torso_fn
-        self._label = label
 
-    def make(self, spec: EnvironmentSpec, config: Any, observations: tf.Tensor) -> tf.Module:
-        """Make a torso whose variables exist, with different names that begin with 'torso/'.
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise _NoTorso(problem)
 
-        Args:
-          spec: specification of one environment.
-          config: settings of the agent.
-          observations: two observations, `[2, ...]`, for the first call of the torso.
 
-        Raises:
-          ValueError: the function fails, or returns something else than such a torso.
-        """
-        if "keras" in sys.modules:  # It numbers the layers without a name in its process.
-            tf.keras.backend.reset_uids()
-        with _name_variables() as made, tf.GradientTape() as tape:
-            with tf.name_scope("torso"):
-                torso = self._call(self._torso_fn, spec, config)
-            is_module = isinstance(torso, tf.Module) and callable(torso)
-            self._require(is_module, f"returns {torso!r}")
-            features = self._call(torso, observations)
-        self._check_features(features, observations)
-        self._check_variables(snt.allow_empty_variables(torso), made)
-        trained = torso.trainable_variables
-        gradients = tape.gradient(features, trained)
-        unused = [v for v, gradient in zip(trained, gradients, strict=True) if gradient is None]
-        self._require(not unused, f"does not use the trainable variables {_names(unused)}")
-        # Learners and actors compile it, for other numbers of observations.
-        more = tf.TensorSpec([3, *observations.shape[1:]], observations.dtype)
-        graph = self._call(tf.function(torso, autograph=False).get_concrete_function, more)
-        self._check_features(graph.structured_outputs, more)
-        return torso
+def _make_and_check(
+    torso_fn: TorsoFn, spec: EnvironmentSpec, config: Any, observations: tf.Tensor
+) -> tf.Module:
+    if "keras" in sys.modules:  # It numbers the layers without a name in its process.
+        tf.keras.backend.reset_uids()
+    with _name_variables() as made, tf.GradientTape() as tape:
+        with tf.name_scope("torso"):
+            torso = torso_fn(spec, config)
+        _require(isinstance(torso, tf.Module) and callable(torso), f"returns {torso!r}")
+        features = torso(observations)
+    _check_features(features, observations)
+    _check_variables(snt.allow_empty_variables(torso), made)
+    trained = torso.trainable_variables
+    gradients = tape.gradient(features, trained)
+    unused = [v for v, gradient in zip(trained, gradients, strict=True) if gradient is None]
+    _require(not unused, f"does not use the trainable variables {_names(unused)}")
+    # Learners and actors compile it, for different numbers of observations.
+    more = tf.TensorSpec([3, *observations.shape[1:]], observations.dtype)
+    graph = tf.function(torso, autograph=False).get_concrete_function(more)
+    _check_features(graph.structured_outputs, more)
+    return torso
 
-    def _check_features(self, features: Any, observations: Any) -> None:
-        is_tensor = isinstance(features, (tf.Tensor, tf.TensorSpec))
-        self._require(is_tensor, f"gives a {type(features).__name__} in place of a tensor")
-        shape, dtype = features.shape, features.dtype
-        self._require(
-            shape.rank == 2 and shape[0] == observations.shape[0] and dtype == tf.float32,
-            f"maps {observations.dtype.name} {observations.shape} to {dtype.name} {shape}",
-        )
 
-    def _check_variables(self, torso: tf.Module, made: Sequence[tf.Variable]) -> None:
-        owned, new = ({id(v): v for v in group} for group in (torso.variables, made))
-        lost = [v for key, v in new.items() if key not in owned]
-        self._require(not lost, f"has variables that are no attributes of it: {_names(lost)}")
-        old = [v for key, v in owned.items() if key not in new]
-        self._require(not old, f"has variables of an earlier call: {_names(old)}")
+def _check_features(features: Any, observations: Any) -> None:
+    is_tensor = isinstance(features, (tf.Tensor, tf.TensorSpec))
+    _require(is_tensor, f"gives a {type(features).__name__} in place of a tensor")
+    shape, dtype = features.shape, features.dtype
+    _require(
+        shape.rank == 2 and shape[0] == observations.shape[0] and dtype == tf.float32,
+        f"maps {observations.dtype.name} {observations.shape} to {dtype.name} {shape}",
+    )
 
-    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return function(*args)
-        except Exception as error:  # The user's code may raise anything.
-            line = str(error).strip().partition("\n")[0].rstrip(".")
-            problem = f"{self._label} raises {type(error).__name__}: {line}"
-            raise ValueError(f"{problem}. {_NEEDED}") from error
 
-    def _require(self, condition: bool, problem: str) -> None:
-        if not condition:
-            raise ValueError(f"{self._label} {problem}. {_NEEDED}")
+def _check_variables(torso: tf.Module, made: Sequence[tf.Variable]) -> None:
+    owned, new = ({id(v): v for v in group} for group in (torso.variables, made))
+    lost = [v for key, v in new.items() if key not in owned]
+    _require(not lost, f"has variables that are no attributes of it: {_names(lost)}")
+    old = [v for key, v in owned.items() if key not in new]
+    _require(not old, f"has variables of an earlier call: {_names(old)}")
 
 
 @contextlib.contextmanager

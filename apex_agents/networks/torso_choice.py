@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import has_images, is_image, part_specs
-from apex_agents.networks.own_torso import TorsoFn, find_own_torso
+from apex_agents.networks.own_torso import TorsoFn, is_own_torso, make_own_torso
 from apex_agents.networks.torsos import (
     DQN_CONVOLUTIONS,
     ConvTorso,
@@ -21,7 +21,7 @@ from apex_agents.networks.torsos import (
     VectorTorso,
     fitting_convolutions,
 )
-from apex_agents.torso_config import CONV_FIELDS, TORSOS
+from apex_agents.torso_config import CONV_FIELDS
 
 _AUTO = "auto"
 
@@ -45,9 +45,8 @@ def make_torso(
     Raises:
       ValueError: the torso does not fit the environment.
     """
-    own_torso = find_own_torso(config.torso, "agent.torso", TORSOS, torso_fn)
-    if own_torso is not None:
-        return own_torso.make(spec, config, observations)
+    if is_own_torso(config.torso, torso_fn):
+        return make_own_torso(config.torso, "agent.torso", torso_fn, spec, config, observations)
     config = fit_torso(config, spec)
     if config.torso == "mlp":
         return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
@@ -90,18 +89,13 @@ def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
     )
 
 
-def is_own_torso(config: Any, torso_fn: TorsoFn | None) -> bool:
-    """Return whether the torso is user-defined."""
-    return torso_fn is not None or config.torso not in TORSOS
-
-
 def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> None:
     """Raise a ValueError that says what to set, unless torso and stack fit the observations."""
     shape, dtype = spec.observations.shape, spec.observations.dtype
     stack, is_one_image = _stack_size(config, spec), is_image(spec)
     fits = config.frame_stack == stack
     given, advice, observed = "", "", f"{dtype} {shape}"
-    if not is_own_torso(config, torso_fn):
+    if not is_own_torso(config.torso, torso_fn):
         torso, is_atari = fit_torso(config, spec).torso, is_one_image and shape[1:] == (84, 84)
         given, advice = f"agent.torso is {torso!r} and ", f"agent.torso={_AUTO!r}, "
         if has_images(spec) and not is_one_image:

@@ -8,13 +8,13 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.networks.own_torso import OwnTorso, find_own_torso
+from apex_agents.networks.own_torso import is_own_torso, make_own_torso
 
 OBSERVATIONS = tf.zeros([2, 4])
 
 
 def make(torso_fn: Callable[..., Any], observations: tf.Tensor = OBSERVATIONS) -> tf.Module:
-    return OwnTorso(torso_fn, "my torso").make("spec", "config", observations)
+    return make_own_torso("", "agent.torso", torso_fn, "spec", "config", observations)
 
 
 def names(torso: tf.Module) -> list[str]:
@@ -158,16 +158,16 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_told(name):
     torso_fn, expected = MISTAKES[name]
-    with pytest.raises(ValueError, match=rf"^my torso .*{re.escape(expected)}.*\[B, F\]"):
+    with pytest.raises(ValueError, match=rf"^torso_fn .*{re.escape(expected)}.*\[B, F\]"):
         make(torso_fn)
 
 
 def test_built_in_torsos_are_not_the_users():
-    assert find_own_torso("mlp", "agent.torso", ("mlp",), None) is None
+    assert not is_own_torso("mlp", None)
+    assert is_own_torso("mlp", len)
 
 
 def test_messages_name_the_function():
     for torso_fn, label in ((None, "agent.torso 'builtins:len'"), (len, "torso_fn 'len'")):
-        own_torso = find_own_torso("builtins:len", "agent.torso", ("mlp",), torso_fn)
         with pytest.raises(ValueError, match=rf"^{label} raises TypeError"):
-            own_torso.make("spec", "config", OBSERVATIONS)
+            make_own_torso("builtins:len", "agent.torso", torso_fn, None, None, OBSERVATIONS)
