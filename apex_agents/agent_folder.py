@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from apex_agents.checks import acts_as_standard
 from apex_agents.export import check_difference, record_observations
@@ -95,11 +94,11 @@ def write_agent_folder(
         training["license"] = license_name
     if half_precision:
         parameters = parameters._replace(arrays=_round_trained(policy, parameters.arrays))
-        observations = tf.convert_to_tensor(record_observations(policy))
-        expected = policy.network(observations).numpy()
+        observations, outputs = record_observations(policy), policy.greedy.output_name
+        expected = policy.output(outputs, observations)
         assign(policy.variables, parameters)
-        pairs = [(policy.network(observations).numpy(), expected)]
-        name = f"rounded to float16, as --float16 asks, {policy.output_name}"
+        pairs = [(policy.output(outputs, observations), expected)]
+        name = f"rounded to float16, as --float16 asks, {outputs}"
         difference = check_difference(name, pairs, 0.0, _HALF_TOLERANCE)
     rows = {
         "task": f"{config.environment.task}, suite {config.environment.suite}",

@@ -12,7 +12,7 @@ from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
 from apex_agents.acting.adder import PrioritizedNStepAdder
-from apex_agents.acting.policy import Policy
+from apex_agents.acting.policy import GreedyPolicy, Policy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
 from apex_agents.learning.update import Update
@@ -160,6 +160,9 @@ class Builder(Protocol):
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         """Build the policy that is evaluated, for `num_envs` environments."""
 
+    def make_greedy_policy(self, spec: EnvironmentSpec) -> GreedyPolicy:
+        """Build the policy of a trained agent, whose parameters are read later."""
+
     def make_actor(
         self,
         policy: Policy,
@@ -203,6 +206,7 @@ class Algorithm(NamedTuple):
       make_policy: `(config, make_networks, env_indices, num_envs, seed)`; returns the exploring
         policy of an actor. `make_networks(**options)` makes its networks.
       make_evaluation_policy: `(config, networks, num_envs, seed)`; returns the evaluated policy.
+      make_greedy_policy: `(networks)`; returns the policy of a trained agent.
       make_update: `(online, target, config)`; returns the update of online and target networks.
     """
 
@@ -212,6 +216,7 @@ class Algorithm(NamedTuple):
     make_layout: Callable[..., Layout]
     make_policy: Callable[..., Policy]
     make_evaluation_policy: Callable[..., Policy]
+    make_greedy_policy: Callable[..., GreedyPolicy]
     make_update: Callable[..., Update]
 
 
@@ -327,6 +332,9 @@ class ApexBuilder:
     def make_evaluation_policy(self, spec: EnvironmentSpec, num_envs: int, seed: int) -> Policy:
         networks = self.make_networks(spec, seed)
         return self._algorithm.make_evaluation_policy(self.config, networks, num_envs, seed)
+
+    def make_greedy_policy(self, spec: EnvironmentSpec) -> GreedyPolicy:
+        return self._algorithm.make_greedy_policy(self.make_networks(spec))
 
     def make_actor(
         self,

@@ -1,10 +1,13 @@
 """Exports a trained policy as a SavedModel and as ONNX, and compares both with its network.
 
-Both have one input, `observation` `[B, ...]`, and the output `action`, `[B]` or `[B, D]`, in the
+Both have the input `observation` `[B, ...]` and the output `action`, `[B]` or `[B, D]`, in the
 units and the dtype of the environment's action space; those of Ape-X DQN also have `q_values`,
-those of A2C and A3C `logits`, both `[B, A]`. B is free. `describe` has the shapes.
+those of A2C and A3C `logits`, both `[B, A]`. A policy with memory has an input `state_0`,
+`state_1` ... `[B, ...]` for each part of its state, and an output `next_state_0` ... for the next
+call; all zeros begin an episode. B is free. `describe` has the shapes.
 """
 
+import collections
 import contextlib
 import dataclasses
 import logging
@@ -82,7 +85,9 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
     }
     if isinstance(policy.actions, DiscreteActions):
         output = {"shape": [policy.actions.num_values], "dtype": "float32"}
-        described[policy.output_name] = output
+        described[policy.greedy.output_name] = output
+    for name, part in _name_state(policy.greedy.initial_state(1)).items():
+        described[name] = {"shape": part.shape[1:].as_list(), "dtype": part.dtype.name}
     return described
 
 
@@ -125,9 +130,8 @@ def export_saved_model(
         raise ExportError(f"the network needs a known number of observations: {error}") from error
     signature = tf.saved_model.load(str(partial)).signatures["serving_default"]
 
-    def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:
-        outputs = signature(observation=tf.constant(batch))
-        return {name: output.numpy() for name, output in outputs.items()}
+    def evaluate(inputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+        return {name: output.numpy() for name, output in signature(**inputs).items()}
 
     try:
         difference = _greatest_difference(policy, evaluate, observations)
@@ -169,9 +173,10 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
     except Exception as error:  # Raised by tf2onnx, onnxruntime or the code of a network.
         raise ExportError(f"the network cannot be written as ONNX: {error}") from error
 
-    def evaluate(batch: np.ndarray) -> dict[str, np.ndarray]:
-        names = list(dict.fromkeys([policy.output_name, "action"]))
-        return dict(zip(names, session.run(names, {"observation": batch}), strict=True))
+    def evaluate(inputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+        names = [output.name for output in session.get_outputs()]
+        arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+        return dict(zip(names, session.run(names, arrays), strict=True))
 
     difference = _greatest_difference(policy, evaluate, observations)
     path.write_bytes(content)
@@ -179,15 +184,26 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
 
 
 def _make_function(policy: TrainedPolicy) -> Any:
-    """Return a function with one signature, from `observation` to outputs by name."""
-    spec = policy.spec.observations
+    """Return a function with one signature, from `observation` and state to outputs by name."""
+    greedy, spec = policy.greedy, policy.spec.observations
 
-    def evaluate(observation: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        output = policy.network(observation)
-        return {policy.output_name: output, "action": _to_action(policy.actions, output)}
+    def evaluate(observation: tf.Tensor, *state: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        output, next_state = greedy.evaluate(observation, *state)
+        outputs = {greedy.output_name: output, "action": _to_action(policy.actions, output)}
+        return {**outputs, **_name_state(next_state, "next_state")}
 
-    signature = [tf.TensorSpec([None, *spec.shape], spec.dtype, name="observation")]
+    signature = [
+        tf.TensorSpec([None, *spec.shape], spec.dtype, name="observation"),
+        *(
+            tf.TensorSpec([None, *part.shape[1:]], part.dtype, name)
+            for name, part in _name_state(greedy.initial_state(1)).items()
+        ),
+    ]
     return tf.function(evaluate, signature, autograph=False)
+
+
+def _name_state(state: Sequence[tf.Tensor], name: str = "state") -> dict[str, tf.Tensor]:
+    return {f"{name}_{index}": part for index, part in enumerate(state)}
 
 
 def _to_action(actions: DiscreteActions | BoxActions, output: tf.Tensor) -> tf.Tensor:
@@ -225,23 +241,33 @@ def _split_by_transposition(frames: tf.Tensor) -> tf.Tensor:
 
 def _greatest_difference(
     policy: TrainedPolicy,
-    evaluate: Callable[[np.ndarray], Mapping[str, np.ndarray]],
+    evaluate: Callable[[Mapping[str, tf.Tensor]], Mapping[str, np.ndarray]],
     observations: np.ndarray,
 ) -> float:
-    """Compare the outputs for all observations at once, and for a single one."""
-    name = policy.output_name
-    pairs = []
-    for batch in (observations, observations[:1]):
-        output = policy.network(tf.convert_to_tensor(batch)).numpy()
-        expected = policy.actions.to_environment(output) if name == "action" else output
-        pairs.append((evaluate(batch), expected))
-    outputs = [(found[name], expected) for found, expected in pairs]
-    difference = check_difference(name, outputs, _TOLERANCE, _RELATIVE_TOLERANCE)
-    for found, _ in pairs if name != "action" else ():
-        greedy = policy.actions.to_environment(found[name].argmax(axis=-1))
-        if not np.array_equal(found["action"], greedy):
-            raise ExportError(f"action is not that of the greatest of {name}.")
-    return difference
+    """Compare the outputs for all observations at once, and for a single one.
+
+    A policy with memory is also compared at the second step of an episode.
+    """
+    greedy, name = policy.greedy, policy.greedy.output_name
+    pairs: dict[str, list[tuple[np.ndarray, np.ndarray]]] = collections.defaultdict(list)
+    for batch in map(tf.convert_to_tensor, (observations, observations[:1])):
+        state = greedy.initial_state(len(batch))
+        for _ in range(2 if state else 1):
+            found = evaluate({"observation": batch, **_name_state(state)})
+            output, state = greedy.evaluate(batch, *state)
+            expected = {name: output.numpy(), **_name_state(state, "next_state")}
+            if name == "action":
+                expected[name] = policy.actions.to_environment(expected[name])
+            elif not np.array_equal(
+                found["action"], policy.actions.to_environment(found[name].argmax(axis=-1))
+            ):
+                raise ExportError(f"action is not that of the greatest of {name}.")
+            for each, values in expected.items():
+                pairs[each].append((found[each], np.asarray(values)))
+    return max(
+        check_difference(each, found, _TOLERANCE, _RELATIVE_TOLERANCE)
+        for each, found in pairs.items()
+    )
 
 
 def check_difference(

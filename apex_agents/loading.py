@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.acting.policy import CompiledFunction
-from apex_agents.actor_critic.config import ActorCriticConfig
-from apex_agents.actor_critic.networks import ActorCriticNetwork, PolicyLogits
 from apex_agents.checks import check_environment
 from apex_agents.config import ExperimentConfig
-from apex_agents.dpg.networks import DPGNetworks
-from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import (
     EnvironmentSpec,
     EnvironmentUnits,
@@ -31,10 +25,11 @@ from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.checkpoints import BEST, find_parameters
 from apex_agents.runs.config_file import check_same_spec, read_config
 from apex_agents.runs.parameter_file import load_into
+from apex_agents.validation import require
 
 
-class _Policy:
-    """What the policies of all agents have in common.
+class TrainedPolicy:
+    """The policy of a run, without exploration; made by `load`.
 
     Actions are those of the environment: numbers of a discrete space from its start, vectors
     within the bounds of a box, in the dtype of the space. Observations are what the environment
@@ -48,25 +43,100 @@ class _Policy:
       actions: its specification of actions, which converts those of agents and environments.
       path: file or folder of the parameters.
       learner_steps: learner steps that led to the parameters.
+      greedy: the policy as functions of tensors.
       variables: variables of all networks, by the name of the network.
-      network: module from observations `[B, ...]` to what `output_name` says.
-      output_name: 'q_values', `[B, A]`, for Ape-X DQN; 'action', `[B, D]`, for Ape-X DPG;
-        'logits', `[B, A]`, for A2C and A3C. Actions of Ape-X DPG are in [-1, 1] there.
+      network: the network that acts, a module.
     """
 
-    output_name: str
-
-    def __init__(self, run: _Run, networks: Mapping[str, snt.Module], path: pathlib.Path):
-        """Load parameters into networks, the one that acts first; use `load`."""
-        self.config, self._experiment, self.spec = run
-        self.actions: Any = self.spec.actions
-        observations: Any = self.spec.observations
-        self._own_observations = OwnObservations(observations)
-        self.path = path
-        self.variables = {name: net.variables for name, net in networks.items()}
+    def __init__(self, experiment: Experiment, spec: EnvironmentSpec, path: pathlib.Path):
+        """Build the policy of an experiment with a config, and read its parameters."""
+        self.config, self.spec, self.path = cast(ExperimentConfig, experiment.config), spec, path
+        self.actions: Any = spec.actions
+        self.greedy = experiment.builder.make_greedy_policy(spec)
+        self.variables = {name: net.variables for name, net in self.greedy.networks.items()}
+        self.network, *_ = self.greedy.networks.values()
         self.learner_steps = load_into(self.variables, path)
-        self.network, *_ = networks.values()
-        self._evaluate = CompiledFunction(self.network)
+        self._experiment = experiment
+        self._own_observations = OwnObservations(cast(Any, spec.observations))
+        self._evaluate = CompiledFunction(self.greedy.evaluate)
+        self._state: tuple[tf.Tensor, ...] = ()
+        self._num_rows = 0
+
+    def act(self, observation: Any) -> np.ndarray:
+        """Return the best action, `[]` or `[D]`, or those of a batch, and remember the observation.
+
+        Only a policy with memory remembers it. The memory begins anew when the number of
+        observations changes.
+
+        Raises:
+          ValueError: the observation has the wrong shape or dtype.
+        """
+        batch, is_batch = self._to_batch(observation)
+        output, self._state = self._evaluate(batch, *self._remembered(len(batch)))
+        output = output.numpy()
+        is_action = self.greedy.output_name == "action"
+        actions = self.actions.to_environment(output if is_action else output.argmax(axis=-1))
+        return actions if is_batch else actions[0]
+
+    action = act
+
+    def reset(self, rows: np.ndarray | None = None) -> None:
+        """Begin an episode: a policy with memory forgets what it remembers.
+
+        Args:
+          rows: `[B]` bool, the environments of a batch that begin an episode; None for all.
+        """
+        if rows is None:
+            self._num_rows = 0
+            return
+        state, initial = self._remembered(len(rows)), self.greedy.initial_state(len(rows))
+        self._state = tuple(
+            tf.where(np.reshape(rows, [-1] + [1] * (new.shape.rank - 1)), new, old)
+            for new, old in zip(initial, state, strict=True)
+        )
+
+    def q_values(self, observation: Any) -> np.ndarray:
+        """Return the values of all actions, `[A]` or `[B, A]`; raises as `output` does."""
+        return self.output("q_values", observation)
+
+    def logits(self, observation: Any) -> np.ndarray:
+        """Return the logits of all actions, `[A]` or `[B, A]`; raises as `output` does."""
+        return self.output("logits", observation)
+
+    def output(self, name: str, observation: Any) -> np.ndarray:
+        """Return the output of the network for an observation, or a batch; nothing is remembered.
+
+        Raises:
+          ValueError: the agent has no output of that name, or the observation does not fit.
+        """
+        require(name == self.greedy.output_name, "output", name, repr(self.greedy.output_name))
+        batch, is_batch = self._to_batch(observation)
+        output = self._evaluate(batch, *self._remembered(len(batch)))[0].numpy()
+        return output if is_batch else output[0]
+
+    def value(self, observation: Any, action: Any = None) -> np.ndarray:
+        """Return v(s) of A2C and A3C, q(s, a) of Ape-X DPG, `[]` or `[B]`.
+
+        Args:
+          observation: one observation, or a batch.
+          action: actions `[D]` or `[B, D]` of the environment, for Ape-X DPG.
+
+        Raises:
+          ValueError: observations or actions have other shapes or dtypes than the environment's,
+            their numbers differ, or the agent has values of actions instead, `q_values`.
+        """
+        if self.greedy.value is None:
+            raise ValueError(f"The agent has no value; it has {self.greedy.output_name}.")
+        observations, is_batch = self._to_batch(observation)
+        actions = None
+        if action is not None:
+            actions, _ = _to_batch("action", action, self.actions.environment_spec)
+            if len(observations) != len(actions):
+                counts = f"{len(actions)} actions do not fit {len(observations)}"
+                raise ValueError(f"{counts} observations.")
+            actions = tf.convert_to_tensor(self.actions.to_agent(actions))
+        values = self.greedy.value(tf.convert_to_tensor(observations), actions).numpy()
+        return values if is_batch else values[0]
 
     def make_environment(
         self, num_envs: int = 1, seed: int = 0, *, evaluation: bool = True, num_rendered: int = 0
@@ -80,10 +150,10 @@ class _Policy:
         )
         return cast(VectorEnvironment, EnvironmentUnits(environment))
 
-    def _output(self, observation: Any) -> np.ndarray:
-        batch, is_batch = self._to_batch(observation)
-        output = self._evaluate(batch).numpy()
-        return output if is_batch else output[0]
+    def _remembered(self, num_rows: int) -> tuple[tf.Tensor, ...]:
+        if num_rows != self._num_rows:
+            self._num_rows, self._state = num_rows, self.greedy.initial_state(num_rows)
+        return self._state
 
     def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Return observations as agents see them, as a batch, and whether they were one."""
@@ -96,100 +166,6 @@ class _Policy:
         if not np.isfinite(batch).all():
             raise ValueError("observation is not finite.")
         return batch, is_batch
-
-
-class TrainedDQN(_Policy):
-    """The greedy policy of a run of Ape-X DQN."""
-
-    output_name = "q_values"
-
-    def act(self, observation: Any) -> np.ndarray:
-        """Return the action with the highest value, `[]` or `[B]`.
-
-        Raises:
-          ValueError: the observation has the wrong shape or dtype.
-        """
-        return self.actions.to_environment(self.q_values(observation).argmax(axis=-1))
-
-    def q_values(self, observation: Any) -> np.ndarray:
-        """Return the values of all actions, `[A]` or `[B, A]`; raises as `act` does."""
-        return self._output(observation)
-
-
-class TrainedDPG(_Policy):
-    """The policy of a run of Ape-X DPG, without noise."""
-
-    output_name = "action"
-
-    def __init__(self, run: _Run, networks: DPGNetworks, path: pathlib.Path):
-        """Load parameters into the networks; use `load`."""
-        super().__init__(run, networks._asdict(), path)
-        self._critic = networks.critic
-
-    def act(self, observation: Any) -> np.ndarray:
-        """Return the action, `[D]` or `[B, D]`, within the environment's bounds.
-
-        Raises:
-          ValueError: the observation has the wrong shape or dtype.
-        """
-        return self.actions.to_environment(self._output(observation))
-
-    action = act
-
-    def value(self, observation: Any, action: Any) -> np.ndarray:
-        """Return q(s, a), `[]` or `[B]`, for actions `[D]` or `[B, D]` of the environment.
-
-        Raises:
-          ValueError: observations or actions have other shapes or dtypes than the environment's, or
-            their numbers differ.
-        """
-        observations, is_batch = self._to_batch(observation)
-        actions, _ = _to_batch("action", action, self.actions.environment_spec)
-        actions = self.actions.to_agent(actions)
-        if len(observations) != len(actions):
-            raise ValueError(f"{len(actions)} actions do not fit {len(observations)} observations.")
-        values = self._critic(*map(tf.convert_to_tensor, (observations, actions))).numpy()
-        return values if is_batch else values[0]
-
-
-class TrainedActorCritic(_Policy):
-    """The policy of a run of A2C or A3C."""
-
-    output_name = "logits"
-
-    def __init__(self, run: _Run, network: ActorCriticNetwork, path: pathlib.Path):
-        """Load parameters into the network; use `load`."""
-        super().__init__(run, {"network": network}, path)
-        self._policy_and_value = network
-        self.network = PolicyLogits(network)
-        self._evaluate = CompiledFunction(self.network)
-
-    def act(self, observation: Any) -> np.ndarray:
-        """Return the most likely action, `[]` or `[B]`.
-
-        Raises:
-          ValueError: the observation has the wrong shape or dtype.
-        """
-        return self.actions.to_environment(self.logits(observation).argmax(axis=-1))
-
-    def logits(self, observation: Any) -> np.ndarray:
-        """Return the policy's logits, `[A]` or `[B, A]`; raises as `act` does."""
-        return self._output(observation)
-
-    def value(self, observation: Any) -> np.ndarray:
-        """Return v(s), `[]` or `[B]`; raises as `act` does."""
-        batch, is_batch = self._to_batch(observation)
-        values = self._policy_and_value(tf.convert_to_tensor(batch)).value.numpy()
-        return values if is_batch else values[0]
-
-
-TrainedPolicy = TrainedDQN | TrainedDPG | TrainedActorCritic
-
-
-class _Run(NamedTuple):
-    config: ExperimentConfig
-    experiment: Experiment
-    spec: EnvironmentSpec
 
 
 def load(
@@ -212,14 +188,9 @@ def load(
     config = read_config(workdir, list(CONFIG_CLASSES.values()))
     path = find_parameters(workdir, os.path.expanduser(checkpoint))
     experiment = make_experiment(config)
-    run = _Run(config, experiment, check_environment(experiment))
-    check_same_spec(workdir, record_spec(run.spec))
-    networks: Any = experiment.builder.make_networks(run.spec)
-    if isinstance(config.agent, ApexDQNConfig):
-        return TrainedDQN(run, {"network": networks}, path)
-    if isinstance(config.agent, ActorCriticConfig):
-        return TrainedActorCritic(run, networks, path)
-    return TrainedDPG(run, networks, path)
+    spec = check_environment(experiment)
+    check_same_spec(workdir, record_spec(spec))
+    return TrainedPolicy(experiment, spec, path)
 
 
 def _to_batch(name: str, value: Any, spec: specs.Array) -> tuple[np.ndarray, bool]:

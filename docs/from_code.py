@@ -123,17 +123,8 @@ def write_file(path: str, first: str = "") -> Iterator[str]:
 
 def write_object(path: str) -> Iterator[str]:
     """Yield the documentation of a class or a function, such as `apex_agents.train`."""
-    found = _find(path)
-    bases = found.__mro__ if isinstance(found, type) else (found,)
-    # A base that is not public has no documentation but that of its children.
-    shown = [base for base in bases if base is found or base.__name__.startswith("_")]
-    (node, lines), *inherited = [_parse(textwrap.dedent(inspect.getsource(one))) for one in shown]
+    node, lines = _parse(textwrap.dedent(inspect.getsource(_find(path))))
     yield from _describe(node, lines, 3, path)
-    own = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
-    for base, lines_of_base in inherited:
-        base.body = [member for member in base.body if getattr(member, "name", "") not in own]
-        yield from _to_markdown(ast.get_docstring(base) or "")
-        yield from _describe_members(base, lines_of_base, 4, found.__name__)
 
 
 def write_module(name: str) -> Iterator[str]:

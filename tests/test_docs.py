@@ -149,7 +149,7 @@ def test_the_pages_are_what_the_code_says():
         ("modules", "Policy.__call__"),  # All that a policy is asked for.
         ("modules", "Update.compute"),
         ("api", "RunningNormalization.__call__"),
-        ("api", "TrainedDPG.make_environment"),  # The method of a base that is not public.
+        ("api", "TrainedPolicy.make_environment"),
     ],
 )
 def test_all_that_can_be_called_is_documented(page, name):

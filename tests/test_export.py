@@ -18,6 +18,7 @@ from dm_env import specs
 from gymnasium import spaces
 from tiny_runs import make_run, registered_mirror
 
+from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.actor_critic.config import A3CConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
@@ -76,8 +77,8 @@ def policy(request, policies):
 
 def test_files_compute_what_the_network_computes(policy, tmp_path):
     observations = record_observations(policy, num_steps=4, num_envs=2)
-    output = policy.network(observations).numpy()
-    expected = {policy.output_name: output, "action": policy.act(observations)}
+    output = policy.greedy.evaluate(observations)[0].numpy()
+    expected = {policy.greedy.output_name: output, "action": policy.act(observations)}
     path = tmp_path / "saved_model"
     assert 0 <= export_saved_model(policy, path, observations) < 1e-6
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
@@ -114,12 +115,27 @@ class Network(snt.Module):
         return self._function(tf.zeros_like(observation)[:, :2] + value)
 
 
-def make_policy(network: Network) -> types.SimpleNamespace:
+def make_policy(network: snt.Module, **memory) -> types.SimpleNamespace:
     actions = convert_actions(spaces.Discrete(2))
     spec = EnvironmentSpec(specs.Array([3], np.float32), actions)
-    return types.SimpleNamespace(
-        network=network, output_name="q_values", spec=spec, actions=actions
-    )
+    evaluate = network if memory else lambda observation: (network(observation), ())
+    greedy = GreedyPolicy({"network": network}, "q_values", evaluate, **memory)
+    return types.SimpleNamespace(network=network, greedy=greedy, spec=spec, actions=actions)
+
+
+class Sum(snt.Module):
+    """A policy with memory, whose values are sums of the observations of an episode."""
+
+    def __init__(self, function=tf.identity):
+        super().__init__()
+        self._function = function
+
+    def __call__(self, observation: tf.Tensor, total: tf.Tensor) -> tuple:
+        total = observation[:, :2] + (total if tf.executing_eagerly() else self._function(total))
+        return total, (total,)
+
+
+MEMORY = {"initial_state": lambda num_rows: (tf.zeros([num_rows, 2]),)}
 
 
 EXPORTS = {"saved_model": export_saved_model, "onnx": export_onnx}
@@ -146,6 +162,32 @@ def test_a_difference_that_is_too_great_is_refused(tmp_path, export, value, erro
     with pytest.raises(ExportError, match="differ"):
         export(policy, path, observations)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_state_of_a_policy_with_memory_is_input_and_output(tmp_path):
+    policy, observations = make_policy(Sum(), **MEMORY), np.float32([[1, 2, 0], [5, 4, 0]])
+    assert export_saved_model(policy, tmp_path / "saved_model", observations) == 0
+    assert export_onnx(policy, tmp_path / "policy.onnx", observations) == 0
+    inputs = {"observation": observations, "state_0": np.float32([[0, 0], [10, 20]])}
+    expected = {
+        "q_values": [[1, 2], [15, 24]],
+        "next_state_0": [[1, 2], [15, 24]],
+        "action": [1, 1],
+    }
+    signature = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    for outputs in (
+        signature(**{name: tf.constant(value) for name, value in inputs.items()}),
+        dict(zip(expected, session.run(list(expected), inputs), strict=True)),
+    ):
+        assert {name: np.asarray(value).tolist() for name, value in outputs.items()} == expected
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_a_state_that_has_no_effect_is_refused(tmp_path, export):
+    policy = make_policy(Sum(tf.zeros_like), **MEMORY)
+    with pytest.raises(ExportError, match="differ"):
+        export(policy, tmp_path / "policy", np.ones([4, 3], np.float32))
 
 
 @pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
@@ -280,7 +322,7 @@ def test_exports_act_in_the_units_of_the_environment(tmp_path, run, space, descr
     signature = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
     (of_onnx,) = session.run(["action"], {"observation": observations})
     of_saved_model = signature(observation=tf.constant(observations))["action"].numpy()
-    output = policy.network(observations).numpy()
+    output = policy.greedy.evaluate(observations)[0].numpy()
     expected = output.argmax(axis=1) + 1
     if space is BOX:
         expected = np.stack([1.5 + 1.5 * output[:, 0], 4.5 + 5.5 * output[:, 1]], axis=1)

@@ -61,6 +61,26 @@ class Policy(Protocol):
         ...
 
 
+class GreedyPolicy(NamedTuple):
+    """A trained agent's actions without exploration, as functions of tensors, to load and export.
+
+    Attributes:
+      networks: networks by the names under which their variables are published.
+      output_name: what `evaluate` gives out: 'action', `[B, D]` in [-1, 1]; any other name, such as
+        'q_values', for `[B, A]`, of which the greatest element is the action.
+      evaluate: `(observation, *state)`, `[B, ...]` each; returns the output and the next state, a
+        tuple that is empty for a policy without memory.
+      initial_state: `(B)`; returns the state at the beginning of episodes.
+      value: `(observation, action)`; returns `[B]`. None for an agent without such values.
+    """
+
+    networks: Mapping[str, Any]
+    output_name: str
+    evaluate: Callable[..., tuple[tf.Tensor, tuple[tf.Tensor, ...]]]
+    initial_state: Callable[[int], tuple[tf.Tensor, ...]] = lambda num_rows: ()
+    value: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor] | None = None
+
+
 def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:
     """Return the time step with which an episode begins in each environment, as `dm_env.restart`.
 
@@ -77,20 +97,20 @@ def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:
 
 
 class CompiledFunction:
-    """A compiled function from observations, `[E, ...]`, to any nest of tensors.
+    """A compiled function from arrays, such as observations `[E, ...]`, to any nest of tensors.
 
     It skips TensorFlow's look-up of the graph for an input, which for small networks takes as long
     as their evaluation.
     """
 
-    def __init__(self, function: Callable[[tf.Tensor], Any]):
+    def __init__(self, function: Callable[..., Any]):
         # AutoGraph would take a second, and networks have no Python control flow to convert.
         self._function = tf.function(function, autograph=False)
-        self._graphs: dict[Any, Callable[[tf.Tensor], Any]] = {}
+        self._graphs: dict[Any, Callable[..., Any]] = {}
 
-    def __call__(self, observation: np.ndarray) -> Any:
-        tensor = tf.convert_to_tensor(observation)
-        key = (observation.shape, observation.dtype)
+    def __call__(self, *inputs: Any) -> Any:
+        key = tuple([(array.shape, array.dtype) for array in inputs])
+        tensors = [tf.convert_to_tensor(array) for array in inputs]
         if key not in self._graphs:
-            self._graphs[key] = self._function.get_concrete_function(tensor)
-        return self._graphs[key](tensor)
+            self._graphs[key] = self._function.get_concrete_function(*tensors)
+        return self._graphs[key](*tensors)

@@ -10,6 +10,7 @@ from acme import core
 from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor, make_variable_client
+from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.actor_critic.learning import METRICS, ActorCriticUpdate
 from apex_agents.actor_critic.networks import ActorCriticNetwork, make_network
@@ -153,6 +154,15 @@ class ActorCriticBuilder:
     ) -> SoftmaxPolicy:
         del num_envs
         return SoftmaxPolicy(self.make_networks(spec, seed), seed, self.config.greedy_evaluation)
+
+    def make_greedy_policy(self, spec: EnvironmentSpec) -> GreedyPolicy:
+        network = self.make_networks(spec)
+        return GreedyPolicy(
+            {"network": network},
+            "logits",
+            lambda observation: (network(observation).logits, ()),
+            value=lambda observation, action: network(observation).value,
+        )
 
     def make_actor(
         self,

@@ -68,14 +68,3 @@ class ActorCriticNetwork(snt.Module):
 
 def _orthogonal(gain: float) -> snt.initializers.Initializer:
     return snt.initializers.Orthogonal(gain)
-
-
-class PolicyLogits(snt.Module):
-    """The policy of a network alone, from observations `[B, ...]` to logits `[B, A]`."""
-
-    def __init__(self, network: ActorCriticNetwork):
-        super().__init__()
-        self._network = network
-
-    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        return self._network(observation).logits

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.builder import Algorithm, ApexBuilder
-from apex_agents.dpg.config import TORSOS, ApexDPGConfig
+from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import DPGNetworks, make_networks
 from apex_agents.dpg.policy import GaussianNoisePolicy, noise_ladder
 from apex_agents.environments import EnvironmentSpec, require_unit_vectors
-from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.own_torso import TorsoFn, is_own_torso
 from apex_agents.networks.torso_choice import require_no_normalized_images
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.transitions import make_layout
@@ -29,8 +30,7 @@ def _check_environment(
 ) -> bool:
     require_unit_vectors(spec)
     require_no_normalized_images(config.normalize_observations, spec)
-    torsos = {config.policy_torso, config.critic_torso}
-    return torso_fn is not None or not torsos.issubset(TORSOS)
+    return any(is_own_torso(name, torso_fn) for name in (config.policy_torso, config.critic_torso))
 
 
 def _make_layout(config: ApexDPGConfig, spec: EnvironmentSpec) -> Layout:
@@ -55,6 +55,13 @@ def _make_evaluation_policy(
     return GaussianNoisePolicy(networks, np.zeros(num_envs), seed)
 
 
+def _make_greedy_policy(networks: DPGNetworks) -> GreedyPolicy:
+    policy, critic = networks
+    return GreedyPolicy(
+        networks._asdict(), "action", lambda observation: (policy(observation), ()), value=critic
+    )
+
+
 _APEX_DPG = Algorithm(
     config_class=ApexDPGConfig,
     check_environment=_check_environment,
@@ -62,5 +69,6 @@ _APEX_DPG = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
+    make_greedy_policy=_make_greedy_policy,
     make_update=DPGUpdate,
 )

@@ -4,18 +4,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork, make_network
 from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.torso_choice import (
-    check_observations,
-    is_own_torso,
-    require_no_normalized_images,
-)
+from apex_agents.networks.own_torso import TorsoFn, is_own_torso
+from apex_agents.networks.torso_choice import check_observations, require_no_normalized_images
 from apex_agents.precision import compute_dtype
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.transitions import make_layout
@@ -35,7 +32,7 @@ def _check_environment(
     require_discrete_actions(spec, "Ape-X DQN needs")
     check_observations(config, spec, torso_fn)
     require_no_normalized_images(config.normalize_observations, spec)
-    return is_own_torso(config, torso_fn) or config.torso in ("conv", "auto")
+    return is_own_torso(config.torso, torso_fn) or config.torso in ("conv", "auto")
 
 
 def _make_layout(config: ApexDQNConfig, spec: EnvironmentSpec) -> Layout:
@@ -62,6 +59,12 @@ def _make_evaluation_policy(
     return EpsilonGreedyPolicy(network, epsilons, seed)
 
 
+def _make_greedy_policy(network: ActionValueNetwork) -> GreedyPolicy:
+    return GreedyPolicy(
+        {"network": network}, "q_values", lambda observation: (network(observation), ())
+    )
+
+
 _APEX_DQN = Algorithm(
     config_class=ApexDQNConfig,
     check_environment=_check_environment,
@@ -69,5 +72,6 @@ _APEX_DQN = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
+    make_greedy_policy=_make_greedy_policy,
     make_update=DQNUpdate,
 )
