@@ -8,8 +8,7 @@ import tensorflow as tf
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.torso_choice import make_torso
+from apex_agents.networks.torso_choice import TorsoFn, make_torso
 
 
 def make_network(

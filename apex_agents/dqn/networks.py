@@ -11,8 +11,7 @@ from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.torso_choice import make_torso
+from apex_agents.networks.torso_choice import TorsoFn, make_torso
 from apex_agents.precision import mixed_precision
 
 
