@@ -32,7 +32,7 @@ from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.opening import close_workdir, open_workdir, read_run_id
-from apex_agents.runs.parameter_file import read_parameters, save_parameters
+from apex_agents.runs.parameter_file import read_parameters
 
 # Tells the tests where their small filesystem is.
 SMALL_DISK = "APEX_AGENTS_TEST_SMALL_DISK"
@@ -122,29 +122,16 @@ def test_rows_wait_for_room(disk, caplog):
     assert f"{path} cannot be written" in warnings(caplog)[0]
 
 
-def test_only_the_newest_rows_are_kept(disk, caplog):
+def test_only_the_newest_rows_are_kept_by_a_logger_that_begins_on_a_full_disk(disk, caplog):
     path = disk.folder / "learner.csv"
-    path.write_text("step,value\r\n" + "0,0.5\r\n" * 583, newline="")
-    logger = CSVLogger(path, max_waiting_rows=5)
-    assert path.stat().st_size == PAGE - 1  # An empty line ends the rows.
-    with disk.full(PAGE):
+    with disk.full(0):
+        logger = CSVLogger(path, max_waiting_rows=5)
         for step in range(1, 13):
             logger.write(row(step))
     logger.close()
     logger.close()  # Tells it once.
-    assert read_rows(path)[583:] == [row(step) for step in (8, 9, 10, 11, 12)]
+    assert read_rows(path) == [row(step) for step in (8, 9, 10, 11, 12)]
     assert warnings(caplog)[1:] == [f"{path} lacks 7 rows: too many waited."]
-
-
-def test_a_logger_may_begin_on_a_full_disk(disk, caplog):
-    path = disk.folder / "learner.csv"
-    with disk.full(0):
-        logger = CSVLogger(path)
-        logger.write(row(1))
-        logger.close()
-    logger.write(row(2))
-    assert read_rows(path) == [row(1), row(2)]
-    assert len(warnings(caplog)) == 1
 
 
 def make_parameters(value: float, size: int = 10_000) -> dict[str, np.ndarray]:
@@ -156,66 +143,46 @@ def saved_value(path: pathlib.Path) -> float:
     return value
 
 
-def test_a_file_is_kept_as_it_was(disk, caplog):
-    path = disk.folder / "best.npz"
-    assert save_parameters(path, make_parameters(1.0), 1)
-    with disk.full():
-        assert not save_parameters(path, make_parameters(2.0), 2)
-        assert not save_parameters(path, make_parameters(3.0), 3)
-        assert saved_value(path) == 1.0
-        assert [file.name for file in disk.folder.iterdir()] == ["best.npz"]
-    assert len(warnings(caplog)) == 1
-    assert save_parameters(path, make_parameters(4.0), 4)
-    assert saved_value(path) == 4.0
-
-
 def test_the_best_parameters_wait_for_room(disk):
     path = disk.folder / "best.npz"
     variable = tf.Variable(tf.zeros([10_000]), name="w")
-    best = BestParameters(path, past=[])
 
-    def evaluate(mean_return: float, value: float) -> None:
+    def offer(best: BestParameters, mean_return: float, value: float, learner_steps: int) -> None:
         variable.assign(tf.fill([10_000], value))
-        best.offer(mean_return, {"network": [variable]}, learner_steps=1)
+        best.offer(mean_return, {"network": [variable]}, learner_steps)
 
-    evaluate(mean_return=5.0, value=1.0)
+    best = BestParameters(path, past=[])
+    offer(best, 5.0, value=1.0, learner_steps=1)
     saved = path.stat().st_ino  # It is replaced whenever it is written.
-    evaluate(mean_return=4.0, value=2.0)
-    assert saved_value(path) == 1.0
-    assert path.stat().st_ino == saved
+    offer(best, 4.0, value=2.0, learner_steps=2)
+    assert (saved_value(path), path.stat().st_ino) == (1.0, saved)
     with disk.full():
-        evaluate(mean_return=6.0, value=3.0)
-        evaluate(mean_return=9.0, value=4.0)
-        evaluate(mean_return=7.0, value=5.0)
+        offer(best, 6.0, value=3.0, learner_steps=3)
+        offer(best, 9.0, value=4.0, learner_steps=4)
+        offer(best, 7.0, value=5.0, learner_steps=5)
         assert saved_value(path) == 1.0
-    evaluate(mean_return=8.0, value=6.0)  # Not the best, but there is room now.
+        assert [file.name for file in disk.folder.iterdir()] == ["best.npz"]
+    offer(best, 8.0, value=6.0, learner_steps=6)  # Not the best, but there is room now.
     assert saved_value(path) == 4.0
     with disk.full():
-        evaluate(mean_return=10.0, value=7.0)
+        offer(best, 10.0, value=7.0, learner_steps=7)
+    # After a restart the evaluation counts whose parameters are there.
+    rows = [[9.0, 0.0, 1.0, 4.0, 5.0], [10.0, 0.0, 1.0, 7.0, 7.0]]
+    restarted = BestParameters(path, [Evaluation(*np.array(row)) for row in rows])
+    offer(restarted, 8.0, value=8.0, learner_steps=9)
+    assert saved_value(path) == 4.0
+    offer(restarted, 9.5, value=9.0, learner_steps=10)
+    assert saved_value(path) == 9.0
     best.save()
     assert saved_value(path) == 7.0
 
 
-def test_past_evaluations_count_if_their_best_parameters_are_there(disk):
+def test_past_evaluations_without_a_file_do_not_count(disk):
     path = disk.folder / "best.npz"
     past = [Evaluation(*np.array([9.0, 0.0, 1.0, 5.0, 5.0]))]
-    variables = {"network": [tf.Variable(tf.fill([10], 2.0), name="w")]}
-    BestParameters(path, past).offer(3.0, variables, learner_steps=1)
+    variable = tf.Variable(tf.fill([10], 2.0), name="w")
+    BestParameters(path, past).offer(3.0, {"network": [variable]}, learner_steps=1)
     assert saved_value(path) == 2.0
-    variables["network"][0].assign(tf.zeros([10]))
-    BestParameters(path, past).offer(3.0, variables, learner_steps=1)
-    assert saved_value(path) == 2.0
-
-
-def test_a_past_evaluation_whose_parameters_found_no_room_does_not_count(disk):
-    path = disk.folder / "best.npz"
-    variables = {"network": [tf.Variable(tf.fill([10], 2.0), name="w")]}
-    BestParameters(path, []).offer(3.0, variables, learner_steps=5)
-    rows = [[3.0, 0.0, 1.0, 5.0, 5.0], [9.0, 0.0, 1.0, 7.0, 7.0]]
-    past = [Evaluation(*np.array(row)) for row in rows]
-    variables["network"][0].assign(tf.fill([10], 4.0))
-    BestParameters(path, past).offer(6.0, variables, learner_steps=9)
-    assert saved_value(path) == 4.0
 
 
 def film(path: pathlib.Path, num_frames: int) -> None:

@@ -37,30 +37,28 @@ def open_folder():
         close_workdir(folder)
 
 
-def test_the_config_is_written_and_folders_are_made(tmp_path, open_folder):
+def test_the_config_is_written_and_folders_are_made_beside_foreign_files(tmp_path, open_folder):
     path = tmp_path / "a" / "b"
+    path.mkdir(parents=True)
+    (path / "notes.txt").write_text("mine")
     assert open_folder(path) == str(path)
     values = json.loads((path / "config.json").read_text())
     assert (values["format_version"], values["agent_type"]) == (2, "ApexDQNConfig")
     assert values["agent"]["mlp_hidden_sizes"] == [1, 2]
     assert values["environment"]["task"] == "catch"
-    assert (path / "logs").is_dir()
-    assert (path / "checkpoints").is_dir()
-
-
-def test_an_empty_folder_is_accepted_and_foreign_files_stay(tmp_path, open_folder):
-    (tmp_path / "notes.txt").write_text("mine")
-    assert open_folder(tmp_path) == str(tmp_path)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (path / "logs").is_dir() and (path / "checkpoints").is_dir()
+    assert (path / "notes.txt").read_text() == "mine"
 
 
 def test_the_path_is_absolute_and_new_by_default(tmp_path, monkeypatch, open_folder):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with new_workdir("name") as new:
         path = open_folder(new)
     assert re.fullmatch(rf"{re.escape(str(tmp_path))}/runs/name-\d{{8}}-\d{{6}}", path)
     assert pathlib.Path(path).exists()
     assert open_folder("relative") == str(tmp_path / "relative")
+    assert open_folder("~/run") == str(tmp_path / "home" / "run")
 
 
 def test_commands_that_start_at_once_get_folders_of_their_own(tmp_path, monkeypatch):
@@ -94,11 +92,6 @@ def test_a_new_folder_in_one_that_is_gone(tmp_path, monkeypatch):
         pass
 
 
-def test_the_home_folder_is_expanded(tmp_path, monkeypatch, open_folder):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert open_folder("~/run") == str(tmp_path / "run")
-
-
 @pytest.fixture
 def stopped_run(tmp_path) -> pathlib.Path:
     """A folder whose run ended."""
@@ -130,15 +123,12 @@ def test_two_runs_in_one_folder_are_refused(tmp_path, open_folder):
     with pytest.raises(ValueError, match=f"^The folder {re.escape(str(tmp_path))} is in use"):
         open_folder(tmp_path, make_config(run=RunConfig(seed=1)))
     assert (tmp_path / "config.json").read_text() == before
-
-
-def test_a_folder_is_locked_until_it_is_closed(tmp_path):
-    workdir = open_workdir(str(tmp_path), make_config())
-    num_descriptors = len(lock_descriptors())
     assert is_held(tmp_path / ".lock")
-    close_workdir(workdir)
-    assert not is_held(tmp_path / ".lock")
-    assert len(lock_descriptors()) == num_descriptors - 1
+
+
+def test_a_folder_that_is_closed_is_not_locked(tmp_path):
+    close_workdir(open_workdir(str(tmp_path), make_config()))
+    assert not is_held(tmp_path / ".lock") and lock_descriptors() == []
 
 
 @pytest.mark.parametrize(
