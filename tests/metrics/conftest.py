@@ -36,6 +36,11 @@ class WrittenRun:
     def write_json(self, name: str, content: object) -> None:
         (self.folder / name).write_text(json.dumps(content))
 
+    def configure(self, section: str, **values: object) -> None:
+        """Change values of a section of the config."""
+        config = json.loads((self.folder / "config.json").read_text())
+        self.write_json("config.json", {**config, section: {**config[section], **values}})
+
     def append(self, name: str, **row: object) -> None:
         """Add a row to `logs/<name>.csv`."""
         path = self.folder / "logs" / f"{name}.csv"

@@ -1,7 +1,6 @@
 """Tests of the live view: every number is in its place."""
 
 import io
-import json
 import re
 
 import pytest
@@ -105,15 +104,12 @@ def test_the_longest_waits_have_a_line_each_and_a_column(waiting_run):
     ]
 
 
-def test_the_longest_waits_are_in_the_plain_line(waiting_run):
+def test_the_longest_waits_are_in_the_plain_line_of_a_run_that_is_not_over(waiting_run):
     parts = format_line(read_state(waiting_run.folder)).split(" | ")
     assert parts[-2:] == [
         "actor_1 waits 120 s for environment 0 to return from reset",
         "and 3 more wait",
     ]
-
-
-def test_a_run_that_is_over_waits_for_nothing(waiting_run):
     waiting_run.end()
     assert "waits 120 s" not in format_line(read_state(waiting_run.folder))
 
@@ -162,40 +158,26 @@ def test_a_run_of_which_nothing_is_known_can_be_shown(config, written_run):
     assert "no finished episode yet" in "".join(draw(written_run.folder))
 
 
-def test_no_time_is_left_once_a_limit_is_passed(written_run):
-    written_run.append("actor_0", wall_time_seconds=1, actor_steps_per_second=10)
-    written_run.append("replay", wall_time_seconds=1, actor_steps=12_500)
-    line = line_with(draw(written_run.folder), "actor steps")
-    assert line.endswith("100% 12,500 of 10,000 0:00:00 left")
-
-
 def test_without_a_replay_the_line_has_no_numbers_of_it(written_run):
-    config = json.loads((written_run.folder / "config.json").read_text())
-    written_run.write_json("config.json", {**config, "agent": {"n_step": 5}})
+    written_run.configure("agent", replay={})
     written_run.append_everything()
-    state = RunState(RunFolder(written_run.folder))
-    state.refresh()
-    line = format_line(state)
+    line = format_line(read_state(written_run.folder))
     assert "| learner 20.5 steps/s (300) | evaluation 50.0" in line
 
 
-def test_the_time_that_is_left(written_run):
-    config = json.loads((written_run.folder / "config.json").read_text())
-    config["run"]["max_seconds"] = 10_000
-    written_run.write_json("config.json", config)
-    line = line_with(draw(written_run.folder), "^│ seconds")
-    assert line == "seconds 0% 0 of 10,000 2:46:40 left"
-
-
-@pytest.mark.parametrize("limit", ["max_actor_steps", "max_seconds"])
-def test_a_limit_that_no_clock_reaches(limit, written_run):
-    config = json.loads((written_run.folder / "config.json").read_text())
-    config["run"][limit] = 10**18
-    written_run.write_json("config.json", config)
+@pytest.mark.parametrize(
+    ("limits", "pattern", "line"),
+    [
+        ({"max_actor_steps": 2000}, "^│ actor steps", "100% 2,500 of 2,000 0:00:00 left"),
+        ({"max_seconds": 10_000}, "^│ seconds", "seconds 0% 20 of 10,000 2:46:20 left"),
+        ({"max_seconds": 10**18}, "^│ seconds", "999999999 days, 0:00:00 left"),
+        ({"max_actor_steps": 10**18}, "^│ actor steps", "999999999 days, 0:00:00 left"),
+    ],
+)
+def test_the_time_that_is_left(limits, pattern, line, written_run):
+    written_run.configure("run", **limits)
     written_run.append_everything()
-    name = {"max_actor_steps": "actor steps", "max_seconds": "seconds"}[limit]
-    line = line_with(draw(written_run.folder, width=120), f"^│ {name}")
-    assert line.endswith("999999999 days, 0:00:00 left")
+    assert line_with(draw(written_run.folder, width=120), pattern).endswith(line)
 
 
 def test_names_and_reasons_are_no_markup(written_run):
@@ -207,41 +189,30 @@ def test_names_and_reasons_are_no_markup(written_run):
     assert "run[old] · CartPole-v1" in draw(folder)[0]
 
 
-def test_a_ladder_of_noise_scales_has_ends(written_run):
-    for i, scale in enumerate((1.0, 0.5, 0.25)):
-        written_run.append("actor_0_envs", env_index=i, noise_scale=scale, episode_return=-i)
+@pytest.mark.parametrize(
+    ("column", "values", "texts"),
+    [
+        ("noise_scale", [1.0, 0.5, 0.25], ["0 highest noise scale 1", "2 lowest noise scale 0.25"]),
+        ("epsilon", [0.01, 0.01], ["0 epsilon 0.01", "1 epsilon 0.01"]),  # All explore alike.
+    ],
+)
+def test_environments_at_the_ends_of_the_ladder(column, values, texts, written_run):
+    for index, value in enumerate(values):
+        row = {"env_index": index, column: value, "episode_return": index}
+        written_run.append("actor_0_envs", **row)
     lines = draw(written_run.folder)
-    assert line_with(lines, "environment 0") == "environment 0 0 highest noise scale 1"
-    assert line_with(lines, "environment 2") == "environment 2 -2 lowest noise scale 0.25"
-
-
-def test_noise_in_place_of_epsilon(written_run):
-    written_run.append("actor_0_envs", env_index=2, noise_scale=0.3, episode_return=-150)
-    assert (
-        line_with(draw(written_run.folder), "environment 2") == "environment 2 -150 noise scale 0.3"
-    )
-
-
-def test_environments_of_one_epsilon_have_no_ends(written_run):
-    for index in (0, 1):
-        written_run.append("actor_0_envs", env_index=index, epsilon=0.01, episode_return=index)
-    lines = draw(written_run.folder)
-    assert line_with(lines, "environment 0") == "environment 0 0 epsilon 0.01"
-    assert line_with(lines, "environment 1") == "environment 1 1 epsilon 0.01"
+    for index, text in ((0, texts[0]), (len(values) - 1, texts[1])):
+        assert line_with(lines, f"environment {index}") == f"environment {index} {text}"
 
 
 def test_a_transition_that_is_several_items_fills_the_replay_sooner(written_run):
-    config = json.loads((written_run.folder / "config.json").read_text())
-    config["agent"]["replay"]["replicas"] = 8
-    written_run.write_json("config.json", config)
+    written_run.configure("agent", replay={"max_size": 4000, "replicas": 8})
     written_run.append("replay", wall_time_seconds=1.0, replay_size=500)
     assert "100% 500 of 500" in line_with(draw(written_run.folder), "replay +━")
 
 
 def test_line(written_run):
-    state = RunState(RunFolder(written_run.folder))
-    state.refresh()
-    assert format_line(state).endswith(
+    assert format_line(read_state(written_run.folder)).endswith(
         "actors 0 steps/s (-) | learner - steps/s (-) | - samples/insert | replay - | "
         "evaluation none yet"
     )

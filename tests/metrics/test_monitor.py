@@ -62,19 +62,6 @@ def test_new_rows_are_exported_and_old_ones_are_not(written_run, state):
     assert (view.num_closes, export.num_closes) == (1, 1)
 
 
-def test_a_view_that_fails_is_shown_no_more_and_exports_go_on(written_run, state, caplog):
-    view, export = Recorder(fails=True), Recorder()
-    watcher = follow(state, view, [export])
-    wait_for(lambda: view.notes)
-    written_run.append("learner", learner_steps=1)
-    wait_for(lambda: export.names == ["learner/learner_steps"])
-    watcher.close()
-    assert (len(view.notes), view.num_closes, export.num_closes) == (1, 1, 1)
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert record.args == ("The display", "RuntimeError: cannot draw")
-
-
 def test_a_failed_look_at_the_run_is_told_once_and_tried_again(
     written_run, state, caplog, monkeypatch
 ):
@@ -110,17 +97,21 @@ class Broken(Recorder):
         raise KeyError("no network")
 
 
-def test_an_export_that_fails_gets_nothing_more_and_the_others_do(written_run, state, caplog):
-    view, broken, export = Recorder(), Broken(), Recorder()
+def test_a_display_or_an_export_that_fails_gets_nothing_more_and_the_others_do(
+    written_run, state, caplog
+):
+    view, broken, export = Recorder(fails=True), Broken(), Recorder()
     watcher = follow(state, view, [broken, export])
     for step in (1, 2):
         written_run.append("learner", learner_steps=step)
         wait_for(lambda: len(export.names) == step)  # noqa: B023  # It is called here.
     watcher.close()
-    assert broken.names == ["learner/learner_steps"]
+    assert (len(view.notes), broken.names) == (1, ["learner/learner_steps"])
     assert (broken.num_closes, export.num_closes, view.num_closes) == (1, 1, 1)
-    (record,) = caplog.records
-    assert record.args == ("The export Broken", "KeyError: 'no network'")
+    assert [record.args for record in caplog.records] == [
+        ("The display", "RuntimeError: cannot draw"),
+        ("The export Broken", "KeyError: 'no network'"),
+    ]
 
 
 def test_lines_appear_every_ten_seconds_once_the_replay_has_a_row(written_run, state):

@@ -1,6 +1,5 @@
 """Tests of the state of a run as its files tell it."""
 
-import json
 import math
 import os
 
@@ -46,12 +45,10 @@ def test_newest_rows(written_run, state):
     assert state.refresh() == []
     written_run.append("actor_1", wall_time_seconds=25, actor_steps_per_second=10)
     assert [name for name, row in state.refresh()] == []  # It has other columns: left out.
-
-
-def test_a_damaged_index_is_no_environment(written_run, state):
-    written_run.append("actor_0_envs", env_index=float("nan"), episode_return=1.0)
-    assert [name for name, _ in state.refresh()] == ["actor_0_envs"]
-    assert state.environments == {}
+    damaged = {"env_index": float("nan"), "epsilon": 0.1, "episode_return": 1.0}
+    written_run.append("actor_0_envs", wall_time_seconds=26.0, **damaged)
+    assert [name for name, row in state.refresh()] == ["actor_0_envs"]
+    assert sorted(state.environments) == [0, 3, 4, 7]
 
 
 def test_age_of_parameters_is_that_when_the_row_was_written(written_run, state):
@@ -115,9 +112,7 @@ def test_the_times_of_files_are_those_of_a_clock_that_may_be_set(time_of_files, 
 def test_a_run_whose_time_is_over_evaluates_its_last_parameters(
     written_run, max_seconds, is_reached
 ):
-    config = json.loads((written_run.folder / "config.json").read_text())
-    config["run"]["max_seconds"] = max_seconds
-    written_run.write_json("config.json", config)
+    written_run.configure("run", max_seconds=max_seconds)
     state = RunState(RunFolder(written_run.folder), Clock(500.0))
     state.refresh()
     assert state.is_evaluating_last() is is_reached
@@ -189,9 +184,7 @@ def test_a_run_that_was_killed_is_over(written_run, state):
 def test_a_warning_of_priorities_that_are_mostly_at_a_bound(
     share, exponent, is_warned, written_run
 ):
-    config = json.loads((written_run.folder / "config.json").read_text())
-    config["agent"]["replay"]["priority_exponent"] = exponent
-    written_run.write_json("config.json", config)
+    written_run.configure("agent", replay={"priority_exponent": exponent})
     state = RunState(RunFolder(written_run.folder))
     assert state.warning() == ""
     written_run.append("learner", priorities_at_bound_fraction=share, td_error=2e7)
