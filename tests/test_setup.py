@@ -78,20 +78,13 @@ def test_shim_imports_nothing_at_the_start_of_python():
     assert output.split() == ["apex_agents_courier_shim"]
 
 
-def test_wheel_has_the_shim_in_its_root(wheel):
+def test_wheel_has_the_package_and_the_shim_and_says_what_it_is(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert set(SHIM_FILES) <= set(names)
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"apex_agents", _DIST_INFO, *SHIM_FILES}
-
-
-def test_wheel_has_what_is_no_code(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
+    assert set(SHIM_FILES) <= set(names)
     assert {"apex_agents/py.typed", "apex_agents/evaluation/atari_scores.csv"} <= set(names)
     assert f"{_DIST_INFO}/licenses/LICENSE" in names
-
-
-def test_wheel_says_what_it_is(wheel):
     metadata = email.message_from_bytes(zipfile.ZipFile(wheel).read(f"{_DIST_INFO}/METADATA"))
     assert metadata["Version"] == apex_agents.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -225,25 +218,28 @@ def _make(checkout: pathlib.Path, **env: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_uv_writes_into_the_home_folder(checkout, tmp_path):
-    assert "cache: default, Pythons: default\n" in _make(checkout, HOME=str(tmp_path)).stdout
-
-
-# Not even root can write there.
-@pytest.mark.parametrize("home", ["/proc/missing", ""])
-def test_uv_writes_beside_itself_if_it_cannot_write_into_the_home_folder(checkout, home):
+# Not even root can write into /proc.
+@pytest.mark.parametrize(
+    ("environ", "cache", "pythons"),
+    [
+        ({"HOME": "{tmp}"}, "default", "default"),
+        ({"HOME": "/proc/missing"}, "{own}/cache", "{own}/python"),
+        ({"HOME": ""}, "{own}/cache", "{own}/python"),
+        ({"HOME": "/proc/missing", "UV_CACHE_DIR": "/named"}, "/named", "{own}/python"),
+        ({"HOME": "/proc/missing", "XDG_CACHE_HOME": "{tmp}"}, "default", "{own}/python"),
+    ],
+)
+def test_uv_writes_into_the_home_folder_or_beside_itself(
+    checkout, tmp_path, environ, cache, pythons
+):
     own = f"{checkout}/.uv"
-    assert f"cache: {own}/cache, Pythons: {own}/python\n" in _make(checkout, HOME=home).stdout
-
-
-def test_a_cache_that_is_named_is_used(checkout):
-    result = _make(checkout, HOME="/proc/missing", UV_CACHE_DIR="/named")
-    assert f"cache: /named, Pythons: {checkout}/.uv/python\n" in result.stdout
-
-
-def test_a_home_that_cannot_be_written_may_have_a_cache(checkout, tmp_path):
-    result = _make(checkout, HOME="/proc/missing", XDG_CACHE_HOME=str(tmp_path))
-    assert f"cache: default, Pythons: {checkout}/.uv/python\n" in result.stdout
+    result = _make(
+        checkout, **{name: value.format(tmp=tmp_path) for name, value in environ.items()}
+    )
+    cache, pythons = cache.format(own=own), pythons.format(own=own)
+    assert f"cache: {cache}, Pythons: {pythons}\n" in result.stdout
+    assert result.returncode == 2
+    assert "error: the reason\n" in result.stderr  # Why there is no environment.
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
@@ -258,12 +254,6 @@ def test_an_environment_that_was_made_in_another_folder_is_made_anew(checkout, i
     result = _make(checkout, HOME="/proc/missing")
     assert ("copied or moved" in result.stdout) == is_moved
     assert python.is_symlink() != is_moved
-
-
-def test_uv_says_why_there_is_no_environment(checkout):
-    result = _make(checkout, HOME="/proc/missing")
-    assert result.returncode == 2
-    assert "error: the reason\n" in result.stderr
 
 
 def _pins() -> dict[str, str]:
