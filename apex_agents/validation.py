@@ -115,44 +115,6 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
     )
 
 
-def get_field(config: Any, path: str) -> Any:
-    """Return the field of a config, or the entry of a field that is a dict, with a dotted path."""
-    return functools.reduce(_get, path.split("."), config)
-
-
-def _get(parent: Any, name: str) -> Any:
-    return parent[name] if isinstance(parent, dict) else getattr(parent, name)
-
-
-def field_paths(config: Any, prefix: str = "") -> list[str]:
-    """Return the dotted paths of all fields of a config, and of those of the configs inside it."""
-    paths = []
-    for field in dataclasses.fields(config):
-        value, path = getattr(config, field.name), prefix + field.name
-        paths += field_paths(value, f"{path}.") if dataclasses.is_dataclass(value) else [path]
-    return paths
-
-
-def closest_field(path: str, fields: Iterable[str]) -> str:
-    """Return the one of some dotted paths that resembles `path` most.
-
-    The last part counts most, which may be abbreviated: 'agent.lr' is 'agent.learning_rate'.
-    """
-
-    def resemblance(field: str) -> tuple[bool, bool, float]:
-        names = (path.rpartition(".")[2], field.rpartition(".")[2])
-        ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in (names, (path, field))]
-        return field.startswith(f"{path}."), is_short_for(names[0], field), sum(ratios)
-
-    return max(fields, key=resemblance)
-
-
-def is_short_for(name: str, path: str) -> bool:
-    """Return whether a name is the last part of a dotted path, or the initials of its words."""
-    last = path.rpartition(".")[2]
-    return name in (last, "".join(word[:1] for word in last.split("_")))
-
-
 def _check_declarations(config: Any, prefix: str) -> None:
     """Check that attributes are fields, of the classes declared, with values that can be kept."""
     kind = type(config)

@@ -12,7 +12,7 @@ Example:
 import pathlib
 import sys
 
-from apex_agents.command_line.settings import execute_file
+from apex_agents.presets import execute_file
 from apex_agents.studies.study import Setting, Study
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -27,7 +27,7 @@ sys.path.append(str(ROOT / "examples"))
 
 def get_study() -> Study:
     """Return the study of figure 12 with these agents in place of its own."""
-    study = execute_file("figure", FIGURE, Study, "get_study")
+    study = execute_file(FIGURE, Study, "get_study")
     settings = {
         label.replace("prioritized", "shuffled"): Setting(config, {**fields, **SHUFFLED})
         for label, (config, fields) in study.settings.items()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from peer_processes import peer_command, run_peer
 
-from apex_agents.command_line.settings import execute_file
+from apex_agents.presets import execute_file
 from apex_agents.runs.files import replace_file
 from apex_agents.studies.results import Point, from_csv, to_csv
 from apex_agents.studies.study import Study
@@ -63,7 +63,7 @@ def main() -> None:
     if arguments.parallel * arguments.cores > len(cores):
         needed = f"{arguments.parallel} runs at once with {arguments.cores} cores each"
         raise SystemExit(f"{needed} need more than the {len(cores)} cores that there are.")
-    study = execute_file("study", arguments.study, Study, "get_study")
+    study = execute_file(arguments.study, Study, "get_study")
     points = from_csv(arguments.out.read_text()) if arguments.out.exists() else []
     done = {point[:3] for point in points}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -23,8 +23,7 @@ from typing import Any
 from absl import flags
 
 from apex_agents.command_line.fields import describe_types, read_meanings
-from apex_agents.command_line.settings import execute_file
-from apex_agents.presets import CONFIGS, preset_names
+from apex_agents.presets import CONFIGS, execute_file, preset_names
 from apex_agents.studies.results import compare, from_csv, summarise
 from apex_agents.studies.study import Study
 
@@ -110,7 +109,7 @@ def write_study(path: str, *csv_files: str) -> Iterator[str]:
       path: file of the study, from the checkout.
       *csv_files: files of its evaluations.
     """
-    study = execute_file("study", DOCS.parent / path, Study, "get_study")
+    study = execute_file(DOCS.parent / path, Study, "get_study")
     points = [point for file in csv_files for point in from_csv((DOCS.parent / file).read_text())]
     yield compare(summarise(study, points)).rstrip()
 

@@ -42,7 +42,16 @@ LAYERS = (
     ("networks",),
     ("environments",),
     ("user_code", "torso_config"),
-    ("validation", "exit_codes", "extras", "precision", "process_state", "stopwatch", "waits"),
+    (
+        "fields",
+        "validation",
+        "exit_codes",
+        "extras",
+        "precision",
+        "process_state",
+        "stopwatch",
+        "waits",
+    ),
     ("json_values",),
 )
 # The package's `__init__.py` names what users import, from any layer.

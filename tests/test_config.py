@@ -22,7 +22,7 @@ from apex_agents.config import (
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.validation import field_paths
+from apex_agents.fields import field_paths
 
 AGENTS = (ApexDQNConfig, ApexDPGConfig, A2CConfig, A3CConfig)
 # Conditions between fields: the class of the agent, a field, values that are refused and allowed.

@@ -124,7 +124,7 @@ def test_config_fields_that_are_named_exist():
     from apex_agents.dpg.config import ApexDPGConfig
     from apex_agents.dqn.config import ApexDQNConfig
     from apex_agents.environments import EnvironmentConfig
-    from apex_agents.validation import field_paths
+    from apex_agents.fields import field_paths
 
     configs = [
         ExperimentConfig(agent, EnvironmentConfig(), RunConfig())

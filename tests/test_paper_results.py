@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from apex_agents.command_line.settings import execute_file
 from apex_agents.plotting import draw_study
+from apex_agents.presets import execute_file
 from apex_agents.studies.results import from_csv, make_groups
 from apex_agents.studies.study import Study
 
@@ -55,7 +55,7 @@ def test_the_table_of_all_data_is_in_the_documentation(name):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_figure_can_be_drawn(name, tmp_path):
-    study = execute_file("figure", STUDIES[name][0], Study, "get_study")
+    study = execute_file(STUDIES[name][0], Study, "get_study")
     points = [point for file in list_files(name) for point in from_csv(file.read_text())]
     groups = make_groups(study, points)
     num_seeds = {(group.task, group.setting): len(group.runs) for group in groups}

@@ -11,8 +11,8 @@ import pytest
 import apex_agents
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
-from apex_agents.presets import load_config, preset_names
-from apex_agents.validation import field_paths, get_field
+from apex_agents.fields import field_paths, get_field
+from apex_agents.presets import find_config, load_config, preset_names
 
 
 def test_a_program_gets_settings_of_its_own():
@@ -109,3 +109,16 @@ def test_what_apex_is_compared_with_differs_in_what_apex_adds(name, other, expec
     found = {field: get_field(config, field) for field in field_paths(config)}
     of_base = {field: get_field(base, field) for field in field_paths(base)}
     assert {k: v for k, v in found.items() if v != of_base[k]} == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "agent", "name"),
+    [
+        ("lunar", "apex_dqn", "apex_dqn_lunarlander"),
+        ("lunar", "", "apex_dqn_lunarlander"),
+        ("cart", "a2c", "a2c_cartpole"),
+        ("control", "apex_dpg", "apex_dpg_control"),  # A word counts before parts of words.
+    ],
+)
+def test_settings_are_found_by_a_part_of_their_name(part, agent, name):
+    assert find_config(part, agent).stem == name

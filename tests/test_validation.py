@@ -18,9 +18,6 @@ from apex_agents.validation import (
     Rule,
     check_config,
     closest,
-    closest_field,
-    field_paths,
-    get_field,
     make_config,
     matching,
     name_or_function,
@@ -228,14 +225,6 @@ def test_checked_fields_are_plain_fields():
     assert pickle.loads(pickle.dumps(Sizes(3))) == Sizes(3)
 
 
-def test_field_paths():
-    assert field_paths(Box(), "box.") == [
-        *("box.colour", "box.size", "box.maker", "box.is_open"),
-        *("box.sizes.small", "box.sizes.large", "box.sizes.many"),
-        *("box.range.least", "box.range.most", "box.content"),
-    ]
-
-
 def test_a_config_is_made_from_its_values():
     values = {"sizes": {"many": [3], "large": 2}, "content": {"a": ((1,), [2])}}
     box = make_config(Box, values)
@@ -254,35 +243,6 @@ def test_a_config_is_not_made_from_other_values(values, message):
     with pytest.raises(ValueError) as error:
         make_config(Box, values, "box.")
     assert str(error.value) == message
-
-
-def test_get_field():
-    assert get_field(Box(), "sizes.many") == (1, 2)
-
-
-FIELDS = [
-    "agent.learning_rate",
-    "agent.batch_size",
-    "agent.replay.max_size",
-    "run.seed",
-    "run.limit",
-]
-
-
-@pytest.mark.parametrize(
-    ("path", "closest"),
-    [
-        ("agent.lr", "agent.learning_rate"),
-        ("run.lr", "agent.learning_rate"),
-        ("agent.bs", "agent.batch_size"),
-        ("agnet.batchsize", "agent.batch_size"),
-        ("agent.max_size", "agent.replay.max_size"),
-        ("seed", "run.seed"),
-        ("run", "run.seed"),
-    ],
-)
-def test_closest_field(path, closest):
-    assert closest_field(path, FIELDS) == closest
 
 
 @pytest.mark.parametrize(

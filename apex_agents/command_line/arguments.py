@@ -7,12 +7,12 @@ import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from absl import flags
 
-from apex_agents.exit_codes import EXIT_SUCCESS, EXIT_USAGE
+from apex_agents.exit_codes import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 
 flags.disclaim_key_flags()
 
@@ -30,9 +30,26 @@ def run_command(command: Callable[[list[str]], None]) -> None:
     """Run a command with its arguments that are no flags.
 
     Args:
-      command: function of the module that has the flags, and a docstring for --help.
+      command: function of the module that has the flags, and a docstring for --help. Ctrl-C ends it
+        after it has installed Python's handler, and so do its ValueErrors and OSErrors.
     """
-    command(parse_flags(command.__module__, read_flag_files(sys.argv)))
+    arguments = parse_flags(command.__module__, read_flag_files(sys.argv))
+    with mistakes_end_command((ValueError, OSError)):
+        try:
+            command(arguments)
+        except KeyboardInterrupt:
+            sys.exit(EXIT_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def mistakes_end_command(
+    kinds: type[Exception] | tuple[type[Exception], ...] = ValueError,
+) -> Iterator[None]:
+    """Print an error of some kinds as one line, and exit."""
+    try:
+        yield
+    except kinds as error:
+        fail(error)
 
 
 def read_flag_files(argv: Sequence[str]) -> list[str]:

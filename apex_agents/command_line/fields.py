@@ -1,21 +1,15 @@
-"""The fields of settings on a command line: their values, their other names, and their help."""
+"""The fields of settings on a command line: their other names, their help, and idle ones."""
 
-import ast
-import contextlib
 import dataclasses
 import difflib
 import inspect
-import json
 import re
 import textwrap
-import types
 import typing
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from absl import flags
-
-from apex_agents.validation import closest_field, field_paths, get_field, is_short_for
+from apex_agents.fields import closest_field, field_paths, get_field, is_short_for, is_union
 
 _WIDTH = 100
 _LIKENESS = 0.8  # Least similarity at which a name counts as a misspelling; 1 is equality.
@@ -64,95 +58,6 @@ READ_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "agent.replay.eviction_exponent": ("agent.replay.eviction_policy", ("prioritized",)),
     "environment.atari.*": _ATARI,
 }
-
-
-def find_field(config: Any, path: str) -> str | None:
-    """Return the field that has a dotted path, or the dict that may have an entry with it."""
-    for field in field_paths(config):
-        is_entry = path.startswith(f"{field}.") and isinstance(get_field(config, field), dict)
-        if path == field or is_entry:
-            return field
-    return None
-
-
-def set_field(config: Any, path: str, text: str) -> None:
-    """Set a field, or an entry of a field that is a dict, to the value that a text stands for.
-
-    Whether the field may have the value is checked with the whole config.
-
-    Raises:
-      ValueError: there is no such field, or what has to be a dict is none.
-    """
-    field = find_field(config, path)
-    if field is None:
-        meant = closest_field(path, field_paths(config))
-        raise ValueError(f"{path} is no field; the closest: {meant}.")
-    try:
-        if path != field:
-            names = path.removeprefix(f"{field}.").split(".")
-            _set_entry(get_field(config, field), names, _parse_value(text))
-            return
-        section_path, _, name = field.rpartition(".")
-        section = get_field(config, section_path) if section_path else config
-        setattr(section, name, _parse(text, typing.get_type_hints(type(section))[name]))
-    except ValueError as error:
-        raise ValueError(f"--config.{path}={text}: {error}") from error
-
-
-def _set_entry(entries: Any, names: Sequence[str], value: Any) -> None:
-    for name in names[:-1]:
-        entries = entries.setdefault(name, {})
-        if not isinstance(entries, dict):
-            raise ValueError(f"{name} is {entries!r}, which has no entries")
-    entries[names[-1]] = value
-
-
-def _parse(text: str, declared: Any) -> Any:
-    """Return the value of a text for a field of a declared type, the text itself if it has none."""
-    kinds = typing.get_args(declared) if _is_union(declared) else (declared,)
-    origins = [typing.get_origin(kind) or kind for kind in kinds]
-    if type(None) in kinds and text.lower() == "none":
-        return None
-    if str in origins or any(text in typing.get_args(kind) for kind in kinds):
-        return text
-    if bool in origins:
-        with contextlib.suppress(ValueError):
-            return flags.BooleanParser().parse(text)
-    value = _parse_value(text)
-    if dict in origins and not isinstance(value, dict):
-        raise ValueError(
-            "it has to be a dict as JSON or Python writes it, with its quotes, such as "
-            "'{\"size\": 7}', or single entries of it, such as kwargs.size=7"
-        )
-    if isinstance(value, float) and int in origins and value.is_integer():
-        return int(value)  # An example is 1e6.
-    if type(value) is int and float in origins and abs(value) < 2**63:
-        return float(value)
-    if tuple in origins and not isinstance(value, (tuple, list)):
-        return (value,)
-    return value
-
-
-def _is_union(declared: Any) -> bool:
-    return typing.get_origin(declared) in (types.UnionType, typing.Union)
-
-
-def _parse_value(text: str) -> Any:
-    """Return what a text is as JSON or Python writes it, or the text if it is neither."""
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(text, parse_constant=int)  # It raises for NaN and infinity.
-    try:
-        return ast.literal_eval(_JSONNames().visit(ast.parse(text.strip(), mode="eval")))
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return text
-
-
-class _JSONNames(ast.NodeTransformer):
-    """Replaces the names that JSON has for True, False and None."""
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        names = {"true": True, "false": False, "null": None}
-        return ast.Constant(names[node.id]) if node.id in names else node
 
 
 def closest_flag(config: Any, path: str) -> str:
@@ -230,7 +135,7 @@ def describe_types(kind: type) -> dict[str, str]:
 
 def _describe_type(declared: Any) -> str:
     origin, arguments = typing.get_origin(declared), typing.get_args(declared)
-    if _is_union(declared):
+    if is_union(declared):
         return " or ".join(map(_describe_type, arguments))
     if origin is typing.Literal:
         return " or ".join(map(repr, arguments))

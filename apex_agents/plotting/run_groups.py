@@ -11,7 +11,7 @@ import numpy as np
 
 from apex_agents.json_values import decode
 from apex_agents.plotting.curves import describe_mean
-from apex_agents.runs.config_file import AGENT_TYPE, agent_name
+from apex_agents.runs.config_file import AGENT_TYPE, agent_name, with_defaults
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.setting_labels import find_setting
 
@@ -81,7 +81,8 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     members: dict[str, list[RunFolder]] = {}
     settings: dict[str, dict[str, Any]] = {}
     for run in runs:
-        fields = {n: v for n, v in sorted(flatten(run.config).items()) if n not in FREE_FIELDS}
+        values = sorted(flatten(with_defaults(run.config)).items())
+        fields = {name: value for name, value in values if name not in FREE_FIELDS}
         # A config from Python may have 8 where that of a command has 8.0.
         key = json.dumps({n: float(v) if type(v) is int else v for n, v in fields.items()})
         settings.setdefault(key, fields)

@@ -1,11 +1,13 @@
 """The config of a run in its file `config.json`: encoded, compared with a new one, read back."""
 
 import dataclasses
+import functools
+import importlib
 import json
 import os
 import pathlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from apex_agents import user_code
@@ -13,6 +15,8 @@ from apex_agents.config import ExperimentConfig, RunConfig
 from apex_agents.environments import EnvironmentConfig, SpecRecord, find_spec_difference
 from apex_agents.json_values import decode, encode
 from apex_agents.validation import make_config
+
+_PACKAGE = importlib.import_module(__name__.partition(".")[0])
 
 CONFIG_FILE = "config.json"
 # In the file, beside the fields of the config: the class of its agent's config, and the format of
@@ -42,12 +46,13 @@ def to_file(config: Any, spec: SpecRecord | None = None) -> dict[str, Any]:
 
 def to_values(config: Any) -> dict[str, Any]:
     """Return what the file holds of a config, as JSON reads it."""
-    values = {
-        FORMAT_VERSION: _FORMAT,
-        AGENT_TYPE: _name_type(type(getattr(config, "agent", None))),
-        **dataclasses.asdict(config, dict_factory=_Section.of_fields),
-    }
-    return json.loads(json.dumps(values))
+    kind = type(getattr(config, "agent", None))
+    return {FORMAT_VERSION: _FORMAT, AGENT_TYPE: _name_type(kind), **_encode(config)}
+
+
+def _encode(config: Any) -> dict[str, Any]:
+    """Return the fields of a config as JSON reads them."""
+    return json.loads(json.dumps(dataclasses.asdict(config, dict_factory=_Section.of_fields)))
 
 
 class _Section(dict):
@@ -161,8 +166,6 @@ def check_same_spec(workdir: pathlib.Path, spec: SpecRecord) -> None:
 def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any] | None:
     """Find the first difference that keeps a run from being resumed with a config.
 
-    A field that the version which wrote the values did not have is taken as its default.
-
     Args:
       before: `to_values` of the config that the run has had.
       config: the new one.
@@ -170,38 +173,53 @@ def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any]
     Returns:
       The path of the first field that differs, and its two values; None if none does.
     """
-    now, defaults = to_values(config), _default_values(config)
+    now = to_values(config)
+    # Older versions did not record which builder it was.
+    builder = {"builder": now["agent"].get("builder")}
+    before = with_defaults(before, {**_defaults(type(config.agent)), **builder})
     for section in _FIXED_SECTIONS:
         old = before.get(section)
-        if isinstance(old, dict):
-            missing = defaults[section]
-            if section == "agent":  # Older versions did not record it.
-                missing = {**missing, "builder": now[section].get("builder")}
-            old = _complete(old, missing)
-            if _AUTO in (old.get(_TORSO), now[section].get(_TORSO)):
-                old |= {name: now[section][name] for name in old if name in _CHOSEN_FIELDS}
+        if isinstance(old, dict) and _AUTO in (old.get(_TORSO), now[section].get(_TORSO)):
+            old |= {name: now[section][name] for name in old if name in _CHOSEN_FIELDS}
         difference = _first_difference(old, now[section], section)
         if difference is not None:
             return difference
     return None
 
 
-def _default_values(config: Any) -> dict[str, Any]:
-    """Return `to_values` of a config of the same agent whose fields have their defaults."""
-    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    defaults = {name: _make_default(section) for name, section in sections.items()}
-    return to_values(dataclasses.replace(config, **defaults))
+def with_defaults(values: dict[str, Any], agent: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Add the defaults of fields that the version of the package which wrote a config did not have.
+
+    Args:
+      values: `to_values` of the config.
+      agent: defaults of its agent's fields; by default those of the public class that it names.
+    """
+    if agent is None:
+        name = str(values.get(AGENT_TYPE))
+        agent = _defaults(getattr(_PACKAGE, name)) if name in _PACKAGE.__all__ else {}
+    defaults = {
+        "agent": agent,
+        "environment": _defaults(EnvironmentConfig),
+        "run": _defaults(RunConfig),
+    }
+    return {
+        name: _complete(section, defaults[name])
+        if name in defaults and isinstance(section, dict)
+        else section
+        for name, section in values.items()
+    }
 
 
-def _make_default(section: Any) -> Any:
+@functools.cache
+def _defaults(kind: Callable[[], Any]) -> dict[str, Any]:
+    """Return the values of a section whose fields have their defaults."""
     try:
-        return type(section)()
+        return _encode(kind())
     except TypeError:  # A user-defined class has a field without a default.
-        return section
+        return {}
 
 
 def _complete(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return nested dicts with the defaults of what they lack."""
     completed = {**defaults, **values}
     for name, default in defaults.items():
         if isinstance(default, dict) and isinstance(completed[name], dict):

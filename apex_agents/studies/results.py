@@ -10,7 +10,7 @@ import io
 import itertools
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +19,17 @@ from apex_agents.evaluation.atari_scores import human_normalized_score, scored_g
 from apex_agents.metrics import columns
 from apex_agents.plotting.curves import INTERVAL, Curve, estimate, has_numbers, is_kept, make_curve
 from apex_agents.plotting.run_groups import Columns, RunGroup
+from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.study import LABEL, PROGRESS, Run, Study, show_field
+from apex_agents.studies.runner import Screen
+from apex_agents.studies.study import PROGRESS, Run, Study, show_field
 
 # The score of a run is the mean return of the evaluations in this newest part of its steps.
 _NEWEST = 0.25
 _NUMBERS = (*PROGRESS, columns.MEAN_RETURN)
 _COLUMNS = ("task", "setting", "seed", *_NUMBERS)
+
+EVALUATIONS_FILE = "evaluations.csv"
 
 
 class Point(NamedTuple):
@@ -56,6 +60,30 @@ def read_points(run: Run) -> list[Point]:
     """Read the evaluations of a run of a study; see `read_evaluations`."""
     folder = run.open_folder()
     return read_evaluations(folder, run.task, run.label, run.seed) if folder else []
+
+
+def read_saved(path: pathlib.Path, study: Study, taken: Collection[str]) -> list[Point]:
+    """Read the evaluations in a CSV file that are shown with a study.
+
+    Args:
+      path: the file.
+      study: the study.
+      taken: labels that the evaluations must not have.
+
+    Raises:
+      ValueError: the file cannot be read, or its evaluations do not fit.
+    """
+    try:
+        points = from_csv(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot be read: {error}") from error
+    for point in points:
+        if point.task not in study.tasks:
+            tasks = "; ".join(study.tasks)
+            raise ValueError(f"has evaluations of {point.task}; the study's tasks are {tasks}.")
+        if point.setting in taken:
+            raise ValueError(f"has evaluations of {point.setting}, which the study has already.")
+    return points
 
 
 def to_csv(points: Iterable[Point]) -> str:
@@ -209,7 +237,6 @@ def summarise(
     evaluated, rows = group_seeds(points), []
     for task, label in itertools.product(study.tasks, labels):
         members, runs = planned[task, label], evaluated[task, label]
-        setting = next((dict(run.setting) for run in members), {LABEL: label})
         counts = collections.Counter(members.values())
         last = [run[-1].mean_return for run in runs]
         values = {
@@ -221,7 +248,7 @@ def summarise(
             **_estimate("human_normalized", _normalize(last, members)),
             **_progress(runs),
         }
-        rows.append(Row(task, setting, runs, values))
+        rows.append(Row(task, study.columns_of(label), runs, values))
     return rows
 
 
@@ -262,6 +289,48 @@ def to_markdown(rows: Sequence[Row], x: str) -> str:
         table += f"\n{compare(rows)}"
         meaning += " All tasks: scores, each divided by the mean of the first setting on its task."
     return f"{table}\n{meaning}\n"
+
+
+def make_tables(
+    study: Study, points: Sequence[Point], endings: Mapping[Run, str]
+) -> dict[str, str]:
+    """Return the contents of the files with the results of a study, the table for people first."""
+    rows = summarise(study, points, endings)
+    return {
+        "results.md": to_markdown(rows, study.x),
+        "results.csv": rows_to_csv([row.cells() for row in rows]),
+        EVALUATIONS_FILE: to_csv(points),
+    }
+
+
+def write_results(
+    folder: pathlib.Path,
+    tables: Mapping[str, str],
+    draw: Callable[[], Sequence[pathlib.Path]],
+    screen: Screen,
+) -> bool:
+    """Print and write the results of a study; return whether they could be written.
+
+    Args:
+      folder: folder of the study.
+      tables: contents of its files by their names, that of the table for people first.
+      draw: draws the figures and returns the paths of their files.
+      screen: where the table for people and the paths are shown.
+    """
+    screen.print_table(next(iter(tables.values())))
+    try:
+        for name, text in tables.items():
+            replace_file(folder / name, text.encode())
+        files = [*draw(), *(folder / name for name in tables)]
+    except OSError as error:
+        screen.print(f"error: {folder} cannot be written: {error.strerror}")
+        return False
+    except Exception as error:  # Matplotlib may raise anything; the tables are already written.
+        screen.print(f"error: no figure was drawn: {type(error).__name__}: {error}")
+        return False
+    for file in files:
+        screen.print(str(file))
+    return True
 
 
 def compare(rows: Sequence[Row]) -> str:

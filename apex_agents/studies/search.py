@@ -20,11 +20,15 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from apex_agents.config import ExperimentConfig
+from apex_agents.fields import RANGE, change_fields, get_field
 from apex_agents.metrics import columns
+from apex_agents.plotting.run_groups import FREE_FIELDS
 from apex_agents.runs.config_file import find_difference, to_values
+from apex_agents.studies.plan import check_same_setting
 from apex_agents.studies.results import read_points, score
 from apex_agents.studies.runner import FAILED, FINISHED, NOT_STARTED, PRUNED, STOPPED, Runner
-from apex_agents.studies.study import Run, check_same_setting
+from apex_agents.studies.study import Run
+from apex_agents.validation import require
 
 # The values that are tried, by the dotted path of their field.
 Space = dict[str, BaseDistribution]
@@ -57,14 +61,40 @@ class Budget(NamedTuple):
     period_seconds: float = 2.0
 
 
-def make_distribution(
-    values: Sequence[Any], is_range: bool = False, is_log: bool = False
-) -> BaseDistribution:
-    """Return what is tried of a field: one of some values, or a number between two of them.
+def make_space(config: ExperimentConfig, variants: Mapping[str, Sequence[str]]) -> Space:
+    """Return the values that are tried of each field.
+
+    Args:
+      config: config of all runs but for these fields.
+      variants: texts of the values, or of one range, of each field.
 
     Raises:
-      ValueError: the values are no ends of a range.
+      ValueError: a run cannot have such values, or there are none.
     """
+    space: Space = {}
+    for path, texts in variants.items():
+        name = f"--config.{path}"
+        require(path not in FREE_FIELDS, name, ",".join(texts), "a single value in a search")
+        match = RANGE.fullmatch(texts[0]) if len(texts) == 1 else None
+        tried = match.groups()[1:] if match else texts
+        configs = [change_fields(config, [(path, text)]) for text in tried]
+        values = [get_field(one, path) for one in configs]
+        try:
+            space[path] = _make_distribution(values, bool(match), bool(match and match[1]))
+        except ValueError as error:
+            raise ValueError(f"{name} is {texts[0]!r}; {error}.") from error
+        for one in configs:
+            one.validate()
+    if not space:
+        raise ValueError(
+            "nothing to search for: give a field a range or several values, such as "
+            "--config.agent.learning_rate=log:1e-5:1e-2."
+        )
+    return space
+
+
+def _make_distribution(values: Sequence[Any], is_range: bool, is_log: bool) -> BaseDistribution:
+    """Return a distribution over some values, or between two numbers."""
     if not is_range:
         return CategoricalDistribution(list(dict.fromkeys(map(str, values))))
     low, high = values

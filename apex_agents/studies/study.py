@@ -4,35 +4,18 @@ A figure of the paper is a study in a file, and a grid of values on the command 
 """
 
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from apex_agents.config import ExperimentConfig, without_other_target
 from apex_agents.metrics import columns
-from apex_agents.plotting.run_groups import LIMITS, TASK, flatten
-from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
+from apex_agents.plotting.run_groups import TASK
 from apex_agents.runs.folder import RunFolder
-from apex_agents.validation import get_field, require
+from apex_agents.validation import require
 
 # How far a run got, and the time it took: horizontal axes of figures.
 PROGRESS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
 # The column of a setting that has a label, and not the values of some fields.
 LABEL = "setting"
-# Fields that may change when a run is resumed, but make a different setting of a study.
-_RUN_FIELDS = (
-    "run.num_actors",
-    "run.num_envs_per_actor",
-    "run.evaluation.num_episodes",
-    "environment.max_episode_steps",
-)
-# Limits that the run in a folder may already exceed, and the columns that count them.
-_COUNTED_LIMITS = {
-    "run.max_actor_steps": columns.ACTOR_STEPS,
-    "run.max_learner_steps": columns.LEARNER_STEPS,
-}
 
 
 class Setting(NamedTuple):
@@ -42,10 +25,12 @@ class Setting(NamedTuple):
       config: name of the config, as `--config` takes it, or path of its file, from the folder of
         the study's file or the current one.
       fields: new values of its fields, by dotted path.
+      columns: values of the setting by their columns in tables; by default its label in one column.
     """
 
     config: str
     fields: Mapping[str, Any]
+    columns: Mapping[str, Any] | None = None
 
 
 class Study(NamedTuple):
@@ -67,6 +52,11 @@ class Study(NamedTuple):
     fields: Mapping[str, Any]
     x: str = columns.LEARNER_STEPS
     num_seeds: int = 3
+
+    def columns_of(self, label: str) -> Mapping[str, Any]:
+        """Return the values of a setting, also of a different study, by their columns in tables."""
+        setting = self.settings.get(label)
+        return {LABEL: label} if setting is None or setting.columns is None else setting.columns
 
 
 def check_study(study: Study) -> None:
@@ -147,92 +137,3 @@ class Run(NamedTuple):
 def show_field(value: Any) -> str:
     """Format the value of a field, a number with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def plan_runs(
-    config: ExperimentConfig,
-    setting: Mapping[str, str],
-    num_seeds: int,
-    folder: pathlib.Path,
-    command: Sequence[str],
-) -> list[Run]:
-    """Plan the runs of one setting on one task.
-
-    Args:
-      config: settings of the run with the first seed.
-      setting: the label of the setting, or values of fields, by the names of their columns.
-      num_seeds: number of runs; their seeds count up.
-      folder: folder of the study.
-      command: command that trains with these settings, but for seed and work directory.
-
-    Returns:
-      The runs, and behind them those with further seeds that the folder holds, unwanted.
-
-    Raises:
-      ValueError: the runs would never end, or a work directory holds a run of a different setting.
-    """
-    config = without_other_target(config)
-    if all(get_field(config, limit) is None for limit in LIMITS):
-        raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
-    task = config.environment.task
-    folder /= _to_file_name(task)
-    if setting:
-        folder /= ",".join(f"{name}={_to_file_name(text)}" for name, text in setting.items())
-    trained = [path.name.removeprefix("seed_") for path in folder.glob("seed_*")]
-    seeds = {*range(config.run.seed, config.run.seed + num_seeds)}
-    runs = []
-    for seed in [*sorted(seeds), *sorted({int(n) for n in trained if n.isdecimal()} - seeds)]:
-        workdir = folder / f"seed_{seed}"
-        argv = (*command, f"--config.run.seed={seed}", f"--workdir={workdir}")
-        found = tuple(setting.items()), seed, workdir, argv, _is_finished(workdir, config)
-        runs.append(Run(task, *found, seed in seeds))
-    return runs
-
-
-def check_same_setting(
-    folder: pathlib.Path, before: Mapping[str, Any], config: ExperimentConfig, *fields: str
-) -> None:
-    """Raise a ValueError if runs of a config are not comparable with those that a folder holds.
-
-    Args:
-      folder: folder of the runs.
-      before: `to_values` of their config.
-      config: the new config.
-      *fields: further fields that must not differ.
-    """
-    old, new = flatten(dict(before)), flatten(to_values(config))
-    for field in (*_RUN_FIELDS, *fields):
-        if field in old and old[field] != new[field]:
-            raise ValueError(
-                f"The folder {folder} holds a run with {field} {old[field]!r}, not "
-                f"{new[field]!r}; name another --workdir."
-            )
-
-
-def _to_file_name(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", text).strip("_")
-
-
-def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
-    """Return whether a run has ended where it would end with this config.
-
-    Raises:
-      ValueError: the folder holds a run whose results are not those of the config.
-    """
-    if not (workdir / CONFIG_FILE).exists():
-        return False
-    check_same_run(workdir, config)
-    run = RunFolder(workdir)
-    check_same_setting(workdir, run.config, config)
-    before = flatten(run.config)
-    now = {limit: get_field(config, limit) for limit in LIMITS}
-    for limit, column in _COUNTED_LIMITS.items():
-        if before.get(limit) != now[limit] is not None:
-            counts = run.read_columns(columns.LEARNER).get(column, np.zeros(1))
-            if (count := np.nanmax(counts)) > now[limit]:
-                raise ValueError(
-                    f"The folder {workdir} holds a run of {count:,.0f} {column}, more than {limit} "
-                    f"{now[limit]:,}; name another --workdir."
-                )
-    has_ended = (run.summary() or {}).get("finished", False)
-    return has_ended and all(before.get(limit) == now[limit] for limit in LIMITS)

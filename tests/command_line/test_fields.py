@@ -1,7 +1,7 @@
-"""Tests of fields on a command line: texts of values, other names, warnings and help."""
+"""Tests of fields on a command line: other names, warnings and help."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -13,134 +13,15 @@ from apex_agents.command_line.fields import (
     describe_fields,
     find_idle_fields,
     read_meanings,
-    set_field,
     suggest_flag,
 )
-from apex_agents.command_line.settings import change_fields
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
+from apex_agents.fields import change_fields, field_paths, get_field
 from apex_agents.presets import load_config
-from apex_agents.validation import field_paths, get_field
 
-
-@dataclasses.dataclass
-class Typed:
-    """A field of each type, all of which may be None."""
-
-    whole: PositiveInt | None = 1
-    number: PositiveFloat | None = 1.0
-    switch: bool | None = True
-    name: str | None = ""
-    choice: Literal["1", "2"] | None = "1"
-    sizes: tuple[int, ...] | None = (1,)
-    content: Any = None
-
-
-@pytest.mark.parametrize(
-    ("field", "text", "value"),
-    [
-        ("whole", "1e6", 1_000_000),
-        ("whole", "1_000", 1000),
-        ("whole", "16.0", 16),
-        ("whole", "-3", -3),
-        ("whole", "1.5", 1.5),  # That no value of a type stands for is found by its check.
-        ("whole", "five", "five"),
-        ("number", "1e-3", 0.001),
-        ("number", "1", 1.0),
-        ("number", "nan", "nan"),
-        ("switch", "false", False),
-        ("switch", "True", True),
-        ("switch", "0", False),
-        ("switch", "abc", "abc"),
-        ("name", "7", "7"),
-        ("name", "true", "true"),
-        ("choice", "2", "2"),
-        ("sizes", "(32, 16)", (32, 16)),
-        ("sizes", "[32, 16]", [32, 16]),
-        ("sizes", "64,64", (64, 64)),
-        ("sizes", "64", (64,)),
-        ("content", "[1, null]", [1, None]),
-        *[(name, "None", None) for name in ("whole", "number", "switch", "name", "sizes")],
-    ],
-)
-def test_a_text_is_read_by_the_type_of_its_field(field, text, value):
-    config = Typed()
-    set_field(config, field, text)
-    assert getattr(config, field) == value
-    assert type(getattr(config, field)) is type(value)
-
-
-KWARGS = "environment.kwargs"
 CONFIG = load_config("apex_dqn_frozenlake")
-CONFIG.environment.kwargs = {"is_slippery": True, "of": {"a": [1]}}
-
-
-def read(*values: tuple[str, Any]) -> dict[str, Any]:
-    """Return the dict of a config with flags that have these paths and texts."""
-    config = change_fields(CONFIG, dict(values))
-    config.validate()
-    return config.environment.kwargs
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": true, "b": null, "c": [1, 2.5], "d": "x", "e": false}',
-        "{'a': True, 'b': None, 'c': [1, 2.5], 'd': 'x', 'e': False}",
-        "{'a': true, 'b': null, 'c': [1, 2.5], 'd': \"x\", 'e': False,}",
-    ],
-)
-def test_a_dict_is_written_as_in_json_or_python(text):
-    assert read((KWARGS, text)) == {"a": True, "b": None, "c": [1, 2.5], "d": "x", "e": False}
-
-
-def test_strings_of_json_are_those_of_json():
-    assert read((KWARGS, r'{"a": "\/\ud83d\ude00"}')) == {"a": "/\U0001f600"}
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("false", False),
-        ("False", False),
-        ("null", None),
-        ("7", 7),
-        ("1e-3", 0.001),
-        ("8x8", "8x8"),
-        ("'7'", "7"),
-        ("", ""),
-        ("a=b", "a=b"),
-        ("(84, 84)", (84, 84)),
-        ("[(1, 2), {'x': (3,)}]", [(1, 2), {"x": (3,)}]),
-    ],
-)
-def test_an_entry_has_the_type_that_its_text_has(text, value):
-    kwargs = read((f"{KWARGS}.is_slippery", text))
-    assert kwargs == {"is_slippery": value, "of": {"a": [1]}}
-    assert type(kwargs["is_slippery"]) is type(value)
-    assert CONFIG.environment.kwargs["is_slippery"] is True  # The config given stays as it is.
-
-
-def test_entries_change_the_dict_that_comes_before_them():
-    a, whole = (f"{KWARGS}.a", "1"), (KWARGS, "{'b': 2}")
-    inner = [(f"{KWARGS}.of.a", "null"), (f"{KWARGS}.of.deep.er", "1")]
-    assert read(a) == {**CONFIG.environment.kwargs, "a": 1}
-    assert read(whole, a) == {"b": 2, "a": 1}
-    assert read(a, whole) == {"b": 2}
-    assert read(*inner) == {"is_slippery": True, "of": {"a": None, "deep": {"er": 1}}}
-
-
-def test_an_entry_of_what_is_no_dict_is_an_error():
-    with pytest.raises(ValueError, match="is_slippery is True"):
-        read((f"{KWARGS}.is_slippery.a", "1"))
-
-
-def test_entries_are_fields_of_a_study():
-    config = change_fields(CONFIG, {f"{KWARGS}.of.a": (1, 2)})
-    assert get_field(config, f"{KWARGS}.of.a") == (1, 2)
-    with pytest.raises(ValueError, match=r"run\.seed\.a is no field"):
-        change_fields(CONFIG, {"run.seed.a": 1})
 
 
 @pytest.mark.parametrize(
@@ -181,7 +62,7 @@ def test_a_field_is_idle_unless_another_one_has_one_of_some_values():
     assert {row[1] for row in ROWS} == {path for path in READ_WITH if path[-1] != "*"}
     for config, path, other, values in ROWS:
         for value in values:
-            changed = change_fields(config, {other: value})
+            changed = change_fields(config, [(other, value)])
             changed.validate()
             assert list(find_idle_fields(changed, [path])) == []
         default = get_field(config, other)
@@ -192,14 +73,14 @@ def test_a_field_is_idle_unless_another_one_has_one_of_some_values():
 
 
 def test_a_function_of_the_users_may_read_anything():
-    config = change_fields(CONFIGS[0], {"agent.torso": "my_nets:make_torso"})
+    config = change_fields(CONFIGS[0], [("agent.torso", "my_nets:make_torso")])
     assert list(find_idle_fields(config, ["agent.conv_channels", "agent.mlp_hidden_sizes"])) == []
 
 
 def test_fields_of_atari_are_for_atari():
     path = "environment.atari.sticky_action_probability"
     assert list(find_idle_fields(CONFIGS[0], [path])) == []
-    config = change_fields(CONFIGS[0], {"environment.suite": "gymnasium"})
+    config = change_fields(CONFIGS[0], [("environment.suite", "gymnasium")])
     assert list(find_idle_fields(config, [path])) == [
         f"--config.{path} has no effect: environment.suite is 'gymnasium', not 'atari'."
     ]

@@ -24,8 +24,8 @@ from apex_agents.checks import check_environment
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.experiment import Experiment, make_experiment
+from apex_agents.fields import field_paths, get_field
 from apex_agents.local import run_local
-from apex_agents.validation import field_paths, get_field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONFIGS = {path.stem: path for path in sorted((ROOT / "configs").glob("*.py"))}

@@ -1,7 +1,10 @@
 """Tests of which runs are seeds of one setting, and of the labels of settings."""
 
+import dataclasses
+
 import numpy as np
 
+from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.plotting.run_groups import group_runs, make_title, name_in, place_in
 from apex_agents.runs.setting_labels import record_labels
 
@@ -38,6 +41,15 @@ def test_groups_come_in_the_order_of_their_first_runs(make_run):
 def test_whole_numbers_are_the_same_as_int_and_as_float(make_run):
     runs = [make_run(str(i), agent={**AGENT, "n_step": n}) for i, n in enumerate((3, 3.0, 4))]
     assert [group.runs for group in group_runs(runs)] == [runs[:2], runs[2:]]
+
+
+def test_a_field_that_an_older_version_did_not_have_has_its_default(make_run):
+    fields = dataclasses.asdict(ApexDQNConfig(n_step=7))
+    old = {name: value for name, value in fields.items() if name != "max_gradient_norm"}
+    runs = [make_run(str(i), agent=agent) for i, agent in enumerate((fields, old))]
+    assert [group.runs for group in group_runs(runs)] == [runs]
+    other = make_run("other", agent={**fields, "max_gradient_norm": 1.0})
+    assert labels([*runs, other]) == ["max_gradient_norm=40.0", "max_gradient_norm=1.0"]
 
 
 def test_environments_with_and_without_an_argument_are_two_settings(make_run):

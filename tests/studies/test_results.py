@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from apex_agents.metrics import columns
 from apex_agents.studies import results
@@ -15,13 +16,16 @@ from apex_agents.studies.results import (
     compare,
     from_csv,
     make_groups,
+    make_tables,
     read_points,
     rows_to_csv,
     score,
     summarise,
     to_csv,
     to_markdown,
+    write_results,
 )
+from apex_agents.studies.runner import Screen
 from apex_agents.studies.study import Run, Setting, Study
 
 STUDY = Study(
@@ -202,8 +206,8 @@ def test_values_of_fields_are_columns_of_both_tables(make_run):
         for seed in (1, 3)
     ]
     labels = {
-        "n_step=1, batch_size=8": Setting("a", {}),
-        "n_step=3, batch_size=8": Setting("a", {}),
+        "n_step=1, batch_size=8": Setting("a", {}, {"n_step": "1", "batch_size": "8"}),
+        "n_step=3, batch_size=8": Setting("a", {}, {"n_step": "3", "batch_size": "8"}),
     }
     points = [point for run in runs for point in read_points(run)]
     rows = summarise(ONE._replace(settings=labels), points, dict.fromkeys(runs, "stopped"))
@@ -215,6 +219,20 @@ def test_values_of_fields_are_columns_of_both_tables(make_run):
     ]
     table = csv.DictReader(io.StringIO(rows_to_csv([row.cells() for row in rows])))
     assert [(line["n_step"], line["actor_steps"]) for line in table] == [("1", "2.0"), ("3", "2.0")]
+
+
+@pytest.mark.parametrize("error", [ValueError("no font"), PermissionError(13, "denied")])
+def test_tables_are_written_though_no_figure_can_be_drawn(tmp_path, error):
+    def draw():
+        raise error
+
+    screen = io.StringIO()
+    tables = make_tables(ONE, POINTS[:8], {})
+    assert not write_results(tmp_path, tables, draw, Screen(Console(file=screen)))
+    assert list(tables) == ["results.md", "results.csv", "evaluations.csv"]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == tables
+    assert from_csv(tables["evaluations.csv"]) == POINTS[:8]
+    assert "no font" in screen.getvalue() or "denied" in screen.getvalue()
 
 
 def test_scores_of_atari_are_compared_with_a_human(make_run):

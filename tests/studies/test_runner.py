@@ -115,7 +115,7 @@ def test_a_run_finds_the_modules_that_this_process_finds(make_run, tmp_path, mon
     (tmp_path / "my_update.py").write_text("NUMBER = 7")
     code = "; ".join(
         (
-            "from apex_agents.command_line.settings import find_config, load_config_file",
+            "from apex_agents.presets import find_config, load_config_file",
             "load_config_file(find_config('a2c_cartpole'))",
             "import my_update",
             "print(my_update.NUMBER)",

@@ -24,7 +24,7 @@ from apex_agents.studies.search import (
     Budget,
     Search,
     find_importances,
-    make_distribution,
+    make_space,
     open_storage,
     rank_trials,
 )
@@ -307,20 +307,30 @@ def test_ranks_and_importances(make_search):
 
 
 @pytest.mark.parametrize(
-    ("values", "is_range", "is_log", "expected"),
+    ("path", "texts", "expected"),
     [
-        ([1, 10], True, False, IntDistribution(1, 10)),
-        ([1, 10], True, True, IntDistribution(1, 10, log=True)),
-        ([0.0, 0.5], True, False, FloatDistribution(0.0, 0.5)),
-        ([(64,), None, (64,)], False, False, CategoricalDistribution(["(64,)", "None"])),
-        ([0.5, 0.5], True, False, None),
-        ([0.0, 0.5], True, True, None),
-        (["a", "b"], True, False, None),
+        ("agent.n_step", ["1:10"], IntDistribution(1, 10)),
+        ("agent.n_step", ["log:1:10"], IntDistribution(1, 10, log=True)),
+        ("agent.discount", ["0:0.5"], FloatDistribution(0.0, 0.5)),
+        ("run.cpu_split", ["0.5", "None", "5e-1"], CategoricalDistribution(["0.5", "None"])),
     ],
 )
-def test_distributions(values, is_range, is_log, expected):
-    if expected is None:
-        with pytest.raises(ValueError, match="LOW:HIGH"):
-            make_distribution(values, is_range, is_log)
-    else:
-        assert make_distribution(values, is_range, is_log) == expected
+def test_distributions(path, texts, expected):
+    assert make_space(CONFIG, {path: texts}) == {path: expected}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("agent.discount", "0.9:0.8", "--config.agent.discount is '0.9:0.8'; .* LOW:HIGH"),
+        ("agent.discount", "0.5:0.5", "LOW:HIGH"),
+        ("agent.discount", "log:0:0.5", "LOW:HIGH"),
+        ("environment.task", "1:2", "LOW:HIGH"),
+        ("agent.discount", "0.9:1.5", r"agent\.discount is 1\.5"),
+        ("agent.n_step", "1:2.5", r"agent\.n_step is 2\.5"),
+        ("run.max_actor_steps", "1:2", "--config.run.max_actor_steps is '1:2'; .* a single value"),
+    ],
+)
+def test_a_space_that_no_run_can_have_is_refused(path, text, message):
+    with pytest.raises(ValueError, match=message):
+        make_space(CONFIG, {path: [text]})

@@ -1,17 +1,10 @@
-"""Tests of a study's attributes, and of the runs that it consists of."""
-
-import dataclasses
-import json
-import pathlib
+"""Tests of a study's attributes."""
 
 import pytest
 
-from apex_agents.config import ExperimentConfig, RunConfig, TaskReturn
-from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentConfig
+from apex_agents.config import ExperimentConfig
 from apex_agents.plotting.run_groups import TASK
-from apex_agents.runs.opening import close_workdir, open_workdir
-from apex_agents.studies.study import Setting, Study, check_study, plan_runs
+from apex_agents.studies.study import Setting, Study, check_study
 
 STUDY = Study(
     title="Two settings",
@@ -19,155 +12,6 @@ STUDY = Study(
     tasks=("catch", "CartPole-v1"),
     fields={},
 )
-
-
-CONFIG = ExperimentConfig(
-    ApexDQNConfig(),
-    EnvironmentConfig(suite="gymnasium", task="ALE/Pong-v5"),
-    RunConfig(seed=3, max_actor_steps=100),
-)
-
-
-def test_seeds_count_up_from_the_config(tmp_path):
-    first, second = plan_runs(CONFIG, {}, 2, tmp_path, ("train", "--config=x.py"))
-    assert [(run.task, run.seed) for run in (first, second)] == [
-        ("ALE/Pong-v5", 3),
-        ("ALE/Pong-v5", 4),
-    ]
-    assert second.folder == tmp_path / "ALE_Pong-v5" / "seed_4"
-    assert second.argv == (
-        "train",
-        "--config=x.py",
-        "--config.run.seed=4",
-        f"--workdir={second.folder}",
-    )
-    assert not second.is_finished
-    assert second.name == "ALE/Pong-v5, seed 4"
-
-
-def test_a_setting_is_part_of_the_folder_and_of_the_name(tmp_path):
-    setting = {"learning_rate": "0.001", "mlp_hidden_sizes": "(64, 32)", "torso": "my_nets:make"}
-    (run,) = plan_runs(CONFIG, setting, 1, tmp_path, ())
-    name = "learning_rate=0.001,mlp_hidden_sizes=64_32,torso=my_nets_make"
-    assert run.folder == tmp_path / "ALE_Pong-v5" / name / "seed_3"
-    assert dict(run.setting)["mlp_hidden_sizes"] == "(64, 32)"
-    assert run.name.startswith("ALE/Pong-v5, learning_rate=0.001, mlp_hidden_sizes=(64, 32), ")
-    assert {run} == {run._replace()}
-
-
-def test_seeds_of_an_earlier_command_are_shown_and_not_trained(tmp_path):
-    for name in ("seed_4", "seed_9", "seed_x"):
-        (tmp_path / "ALE_Pong-v5" / "setting=a_b" / name).mkdir(parents=True)
-    runs = plan_runs(CONFIG, {"setting": "a b"}, 2, tmp_path, ())
-    assert [(run.seed, run.is_wanted) for run in runs] == [(3, True), (4, True), (9, False)]
-    assert {run.label for run in runs} == {"a b"}
-
-
-def test_runs_without_an_end_are_refused(tmp_path):
-    config = dataclasses.replace(CONFIG, run=RunConfig())
-    with pytest.raises(ValueError, match="max_actor_steps"):
-        plan_runs(config, {}, 1, tmp_path, ())
-
-
-def test_a_run_without_the_target_of_another_task_is_finished(tmp_path):
-    run = RunConfig(seed=3, max_actor_steps=100, target_return=TaskReturn(475.0, "CartPole-v1"))
-    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
-    close_workdir(open_workdir(str(workdir), CONFIG))
-    (workdir / "summary.json").write_text('{"finished": true}')
-    (planned,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
-    assert planned.is_finished
-
-
-@pytest.mark.parametrize(
-    ("summary", "limits", "is_finished"),
-    [
-        ({"finished": True}, {}, True),
-        ({"finished": False}, {}, False),
-        (None, {}, False),
-        ({"finished": True}, {"max_actor_steps": 200}, False),
-        ({"finished": True}, {"target_return": 18.0}, False),
-    ],
-)
-def test_a_run_is_finished_if_it_ended_where_it_would_end_now(
-    summary, limits, is_finished, tmp_path
-):
-    workdir = tmp_path / "ALE_Pong-v5" / "seed_3"
-    close_workdir(open_workdir(str(workdir), CONFIG))
-    if summary is not None:
-        (workdir / "summary.json").write_text(json.dumps(summary))
-    config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
-    (run,) = plan_runs(config, {}, 1, tmp_path, ())
-    assert run.is_finished is is_finished
-
-
-def test_a_folder_with_another_agent_is_refused(tmp_path):
-    close_workdir(open_workdir(str(tmp_path / "ALE_Pong-v5" / "seed_4"), CONFIG))
-    config = dataclasses.replace(CONFIG, agent=ApexDQNConfig(batch_size=64))
-    with pytest.raises(ValueError, match="batch_size"):
-        plan_runs(config, {}, 2, tmp_path, ())
-
-
-def finish(folder, config: ExperimentConfig) -> pathlib.Path:
-    """Make the folder of a finished run within that of a study."""
-    workdir = folder / "ALE_Pong-v5" / "seed_3"
-    close_workdir(open_workdir(str(workdir), config))
-    (workdir / "summary.json").write_text(json.dumps({"finished": True}))
-    return workdir
-
-
-@pytest.mark.parametrize(
-    ("section", "changes", "message"),
-    [
-        ("run", {"num_envs_per_actor": 3}, r"run.num_envs_per_actor 8, not 3; name another"),
-        ("environment", {"max_episode_steps": 9}, r"environment.max_episode_steps \w+, not 9"),
-        ("environment", {"kwargs": {"mode": 1}}, r"environment.kwargs.mode None, not 1"),
-        ("agent", {"n_step": 5}, r"agent.n_step 3, not 5"),
-    ],
-)
-def test_a_folder_of_another_setting_is_refused(section, changes, message, tmp_path):
-    finish(tmp_path, CONFIG)
-    part = dataclasses.replace(getattr(CONFIG, section), **changes)
-    config = dataclasses.replace(CONFIG, **{section: part})
-    with pytest.raises(ValueError, match=message):
-        plan_runs(config, {}, 1, tmp_path, ())
-    (run,) = plan_runs(CONFIG, {}, 1, tmp_path, ())
-    assert run.is_finished
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        (
-            {"max_actor_steps": 80},
-            "100 actor_steps, more than run.max_actor_steps 80; name another",
-        ),
-        ({"max_actor_steps": 110}, None),
-        ({"max_actor_steps": None, "max_learner_steps": 6}, "7 learner_steps, more than run.max_l"),
-        ({"max_learner_steps": 7}, None),
-        ({"max_seconds": 1.0}, None),
-    ],
-)
-def test_a_run_beyond_the_limit_is_refused(limits, message, tmp_path):
-    log = finish(tmp_path, CONFIG) / "logs" / "learner.csv"
-    log.parent.mkdir(exist_ok=True)
-    log.write_text("actor_steps,learner_steps\n50,3\n100,7\n\n")
-    config = dataclasses.replace(CONFIG, run=dataclasses.replace(CONFIG.run, **limits))
-    if message:
-        with pytest.raises(ValueError, match=message):
-            plan_runs(config, {}, 1, tmp_path, ())
-    else:
-        assert len(plan_runs(config, {}, 1, tmp_path, ())) == 1
-
-
-def test_what_does_not_change_results_makes_no_other_setting(tmp_path):
-    workdir = finish(tmp_path, CONFIG)
-    file = workdir / "config.json"
-    values = json.loads(file.read_text())
-    del values["run"]["num_envs_per_actor"]  # Earlier versions lack this field.
-    file.write_text(json.dumps(values))
-    run = dataclasses.replace(CONFIG.run, checkpoint_period_seconds=7.0)
-    (run,) = plan_runs(dataclasses.replace(CONFIG, run=run), {}, 1, tmp_path, ())
-    assert run.is_finished
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,224 @@
+"""The plan of a study: the settings of a grid, and the runs with their folders and commands."""
+
+import itertools
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from apex_agents.checks import check_experiment
+from apex_agents.config import ExperimentConfig, without_other_target
+from apex_agents.experiment import make_experiment
+from apex_agents.fields import change_fields, get_field
+from apex_agents.metrics import columns
+from apex_agents.nodes.host import available_memory, memory_warning
+from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, TASK, flatten, shorten
+from apex_agents.presets import find_config, load_config_file
+from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
+from apex_agents.runs.folder import RunFolder
+from apex_agents.studies.study import Run, Setting, Study
+
+# Returns the command that trains, but for seed and work directory: from a file of settings, their
+# config, and new values of its fields.
+MakeCommand = Callable[[pathlib.Path, ExperimentConfig, Mapping[str, Any]], Sequence[str]]
+
+_SEEDS_OF_GRID = 5
+# Fields that may change when a run is resumed, but make a different setting of a study.
+_RUN_FIELDS = (
+    "run.num_actors",
+    "run.num_envs_per_actor",
+    "run.evaluation.num_episodes",
+    "environment.max_episode_steps",
+)
+# Limits that the run in a folder may already exceed, and the columns that count them.
+_COUNTED_LIMITS = {
+    "run.max_actor_steps": columns.ACTOR_STEPS,
+    "run.max_learner_steps": columns.LEARNER_STEPS,
+}
+
+
+def make_grid(
+    file: pathlib.Path,
+    config: ExperimentConfig,
+    fields: Mapping[str, Any],
+    variants: Mapping[str, Sequence[str]],
+) -> Study:
+    """Return the study of all combinations of values.
+
+    Args:
+      file: file of settings.
+      config: its config, changed by `fields`.
+      fields: new values of fields, by dotted path.
+      variants: texts of the values of fields that have several.
+
+    Raises:
+      ValueError: a field cannot have several values, or a text is no value of its field.
+    """
+    values: dict[str, list[Any]] = {TASK: [config.environment.task]}
+    for path, texts in variants.items():
+        if path in FREE_FIELDS:
+            raise ValueError(
+                f"--config.{path} is {','.join(texts)}; it has to be a single value: seeds and "
+                "limits make no different settings. --seeds is the number of seeds."
+            )
+        read = [get_field(change_fields(config, [(path, text)]), path) for text in texts]
+        values[path] = list({str(value): value for value in read}.values())
+    tasks, names = values.pop(TASK), shorten([*values])
+    settings = {}
+    for combination in itertools.product(*values.values()):
+        setting = dict(zip(names, map(str, combination), strict=True))
+        label = ", ".join(f"{name}={text}" for name, text in setting.items())
+        new = {**fields, **dict(zip(values, combination, strict=True))}
+        settings[label] = Setting(str(file), new, setting)
+    return Study("", settings, tasks, {}, columns.ACTOR_STEPS, _SEEDS_OF_GRID)
+
+
+def plan_study(
+    study: Study,
+    part: Study,
+    source: pathlib.Path,
+    folder: pathlib.Path,
+    make_command: MakeCommand,
+    check: Callable[[ExperimentConfig], None],
+) -> list[Run]:
+    """Plan the runs of a study.
+
+    Args:
+      study: the study.
+      part: tasks and settings that are trained, and the number of seeds.
+      source: folder in which the configs of settings are looked up.
+      folder: folder of all runs.
+      make_command: returns the command of each run.
+      check: called with the config of each setting that is trained; raises a ValueError.
+
+    Raises:
+      ValueError: a run is impossible, or two would share a folder.
+    """
+    runs: dict[pathlib.Path, Run] = {}
+    for task, (label, setting) in itertools.product(study.tasks, study.settings.items()):
+        fields = {**study.fields, **setting.fields, TASK: task}
+        is_wanted = task in part.tasks and label in part.settings
+        try:
+            file = find_config(str(setting.config), folder=source)
+            config = change_fields(load_config_file(file), fields.items())
+            if is_wanted:
+                check(config)
+            command = make_command(file, config, fields)
+            values = study.columns_of(label)
+            planned = plan_runs(config, values, part.num_seeds, folder, command)
+        except ValueError as error:
+            raise ValueError(f"setting {label!r}: {error}" if label else str(error)) from error
+        for run in planned:
+            other = runs.setdefault(run.folder, run._replace(is_wanted=run.is_wanted and is_wanted))
+            if other.name != run.name:
+                raise ValueError(
+                    f"{other.name} and {run.name} would share the folder {run.folder}, in whose "
+                    "name all but letters, digits, '.', '-' and '_' is left out; name them so that "
+                    "they differ."
+                )
+    return [*runs.values()]
+
+
+def check_run(config: ExperimentConfig, num_parallel: int) -> str | None:
+    """Return a warning if the replay exceeds the memory's share of one of several runs.
+
+    Raises:
+      ValueError: the run cannot learn.
+    """
+    experiment = make_experiment(config)
+    replay_bytes = experiment.builder.estimate_replay_bytes(check_experiment(experiment))
+    memory = available_memory() // num_parallel
+    warning = memory_warning(experiment.data_flow(), replay_bytes, memory)
+    share = f" (It is one of {num_parallel} at once.)" if num_parallel > 1 else ""
+    return warning and f"{config.environment.task}: {warning}{share}"
+
+
+def plan_runs(
+    config: ExperimentConfig,
+    setting: Mapping[str, Any],
+    num_seeds: int,
+    folder: pathlib.Path,
+    command: Sequence[str],
+) -> list[Run]:
+    """Plan the runs of one setting on one task.
+
+    Args:
+      config: settings of the run with the first seed.
+      setting: the label of the setting, or values of fields, by the names of their columns.
+      num_seeds: number of runs; their seeds count up.
+      folder: folder of the study.
+      command: command that trains with these settings, but for seed and work directory.
+
+    Returns:
+      The runs, and behind them those with further seeds that the folder holds, unwanted.
+
+    Raises:
+      ValueError: the runs would never end, or a work directory holds a run of a different setting.
+    """
+    config = without_other_target(config)
+    if all(get_field(config, limit) is None for limit in LIMITS):
+        raise ValueError(f"the first run would never end: set one of {', '.join(LIMITS)}.")
+    task = config.environment.task
+    folder /= _to_file_name(task)
+    if setting:
+        folder /= ",".join(f"{name}={_to_file_name(str(value))}" for name, value in setting.items())
+    trained = [path.name.removeprefix("seed_") for path in folder.glob("seed_*")]
+    seeds = {*range(config.run.seed, config.run.seed + num_seeds)}
+    runs = []
+    for seed in [*sorted(seeds), *sorted({int(n) for n in trained if n.isdecimal()} - seeds)]:
+        workdir = folder / f"seed_{seed}"
+        argv = (*command, f"--config.run.seed={seed}", f"--workdir={workdir}")
+        found = tuple(setting.items()), seed, workdir, argv, _is_finished(workdir, config)
+        runs.append(Run(task, *found, seed in seeds))
+    return runs
+
+
+def check_same_setting(
+    folder: pathlib.Path, before: Mapping[str, Any], config: ExperimentConfig, *fields: str
+) -> None:
+    """Raise a ValueError if runs of a config are not comparable with those that a folder holds.
+
+    Args:
+      folder: folder of the runs.
+      before: `to_values` of their config.
+      config: the new config.
+      *fields: further fields that must not differ.
+    """
+    old, new = flatten(dict(before)), flatten(to_values(config))
+    for field in (*_RUN_FIELDS, *fields):
+        if field in old and old[field] != new[field]:
+            raise ValueError(
+                f"The folder {folder} holds a run with {field} {old[field]!r}, not "
+                f"{new[field]!r}; name another --workdir."
+            )
+
+
+def _to_file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text).strip("_")
+
+
+def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
+    """Return whether a run has ended where it would end with this config.
+
+    Raises:
+      ValueError: the folder holds a run whose results are not those of the config.
+    """
+    if not (workdir / CONFIG_FILE).exists():
+        return False
+    check_same_run(workdir, config)
+    run = RunFolder(workdir)
+    check_same_setting(workdir, run.config, config)
+    before = flatten(run.config)
+    now = {limit: get_field(config, limit) for limit in LIMITS}
+    for limit, column in _COUNTED_LIMITS.items():
+        if before.get(limit) != now[limit] is not None:
+            counts = run.read_columns(columns.LEARNER).get(column, np.zeros(1))
+            if (count := np.nanmax(counts)) > now[limit]:
+                raise ValueError(
+                    f"The folder {workdir} holds a run of {count:,.0f} {column}, more than {limit} "
+                    f"{now[limit]:,}; name another --workdir."
+                )
+    has_ended = (run.summary() or {}).get("finished", False)
+    return has_ended and all(before.get(limit) == now[limit] for limit in LIMITS)
