@@ -1,13 +1,12 @@
 """The config of a run in its file `config.json`: encoded, compared with a new one, read back."""
 
 import dataclasses
-import functools
 import importlib
 import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from apex_agents import user_code
@@ -210,8 +209,7 @@ def with_defaults(values: dict[str, Any], agent: dict[str, Any] | None = None) -
     }
 
 
-@functools.cache
-def _defaults(kind: Callable[[], Any]) -> dict[str, Any]:
+def _defaults(kind: type) -> dict[str, Any]:
     """Return the values of a section whose fields have their defaults."""
     try:
         return _encode(kind())
