@@ -53,12 +53,7 @@ class ControlEnvironment(dm_env.Environment):
     """
 
     def __init__(self, task: str, seed: int | None = None):
-        """Load a task such as 'humanoid:stand'.
-
-        Raises:
-          ValueError: there is no such task.
-        """
-        check_control_task(task)
+        """Load a task such as 'humanoid:stand', see `check_control_task`."""
         self._environment = suite.load(
             *task.split(":"),
             task_kwargs={"random": seed},

@@ -85,42 +85,48 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
     Raises:
       ValueError: the task is unknown, or the suite does not read a field that is set.
     """
-    if config.suite == "gymnasium":
-        # gymnasium's checker would cost time on every step; conversion checks the spaces.
-        spec = find_task(config.task, _FIELD)
-        limits: Any = {"max_episode_steps": config.max_episode_steps, "disable_env_checker": True}
-        return functools.partial(gymnasium.make, spec, **limits)
-    if config.suite == "function":
-        return find_function(config.task, _FIELD)
     if config.suite not in _SUITES:
-        raise unknown_name("suite", config.suite, {*_SUITES, "function", "gymnasium"})
-    for name, unset in (("kwargs", {}), ("evaluation_kwargs", {}), ("max_episode_steps", None)):
-        value, allowed = getattr(config, name), f"left out for the suite {config.suite!r}"
-        require(value == unset, f"environment.{name}", value, allowed)
-    return _SUITES[config.suite](config.task)
+        raise unknown_name("suite", config.suite, _SUITES)
+    if config.suite not in ("function", "gymnasium"):
+        for name, unset in (("kwargs", {}), ("evaluation_kwargs", {}), ("max_episode_steps", None)):
+            value, allowed = getattr(config, name), f"left out for the suite {config.suite!r}"
+            require(value == unset, f"environment.{name}", value, allowed)
+    return _SUITES[config.suite](config)
 
 
-def _find_atari(task: str) -> None:
-    rom_name(task)
+def _find_atari(config: EnvironmentConfig) -> None:
+    rom_name(config.task)
 
 
-def _find_control(task: str) -> Callable[..., Any]:
+def _find_control(config: EnvironmentConfig) -> Callable[..., Any]:
     from apex_agents.environments.control import ControlEnvironment, check_control_task
 
-    check_control_task(task)
-    return functools.partial(ControlEnvironment, task)
+    check_control_task(config.task)
+    return functools.partial(ControlEnvironment, config.task)
 
 
-def _find_toy(task: str) -> Callable[..., Any]:
+def _find_function(config: EnvironmentConfig) -> Callable[..., Any]:
+    return find_function(config.task, _FIELD)
+
+
+def _find_gymnasium(config: EnvironmentConfig) -> Callable[..., Any]:
+    # gymnasium's checker would cost time on every step; conversion checks the spaces.
+    limits: Any = {"max_episode_steps": config.max_episode_steps, "disable_env_checker": True}
+    return functools.partial(gymnasium.make, find_task(config.task, _FIELD), **limits)
+
+
+def _find_toy(config: EnvironmentConfig) -> Callable[..., Any]:
     toys: dict[str, Callable[..., Any]] = {"catch": Catch, "point_mass": PointMass}
-    if task not in toys:
-        raise unknown_name("toy task", task, toys)
-    return toys[task]
+    if config.task not in toys:
+        raise unknown_name("toy task", config.task, toys)
+    return toys[config.task]
 
 
-_SUITES: dict[str, Callable[[str], Callable[..., Any] | None]] = {
+_SUITES: dict[str, Callable[[EnvironmentConfig], Callable[..., Any] | None]] = {
     "atari": _find_atari,
     "control": _find_control,
+    "function": _find_function,
+    "gymnasium": _find_gymnasium,
     "toy": _find_toy,
 }
 

@@ -1,7 +1,7 @@
 """The state of a run, read from its files; the live view and plain lines show it."""
 
 import collections
-import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +20,25 @@ _STALE_SECONDS = 20.0
 _MAX_AT_BOUND_FRACTION = 0.5
 
 
+@dataclasses.dataclass
+class _Log:
+    """What is known of one CSV file."""
+
+    reader: RowReader
+    newest: Row = dataclasses.field(default_factory=dict)
+    environments: dict[int, Row] = dataclasses.field(default_factory=dict)  # By their index.
+    read_at: float = -np.inf  # When the newest row with a wall time was read,
+    wall_time: float = np.nan  # and its wall time.
+    has_ended: bool = False  # Whether the newest row is of a process that has ended.
+
+    def end(self) -> None:
+        """Forget the rows of a process that has ended, except its steps."""
+        kept = self.newest.keys() & {columns.LEARNER_STEPS, columns.ACTOR_STEPS}
+        self.newest = {column: self.newest[column] for column in kept}
+        self.environments.clear()
+        self.has_ended = True
+
+
 class RunState:
     """The newest rows of every node.
 
@@ -36,22 +55,14 @@ class RunState:
             rows; by default the time since this call.
         """
         self.run = run
-        self.learner: Row = {}
-        self.replay: Row = {}
         self.evaluations: list[Row] = []  # All of them.
-        self.actors: dict[int, Row] = {}  # Newest rows by the actor's index.
-        self.environments: dict[int, Row] = {}  # Newest rows by the environment's index.
         self.num_episodes = 0  # Episodes of all actors since the run began.
         self.nodes: dict[str, Any] = {}  # Status of each process; empty without a supervisor.
         self.summary: dict[str, Any] | None = None  # None while the run is active, or was killed.
         self.is_running = False
         self._clock = clock or Stopwatch().seconds
         self._refreshing = threading.Lock()
-        # Per file: when its newest row was read, and the wall time of that row.
-        self._wall_times: dict[str, tuple[float, float]] = {}
-        self._ended: set[str] = set()  # Files whose newest row is from a process that has ended.
-        self._env_files: dict[int, str] = {}  # Files by the environment's index.
-        self._readers: dict[str, RowReader] = {}
+        self._logs: dict[str, _Log] = {}
         self._learner_steps: collections.deque[tuple[float, float]] = collections.deque(maxlen=100)
 
     def refresh(self) -> list[tuple[str, Row]]:
@@ -65,16 +76,29 @@ class RunState:
         self.summary = self.run.summary()
         rows = []
         for name in self.run.logs():
-            reader = self._readers.setdefault(name, RowReader(self.run.log_path(name)))
-            # What cannot be read now is read again in the next period.
-            with contextlib.suppress(OSError):
-                for row in reader.read():
-                    if row:
-                        self._take(name, row)
-                        rows.append((name, row))
-                    elif self.summary is None:
-                        self._end_rows(name)
+            log = self._logs.setdefault(name, _Log(RowReader(self.run.log_path(name))))
+            for row in log.reader.read():
+                if row:
+                    self._take(name, log, row)
+                    rows.append((name, row))
+                elif self.summary is None:
+                    log.end()
         return rows
+
+    @property
+    def learner(self) -> Row:
+        """Newest row of the learner, {} for none."""
+        return self._newest(columns.LEARNER)
+
+    @property
+    def replay(self) -> Row:
+        """Newest row of the replay, {} for none."""
+        return self._newest(columns.REPLAY)
+
+    @property
+    def environments(self) -> dict[int, Row]:
+        """Newest rows of environments, by the environment's index."""
+        return {i: row for log in self._logs.values() for i, row in log.environments.items()}
 
     def is_over(self) -> bool:
         """Return whether the run has ended or was killed."""
@@ -93,13 +117,13 @@ class RunState:
 
     def elapsed_seconds(self) -> float:
         """Return the wall time of the run, without the time for which it was down."""
-        times = self._wall_times
+        timed = [log for log in self._logs.values() if np.isfinite(log.wall_time)]
         # After a crash the clock goes back to that of the checkpoint: rows from before are later.
-        newest = [times[name] for name in times.keys() - self._ended] or [*times.values()]
+        newest = [log for log in timed if not log.has_ended] or timed
         if self.is_over():
-            return max((seconds for _, seconds in newest), default=0.0)
+            return max((log.wall_time for log in newest), default=0.0)
         now = self._clock()
-        return max((seconds + now - read_at for read_at, seconds in newest), default=now)
+        return max((log.wall_time + now - log.read_at for log in newest), default=now)
 
     def num_actors(self) -> int:
         """Return the number of actors of the run, whether they have written rows or not."""
@@ -113,9 +137,9 @@ class RunState:
         """Return the steps per second of all actors that wrote rows lately, or before the end."""
         oldest = -np.inf if self.is_over() else self._clock() - _STALE_SECONDS
         return sum(
-            number(row, columns.ACTOR_STEPS_PER_SECOND)
-            for index, row in self.actors.items()
-            if self._wall_times.get(columns.actor_file(index), (-np.inf,))[0] >= oldest
+            number(log.newest, columns.ACTOR_STEPS_PER_SECOND)
+            for log in self._actors()
+            if log.read_at >= oldest
         )
 
     def waits(self) -> list[tuple[str, str, int]]:
@@ -134,13 +158,14 @@ class RunState:
 
     def parameter_age(self) -> float:
         """Return the mean age of the actors' parameters in learner steps; NaN if not known."""
-        if not self._learner_steps or not self.actors:
+        actors = self._actors()
+        if not self._learner_steps or not actors:
             return np.nan
         times, steps = zip(*self._learner_steps, strict=True)
         ages = [
-            np.interp(number(row, columns.WALL_TIME_SECONDS), times, steps)
-            - number(row, columns.PARAMETERS_LEARNER_STEPS)
-            for row in self.actors.values()
+            np.interp(number(actor.newest, columns.WALL_TIME_SECONDS), times, steps)
+            - number(actor.newest, columns.PARAMETERS_LEARNER_STEPS)
+            for actor in actors
         ]
         return max(float(np.mean(ages)), 0.0)
 
@@ -161,37 +186,31 @@ class RunState:
         count = self.run.settings("run").get(name)
         return count if isinstance(count, int) else 0
 
-    def _end_rows(self, name: str) -> None:
-        """Forget the rows of a process that has ended, except its steps."""
-        self._ended.add(name)
-        if name == columns.LEARNER:
-            self.learner = _keep(self.learner, columns.LEARNER_STEPS)
-        elif name == columns.REPLAY:
-            self.replay = _keep(self.replay, columns.ACTOR_STEPS)
-        elif (actor := columns.parse_actor_file(name)) is not None:
-            self.actors.pop(actor, None)
-        for index in [i for i, file in self._env_files.items() if file == name]:
-            self.environments.pop(index, None)
+    def _newest(self, name: str) -> Row:
+        return self._logs[name].newest if name in self._logs else {}
 
-    def _take(self, name: str, row: Row) -> None:
-        self._ended.discard(name)
-        wall_time = number(row, columns.WALL_TIME_SECONDS)
+    def _actors(self) -> list[_Log]:
+        """Return the files of the actors whose processes have written a row."""
+        is_actor = columns.parse_actor_file
+        return [log for n, log in self._logs.items() if log.newest and is_actor(n) is not None]
+
+    def _take(self, name: str, log: _Log, row: Row) -> None:
+        log.newest, log.has_ended = row, False
+        wall_time, env_index = (
+            number(row, name) for name in (columns.WALL_TIME_SECONDS, columns.ENV_INDEX)
+        )
         if np.isfinite(wall_time):
-            self._wall_times[name] = self._clock(), wall_time
+            log.read_at, log.wall_time = self._clock(), wall_time
+        if np.isfinite(env_index):
+            log.environments[int(env_index)] = row
         if name == columns.LEARNER:
-            self.learner = row
             while self._learner_steps and self._learner_steps[-1][0] >= wall_time:
                 self._learner_steps.pop()  # Steps that were lost.
             self._learner_steps.append((wall_time, number(row, columns.LEARNER_STEPS)))
-        elif name == columns.REPLAY:
-            self.replay = row
         elif name == columns.EVALUATOR:
             self.evaluations.append(row)
-        elif np.isfinite(index := number(row, columns.ENV_INDEX)):
-            self.environments[int(index)], self._env_files[int(index)] = row, name
-        elif (actor := columns.parse_actor_file(name)) is not None:
+        elif columns.parse_actor_file(name) is not None:
             self.num_episodes += int(np.nan_to_num(number(row, columns.EPISODES)))
-            self.actors[actor] = row
 
 
 def number(row: Row, column: str) -> float:
@@ -204,7 +223,3 @@ def format_return(mean: float, standard_error: float | None, spec: str = ",.2f")
     """Format a mean return with its standard error, if it has one."""
     is_known = standard_error is not None and np.isfinite(standard_error)
     return f"{mean:{spec}} ± {standard_error:{spec}}" if is_known else f"{mean:{spec}}"
-
-
-def _keep(row: Row, column: str) -> Row:
-    return {column: row[column]} if column in row else {}

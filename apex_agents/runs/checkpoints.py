@@ -5,8 +5,8 @@ which gets its name when it is complete. It holds the learner's state as TensorF
 checksums, `progress.json`, and the policy's parameters for evaluations in `parameters.npz`.
 """
 
-import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import logging
@@ -98,7 +98,7 @@ class LearnerCheckpoints:
             return write_json(path, dataclasses.asdict(progress))  # Only the wall time has changed.
         keep = self._experiment.run.num_checkpoints
         for path in self._unreadable:
-            _put_aside(path)
+            try_to_write(self._folder / _UNREADABLE, functools.partial(_put_aside, path))
         self._unreadable = []
         if save_checkpoint(self._folder, state, self._parameters(), progress, keep):
             self._last_step = step
@@ -178,8 +178,7 @@ def _put_aside(path: pathlib.Path) -> None:
     """Rename a checkpoint, in place of one of that name that is aside already."""
     aside = path.with_name(f"{_UNREADABLE}-{path.name}")
     remove(aside)
-    with contextlib.suppress(OSError):
-        path.rename(aside)
+    path.rename(aside)
 
 
 def find_checkpoint(folder: pathlib.Path) -> Checkpoint | None:

@@ -14,7 +14,7 @@ from dm_env import test_utils
 from whole_runs import TIMEOUT_SECONDS
 
 from apex_agents.environments import adapt, control
-from apex_agents.environments.control import ControlEnvironment
+from apex_agents.environments.control import ControlEnvironment, check_control_task
 
 
 def make(task: str, seed: int = 0) -> dm_env.Environment:
@@ -89,7 +89,7 @@ def test_episode_is_truncated_after_1000_steps():
 )
 def test_unknown_tasks_are_errors(task):
     with pytest.raises(ValueError) as caught:
-        ControlEnvironment(task)
+        check_control_task(task)
     assert str(caught.value).startswith(f"unknown control task {task!r}; closest: ")
 
 
