@@ -7,7 +7,7 @@ from typing import Any
 
 import reverb
 
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment

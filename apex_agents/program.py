@@ -11,7 +11,7 @@ import contextlib
 import launchpad as lp
 import reverb
 
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.builder import Role
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import reverb
 
 from apex_agents import ApexDQNBuilder
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment
 from apex_agents.replay import messages
 from apex_agents.replay.messages import ParameterSource, to_arrays

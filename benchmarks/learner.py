@@ -38,7 +38,7 @@ from measuring import (
 from serving import replay_server
 
 from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig
 from apex_agents.dqn.networks import make_network

@@ -1,6 +1,6 @@
-"""The actor (Horgan et al. 2018, algorithm 1): one policy for all environments, an adder each."""
+"""The actor (Horgan et al. 2018, algorithm 1), its loop, and how it gets parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import dm_env
 import numpy as np
@@ -9,6 +9,7 @@ from acme.tf import variable_utils
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import Policy, PolicyOutput
+from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.replay.messages import ParameterSource
 
 
@@ -44,12 +45,34 @@ def make_variable_client(
     return client
 
 
+def run_in_lock_step(
+    environment: VectorEnvironment,
+    actor: core.Actor,
+    should_stop: Callable[[], bool] = lambda: False,
+    wait: bool = False,
+) -> Iterator[list[Episode]]:
+    """Let a batched actor act until `should_stop`; with `wait` it waits for parameters when due.
+
+    Yields:
+      The episodes that finished in each lock-step (one agent step in each environment).
+    """
+    timestep = environment.reset()
+    actor.observe_first(timestep)
+    while not should_stop():
+        action = actor.select_action(timestep.observation)
+        timestep = environment.step(action)
+        actor.observe(action, timestep)
+        actor.update(wait)
+        yield environment.finished_episodes()
+
+
 class ApexActor(core.Actor):
     """Acts in environments that run in lock-step, or in a single one, and records what happens.
 
-    Time steps are either batched, every field `[E, ...]` (`environments.VectorEnvironment`,
-    `acting.loop`), or those of a single dm_env environment (`acme.EnvironmentLoop`); the first one
-    observed decides.
+    There is one policy for all environments, and an adder for each.
+
+    Time steps are either batched, every field `[E, ...]` (`run_in_lock_step`), or those of a single
+    dm_env environment (`acme.EnvironmentLoop`); the first one observed decides.
 
     Adders keep the arrays that they are given. A `VectorEnvironment` returns new ones at each call,
     so that batched time steps are not copied. A single environment may reuse its arrays: they are

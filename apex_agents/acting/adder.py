@@ -1,7 +1,6 @@
 """Makes n-step transitions with the actor's own initial priorities."""
 
 import collections
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
@@ -13,12 +12,11 @@ import reverb
 
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Layout
+from apex_agents.replay.layout import Layout, repeat_until_sent
 from apex_agents.replay.priorities import bounded_priority
 from apex_agents.replay.transitions import pack_outcome
 from apex_agents.waits import Waiting
 
-_FLUSH_TIMEOUT_MS = 500
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
@@ -193,8 +191,5 @@ class PrioritizedNStepAdder:
         self._unflushed = 0
 
     def _wait(self, operation: Callable[..., None]) -> None:
-        """Repeat a blocking call of the writer until it succeeds or the program stops."""
         with self._waiting:
-            while not self._should_stop():
-                with contextlib.suppress(reverb.errors.DeadlineExceededError):
-                    return operation(timeout_ms=_FLUSH_TIMEOUT_MS)
+            repeat_until_sent(operation, self._should_stop)

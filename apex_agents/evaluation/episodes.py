@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from acme import core
 
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.environments import Episode, VectorEnvironment
 
 _MIN_EPISODES_OF_ERROR = 3

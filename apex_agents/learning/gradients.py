@@ -1,6 +1,5 @@
 """The queue of gradients, from workers to the learner: its table, its writer and its reader."""
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,13 +10,11 @@ import tensorflow as tf
 
 from apex_agents.learning.update import Update
 from apex_agents.replay.connections import ReplayConnections
-from apex_agents.replay.layout import RowStream
-from apex_agents.replay.tables import table_name
+from apex_agents.replay.dataset import read_table
+from apex_agents.replay.layout import RowStream, repeat_until_sent
 from apex_agents.waits import Waiting
 
 GRADIENTS = "gradients"
-
-_TIMEOUT_MS = 500
 
 
 class Gradient(NamedTuple):
@@ -71,21 +68,8 @@ def _make_signature(num_parameters: int, num_metrics: int) -> dict[str, tf.Tenso
 def make_gradient_dataset(
     client: reverb.Client, num_parameters: int, num_metrics: int
 ) -> tf.data.Dataset:
-    """Read the queue: `reverb.ReplaySample`s whose `data` is a `Gradient`.
-
-    An iterator ends when nothing has arrived for half a second. The server is asked nothing before
-    the first iteration, so that it may be away.
-    """
-    signature = _make_signature(num_parameters, num_metrics)
-    dataset = reverb.TrajectoryDataset(
-        server_address=client.server_address,
-        table=table_name(client, GRADIENTS),
-        dtypes={name: leaf.dtype for name, leaf in signature.items()},
-        shapes={name: leaf.shape for name, leaf in signature.items()},
-        max_in_flight_samples_per_worker=1,
-        num_workers_per_iterator=1,
-        rate_limiter_timeout_ms=_TIMEOUT_MS,
-    )
+    """Read the queue: `reverb.ReplaySample`s whose `data` is a `Gradient`; see `read_table`."""
+    dataset = read_table(client, GRADIENTS, _make_signature(num_parameters, num_metrics), 1)
 
     @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
@@ -159,10 +143,9 @@ class GradientSender:
 
     def flush(self) -> None:
         """Wait until the queue has all gradients, or the program stops."""
-        with self._waiting:
-            while self._stream is not None and not self.should_stop():
-                with contextlib.suppress(reverb.errors.DeadlineExceededError):
-                    return self._stream.flush(timeout_ms=_TIMEOUT_MS)
+        if self._stream is not None:
+            with self._waiting:
+                repeat_until_sent(self._stream.flush, self.should_stop)
 
     def close(self) -> None:
         """Send pending gradients, unless the program stops, and close the stream."""

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import reverb
 import tensorflow as tf
@@ -19,6 +19,34 @@ _RETRY_SECONDS = 1.0
 _CLOSE_TIMEOUT_SECONDS = 1
 
 
+def read_table(
+    client: reverb.Client, table: str, signature: Mapping[str, tf.TensorSpec], max_in_flight: int
+) -> tf.data.Dataset:
+    """Sample a table for as long as its limiter allows.
+
+    The server is asked nothing before the first iteration, so that it may be away.
+
+    Args:
+      client: client of the replay server.
+      table: name of the table, as in a run without an id.
+      signature: columns of an item, by name.
+      max_in_flight: items that the server sends before the first of them is taken.
+
+    Returns:
+      `reverb.ReplaySample`s of single items. An iterator ends when the limiter lets nothing through
+      for half a second.
+    """
+    return reverb.TrajectoryDataset(
+        server_address=client.server_address,
+        table=table_name(client, table),
+        dtypes={name: column.dtype for name, column in signature.items()},
+        shapes={name: column.shape for name, column in signature.items()},
+        max_in_flight_samples_per_worker=max_in_flight,
+        num_workers_per_iterator=1,
+        rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
+    )
+
+
 def make_dataset(
     client: reverb.Client,
     replay: ReplayConfig,
@@ -26,9 +54,7 @@ def make_dataset(
     layout: Layout,
     batches_per_sample: int = 1,
 ) -> tf.data.Dataset:
-    """Sample the table of items for as long as its limiter allows.
-
-    The server is asked nothing before the first iteration, so that it may be away.
+    """Sample batches of the table of transitions; see `read_table`.
 
     Args:
       client: client of the replay server.
@@ -39,22 +65,14 @@ def make_dataset(
 
     Returns:
       `reverb.ReplaySample`s whose `info` is a `reverb.SampleInfo` and `data` is what the layout
-      unpacks, `[K * B, ...]` each. An iterator ends when the limiter lets nothing through for half
-      a second; its last sample may have fewer rows, which `BatchReader` completes.
+      unpacks, `[K * B, ...]` each. The last sample of an iterator may have fewer rows, which
+      `BatchReader` completes.
     """
     sample_size = batches_per_sample * batch_size
     prefetch = max(replay.prefetch_batches // batches_per_sample, 1)
     # Batches in Reverb's own buffer are among those read ahead; more would make priorities staler.
     in_flight = min(2, prefetch)
-    dataset = reverb.TrajectoryDataset(
-        server_address=client.server_address,
-        table=table_name(client, TRANSITIONS),
-        dtypes=tf.nest.map_structure(lambda leaf: leaf.dtype, layout.signature),
-        shapes=tf.nest.map_structure(lambda leaf: leaf.shape, layout.signature),
-        max_in_flight_samples_per_worker=in_flight * sample_size,
-        num_workers_per_iterator=1,
-        rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,
-    )
+    dataset = read_table(client, TRANSITIONS, layout.signature, in_flight * sample_size)
 
     @tf.autograph.experimental.do_not_convert  # The conversion would take half a second.
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:

@@ -1,6 +1,7 @@
 """How an agent's data lies in the replay: the seam between what is written and what is learned."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ Reference = Any
 _ITEM_BYTES = 330
 _COLUMN_BYTES = 300
 _CHUNK_BYTES = 940
+_SEND_TIMEOUT_MS = 500
 
 
 class Layout(Protocol):
@@ -108,6 +110,18 @@ class RowStream:
     def close(self) -> None:
         """Close the stream and drop the items that the server has not confirmed."""
         self._stream.close()
+
+
+def repeat_until_sent(send: Callable[..., None], should_stop: Callable[[], bool]) -> None:
+    """Repeat a blocking call of a stream until it succeeds or the program stops.
+
+    Args:
+      send: `flush` or `end_episode`, or a function that calls it with the same timeout.
+      should_stop: asked before each attempt.
+    """
+    while not should_stop():
+        with contextlib.suppress(reverb.errors.DeadlineExceededError):
+            return send(timeout_ms=_SEND_TIMEOUT_MS)
 
 
 def estimate_bytes_per_item(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
-import gymnasium
 import numpy as np
 import pytest
 import reverb
@@ -19,10 +18,9 @@ from dm_env import specs
 from sent_messages import publish_parameters
 from waiting import wait_for
 
-from apex_agents.acting.actor import ApexActor, make_actor
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import ApexActor, make_actor, run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
-from apex_agents.environments import Catch, SyncVectorEnvironment, adapt
+from apex_agents.environments import SyncVectorEnvironment
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import ParameterSource, make_message_tables
 
@@ -121,28 +119,6 @@ def test_records_the_action_that_was_taken():
     assert adder.rows == [(FIRST, 0, 1, [1, 1], 7, 200, 20)]
 
 
-def test_one_environment_without_a_batch():
-    adder = RecordingAdder()
-    actor = ApexActor(SumPolicy(), [adder])
-    for start in (1.0, 5.0):
-        actor.observe_first(dm_env.restart(np.array([start])))
-        for k in (1, 2):
-            action = actor.select_action(np.array([start + k - 1]))
-            assert np.shape(action) == ()
-            step_type, discount = (dm_env.StepType(k), 1.0 if k == 1 else start % 2)
-            observation = np.array([start + k])
-            actor.observe(action, dm_env.TimeStep(step_type, 10.0 * k, discount, observation))
-    # Calls of the policy 0, 1 and, for the last observation, 2; then 3, 4, 5.
-    assert adder.rows == [
-        (FIRST, 0, 1, [1], 0, 100, 10),
-        (MID, 10, 1, [2], 1, 200, 20),
-        (LAST, 20, 1, [3], 0, 300, 30),
-        (FIRST, 0, 1, [5], 1, 500, 50),
-        (MID, 10, 1, [6], 0, 600, 60),
-        (LAST, 20, 1, [7], 1, 700, 70),
-    ]
-
-
 def test_without_adders_and_variables():
     actor = ApexActor(SumPolicy())
     actor.observe_first(dm_env.restart(np.array([1.0])))
@@ -156,80 +132,6 @@ def test_close_closes_every_adder():
     adders = [RecordingAdder(), RecordingAdder()]
     ApexActor(SumPolicy(), adders).close()
     assert all(adder.closed for adder in adders)
-
-
-class History(dm_env.Environment):
-    """Passes time steps on, and keeps copies of them and of the actions."""
-
-    def __init__(self, environment: dm_env.Environment):
-        self._environment = environment
-        self.episodes: list[list[tuple]] = []
-        self.actions: list[list[int]] = []
-
-    def reset(self) -> dm_env.TimeStep:
-        timestep = self._environment.reset()
-        self.episodes.append([(None, None, timestep.observation.copy())])
-        self.actions.append([])
-        return timestep
-
-    def step(self, action: int) -> dm_env.TimeStep:
-        timestep = self._environment.step(action)
-        self.actions[-1].append(int(action))
-        row = (timestep.reward, timestep.discount, timestep.observation.copy())
-        self.episodes[-1].append(row)
-        return timestep
-
-    def observation_spec(self) -> specs.Array:
-        return self._environment.observation_spec()
-
-    def action_spec(self) -> specs.Array:
-        return self._environment.action_spec()
-
-
-def one_step_items(environment: History) -> list[tuple]:
-    """Return what n = 1 and `SumPolicy` make of the episodes."""
-    items = []
-    for rows, actions in zip(environment.episodes, environment.actions, strict=True):
-        for k, action in enumerate(actions):
-            observation = rows[k][2]
-            reward, discount, next_observation = rows[k + 1]
-            q_taken = 100 * observation.sum(dtype=np.float64)
-            target = reward + GAMMA * discount * 10 * next_observation.sum(dtype=np.float64)
-            priority = max(abs(target - q_taken), 1e-6)
-            items.append(
-                (observation, action, reward, GAMMA * discount, next_observation, priority)
-            )
-    return items
-
-
-def run_episodes(
-    environment: dm_env.Environment, make_fifo_replay: Callable, num_episodes: int
-) -> Any:
-    """Let Acme's loop record one-step transitions; return the replay."""
-    replay = make_fifo_replay(environment.observation_spec(), environment.action_spec())
-    adder = replay.make_adder(ReplayConfig(), 1, GAMMA)
-    actor = ApexActor(SumPolicy(), [adder])
-    EnvironmentLoop(environment, actor, logger=loggers.NoOpLogger()).run(num_episodes)
-    actor.close()
-    return replay
-
-
-def test_environment_loop_with_catch(make_fifo_replay):
-    environment = History(Catch(rows=4, columns=3, seed=0))
-    replay = run_episodes(environment, make_fifo_replay, num_episodes=4)
-    items = one_step_items(environment)
-    assert [float(item[3]) for item in items] == pytest.approx([0.9, 0.9, 0] * 4)
-    replay.assert_holds(items)
-
-
-def test_environment_loop_with_a_time_limit(make_fifo_replay):
-    cartpole = gymnasium.make("CartPole-v1", max_episode_steps=5)
-    environment = History(adapt(cartpole, seed=0))
-    replay = run_episodes(environment, make_fifo_replay, num_episodes=2)
-    items = one_step_items(environment)
-    # Pushed left and right by turns, the pole stands after five steps: both ends are truncations.
-    assert [float(item[3]) for item in items] == pytest.approx([0.9] * 10)
-    replay.assert_holds(items)
 
 
 class Overwriting(dm_env.Environment):
@@ -372,9 +274,11 @@ def test_variables_are_pulled_every_so_many_updates():
     assert set(threading.enumerate()) <= threads  # None fetches.
     actor.update()
     wait_for(lambda: source.num_requests == 2)
+    for _ in range(100):
+        actor.update()  # Returns, although the source does not answer.
     assert variable.numpy() == 1.0
     source.gate.set()
-    wait_for(lambda: actor.update() or variable.numpy() == 2.0)
+    wait_for(lambda: actor.update() or variable.numpy() > 1)
 
 
 def test_learner_steps_are_those_of_the_parameters_in_use():
@@ -400,16 +304,6 @@ def test_learner_steps_are_those_of_the_parameters_in_use():
     wait_for(lambda: actor.update() or variable.numpy() == 2.0)
     assert source.learner_steps == 20
     server.stop()
-
-
-def test_update_does_not_wait_for_a_slow_source():
-    source = Source()
-    actor, variable = make_updating_actor(source, period=1)
-    for _ in range(100):
-        actor.update()  # Returns, although the source does not answer.
-    assert variable.numpy() == 1.0
-    source.gate.set()
-    wait_for(lambda: actor.update() or variable.numpy() > 1)
 
 
 def test_update_waits_when_told_to():

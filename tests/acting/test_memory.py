@@ -10,8 +10,7 @@ from acme import EnvironmentLoop
 from acme.utils import loggers
 from dm_env import specs
 
-from apex_agents.acting.actor import ApexActor
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import ApexActor, run_in_lock_step
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import SyncVectorEnvironment
 

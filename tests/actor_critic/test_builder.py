@@ -138,26 +138,25 @@ def test_other_agents_settings_are_refused():
         ActorCriticBuilder(ApexDQNConfig())  # type: ignore[arg-type]
 
 
-def test_continuous_actions_are_refused():
-    actions = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
-    with pytest.raises(ValueError, match=r"need discrete actions.*apex-dpg"):
-        ActorCriticBuilder(make_config()).check_environment(SPEC._replace(actions=actions))
+def make_normalizing_torso(spec, config):
+    return snt.Sequential([RunningNormalization(spec.observations.shape), snt.Linear(8)])
 
 
-def test_a_torso_that_does_not_fit_is_refused():
-    builder = ActorCriticBuilder(make_config(torso="atari"))
-    with pytest.raises(ValueError, match=r"set agent\.torso='auto', agent\.frame_stack=0"):
-        builder.check_environment(SPEC)
-
-
-def test_observations_that_the_learner_would_have_to_see_are_refused():
-    def make_torso(spec, config):
-        shape = spec.observations.shape
-        return snt.Sequential([RunningNormalization(shape), snt.Linear(8)])
-
-    builder = ActorCriticBuilder(make_config(), make_torso)
-    with pytest.raises(ValueError, match="A2C and A3C cannot normalize observations"):
-        builder.check_environment(SPEC)
+@pytest.mark.parametrize(
+    ("settings", "torso_fn", "actions", "message"),
+    [
+        ({}, None, specs.BoundedArray((2,), np.float32, -1, 1), r"discrete actions.*apex-dpg"),
+        ({"torso": "atari"}, None, SPEC.actions, r"set agent\.torso='auto', agent\.frame_stack=0"),
+        # The learner would have to see observations.
+        ({}, make_normalizing_torso, SPEC.actions, "A2C and A3C cannot normalize observations"),
+    ],
+)
+def test_environments_and_networks_that_do_not_fit_are_refused(
+    settings, torso_fn, actions, message
+):
+    builder = ActorCriticBuilder(make_config(**settings), torso_fn)
+    with pytest.raises(ValueError, match=message):
+        builder.check_environment(SPEC._replace(actions=actions))
 
 
 class Counting(snt.Module):

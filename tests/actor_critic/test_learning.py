@@ -68,22 +68,22 @@ def test_bootstrapping_at_truncation_and_not_at_termination(network):
     np.testing.assert_allclose(gradient(0.0, 1.0), gradient(0.0, 5.0), atol=1e-7)
 
 
-def test_metrics_of_one_step_by_hand(network):
+def test_metrics_and_gradient_of_one_step_by_hand(network):
     rollout = make_rollout(3)
     one = Rollout(
         *[tf.constant(field[:n, 1:2]) for field, n in zip(rollout, (2, 1, 1, 1, 1), strict=True)]
     )
-    _, metrics = compute(network, one)
+    gradient, metrics = compute(network, one)
     logits, value = (tensor.numpy() for tensor in network(tf.constant(rollout.observation[:2, 1])))
     probabilities = np.exp(logits[0]) / np.exp(logits[0]).sum()
-    advantage = rollout.reward[0, 1] + 0.9 * value[1] - value[0]
-    policy = -np.log(probabilities[rollout.action[0, 1]]) * advantage
     entropy = -(probabilities * np.log(probabilities)).sum()
+    advantage = rollout.reward[0, 1] + 0.9 * value[1] - value[0]
+    action = rollout.action[0, 1]
+    policy = -np.log(probabilities[action]) * advantage
+    value_coefficient, entropy_coefficient = CONFIG.value_coefficient, CONFIG.entropy_coefficient
     expected = {
         "num_steps": 1.0,
-        "loss": policy
-        + CONFIG.value_coefficient * advantage**2
-        - CONFIG.entropy_coefficient * entropy,
+        "loss": policy + value_coefficient * advantage**2 - entropy_coefficient * entropy,
         "policy_loss": policy,
         "value_loss": advantage**2,
         "entropy": entropy,
@@ -91,34 +91,16 @@ def test_metrics_of_one_step_by_hand(network):
     }
     assert metrics == pytest.approx(expected, rel=1e-5)
 
-
-def test_gradient_of_one_step_by_hand(network):
-    rollout = make_rollout(3)
-    one = Rollout(
-        *[tf.constant(field[:n, 1:2]) for field, n in zip(rollout, (2, 1, 1, 1, 1), strict=True)]
-    )
-    gradient, _ = compute(network, one)
-    sizes = [variable.shape.num_elements() for variable in network.trainable_variables]
+    variables = network.trainable_variables
+    sizes = [variable.shape.num_elements() for variable in variables]
     parts = np.split(gradient, np.cumsum(sizes)[:-1])
-    names = [variable.name.split(":")[0] for variable in network.trainable_variables]
-    by_name = dict(zip(names, parts, strict=True))
-    logits, value = (tensor.numpy() for tensor in network(tf.constant(rollout.observation[:2, 1])))
-    probabilities = np.exp(logits[0]) / np.exp(logits[0]).sum()
-    entropy = -(probabilities * np.log(probabilities)).sum()
-    advantage = rollout.reward[0, 1] + 0.9 * value[1] - value[0]
+    by_name = {v.name.split(":")[0]: part for v, part in zip(variables, parts, strict=True)}
     # Derivatives of -log pi(a) and of the negative entropy by the logits; a bias adds to its logit.
-    of_policy = (probabilities - np.eye(NUM_ACTIONS)[rollout.action[0, 1]]) * advantage
-    of_entropy = probabilities * (np.log(probabilities) + entropy)
-    np.testing.assert_allclose(
-        by_name["actor_critic_network/policy/b"],
-        of_policy + CONFIG.entropy_coefficient * of_entropy,
-        rtol=1e-4,
-    )
-    np.testing.assert_allclose(
-        by_name["actor_critic_network/value/b"],
-        [-2.0 * CONFIG.value_coefficient * advantage],
-        rtol=1e-5,
-    )
+    of_logits = (probabilities - np.eye(NUM_ACTIONS)[action]) * advantage
+    of_logits += entropy_coefficient * probabilities * (np.log(probabilities) + entropy)
+    np.testing.assert_allclose(by_name["actor_critic_network/policy/b"], of_logits, rtol=1e-4)
+    of_value = [-2.0 * value_coefficient * advantage]
+    np.testing.assert_allclose(by_name["actor_critic_network/value/b"], of_value, rtol=1e-5)
 
 
 def test_a_hidden_layer_is_rectified():

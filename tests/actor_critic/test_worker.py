@@ -1,5 +1,7 @@
 """Tests of the worker: its rollouts, its gradients, and when it takes which parameters."""
 
+from typing import Any
+
 import dm_env
 import numpy as np
 import pytest
@@ -87,6 +89,13 @@ def timestep(rollout: Rollout, k: int, discount: float) -> dm_env.TimeStep:
     )
 
 
+def begin(**settings: Any) -> tuple[Parts, Rollout]:
+    """Let a new worker observe the first step of a rollout."""
+    parts, rollout = Parts(make_config(**settings)), make_rollout(0)
+    parts.worker.observe_first(timestep(rollout, 0, parts.config.discount))
+    return parts, rollout
+
+
 def play(parts: Parts, rollout: Rollout) -> None:
     """Let a worker observe a rollout that begins with S_0, as if it had taken its actions."""
     for k in range(T):
@@ -129,9 +138,7 @@ def test_no_rollout_of_one_step_lies_between_two_episodes():
 
 
 def test_parameters_stay_the_same_within_a_rollout():
-    parts = Parts(make_config(is_synchronous=False))
-    rollout = make_rollout(0)
-    parts.worker.observe_first(timestep(rollout, 0, parts.config.discount))
+    parts, rollout = begin(is_synchronous=False)
     parts.worker.select_action(rollout.observation[0])
     parts.source.version = 5
     for k in range(T):
@@ -146,9 +153,7 @@ def test_parameters_stay_the_same_within_a_rollout():
 
 
 def test_a2c_waits_for_other_parameters_than_those_of_its_gradient(monkeypatch):
-    parts = Parts(make_config())
-    rollout = make_rollout(0)
-    parts.worker.observe_first(timestep(rollout, 0, parts.config.discount))
+    parts, rollout = begin()
     play(parts, rollout)
     num_asked = parts.source.num_asked
 
@@ -164,9 +169,7 @@ def test_a2c_waits_for_other_parameters_than_those_of_its_gradient(monkeypatch):
 
 @pytest.mark.parametrize("ends", ["by time", "by the program"])
 def test_a2c_does_not_wait_for_ever(ends):
-    parts = Parts(make_config(max_wait_seconds=0.05 if ends == "by time" else 1000.0))
-    rollout = make_rollout(0)
-    parts.worker.observe_first(timestep(rollout, 0, parts.config.discount))
+    parts, rollout = begin(max_wait_seconds=0.05 if ends == "by time" else 1000.0)
     play(parts, rollout)
     parts.sender.is_stopping = ends == "by the program"
     parts.worker.select_action(rollout.observation[0])
@@ -174,9 +177,7 @@ def test_a2c_does_not_wait_for_ever(ends):
 
 
 def test_a3c_never_waits(monkeypatch):
-    parts = Parts(make_config(is_synchronous=False))
-    rollout = make_rollout(0)
-    parts.worker.observe_first(timestep(rollout, 0, parts.config.discount))
+    parts, rollout = begin(is_synchronous=False)
     monkeypatch.delattr("time.sleep")
     play(parts, rollout)
     play(parts, rollout)

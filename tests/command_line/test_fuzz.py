@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.checks import check_environment
 from apex_agents.config import ExperimentConfig
 from apex_agents.dpg.config import ApexDPGConfig

@@ -120,13 +120,6 @@ def test_ladder_of_epsilons(config, num_envs, exponents):
     np.testing.assert_allclose(ladder, [0.4**exponent for exponent in exponents])
 
 
-def test_ladder_of_360_actors():
-    ladder = epsilon_ladder(ExplorationConfig(epsilon=0.5), 360)
-    assert ladder.shape == (360,)
-    np.testing.assert_allclose(ladder[[0, 1, 359]], [0.5, 0.5 ** (1 + 7 / 359), 0.5**8])
-    assert (np.diff(ladder) < 0).all()
-
-
 def test_six_epsilons_over_envs_that_are_no_multiple_of_six():
     ladder = epsilon_ladder(ExplorationConfig(num_distinct_epsilons=6), 16)
     values, counts = np.unique(ladder, return_counts=True)

@@ -295,26 +295,15 @@ def test_logs_the_share_of_new_priorities_at_a_bound(replay):
     assert logger.data[0]["priorities_at_bound_fraction"] == num_large / BATCH_SIZE
 
 
-def test_rows_continue_from_the_steps_of_a_restored_state(replay):
-    add_transitions(replay, PRIORITIES)
-    logger = loggers.InMemoryLogger()
-    update = CountingUpdate()
-    learner = replay.make_learner(update, logger=logger)
-    update.num_updates.assign(10)
-    learner.resume()
-    assert learner.num_steps == 10
-    learner.step()
-    learner.close()
-    assert [row["learner_steps"] for row in logger.data] == [11]
-
-
 def test_recent_samples_hold_priorities_and_ages(replay):
     add_transitions(replay, PRIORITIES, learner_steps=3)
     update = CountingUpdate()
     learner = replay.make_learner(update)
     update.num_updates.assign(10)
     learner.resume()
+    assert learner.num_steps == 10
     learner.step()
+    assert learner.num_steps == 11
     samples = learner.recent_samples.collect()
     learner.close()
     assert {len(column) for column in samples} == {BATCH_SIZE}
@@ -345,20 +334,4 @@ def test_a_step_without_data_ends_when_told_to_stop(replay):
     assert not thread.is_alive()
     assert (learner.num_steps, update.count.numpy().tolist()) == (0, [0.0])
     assert replay.num_publications() == 0
-    learner.close()
-
-
-def test_learns_as_soon_as_the_limiter_allows(replay):
-    add_transitions(replay, {RARE: 1.0})
-    asked = []
-
-    def add_after_second_question() -> bool:
-        asked.append(True)
-        if len(asked) == 2:
-            add_transitions(replay, {FREQUENT: 16.0})
-        return False
-
-    learner = replay.make_learner(CountingUpdate(), should_stop=add_after_second_question)
-    learner.step()
-    assert learner.num_steps == 1
     learner.close()

@@ -7,6 +7,7 @@ import tensorflow as tf
 from apex_agents.learning.losses import (
     TDLoss,
     categorical_td_loss,
+    check_shapes,
     double_q_values,
     dpg_loss,
     importance_weights,
@@ -40,35 +41,33 @@ def double_q_loss(q_tm1, a_tm1, r_t, d_t, q_t_value, q_t_selector) -> TDLoss:
     return td_loss(q_taken, r_t, d_t, bootstrap_value)
 
 
-def test_double_q_loss_selects_with_one_network_and_evaluates_with_the_other():
-    loss, td_error = double_q_loss(*make_inputs())
-    np.testing.assert_allclose(td_error, TD_ERROR, rtol=1e-6)
-    np.testing.assert_allclose(loss, LOSS, rtol=1e-6)
-
-
-def test_gradients_reach_only_the_estimate_of_the_action_taken():
-    inputs = make_inputs()
-    q_tm1, _, *others = inputs
+def check_loss_and_gradients(loss_fn, inputs, loss, td_error, gradient):
+    """Check a loss, and that gradients flow into its first argument only."""
     with tf.GradientTape() as tape:
-        tape.watch([q_tm1, *others])
-        loss, _ = double_q_loss(*inputs)
-    gradient, *other_gradients = tape.gradient(loss, [q_tm1, *others])
-    expected = [[0.0, -16.5, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 0.5]]
-    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
-    assert other_gradients == [None] * 4
+        tape.watch(inputs)
+        result = loss_fn(*inputs)
+    np.testing.assert_allclose(result.loss, loss, rtol=1e-5)
+    np.testing.assert_allclose(result.td_error, td_error, rtol=1e-5)
+    first, *others = tape.gradient(result.loss, inputs)
+    np.testing.assert_allclose(first, gradient, rtol=1e-5, atol=1e-7)
+    assert others == [None] * len(others)
+
+
+def test_double_q_loss_selects_with_one_network_and_evaluates_with_the_other():
+    q_tm1, a_tm1, *others = make_inputs()
+
+    def loss_of_estimate(q_tm1, *others):
+        return double_q_loss(q_tm1, a_tm1, *others)
+
+    gradient = [[0.0, -16.5, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 0.5]]
+    check_loss_and_gradients(loss_of_estimate, [q_tm1, *others], LOSS, TD_ERROR, gradient)
 
 
 def test_td_loss():
-    q_tm1, r_t = tf.constant([1.0, 3.0]), tf.constant([0.5, -1.0])
-    d_t, v_t = tf.constant([0.9, 0.0]), tf.constant([10.0, 99.0])
-    with tf.GradientTape() as tape:
-        tape.watch([q_tm1, r_t, d_t, v_t])
-        loss, td_error = td_loss(q_tm1, r_t, d_t, v_t)
-    np.testing.assert_allclose(td_error, [0.5 + 0.9 * 10.0 - 1.0, -1.0 - 3.0], rtol=1e-6)
-    np.testing.assert_allclose(loss, [0.5 * 8.5 * 8.5, 0.5 * 4.0 * 4.0], rtol=1e-6)
-    gradient, *other_gradients = tape.gradient(loss, [q_tm1, r_t, d_t, v_t])
-    np.testing.assert_allclose(gradient, [-8.5, 4.0], rtol=1e-6)
-    assert other_gradients == [None] * 3
+    inputs = [tf.constant(row) for row in ([1.0, 3.0], [0.5, -1.0], [0.9, 0.0], [10.0, 99.0])]
+    td_error = [0.5 + 0.9 * 10.0 - 1.0, -1.0 - 3.0]
+    loss = [0.5 * 8.5 * 8.5, 0.5 * 4.0 * 4.0]
+    check_loss_and_gradients(td_loss, inputs, loss, td_error, [-8.5, 4.0])
 
 
 # Two quantiles, at 0.25 and 0.75. First row: targets 0 + 1 * (1, 3) and estimates (1, 2.5);
@@ -87,18 +86,6 @@ Z_GRADIENT = [
     [-(0.25 * 0.0 + 0.25 * 1.0) / 2, -(0.25 * -1.0 + 0.75 * 0.5) / 2],
     [-0.25 * 0.5, -0.25 * -1.0],
 ]
-
-
-def check_loss_and_gradients(loss_fn, inputs, loss, td_error, gradient):
-    """Check a loss, and that gradients flow into its first argument only."""
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        result = loss_fn(*inputs)
-    np.testing.assert_allclose(result.loss, loss, rtol=1e-5)
-    np.testing.assert_allclose(result.td_error, td_error, rtol=1e-5)
-    first, *others = tape.gradient(result.loss, inputs)
-    np.testing.assert_allclose(first, gradient, rtol=1e-5, atol=1e-7)
-    assert others == [None] * len(others)
 
 
 def test_quantile_td_loss():
@@ -297,3 +284,42 @@ def test_an_argument_of_another_shape_is_refused(loss, name):
     column = arguments[name][..., tf.newaxis]
     with pytest.raises(ValueError, match="shape"):
         loss(**{**arguments, name: column})
+
+
+@pytest.mark.parametrize("shape", [[2], [None], [None, 3], [2, 3, 1], tf.TensorShape([2])])
+def test_equal_shapes_pass(shape):
+    tensor = tf.zeros([size or 7 for size in shape])
+    check_shapes(shape, first=tensor, second=tensor)
+
+
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [([2], [2, 1]), ([2, 1], [2]), ([2], []), ([2], [1]), ([None], [2, 1]), ([None, 3], [2, 1])],
+)
+def test_another_shape_is_refused_by_name(shape, other):
+    good = tf.zeros([size or 2 for size in shape])
+    with pytest.raises(ValueError, match="second"):
+        check_shapes(shape, first=good, second=tf.zeros(other))
+
+
+def test_sizes_that_a_graph_does_not_know_pass():
+    def function(tensor: tf.Tensor) -> tf.Tensor:
+        check_shapes([8], tensor=tensor)
+        return tensor
+
+    tf.function(function).get_concrete_function(tf.TensorSpec([None]))
+    with pytest.raises(ValueError, match="tensor"):
+        tf.function(function).get_concrete_function(tf.TensorSpec([None, 1]))
+
+
+def test_nothing_is_added_to_a_graph():
+    def list_operations(check: bool) -> list[str]:
+        def function(tensor: tf.Tensor) -> tf.Tensor:
+            if check:
+                check_shapes([8, None], tensor=tensor)
+            return tensor
+
+        graph = tf.function(function).get_concrete_function(tf.TensorSpec([8, 3])).graph
+        return [operation.type for operation in graph.get_operations()]
+
+    assert list_operations(check=True) == list_operations(check=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import reverb
@@ -12,7 +10,7 @@ from dm_env import specs
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.layout import RowStream
-from apex_agents.replay.tables import TRANSITIONS, make_transition_table
+from apex_agents.replay.tables import TRANSITIONS
 from apex_agents.replay.transitions import FrameWriter, make_layout, pack_outcome
 
 
@@ -112,41 +110,3 @@ def test_where_several_transitions_end_further_rows_have_no_frame(serve):
     frames.step(3, 2, 1)
     assert frames.stream.frames == [0, 0, 1, 2, 3, None]
     assert frames.read(2) == [([0, 1], [2, 3]), ([1, 2], [2, 3])]
-
-
-def test_an_episode_shorter_than_n_has_frames_before_its_first(serve):
-    frames = Frames(serve)
-    frames.writer.begin_episode(stack(0, 1))
-    frames.step(2, 1)
-    assert frames.read(1) == [([0, 1], [1, 2])]
-
-
-def test_no_stack_has_frames_of_the_episode_before(serve):
-    frames = Frames(serve)
-    for first in (0, 10):
-        frames.writer.begin_episode(stack(first, first + 1))
-        frames.step(first + 2)
-        frames.step(first + 3, 2, 1)
-        frames.stream.end_episode()
-    assert frames.stream.frames == [0, 0, 1, 2, 3, None, 10, 10, 11, 12, 13, None]
-    expected = [([0, 1], [2, 3]), ([1, 2], [2, 3]), ([10, 11], [12, 13]), ([11, 12], [12, 13])]
-    assert frames.read(4) == expected
-
-
-def test_what_is_not_finite_is_in_no_item_and_leaves_no_gap(serve):
-    spec = EnvironmentSpec(
-        specs.Array((2, 1), np.float32), specs.DiscreteArray(9), rewards=None, discounts=None
-    )
-    layout = make_layout(spec, ReplayConfig(), n_step=1, frame_stack=2)
-    writer = layout.make_writer(serve(make_transition_table(ReplayConfig(), layout.signature)))
-    numbers = [0.0, 1.0, np.nan, 3.0, 4.0, 5.0]
-    stacks = [np.array(pair, np.float32)[:, None] for pair in itertools.pairwise(numbers)]
-    outcome = pack_outcome(np.int64(1), 0.0, 1.0, learner_steps=0, num_steps=1)
-    writer.begin_episode(stacks[0])
-    accepted = []
-    for before, newest in itertools.pairwise(stacks):
-        writer.begin_step(newest)
-        accepted.append(writer.add_item(before, outcome, 1.0))
-        writer.end_step()
-    # The NaN is among the three frames of each item but the last.
-    assert accepted == [False, False, False, True]
