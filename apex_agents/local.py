@@ -12,8 +12,8 @@ from apex_agents.checks import check_limits
 from apex_agents.environments import VectorEnvironment
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.metrics.statistics import read_statistics
 from apex_agents.process_state import restoring_process
-from apex_agents.replay.statistics import read_statistics
 from apex_agents.replay.tables import DataFlow, serve
 from apex_agents.run_end import end_reason
 

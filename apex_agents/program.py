@@ -17,6 +17,7 @@ from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
+from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import (
     Replays,
     RoleNode,
@@ -27,7 +28,6 @@ from apex_agents.nodes.node import (
 )
 from apex_agents.nodes.replay import ReplayNode
 from apex_agents.replay.messages import ParameterSource
-from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.run_end import RunEnd, StepReporter
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run

@@ -25,6 +25,7 @@ from apex_agents.builder import Adder
 from apex_agents.config import RunConfig, reaches
 from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
+from apex_agents.metrics.statistics import StatisticsPoller, read_actor_steps
 from apex_agents.metrics.summary import remove_summary, write_summary
 from apex_agents.replay.connections import PerServer
 from apex_agents.replay.messages import (
@@ -34,7 +35,6 @@ from apex_agents.replay.messages import (
     Evaluation,
     Publisher,
 )
-from apex_agents.replay.statistics import StatisticsPoller, read_actor_steps
 from apex_agents.replay.tables import if_reachable, table_name
 from apex_agents.runs.files import write_json
 from apex_agents.runs.opening import read_counts

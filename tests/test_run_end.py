@@ -20,9 +20,9 @@ from waiting import wait_for
 
 from apex_agents.config import EvaluationConfig, RunConfig
 from apex_agents.experiment import Experiment
+from apex_agents.metrics.statistics import ReplayStatistics, read_actor_steps
 from apex_agents.nodes.node import await_answer
 from apex_agents.replay.messages import LAST_STEP, Evaluation, make_message_tables, read_latest
-from apex_agents.replay.statistics import ReplayStatistics, read_actor_steps
 from apex_agents.run_end import ActorStepCounter, RunEnd, StepReporter, end_reason
 
 EVALUATED = Evaluation(7.0, 1.0, 3, 8, 0)

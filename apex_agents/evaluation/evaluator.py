@@ -23,6 +23,10 @@ from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.loggers import make_logger
+from apex_agents.metrics.statistics import (
+    StatisticsPoller,
+    read_actor_steps,
+)
 from apex_agents.nodes.node import Replays, await_answer, num_restarts, report_ready
 from apex_agents.replay.messages import (
     EVALUATION,
@@ -30,10 +34,6 @@ from apex_agents.replay.messages import (
     ParameterSource,
     Publisher,
     to_arrays,
-)
-from apex_agents.replay.statistics import (
-    StatisticsPoller,
-    read_actor_steps,
 )
 from apex_agents.replay.tables import if_reachable
 from apex_agents.run_end import end_reason

@@ -24,6 +24,22 @@ from apex_agents.waits import Waiting
 _NUM_BATCHES = 16
 
 
+class SampledBatch(NamedTuple):
+    """A sample that was learned from, for logs of what the replay holds.
+
+    Attributes:
+      info: keys, probabilities, priorities and so on when it was sampled.
+      acted_with: learner steps of the parameters with which the actions were chosen.
+      td_error: `|td error|`, the new priorities.
+      learner_steps: learner steps done before it.
+    """
+
+    info: reverb.SampleInfo
+    acted_with: tf.Tensor
+    td_error: tf.Tensor
+    learner_steps: int
+
+
 class Source(Protocol):
     """Data to learn from: samples of replays (`ReplaySource`), or gradients of workers.
 
@@ -40,7 +56,7 @@ class Source(Protocol):
     def description(self) -> str: ...
 
     @property
-    def recent_samples(self) -> "RecentSamples | None": ...
+    def recent_samples(self) -> Sequence[SampledBatch] | None: ...
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Any:
         """Wait for data of one learner step or several; return None if told to stop.
@@ -94,7 +110,7 @@ class ApexLearner(core.Learner):
         self.num_steps = 0
 
     @property
-    def recent_samples(self) -> "RecentSamples | None":
+    def recent_samples(self) -> Sequence[SampledBatch] | None:
         """The newest batches; None for a source without transitions."""
         return self._source.recent_samples
 
@@ -176,7 +192,9 @@ class ReplaySource:
         limits = f"{flow.min_size_field} is {flow.min_size:,}"
         limits += f", agent.replay.samples_per_insert is {ratio:g}" if ratio else ""
         self.description = f"a batch of the replay ({limits})"
-        self.recent_samples = RecentSamples()
+        self.recent_samples: collections.deque[SampledBatch] = collections.deque(
+            maxlen=_NUM_BATCHES
+        )
         self._update_on_sample = make_update_on_sample(update, config)
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Sample | None:
@@ -187,7 +205,10 @@ class ReplaySource:
         output = self._update_on_sample(data.batches)
         priorities = output.priorities.numpy()
         self.replays.write_priorities(data, priorities)
-        self.recent_samples.add(data.batches, output, learner_steps)
+        info, transitions = data.batches
+        self.recent_samples.append(
+            SampledBatch(info, transitions.learner_steps, output.priorities, learner_steps)
+        )
         return {
             **output.metrics,
             "num_updates": self._num_updates,
@@ -223,59 +244,4 @@ def make_update_on_sample(update: Update, config: Any) -> Any:
     return tf.function(
         lambda sample: update_in_turn(learn, sample, config.num_sgd_steps_per_step),
         autograph=False,
-    )
-
-
-class SampledTransitions(NamedTuple):
-    """Transitions of the newest batches, `[N]` each.
-
-    Attributes:
-      priority: priority in the replay when the transition was sampled.
-      td_error: `|td error|`, the new priority.
-      age_steps: learner steps since the parameters with which the action was chosen.
-      times_sampled: number of times that the transition has been sampled by then.
-      weight: 1 / (number of transitions in the replay * probability of being sampled), whose mean
-        over many samples is 1.
-    """
-
-    priority: np.ndarray
-    td_error: np.ndarray
-    age_steps: np.ndarray
-    times_sampled: np.ndarray
-    weight: np.ndarray
-
-
-class RecentSamples:
-    """The newest batches: priorities, ages, and how often their transitions have been sampled.
-
-    Although sampling prefers high priorities, they also show what the replay holds: a transition
-    that was sampled with probability P stands for 1 / P transitions.
-    """
-
-    def __init__(self) -> None:
-        self._batches: collections.deque = collections.deque(maxlen=_NUM_BATCHES)
-
-    def add(self, sample: reverb.ReplaySample, output: UpdateOutput, learner_steps: int) -> None:
-        """Keep the tensors of a batch and of the update that followed these learner steps."""
-        self._batches.append((sample.info, sample.data.learner_steps, output, learner_steps))
-
-    def collect(self) -> SampledTransitions:
-        """Return the transitions of the newest batches, of which there has to be at least one."""
-        batches = [_read(*batch) for batch in self._batches]
-        return SampledTransitions(
-            *[np.concatenate(column) for column in zip(*batches, strict=True)]
-        )
-
-
-def _read(
-    info: reverb.SampleInfo, acted_with: Any, output: UpdateOutput, learner_steps: int
-) -> SampledTransitions:
-    probability = np.asarray(info.probability, np.float64)
-    return SampledTransitions(
-        priority=np.asarray(info.priority),
-        td_error=np.asarray(output.priorities),
-        # A learner that resumed from a checkpoint is behind the parameters it published before.
-        age_steps=np.maximum(learner_steps - np.asarray(acted_with), 0),
-        times_sampled=np.asarray(info.times_sampled),
-        weight=1 / (np.asarray(info.table_size) * probability),
     )

@@ -12,11 +12,11 @@ from apex_agents.acting.policy import Policy
 from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import ApexLearner, SampledTransitions
+from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics import columns
-from apex_agents.metrics.histograms import make_histogram
+from apex_agents.metrics.histograms import SampledTransitions, make_histogram, read_samples
+from apex_agents.metrics.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.replay.messages import ParameterSource
-from apex_agents.replay.statistics import ReplayStatistics, StatisticsPoller
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.workdir import LOGS
 
@@ -274,10 +274,10 @@ class HistogramLogger:
         A learner that samples no transitions has none.
         """
         learner = self._learner
-        if learner.recent_samples is None or learner.num_steps == self._last_steps:
+        if not learner.recent_samples or learner.num_steps == self._last_steps:
             return
         self._last, self._last_steps = self._clock(), learner.num_steps
-        samples = learner.recent_samples.collect()
+        samples = read_samples(learner.recent_samples)
         self._logger.write_rows(
             {columns.LEARNER_STEPS: learner.num_steps, columns.QUANTITY: quantity, **bin_._asdict()}
             for quantity in SampledTransitions._fields[:-1]

@@ -13,9 +13,9 @@ import reverb
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
+from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import Replays, await_answer, is_supervised, report_ready, run_node
 from apex_agents.replay.messages import MESSAGES
-from apex_agents.replay.statistics import StatisticsPoller
 from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.run_end import ActorStepCounter
 from apex_agents.runs.files import remove, try_to_write

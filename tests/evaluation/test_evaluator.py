@@ -23,11 +23,11 @@ from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.evaluation import evaluator as evaluator_module
 from apex_agents.evaluation.evaluator import Evaluator, run_evaluator
 from apex_agents.experiment import Experiment
-from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.messages import Evaluation, make_message_tables
-from apex_agents.replay.statistics import (
+from apex_agents.metrics.statistics import (
     read_statistics,
 )
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import Evaluation, make_message_tables
 from apex_agents.replay.tables import DataFlow, make_transition_table
 from apex_agents.runs.parameter_file import read_parameters
 from apex_agents.runs.workdir import make_folders

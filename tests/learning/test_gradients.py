@@ -28,9 +28,9 @@ from apex_agents.learning.gradients import (
 )
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import Computed
+from apex_agents.metrics.statistics import read_statistics
 from apex_agents.replay.connections import Sample
 from apex_agents.replay.messages import make_message_tables
-from apex_agents.replay.statistics import read_statistics
 from apex_agents.replay.tables import DataFlow
 
 QUEUE_SIZE = 3

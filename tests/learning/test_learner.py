@@ -16,6 +16,7 @@ from waiting import wait_for
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner, ReplaySource
 from apex_agents.learning.update import Computed
+from apex_agents.metrics.histograms import read_samples
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
@@ -212,7 +213,7 @@ def test_several_updates_per_call(replay):
     assert update.count.numpy().tolist() == [16.0]
     assert published == [(4, 0), (8, 1), (12, 2), (16, 2)]
     assert replay.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
-    samples = learner.recent_samples.collect()
+    samples = read_samples(learner.recent_samples)
     assert {len(column) for column in samples} == {4 * 4 * BATCH_SIZE}
     learner.close()
 
@@ -222,9 +223,9 @@ def test_recent_samples_are_those_of_the_newest_batches(replay):
     learner = replay.make_learner(CountingUpdate())
     for _ in range(20):
         learner.step()
-    num_samples = len(learner.recent_samples.collect().priority)
+    num_samples = len(read_samples(learner.recent_samples).priority)
     learner.step()
-    assert len(learner.recent_samples.collect().priority) == num_samples < 20 * BATCH_SIZE
+    assert len(read_samples(learner.recent_samples).priority) == num_samples < 20 * BATCH_SIZE
     learner.close()
 
 
@@ -304,7 +305,7 @@ def test_recent_samples_hold_priorities_and_ages(replay):
     assert learner.num_steps == 10
     learner.step()
     assert learner.num_steps == 11
-    samples = learner.recent_samples.collect()
+    samples = read_samples(learner.recent_samples)
     learner.close()
     assert {len(column) for column in samples} == {BATCH_SIZE}
     assert set(samples.age_steps.tolist()) == {10 - 3}

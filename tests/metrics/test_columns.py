@@ -15,13 +15,12 @@ from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import SampledTransitions
 from apex_agents.metrics import columns
-from apex_agents.metrics.histograms import Bin
+from apex_agents.metrics.histograms import Bin, SampledTransitions
 from apex_agents.metrics.loggers import LearnerLogger
+from apex_agents.metrics.statistics import ReplayStatistics
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
-from apex_agents.replay.statistics import ReplayStatistics
 
 REPLAY = ReplayConfig(max_size=100, min_size=1)
 DQN = ApexDQNConfig(

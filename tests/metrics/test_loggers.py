@@ -8,15 +8,16 @@ import types
 
 import numpy as np
 import pytest
+import reverb
 
 from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import Episode
 from apex_agents.experiment import Experiment
-from apex_agents.learning.learner import SampledTransitions
+from apex_agents.learning.learner import SampledBatch
 from apex_agents.metrics import loggers
-from apex_agents.replay.statistics import ReplayStatistics, add_statistics
+from apex_agents.metrics.statistics import ReplayStatistics, add_statistics
 from apex_agents.stopwatch import Stopwatch
 
 
@@ -177,15 +178,16 @@ def test_replay_row_counts_since_the_row_before(experiment, clock):
 
 
 def test_distributions_are_written_every_period(experiment, clock):
-    samples = SampledTransitions(
+    # The first transition stands for one in the replay, the second for three.
+    info = reverb.SampleInfo(
+        key=None,
+        probability=np.array([1.0, 1 / 3]),
+        table_size=np.array([1, 1]),
         priority=np.array([1.0, 2.0]),
-        td_error=np.array([1.0, 1.0]),
-        age_steps=np.array([0, 50]),
         times_sampled=np.array([1, 1]),
-        weight=np.array([1.0, 3.0]),
     )
-    recent = types.SimpleNamespace(collect=lambda: samples)
-    learner = types.SimpleNamespace(num_steps=7, recent_samples=recent)
+    batch = SampledBatch(info, np.array([50, 0]), np.array([1.0, 1.0]), learner_steps=50)
+    learner = types.SimpleNamespace(num_steps=7, recent_samples=[batch])
     logger = loggers.HistogramLogger(experiment, learner, clock)
     logger.write_if_due()  # Nothing has been sampled yet.
     for seconds in (0, 29, 1):

@@ -11,15 +11,15 @@ import tensorflow as tf
 from sent_messages import publish_actor_steps, report_evaluation, report_last_step
 from waiting import wait_for
 
-from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.messages import Evaluation, make_message_tables
-from apex_agents.replay.statistics import (
+from apex_agents.metrics.statistics import (
     ReplayStatistics,
     StatisticsPoller,
     add_statistics,
     read_actor_steps,
     read_statistics,
 )
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.messages import Evaluation, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, DataFlow, RunClient, make_transition_table
 
 
