@@ -1,4 +1,4 @@
-"""Actions in the units of agents and of environments, and what agents require of them."""
+"""Actions in the units of agents and of environments, and agents' requirements."""
 
 from __future__ import annotations
 

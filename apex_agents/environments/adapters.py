@@ -27,9 +27,9 @@ def adapt(
 
     A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
     discount 1; dm_env environments may have any discount. A step before the first reset, or after a
-    LAST step, ignores its action and resets. `conversion` and `actions` describe what becomes of
-    observations and actions. An array that has its dtype already is not copied: an environment that
-    reuses its arrays does so here, too.
+    LAST step, ignores its action and resets. `conversion` and `actions` describe how observations
+    and actions are converted. An array that has its dtype already is not copied: an environment
+    that reuses its arrays does so here, too.
 
     Args:
       environment: a `gymnasium.Env` or a `dm_env.Environment`.

@@ -325,5 +325,5 @@ _TWO_PLAYER_ROMS = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
 
 def _key(name: str) -> str:
-    """Return what 'ms_pacman' and 'MsPacman' have in common."""
+    """Return the common form of 'ms_pacman' and 'MsPacman'."""
     return name.replace("_", "").lower()

@@ -81,7 +81,7 @@ class ControlEnvironment(dm_env.Environment):
         task whose body cannot leave its view.
 
         Raises:
-          ValueError: MuJoCo cannot draw on this machine; names what to install.
+          ValueError: MuJoCo cannot draw on this machine; names the packages to install.
         """
         prepare_opengl()
         if _render.BACKEND in _render.constants.NO_RENDERER:

@@ -1,4 +1,4 @@
-"""What agents see of observation spaces: one array.
+"""Conversion of observation spaces to the one array that agents observe.
 
 Spaces are gymnasium's; `space_of` turns specs of dm_env into them.
 """
@@ -17,10 +17,10 @@ ObservationConverter = Callable[[Any], np.ndarray]
 
 
 class ObservationSpec(specs.BoundedArray):
-    """Spec of what agents observe.
+    """Spec of the observations of agents.
 
     Attributes:
-      space: space of what the environment itself returns.
+      space: space of the environment's own observations.
       parts: specs of the parts of a Dict or a Tuple, in their order in the vector; images among
         them are uint8.
       name: how one reaches the part, such as "observation['a'][0]"; 'observation' for all.
@@ -49,13 +49,13 @@ _VECTORS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscret
 
 
 def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, ObservationConverter]:
-    """Return the spec of what agents observe, and the function that makes it of an observation.
+    """Return the spec of agents' observations, and the function that converts one.
 
     Images, boxes of uint8 or bool with two axes or more, are uint8 with the maximum of their space,
     1 for bool; vectors of uint8 are uint8, too. Every other box is float32 in its own shape, a
     number has the shape [1]. A discrete space becomes a one-hot float32 vector. Dicts and tuples of
     all these become one float32 vector, flattened in the order of `spaces.Dict.spaces`, which sorts
-    by name what it gets as a dict.
+    a plain dict by name.
 
     Raises:
       ValueError: the space holds something else, or nothing.
@@ -104,7 +104,7 @@ def describe_rounding(spec: specs.Array, observation: np.ndarray) -> str:
     """Describe numbers of an environment that agents cannot tell apart, '' if none is known.
 
     Args:
-      spec: spec of what agents observe.
+      spec: spec of agents' observations.
       observation: the first observation.
     """
     is_own = isinstance(spec, ObservationSpec)
@@ -163,10 +163,10 @@ def space_of(spec: Any, name: str) -> spaces.Space:
 
 
 class OwnObservations:
-    """Converts what an environment itself returns, one observation or a batch of them."""
+    """Converts an environment's own observations, one or a batch."""
 
     def __init__(self, spec: ObservationSpec):
-        """Take the spec of what agents observe in the environment."""
+        """Take the spec of agents' observations in the environment."""
         self._spec = spec
         _, self._convert = convert_observations(spec.space)
 
@@ -253,7 +253,7 @@ def _whole_bounds(space: Any) -> tuple[Any, Any] | None:
 
 
 def _dtype_of(space: Any) -> np.dtype:
-    """Return the dtype in which agents observe what is neither a dict nor a tuple."""
+    """Return the dtype in which agents observe a space that is neither a dict nor a tuple."""
     is_bytes = isinstance(space, spaces.Box) and (is_image(space) or space.dtype == np.uint8)
     return np.dtype(np.uint8 if is_bytes else np.float32)
 

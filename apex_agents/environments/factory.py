@@ -160,8 +160,8 @@ def make_vector_environment(  # noqa: PLR0913
       num_rendered: number of environments, the first ones, that can `render` what they show.
       env_indices: numbers that tell the environments from all others of a run; by default they
         count from 0.
-      environment_fn: makes one environment, called with `config.kwargs`, instead of what `suite`
-        and `task` name. Arguments `seed`, `evaluation` and `env_index` that it has get the seed of
+      environment_fn: makes one environment, called with `config.kwargs`, instead of `suite` and
+        `task`. Arguments `seed`, `evaluation` and `env_index` that it has get the seed of
         the environment, whether it is one for evaluations, and its number in `env_indices`.
 
     Raises:

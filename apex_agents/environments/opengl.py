@@ -45,7 +45,7 @@ def prepare_opengl() -> None:
     Without a choice MuJoCo's libraries would use GLFW, which needs a display.
 
     Raises:
-      ValueError: MuJoCo cannot draw; names what to install.
+      ValueError: MuJoCo cannot draw; names the packages to install.
     """
     if not os.environ.get(_BACKEND) and not has_display():
         os.environ[_BACKEND] = "egl"

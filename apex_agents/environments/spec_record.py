@@ -1,4 +1,4 @@
-"""The spec of an environment as a file records it: as much as networks depend on."""
+"""Records of environment specs in files: the properties on which networks depend."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ SpecRecord = Mapping[str, Mapping[str, Any]]
 
 
 def record_spec(spec: EnvironmentSpec) -> SpecRecord:
-    """Return what networks depend on in observations and actions, as JSON values."""
+    """Return the properties on which networks depend, as JSON values."""
     return {"observations": _record(spec.observations), "actions": _record(spec.actions)}
 
 

@@ -132,7 +132,7 @@ class Evaluator:
         return True
 
     def close(self) -> None:
-        """Save what is still unsaved and release everything."""
+        """Save unsaved parameters and release everything."""
         self._best.save()
         self._poller.close()
         for publisher in self._publishers:
@@ -184,7 +184,7 @@ class BestParameters:
         self.save()
 
     def save(self) -> None:
-        """Try again to save what could not be saved before."""
+        """Save parameters that could not be saved before."""
         if self._unsaved is not None and save_parameters(self._path, *self._unsaved):
             self._unsaved = None
 

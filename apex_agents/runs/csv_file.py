@@ -31,7 +31,7 @@ _MIN_PIECES = 16
 class CSVLogger:
     """Appends rows to a CSV file; the columns are those of the file or of the first row, sorted.
 
-    Values for which a file has no column, such as those of an update that was changed before the
+    Values for which a file has no column, such as metrics of an update that was changed before the
     run was resumed, are left out with a warning; those that a row lacks are NaN. Rows that cannot
     be written are kept and tried again with the next one. A truncated row, which a process that was
     killed left at the end of the file, is removed.
