@@ -299,108 +299,85 @@ class ScriptedEmulator:
         return np.full((1, 2, 1, 1), 9, np.uint8)
 
 
-def run_script(
-    lives: int,
-    rows: list[tuple[int, bool, bool, int]],
-    evaluation: bool = False,
-    **fields: bool,
-) -> tuple:
-    """Play a script; return (step type, reward, discount) of each step, reports and actions."""
-    emulator = ScriptedEmulator(lives, rows)
-    config = AtariConfig(frame_stack=2, **fields)
+# Per step: reward, end, truncation and lives of the emulator; step type, reward and discount of the
+# agent; the action that the emulator gets for the agent's 2. Then the only game that is reported.
+LOST_LIFE_AND_GAME_OVER = (
+    [
+        ((5, False, False, 2), (MID, 1.0, 1.0), 2),
+        ((0, False, False, 1), (LAST, 0.0, 0.0), 2),  # A life is lost.
+        ((7, False, False, 1), (FIRST, 0.0, 1.0), 0),  # The no-op of the FIRST step.
+        # Qbert does this: no life is left, but the game is not over.
+        ((-3, False, False, 0), (MID, -1.0, 1.0), 2),
+        ((0, True, False, 0), (LAST, 0.0, 0.0), 2),
+        ((0, False, False, 2), (FIRST, 0.0, 1.0), 0),  # A new game.
+    ],
+    Episode(0, 5.0 + 7.0 - 3.0, 1.0 - 1.0, 4),
+)
+LOST_LIVES_IN_AN_EVALUATION = (
+    [
+        ((5, False, False, 1), (MID, 1.0, 1.0), 2),  # A life is lost.
+        ((7, False, False, 1), (MID, 1.0, 1.0), 0),  # The no-op.
+        ((4, True, False, 0), (LAST, 1.0, 0.0), 2),
+        ((0, False, False, 2), (FIRST, 0.0, 1.0), 0),  # A new game.
+    ],
+    Episode(0, 5.0 + 7.0 + 4.0, 1.0 + 1.0 + 1.0, 2),
+)
+GAME_OVER_IN_THE_NO_OP_OF_AN_EVALUATION = (
+    [
+        ((-3, False, False, 1), (MID, -1.0, 1.0), 2),  # A life is lost,
+        ((4, True, False, 0), (LAST, 1.0, 0.0), 0),  # and the last one in the no-op that follows.
+        ((0, False, False, 2), (FIRST, 0.0, 1.0), 0),
+    ],
+    Episode(0, -3.0 + 4.0, -1.0 + 1.0, 1),
+)
+LIFE_LOST_AT_THE_FRAME_LIMIT = (
+    [
+        ((1, False, True, 1), (LAST, 1.0, 0.0), 2),
+        ((0, False, False, 2), (FIRST, 0.0, 1.0), 0),
+    ],
+    Episode(0, 1.0, 1.0, 1),
+)
+GAME_OVER_IN_A_FIRST_STEP = (
+    [
+        ((0, False, False, 1), (LAST, 0.0, 0.0), 2),  # A life is lost,
+        ((4, True, False, 0), (FIRST, 0.0, 1.0), 0),  # and the other one in the no-op that follows.
+        # It begins a new game, whose frames do not follow the old ones.
+        ((0, False, False, 2), (FIRST, 0.0, 1.0), 0),
+        ((0, False, False, 2), (MID, 0.0, 1.0), 2),
+    ],
+    Episode(0, 4.0, 0.0, 1),
+)
+LIVES_THAT_DO_NOT_COUNT = (
+    [
+        ((2, False, False, 1), (MID, 1.0, 1.0), 2),
+        ((2, True, True, 0), (LAST, 1.0, 0.0), 2),
+        ((0, False, False, 2), (FIRST, 0.0, 1.0), 0),
+    ],
+    Episode(0, 2.0 + 2.0, 1.0 + 1.0, 2),
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "evaluation", "life_loss_ends_episode"),
+    [
+        pytest.param(LOST_LIFE_AND_GAME_OVER, False, True, id="lost_life_and_game_over"),
+        pytest.param(LOST_LIVES_IN_AN_EVALUATION, True, True, id="evaluation"),
+        pytest.param(GAME_OVER_IN_THE_NO_OP_OF_AN_EVALUATION, True, True, id="evaluation_no_op"),
+        pytest.param(LIFE_LOST_AT_THE_FRAME_LIMIT, False, True, id="frame_limit"),
+        pytest.param(GAME_OVER_IN_A_FIRST_STEP, False, True, id="first_step"),
+        pytest.param(LIVES_THAT_DO_NOT_COUNT, False, False, id="no_life_loss"),
+    ],
+)
+def test_scripts_of_games_of_two_lives(script, evaluation, life_loss_ends_episode):
+    steps, episode = script
+    emulator = ScriptedEmulator(2, [row for row, _, _ in steps])
+    config = AtariConfig(frame_stack=2, life_loss_ends_episode=life_loss_ends_episode)
     environment = AtariVectorEnvironment(
         "pong", config, seeds=[1], evaluation=evaluation, make_emulators=lambda *_: emulator
     )
     environment.reset()
-    steps = [environment.step(np.array([2])) for _ in rows]
-    seen = [
-        (int(step.step_type[0]), float(step.reward[0]), float(step.discount[0])) for step in steps
-    ]
-    return seen, environment.finished_episodes(), emulator.actions
-
-
-def test_script_of_a_lost_life_and_a_game_over():
-    seen, episodes, actions = run_script(
-        2,
-        [
-            (5, False, False, 2),
-            (0, False, False, 1),  # A life is lost.
-            (7, False, False, 1),  # The no-op of the FIRST step.
-            (-3, False, False, 0),  # Qbert does this: no life is left, but the game is not over.
-            (0, True, False, 0),
-            (0, False, False, 2),  # A new game.
-        ],
-        life_loss_ends_episode=True,
-    )
-    assert seen == [
-        (MID, 1.0, 1.0),
-        (LAST, 0.0, 0.0),
-        (FIRST, 0.0, 1.0),
-        (MID, -1.0, 1.0),
-        (LAST, 0.0, 0.0),
-        (FIRST, 0.0, 1.0),
-    ]
-    assert episodes == [Episode(0, 5.0 + 7.0 - 3.0, 1.0 - 1.0, 4)]
-    assert actions == [2, 2, 0, 2, 2, 0]
-
-
-def test_script_of_a_lost_life_in_an_evaluation():
-    seen, episodes, actions = run_script(
-        3,
-        [
-            (5, False, False, 2),  # A life is lost.
-            (7, False, False, 2),  # The no-op.
-            (-3, False, False, 1),  # Another one is lost,
-            (4, True, False, 0),  # and the last one in the no-op that follows.
-            (0, False, False, 3),  # A new game.
-        ],
-        evaluation=True,
-        life_loss_ends_episode=True,
-    )
-    assert seen == [
-        (MID, 1.0, 1.0),
-        (MID, 1.0, 1.0),
-        (MID, -1.0, 1.0),
-        (LAST, 1.0, 0.0),
-        (FIRST, 0.0, 1.0),
-    ]
-    assert episodes == [Episode(0, 5.0 + 7.0 - 3.0 + 4.0, 1.0 + 1.0 - 1.0 + 1.0, 2)]
-    assert actions == [2, 0, 2, 0, 0]
-
-
-def test_script_of_a_life_lost_at_the_frame_limit():
-    seen, episodes, _ = run_script(
-        2, [(1, False, True, 1), (0, False, False, 2)], life_loss_ends_episode=True
-    )
-    assert seen == [(LAST, 1.0, 0.0), (FIRST, 0.0, 1.0)]
-    assert episodes == [Episode(0, 1.0, 1.0, 1)]
-
-
-def test_script_of_a_game_over_in_a_first_step():
-    seen, episodes, _ = run_script(
-        2,
-        [
-            (0, False, False, 1),  # A life is lost,
-            (4, True, False, 0),  # and the other one in the no-op that follows.
-            (0, False, False, 2),  # The native reset.
-            (0, False, False, 2),
-            (1, False, False, 2),
-        ],
-        life_loss_ends_episode=True,
-    )
-    assert seen == [
-        (LAST, 0.0, 0.0),
-        (FIRST, 0.0, 1.0),
-        (FIRST, 0.0, 1.0),  # It begins a new game, whose frames do not follow the old ones.
-        (MID, 0.0, 1.0),
-        (MID, 1.0, 1.0),
-    ]
-    assert episodes == [Episode(0, 4.0, 0.0, 1)]
-
-
-def test_script_without_life_loss():
-    seen, episodes, _ = run_script(
-        2, [(2, False, False, 1), (2, True, True, 0), (0, False, False, 2)]
-    )
-    assert seen == [(MID, 1.0, 1.0), (LAST, 1.0, 0.0), (FIRST, 0.0, 1.0)]
-    assert episodes == [Episode(0, 2.0 + 2.0, 1.0 + 1.0, 2)]
+    timesteps = [environment.step(np.array([2])) for _ in steps]
+    seen = [tuple(float(array[0]) for array in timestep[:3]) for timestep in timesteps]
+    assert seen == [expected for _, expected, _ in steps]
+    assert environment.finished_episodes() == [episode]
+    assert emulator.actions == [action for _, _, action in steps]
