@@ -150,12 +150,7 @@ def save_checkpoint(
         # Within a function `write` does not wait for the operations of other threads, such as one
         # that reads from a replay whose host is gone.
         tf.function(tf.train.Checkpoint(**state).write, autograph=False)(str(partial / _STATE))
-        (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
-        (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
-        # A corrupted checkpoint of this step may be left if the run was resumed from an earlier
-        # one.
-        remove(path)
-        partial.rename(path)
+        _complete(partial, path, parameters, progress)
 
     for left in folder.glob("learner-*.partial"):  # Left by a process that was killed.
         remove(left)
@@ -168,6 +163,20 @@ def save_checkpoint(
     for other in set(checkpoints).difference([c for c in checkpoints if c <= path][-keep:]):
         remove(other)
     return True
+
+
+def _complete(
+    partial: pathlib.Path,
+    path: pathlib.Path,
+    parameters: Mapping[str, np.ndarray],
+    progress: Progress,
+) -> None:
+    """Add parameters and progress to a checkpoint that holds a state, and give it its name."""
+    (partial / PARAMETERS).write_bytes(encode_parameters(parameters, progress.learner_steps))
+    (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)))
+    # A corrupted checkpoint of this step may be left if the run was resumed from an earlier one.
+    remove(path)
+    partial.rename(path)
 
 
 def _checkpoint_path(folder: pathlib.Path, learner_steps: int) -> pathlib.Path:
@@ -237,10 +246,7 @@ def copy_to_step_0(checkpoint: Checkpoint, folder: pathlib.Path) -> None:
     try:
         remove(partial)  # Left by a process that was killed.
         shutil.copytree(checkpoint.path, partial)
-        parameters = read_parameters(checkpoint.path)
-        (partial / PARAMETERS).write_bytes(encode_parameters(parameters.arrays, 0))
-        (partial / CHECKPOINT_PROGRESS).write_text(json.dumps(dataclasses.asdict(Progress())))
-        partial.rename(path)
+        _complete(partial, path, read_parameters(checkpoint.path).arrays, Progress())
     except OSError as error:
         raise ValueError(f"{checkpoint.path} cannot be copied to {path}: {error}") from error
 
