@@ -194,13 +194,11 @@ def _executed_file() -> str | None:
 
 def record(text: str) -> dict[str, Any]:
     """Return what a later command needs to find the code that a text refers to, as JSON values."""
-    script, pickles = vars(sys.modules[_MAIN]), {}
-    named = {
-        f"{_MAIN}:{name}": script[name]
-        for name in re.findall(rf"\b{_MAIN}:(\w+)", text)
-        if name in script
-    }
-    named |= {key: value for key, value in kept.items() if key.removeprefix(ID) in text}
+    script = {f"{_MAIN}:{name}": value for name, value in vars(sys.modules[_MAIN]).items()}
+    known = {**{key: value for key, value in script.items() if callable(value)}, **kept}
+    # The text may be that of a pickle, where letters around a reference do not belong to it.
+    named = {key: value for key, value in known.items() if key.removeprefix(ID) in text}
+    pickles = {}
     for reference, function in named.items():
         with contextlib.suppress(Exception):  # Nodes that are threads use what cannot be pickled.
             pickle_bytes = cloudpickle.dumps(function)

@@ -210,13 +210,15 @@ def test_other_processes_find_what_a_setting_names_in_a_config_file(folder, tmp_
     assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")) == "7\n"
 
 
+@pytest.mark.parametrize("name", ["make", 40 * "m"])  # In pickles its length, 49, is a '1'.
 def test_other_processes_find_what_a_setting_names_in_a_script(
-    folder, tmp_path_factory, monkeypatch
+    folder, tmp_path_factory, monkeypatch, name
 ):
-    monkeypatch.setattr(sys.modules["__main__"], "make", lambda: 7, raising=False)
-    assert find_function("__main__:make", "agent.torso")() == 7
+    monkeypatch.setattr(sys.modules["__main__"], name, lambda: 7, raising=False)
+    reference = f"__main__:{name}"
+    assert find_function(reference, "agent.torso")() == 7
     code = "from apex_agents.user_code import find_function\nprint(find_function(value, 'x')())"
-    pickled = cloudpickle.dumps(WithUserCode("__main__:make"))
+    pickled = cloudpickle.dumps(WithUserCode(reference))
     assert load_elsewhere(pickled, code, tmp_path_factory.mktemp("cwd")) == "7\n"
 
 
