@@ -11,7 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -20,6 +20,18 @@ _NUMBER = r"[-+]?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?"
 # The least and the greatest value that a search may try; `log:` if magnitudes matter.
 RANGE = re.compile(rf"(log:)?({_NUMBER}):({_NUMBER})")
 _BOOL = TypeAdapter(bool)
+
+
+class ReadWith(NamedTuple):
+    """Marks a field, in its `Annotated` type, that has no effect with some values of another one.
+
+    Attributes:
+      field: name of the other field, in the same config.
+      values: values of that field with which the marked one is read.
+    """
+
+    field: str
+    values: tuple[Any, ...]
 
 
 def get_field(config: Any, path: str) -> Any:
@@ -38,6 +50,27 @@ def field_paths(config: Any, prefix: str = "") -> list[str]:
         value, path = getattr(config, field.name), prefix + field.name
         paths += field_paths(value, f"{path}.") if dataclasses.is_dataclass(value) else [path]
     return paths
+
+
+def read_conditions(
+    config: Any, prefix: str = "", inherited: ReadWith | None = None
+) -> dict[str, ReadWith]:
+    """Return what is marked with `ReadWith`, of a config and those inside it, by dotted path.
+
+    The names of the other fields are dotted paths, too. A mark of a config is one of its fields.
+    """
+    conditions: dict[str, ReadWith] = {}
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        value, path = getattr(config, field.name), prefix + field.name
+        marks = getattr(hints[field.name], "__metadata__", ())
+        own = [ReadWith(prefix + m.field, m.values) for m in marks if isinstance(m, ReadWith)]
+        condition = own[0] if own else inherited
+        if dataclasses.is_dataclass(value):
+            conditions |= read_conditions(value, f"{path}.", condition)
+        elif condition:
+            conditions[path] = condition
+    return conditions
 
 
 def closest_field(path: str, fields: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from apex_agents.fields import ReadWith
 from apex_agents.validation import Rule, name_or_function
 
 # The torsos that agents with discrete actions bring; networks.torso_choice makes them.
@@ -18,6 +19,8 @@ TorsoName = Annotated[str, name_or_function(*TORSOS)]
 # Like most upper limits of the configs, 10,000 units are no limit of the code: a larger number is a
 # typing error that would take all memory, or hours, before its cause is visible.
 LayerSizes = Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], Field(max_length=16)]
+ConvSizes = Annotated[LayerSizes, Field(min_length=1), ReadWith("torso", ("conv", "auto"))]
+MLPSizes = Annotated[LayerSizes, ReadWith("torso", ("mlp", "conv", "auto"))]
 
 
 def convolution_rules(config: Any) -> Iterator[Rule]:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from apex_agents.torso_config import LayerSizes, TorsoName, convolution_rules
+from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule
 
 
@@ -49,10 +49,10 @@ class ActorCriticConfig:
     is_synchronous: ClassVar[bool]
 
     torso: TorsoName = "atari"
-    conv_channels: Annotated[LayerSizes, Field(min_length=1)] = (16,)
-    conv_kernel_sizes: Annotated[LayerSizes, Field(min_length=1)] = (3,)
-    conv_strides: Annotated[LayerSizes, Field(min_length=1)] = (1,)
-    mlp_hidden_sizes: LayerSizes = (64, 64)
+    conv_channels: ConvSizes = (16,)
+    conv_kernel_sizes: ConvSizes = (3,)
+    conv_strides: ConvSizes = (1,)
+    mlp_hidden_sizes: MLPSizes = (64, 64)
     frame_stack: NonNegativeInt = 4
     hidden_size: Annotated[int, Field(ge=0, le=10_000)] = 256
     n_step: Annotated[int, Field(ge=1, le=10_000)] = 5

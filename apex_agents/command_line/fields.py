@@ -9,7 +9,14 @@ import typing
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from apex_agents.fields import closest_field, field_paths, get_field, is_short_for, is_union
+from apex_agents.fields import (
+    closest_field,
+    field_paths,
+    get_field,
+    is_short_for,
+    is_union,
+    read_conditions,
+)
 
 _WIDTH = 100
 _LIKENESS = 0.8  # Least similarity at which a name counts as a misspelling; 1 is equality.
@@ -36,28 +43,6 @@ _DEVICE = (
     "CUDA_VISIBLE_DEVICES=-1"
 )
 _REMARKS = dict.fromkeys(("device", "cuda", "gpu", "num_gpus"), _DEVICE)
-_CONV = ("agent.torso", ("conv", "auto"))
-_ATARI = ("environment.suite", ("atari",))
-# Fields that are read only for certain values of a different field: {field: (other field, values)}.
-# A user-defined 'module:function' may read any field.
-READ_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "agent.conv_channels": _CONV,
-    "agent.conv_kernel_sizes": _CONV,
-    "agent.conv_strides": _CONV,
-    "agent.mlp_hidden_sizes": ("agent.torso", ("mlp", "conv", "auto")),
-    "agent.num_quantiles": ("agent.head", ("quantile",)),
-    "agent.adam_epsilon": ("agent.optimizer", ("adam",)),
-    "agent.learning_rate_steps": ("agent.optimizer", ("adam",)),
-    "agent.rmsprop_decay": ("agent.optimizer", ("rmsprop",)),
-    "agent.rmsprop_epsilon": ("agent.optimizer", ("rmsprop",)),
-    "agent.num_atoms": ("agent.critic", ("quantile", "categorical")),
-    "agent.min_return": ("agent.critic", ("categorical",)),
-    "agent.max_return": ("agent.critic", ("categorical",)),
-    "agent.exploration.alpha": ("agent.exploration.annealing_steps", (None,)),
-    "agent.exploration.num_distinct_epsilons": ("agent.exploration.annealing_steps", (None,)),
-    "agent.replay.eviction_exponent": ("agent.replay.eviction_policy", ("prioritized",)),
-    "environment.atari.*": _ATARI,
-}
 
 
 def closest_flag(config: Any, path: str) -> str:
@@ -99,16 +84,15 @@ def find_idle_fields(
     Yields:
       Sentences that name the field, and the value of the other field for which it is not read.
     """
-    known = field_paths(config)
     if ":" in str(getattr(config.agent, "builder", "")):  # It may read anything.
         return
+    conditions = read_conditions(config)
     for path in given:
-        other, values = READ_WITH.get(path) or READ_WITH.get(
-            f"{path.rpartition('.')[0]}.*", ("", ())
-        )
-        if other not in known or other in varied:
+        other, values = conditions.get(path, ("", ()))
+        if not other or other in varied:
             continue
         value = get_field(config, other)
+        # A user-defined 'module:function' may read any field.
         if value not in values and ":" not in str(value):
             readers = " or ".join(repr(value) for value in values)
             yield f"--config.{path} has no effect: {other} is {value!r}, not {readers}."

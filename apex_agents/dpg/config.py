@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.torso_config import LayerSizes
 from apex_agents.validation import BuilderName, Probability, Rule, name_or_function
 
-TORSOS = ("mlp", "none")
-_Torso = Annotated[str, name_or_function(*TORSOS)]
+_Torso = Annotated[str, name_or_function("mlp", "none")]
+_DISTRIBUTION = ReadWith("critic", ("quantile", "categorical"))
+_CATEGORICAL = ReadWith("critic", ("categorical",))
 
 
 def _make_replay() -> ReplayConfig:
@@ -97,9 +99,9 @@ class ApexDPGConfig:
     layer_norm: bool = False
     critic: Literal["scalar", "quantile", "categorical"] = "scalar"
     num_critics: Annotated[int, Field(ge=1, le=100)] = 1
-    num_atoms: Annotated[int, Field(ge=2, le=1_000)] = 51
-    min_return: float = -150.0
-    max_return: float = 150.0
+    num_atoms: Annotated[int, Field(ge=2, le=1_000), _DISTRIBUTION] = 51
+    min_return: Annotated[float, _CATEGORICAL] = -150.0
+    max_return: Annotated[float, _CATEGORICAL] = 150.0
     normalize_observations: bool = False
     n_step: Annotated[int, Field(ge=1, le=10_000)] = 3
     discount: Probability = 0.99

@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.torso_config import LayerSizes, TorsoName, convolution_rules
+from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule
+
+_LADDER = ReadWith("annealing_steps", (None,))
+_ADAM, _RMSPROP = ReadWith("optimizer", ("adam",)), ReadWith("optimizer", ("rmsprop",))
 
 
 @dataclasses.dataclass
@@ -29,8 +33,8 @@ class ExplorationConfig:
     """
 
     epsilon: Probability = 0.4
-    alpha: NonNegativeFloat = 7.0
-    num_distinct_epsilons: PositiveInt | None = None
+    alpha: Annotated[NonNegativeFloat, _LADDER] = 7.0
+    num_distinct_epsilons: Annotated[PositiveInt | None, _LADDER] = None
     evaluation_epsilon: Probability = 0.00164
     annealing_steps: PositiveInt | None = None
 
@@ -84,12 +88,12 @@ class ApexDQNConfig:
     """
 
     torso: TorsoName = "atari"
-    conv_channels: Annotated[LayerSizes, Field(min_length=1)] = (16,)
-    conv_kernel_sizes: Annotated[LayerSizes, Field(min_length=1)] = (3,)
-    conv_strides: Annotated[LayerSizes, Field(min_length=1)] = (1,)
-    mlp_hidden_sizes: LayerSizes = (256,)
+    conv_channels: ConvSizes = (16,)
+    conv_kernel_sizes: ConvSizes = (3,)
+    conv_strides: ConvSizes = (1,)
+    mlp_hidden_sizes: MLPSizes = (256,)
     head: Literal["dueling", "quantile"] = "dueling"
-    num_quantiles: Annotated[int, Field(ge=1, le=1_000)] = 32
+    num_quantiles: Annotated[int, Field(ge=1, le=1_000), ReadWith("head", ("quantile",))] = 32
     stream_hidden_size: Annotated[int, Field(ge=1, le=10_000)] = 512
     frame_stack: NonNegativeInt = 4
     normalize_observations: bool = False
@@ -98,10 +102,10 @@ class ApexDQNConfig:
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 512
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     learning_rate: PositiveFloat = 0.00025 / 4
-    learning_rate_steps: PositiveInt | None = None
-    adam_epsilon: PositiveFloat | None = None
-    rmsprop_decay: Annotated[float, Field(ge=0.1, le=1)] = 0.95
-    rmsprop_epsilon: PositiveFloat = 1.5e-7
+    learning_rate_steps: Annotated[PositiveInt | None, _ADAM] = None
+    adam_epsilon: Annotated[PositiveFloat | None, _ADAM] = None
+    rmsprop_decay: Annotated[float, Field(ge=0.1, le=1), _RMSPROP] = 0.95
+    rmsprop_epsilon: Annotated[PositiveFloat, _RMSPROP] = 1.5e-7
     max_gradient_norm: PositiveFloat = 40.0
     target_update_period: PositiveInt = 2500
     variable_update_period: PositiveInt = 100

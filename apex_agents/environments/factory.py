@@ -18,6 +18,7 @@ from apex_agents.environments.atari import AtariConfig, AtariVectorEnvironment, 
 from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.toy import Catch, PointMass
 from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
+from apex_agents.fields import ReadWith
 from apex_agents.user_code import find_function, name_function
 from apex_agents.validation import Rule, check_config, require, unknown_name
 from apex_agents.waits import Waiting
@@ -55,7 +56,9 @@ class EnvironmentConfig:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     max_episode_steps: PositiveInt | None = None
     action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 1
-    atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
+    atari: Annotated[AtariConfig, ReadWith("suite", ("atari",))] = dataclasses.field(
+        default_factory=AtariConfig
+    )
     step_timeout_seconds: PositiveFloat | None = None
     evaluation_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat
 
+from apex_agents.fields import ReadWith
 from apex_agents.validation import Probability, Rule, require
 
 # Reverb's sizes have 32 bits.
@@ -15,6 +16,8 @@ MAX_SIZE = 2**31 - 1
 MIN_PRIORITY, MAX_PRIORITY = 1e-6, 1e6
 # With an exponent of 52 the sum of such priorities would be infinite.
 MAX_EXPONENT = 10
+_EXPONENT = Field(ge=-MAX_EXPONENT, le=MAX_EXPONENT)
+_EVICTING = ReadWith("eviction_policy", ("prioritized",))
 
 
 @dataclasses.dataclass
@@ -50,7 +53,7 @@ class ReplayConfig:
     priority_exponent: Annotated[float, Field(ge=0, le=MAX_EXPONENT)] = 0.6
     initial_priority: Literal["td_error", "max"] = "td_error"
     eviction_policy: Literal["fifo", "prioritized"] = "fifo"
-    eviction_exponent: Annotated[float, Field(ge=-MAX_EXPONENT, le=MAX_EXPONENT)] = -0.4
+    eviction_exponent: Annotated[float, _EXPONENT, _EVICTING] = -0.4
     importance_sampling_exponent: Probability = 0.4
     samples_per_insert: PositiveFloat | None = None
     samples_per_insert_tolerance_rate: PositiveFloat = 0.5
