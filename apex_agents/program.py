@@ -7,6 +7,7 @@ decides when the run ends.
 """
 
 import contextlib
+import math
 
 import launchpad as lp
 import reverb
@@ -23,7 +24,6 @@ from apex_agents.nodes.node import (
     RoleNode,
     await_answer,
     num_restarts,
-    report_ready,
     stop_program,
 )
 from apex_agents.nodes.replay import ReplayNode
@@ -31,6 +31,7 @@ from apex_agents.replay.messages import ParameterSource
 from apex_agents.run_end import RunEnd, StepReporter
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
+from apex_agents.waits import WORKS, Waiting, say
 
 _PAUSE_SECONDS = 0.5
 
@@ -92,12 +93,15 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
         lambda: source.learner_steps,
     )
     steps = StepReporter(client, index, adders, run)
+    # Every actor waits for it, so that a line for each would say nothing.
+    the_end = Waiting("the end of the run, which needs no more steps", notice_seconds=math.inf)
 
     def should_stop() -> bool:
         """Wait while the run needs no more steps; return whether the program stops."""
-        while not stop.is_set() and (source.is_run_over or steps.is_limit_reached()):
-            stop.wait(_PAUSE_SECONDS)
-            source.refresh()
+        with the_end:
+            while not stop.is_set() and (source.is_run_over or steps.is_limit_reached()):
+                stop.wait(_PAUSE_SECONDS)
+                source.refresh()
         return stop.is_set()
 
     with contextlib.closing(environment), contextlib.closing(steps):
@@ -106,7 +110,7 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
         logger = ActorLogger(experiment, index, environment, policy, adders, source)
         for episodes in run_in_lock_step(environment, actor, should_stop):
             if any(adder.num_steps for adder in adders):
-                report_ready()
+                say(WORKS)
             logger.record(episodes)
         logger.close()
 
@@ -137,7 +141,7 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     while not end.is_due(learner.num_steps):
         learner.step()
         if learner.num_steps > first_step:
-            report_ready()
+            say(WORKS)
         histograms.write_if_due()
         checkpoints.save_if_due()
     logger.write_row()

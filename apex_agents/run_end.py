@@ -27,6 +27,7 @@ from apex_agents.experiment import Experiment
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics.statistics import StatisticsPoller, read_actor_steps
 from apex_agents.metrics.summary import remove_summary, write_summary
+from apex_agents.repeating import Repeating
 from apex_agents.replay.connections import PerServer
 from apex_agents.replay.messages import (
     ACTOR_STEPS,
@@ -299,9 +300,7 @@ class ActorStepCounter:
         self._path = path
         self._counts = read_counts(path) if path.exists() else []
         self._publish()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._count_forever, daemon=True)
-        self._thread.start()
+        self._counting = Repeating("Counting actor steps", self._count, _COUNT_PERIOD_SECONDS)
 
     def save(self) -> None:
         """Write the counts to the file."""
@@ -309,15 +308,12 @@ class ActorStepCounter:
 
     def close(self) -> None:
         """Count the reports that have arrived, write the file, and stop counting."""
-        self._stop.set()
-        self._thread.join(_ASK_TIMEOUT_SECONDS)
-        if not self._thread.is_alive():
-            if_reachable(self._count_reports)
+        if self._counting.close(_ASK_TIMEOUT_SECONDS):
+            self._count()
         self.save()
 
-    def _count_forever(self) -> None:
-        while not self._stop.wait(_COUNT_PERIOD_SECONDS):
-            if_reachable(self._count_reports)
+    def _count(self) -> None:
+        if_reachable(self._count_reports)
 
     def _count_reports(self) -> None:
         """Count the reports that are there; to wait for one would take 3 s to end."""

@@ -1,4 +1,4 @@
-"""What a node waits for, in memory that its supervisor reads.
+"""The memory through which a node tells its supervisor what it waits for, and how it fares.
 
 A thread that waits cannot report anything, and no thread of its process can while code in C holds
 Python's lock. So the name and the time of a wait are written down before it begins, which takes a
@@ -16,17 +16,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from apex_agents.repeating import Repeating
+
+# The messages of a node: it has begun its work; the program is to stop.
+WORKS, STOP = b"w", b"s"
+_MESSAGES = WORKS + STOP
+
 # Since when in the time of `time.monotonic`, 0 for no wait; `Wait`'s seconds; what is waited for.
 _WAIT = struct.Struct("ddd232s")
-_SINCE = struct.Struct("d")
 _FAILURE = struct.Struct("768s")
-_NUM_BYTES = _WAIT.size + _FAILURE.size
+_MESSAGES_AT = _WAIT.size + _FAILURE.size
+_NUM_BYTES = _MESSAGES_AT + len(_MESSAGES)
 
 _LONG_SECONDS = 60.0
 _STEP_SECONDS = 10
 _FACTOR = 6.0
-
-_of_thread = threading.local()
 
 
 class Wait(NamedTuple):
@@ -51,7 +55,7 @@ class Wait(NamedTuple):
 
 
 class NodeMemory:
-    """The memory through which a node tells what it waits for, and in the end why it failed."""
+    """What a node waits for, that it works, that the program is to stop, and why it failed."""
 
     def __init__(self, descriptor: int = -1):
         """Map the memory of a descriptor; by default, some of this process alone."""
@@ -68,13 +72,10 @@ class NodeMemory:
         finally:
             os.close(descriptor)
 
-    def begin(self, wait: bytes) -> None:
-        """Write down a wait as `Waiting` packs it."""
-        self._memory[: _WAIT.size] = wait
-
-    def end(self) -> None:
-        """Write down that the wait is over."""
-        _SINCE.pack_into(self._memory, 0, 0.0)
+    def replace_wait(self, wait: bytes) -> bytes:
+        """Write down a wait as `Waiting` packs it; return the one that was there."""
+        before, self._memory[: _WAIT.size] = self._memory[: _WAIT.size], wait
+        return before
 
     def wait(self) -> Wait | None:
         """Return what the node waits for, None if it does not wait."""
@@ -82,6 +83,15 @@ class NodeMemory:
         if not since:
             return None
         return Wait(_decode(what), time.monotonic() - since, notice_seconds, limit_seconds)
+
+    def say(self, message: bytes) -> None:
+        """Write down a message, `WORKS` or `STOP`, which stays."""
+        place = _MESSAGES_AT + _MESSAGES.index(message)
+        self._memory[place : place + 1] = message
+
+    def messages(self) -> bytes:
+        """Return the messages so far."""
+        return self._memory[_MESSAGES_AT:_NUM_BYTES].replace(b"\0", b"")
 
     def fail(self, error: Exception) -> None:
         """Write down the error that ends the node: its type and the first line of its message."""
@@ -92,8 +102,15 @@ class NodeMemory:
         return _decode(*_FAILURE.unpack_from(self._memory, _WAIT.size))
 
 
+class _OfThread(threading.local):
+    memory = NodeMemory()  # Of threads that are no nodes; nobody reads it.
+
+
+_of_thread = _OfThread()
+
+
 class Waiting:
-    """Names what the thread waits for inside of a `with` block; waits do not contain others."""
+    """Names what the thread waits for in a `with` block; waits within it hide it meanwhile."""
 
     def __init__(
         self,
@@ -105,14 +122,11 @@ class Waiting:
         self._arguments = notice_seconds, limit_seconds, what.encode(errors="replace")
 
     def __enter__(self) -> None:
-        memory = getattr(_of_thread, "memory", None)
-        if memory is not None:
-            memory.begin(_WAIT.pack(time.monotonic(), *self._arguments))
+        self._memory = _of_thread.memory
+        self._before = self._memory.replace_wait(_WAIT.pack(time.monotonic(), *self._arguments))
 
     def __exit__(self, *error: Any) -> None:
-        memory = getattr(_of_thread, "memory", None)
-        if memory is not None:
-            memory.end()
+        self._memory.replace_wait(self._before)
 
 
 class Notices:
@@ -142,21 +156,16 @@ def reporting(
     period_seconds: float = 1.0,
 ) -> Iterator[None]:
     """Report the long waits of threads of this process, whose memories may be added meanwhile."""
-    is_over = threading.Event()
     notices: dict[str, Notices] = collections.defaultdict(Notices)
 
-    def watch() -> None:
-        while not is_over.wait(period_seconds):
-            for name, memory in list(memories.items()):
-                wait = memory.wait()
-                if wait is not None and notices[name].is_due(wait):
-                    report(name, wait)
+    def look() -> None:
+        for name, memory in list(memories.items()):
+            wait = memory.wait()
+            if wait is not None and notices[name].is_due(wait):
+                report(name, wait)
 
-    threading.Thread(target=watch, daemon=True).start()
-    try:
+    with contextlib.closing(Repeating("Reporting waits", look, period_seconds)):
         yield
-    finally:
-        is_over.set()
 
 
 @contextlib.contextmanager
@@ -164,7 +173,7 @@ def reporting_thread(
     name: str, report: Callable[[str, Wait], None], period_seconds: float = 1.0
 ) -> Iterator[None]:
     """Report the long waits of this thread, under a name, while it is in a `with` block."""
-    before, memory = getattr(_of_thread, "memory", None), NodeMemory()
+    before, memory = _of_thread.memory, NodeMemory()
     write_waits(memory)
     try:
         with reporting({name: memory}, report, period_seconds):
@@ -173,9 +182,14 @@ def reporting_thread(
         write_waits(before)
 
 
-def write_waits(memory: NodeMemory | None) -> None:
-    """Write what this thread waits for into a memory from now on; None: nowhere."""
+def write_waits(memory: NodeMemory) -> None:
+    """Write what this thread waits for, and what it says, into a memory from now on."""
     _of_thread.memory = memory
+
+
+def say(message: bytes) -> None:
+    """Tell the supervisor of this thread's node, if there is one, `WORKS` or `STOP`."""
+    _of_thread.memory.say(message)
 
 
 def describe(error: Exception) -> str:

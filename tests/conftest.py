@@ -37,7 +37,7 @@ def memory():
     memory = NodeMemory()
     write_waits(memory)
     yield memory
-    write_waits(None)
+    write_waits(NodeMemory())
 
 
 @pytest.fixture(autouse=True)

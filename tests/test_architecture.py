@@ -52,7 +52,7 @@ LAYERS = (
         "stopwatch",
         "waits",
     ),
-    ("json_values",),
+    ("json_values", "repeating"),
 )
 # The package's `__init__.py` names what users import, from any layer.
 PUBLIC_NAMES = "apex_agents/__init__.py"

@@ -1,4 +1,4 @@
-"""Tests of what a node says of its waits, and of which of them are worth a line."""
+"""Tests of what a node tells its supervisor, and of which waits are worth a line."""
 
 import math
 import threading
@@ -7,12 +7,15 @@ import pytest
 from waiting import wait_for
 
 from apex_agents.waits import (
+    STOP,
+    WORKS,
     NodeMemory,
     Notices,
     Wait,
     Waiting,
     reporting,
     reporting_thread,
+    say,
     write_waits,
 )
 
@@ -24,11 +27,18 @@ def test_a_wait_is_seen_while_it_lasts(memory):
     assert (wait.what, wait.notice_seconds, wait.limit_seconds) == ("environment 3", 10.0, 90.0)
     assert wait.seconds >= 0
     assert memory.wait() is None
-
-
-def test_a_wait_that_ends_with_an_error_is_over(memory):
     with pytest.raises(KeyError), Waiting("environment 3"):
         raise KeyError
+    assert memory.wait() is None
+
+
+def test_a_wait_within_another_hides_it_meanwhile(memory):
+    with Waiting("the end"):
+        since = memory.wait()
+        with Waiting("the replay", limit_seconds=9.0):
+            assert (memory.wait().what, memory.wait().limit_seconds) == ("the replay", 9.0)
+        assert (memory.wait().what, memory.wait().limit_seconds) == ("the end", math.inf)
+        assert memory.wait().seconds >= since.seconds  # It has lasted from its beginning.
     assert memory.wait() is None
 
 
@@ -36,39 +46,37 @@ def test_a_shorter_name_leaves_nothing_of_a_longer_one(memory):
     for what in ("the replay at localhost:12345", "data", "x" * 1000, "Umgebung für dich"):
         with Waiting(what):
             assert memory.wait().what == what[:232]
-            assert math.isinf(memory.wait().limit_seconds)
 
 
-def test_a_thread_writes_for_itself_alone(memory):
+@pytest.mark.parametrize("is_node", [True, False])
+def test_a_thread_writes_for_itself_alone(is_node, memory):
     inside, leave = threading.Event(), threading.Event()
-    other = NodeMemory()
 
-    def wait_elsewhere(memory: NodeMemory | None) -> None:
-        if memory is not None:
-            write_waits(memory)
+    def wait_elsewhere() -> None:
+        if is_node:
+            write_waits(NodeMemory())
         with Waiting("elsewhere"):
             inside.set()
             leave.wait()
 
-    for memory_of_thread in (other, None):
-        thread = threading.Thread(target=wait_elsewhere, args=(memory_of_thread,))
-        thread.start()
-        inside.wait()
-        assert memory.wait() is None
-        leave.set()
-        thread.join()
-        inside.clear(), leave.clear()
+    thread = threading.Thread(target=wait_elsewhere)
+    thread.start()
+    inside.wait()
+    assert memory.wait() is None
+    leave.set()
+    thread.join()
 
 
-def test_memory_is_shared_by_its_descriptor():
+def test_memory_is_shared_by_its_descriptor(memory):
     with NodeMemory.share() as (ours, descriptor):
-        theirs = NodeMemory(descriptor)
-    write_waits(theirs)
+        write_waits(NodeMemory(descriptor))
+    assert ours.messages() == b""
+    say(STOP)
     with Waiting("an answer"):
+        say(WORKS)
         assert ours.wait().what == "an answer"
-    theirs.fail(ValueError("in the middle"))
-    assert ours.failure() == "ValueError: in the middle"
-    write_waits(NodeMemory())
+    assert (ours.wait(), ours.failure()) == (None, "")
+    assert ours.messages() == WORKS + STOP
 
 
 @pytest.mark.parametrize(
@@ -83,11 +91,10 @@ def test_memory_is_shared_by_its_descriptor():
 )
 def test_a_failure_is_its_type_and_its_first_line(error, failure):
     memory = NodeMemory()
-    assert memory.failure() == ""
     memory.fail(error)
     assert memory.failure().startswith(failure)
     assert "\n" not in memory.failure() and "log" not in memory.failure()
-    assert memory.wait() is None
+    assert (memory.wait(), memory.messages()) == (None, b"")
 
 
 @pytest.mark.parametrize(
@@ -107,19 +114,15 @@ def test_a_long_wait_has_a_line_again_when_it_lasts_six_times_as_long():
     notices = Notices()
     due = [s for s in range(1, 2200) if notices.is_due(Wait("x", float(s), notice_seconds=10.0))]
     assert due == [10, 60, 360, 2160]
-
-
-def test_the_same_slow_step_again_and_again_has_one_line():
+    # The same slow step again and again has one line.
     notices = Notices()
-    due = [notices.is_due(Wait(what, 70.0)) for what in ("step", "step", "reset", "step")]
-    assert due == [True, False, True, False]
-    assert not notices.is_due(Wait("step", 419.0))
-    assert notices.is_due(Wait("step", 420.0))
+    waits = [("step", 70), ("step", 70), ("reset", 70), ("step", 70), ("step", 419), ("step", 420)]
+    due = [notices.is_due(Wait(what, float(seconds))) for what, seconds in waits]
+    assert due == [True, False, True, False, False, True]
 
 
 def test_waits_of_threads_are_reported_with_their_names(memory):
-    reports = []
-    memories = {}
+    reports, memories = [], {}
     with reporting(memories, lambda *report: reports.append(report), period_seconds=0.001):
         memories["actor_0"] = memory
         with Waiting("step", notice_seconds=0.0):
@@ -128,9 +131,8 @@ def test_waits_of_threads_are_reported_with_their_names(memory):
     assert (name, wait.what) == ("actor_0", "step")
 
 
-def test_the_waits_of_a_thread_are_reported_while_it_is_in_the_block():
-    memory, reported, told = NodeMemory(), [], threading.Event()
-    write_waits(memory)
+def test_the_waits_of_a_thread_are_reported_while_it_is_in_the_block(memory):
+    reported, told = [], threading.Event()
 
     def report(name: str, wait: Wait) -> None:
         reported.append((name, wait.what))
@@ -142,4 +144,3 @@ def test_the_waits_of_a_thread_are_reported_while_it_is_in_the_block():
     with Waiting("another step"):
         assert memory.wait().what == "another step"  # It is the same as before the block.
     assert reported == [("The check", "a step")]
-    write_waits(None)

@@ -39,6 +39,7 @@ from apex_agents.nodes.backend import (
 )
 from apex_agents.nodes.pickling import check_pickles
 from apex_agents.nodes.process import REPLAYS, Exit, NodeCommand
+from apex_agents.repeating import Repeating
 from apex_agents.runs.checkpoints import remove_old_checkpoints
 from apex_agents.runs.workdir import CHECKPOINTS
 
@@ -117,9 +118,7 @@ class RayNodes:
             raise
         self._files = {node.name: FileSync(experiment.workdir, node.name) for node in nodes}
         self._processes: dict[str, RemoteNodeProcess] = {}
-        self._closed = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._watcher.start()
+        self._watching = Repeating("Checking the nodes", self._check, _CHECK_SECONDS, report)
         self.commands = [
             make_command(node, experiment, "GPU" in wanted[node.name]) for node in nodes
         ]
@@ -135,8 +134,7 @@ class RayNodes:
 
     def close(self) -> None:
         """Release the resources of the hosts."""
-        self._closed.set()
-        self._watcher.join()
+        self._watching.close()
         self._release()
 
     def _release(self) -> None:
@@ -176,16 +174,6 @@ class RayNodes:
         if host_info.versions != self._versions:  # The code may have been updated on all hosts.
             check_versions(host_info, versions())
         return host_info
-
-    def _watch(self) -> None:
-        last_error = ""
-        while not self._closed.wait(_CHECK_SECONDS):
-            try:
-                self._check()
-            except Exception as error:  # Otherwise the nodes would never be checked again.
-                if last_line(error) != last_error:
-                    last_error = last_line(error)
-                    self._report(f"Checking the nodes failed and is tried again: {last_error}")
 
     def _check(self) -> None:
         """Receive the reports of all processes that have a host, and find those that lost it."""

@@ -27,7 +27,7 @@ from apex_agents.metrics.statistics import (
     StatisticsPoller,
     read_actor_steps,
 )
-from apex_agents.nodes.node import Replays, await_answer, num_restarts, report_ready
+from apex_agents.nodes.node import Replays, await_answer, num_restarts
 from apex_agents.replay.messages import (
     EVALUATION,
     Evaluation,
@@ -40,6 +40,7 @@ from apex_agents.run_end import end_reason
 from apex_agents.runs.csv_file import RowReader
 from apex_agents.runs.parameter_file import by_variable_name, read_steps, save_parameters
 from apex_agents.runs.workdir import BEST_CHECKPOINT, LOGS
+from apex_agents.waits import WORKS, say
 
 Variables = Mapping[str, Sequence[tf.Variable]]
 
@@ -55,7 +56,7 @@ def run_evaluator(experiment: Experiment, replays: Replays, index: int) -> None:
             next_start = time.monotonic() + experiment.run.evaluation.min_period_seconds
             is_done = evaluator.evaluate()
             if is_done:
-                report_ready()
+                say(WORKS)
             while not stop.wait(_CHECK_PERIOD_SECONDS):
                 if not is_done or evaluator.has_last_step() or time.monotonic() >= next_start:
                     break

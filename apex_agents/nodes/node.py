@@ -27,11 +27,9 @@ from apex_agents.nodes.process import (
     MEMORY,
     NUM_RESTARTS,
     REPLAYS,
-    STOP,
-    WORKS,
 )
 from apex_agents.replay.tables import RunClient, if_reachable
-from apex_agents.waits import NodeMemory, Waiting, write_waits
+from apex_agents.waits import STOP, NodeMemory, Waiting, say, write_waits
 
 _TYPES_WITH_ONE_PROCESS = (
     context.LaunchType.LOCAL_MULTI_THREADING,
@@ -189,17 +187,11 @@ def run_node(
     del result
 
 
-@functools.cache  # Once is enough.
-def report_ready() -> None:
-    """Tell the supervisor, if there is one, that this node has begun its work."""
-    _send(WORKS)
-
-
 def stop_program() -> None:
     """Stop all nodes, through the supervisor if there is one."""
+    say(STOP)
     if _channel is None:
         lp.stop()
-    _send(STOP)
 
 
 def is_supervised() -> bool:
@@ -210,12 +202,6 @@ def is_supervised() -> bool:
 def num_restarts() -> int:
     """Return how often this node was restarted in this run."""
     return int(os.environ.get(NUM_RESTARTS, "0"))
-
-
-def _send(message: bytes) -> None:
-    if _channel is not None:
-        with contextlib.suppress(ConnectionError):
-            _channel.send(message)
 
 
 def _attach_memory() -> NodeMemory:
@@ -239,9 +225,8 @@ def _attach_to_supervisor(role: Role) -> None:
     channel.set_inheritable(False)
 
     def listen() -> None:
-        with contextlib.suppress(ConnectionError), channel.makefile() as lines:
-            for line in lines:
-                _take_addresses(line)
+        for line in channel.makefile():
+            _take_addresses(line)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(role.stop_seconds)  # Calls to a server that is gone cannot be interrupted.
         os._exit(1)
@@ -284,5 +269,4 @@ def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int
 
 
 def _prctl(option: int, value: bytes | int) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # Not Linux.
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -14,16 +14,14 @@ from apex_agents.nodes.fork_server import script_argv, start_process
 from apex_agents.stopwatch import STARTED_AT, Stopwatch
 from apex_agents.waits import NodeMemory, Wait
 
-# Environment variables of a node: the descriptor of its end of a socket, the channel, whose other
-# end closes with the supervisor, that of its `NodeMemory`, how often the node was restarted, and
-# the addresses of the replays if they differ from those that the program was made with.
+# Environment variables of a node: the descriptor of its end of a socket, the channel, which brings
+# addresses and closes with the supervisor, that of the `NodeMemory` in which it tells everything,
+# how often the node was restarted, and the addresses of the replays if they differ from those that
+# the program was made with.
 CHANNEL = "APEX_AGENTS_CHANNEL"
 MEMORY = "APEX_AGENTS_MEMORY"
 NUM_RESTARTS = "APEX_AGENTS_NUM_RESTARTS"
 REPLAYS = "APEX_AGENTS_REPLAYS"
-# The messages of a node through its channel: it has begun its work; the program is to stop.
-WORKS, STOP = b"w", b"s"
-_MAX_MESSAGES = 64
 # The exit code of a node that has to be restarted, since its replay has a new address.
 EXIT_MOVED = 233
 _ABORT_SECONDS = 2.0
@@ -101,7 +99,7 @@ class NodeProcess(Protocol):
         """Return how it ended, None while it lives."""
 
     def messages(self) -> bytes:
-        """Return all messages that it has sent so far: `WORKS`, `STOP`."""
+        """Return all messages so far, see `NodeMemory.say`."""
 
     def wait(self) -> Wait | None:
         """Return what it waits for, None if it does not wait."""
@@ -136,7 +134,6 @@ class LocalNodeProcess:
         Raises:
           OSError: the log cannot be opened, or the system has no room for another process.
         """
-        self._messages = b""
         self._channel, other_end = socket.socketpair()
         self._channel.setblocking(False)
         env = {CHANNEL: str(other_end.fileno()), NUM_RESTARTS: str(num_restarts)}
@@ -156,9 +153,7 @@ class LocalNodeProcess:
         return None if exit_code is None else _describe(exit_code, self._memory.failure())
 
     def messages(self) -> bytes:
-        with contextlib.suppress(OSError):  # There is no new message, or the process has ended.
-            self._messages += self._channel.recv(_MAX_MESSAGES)
-        return self._messages
+        return self._memory.messages()
 
     def wait(self) -> Wait | None:
         return self._memory.wait()

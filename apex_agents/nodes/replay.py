@@ -14,12 +14,13 @@ from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.metrics.statistics import StatisticsPoller
-from apex_agents.nodes.node import Replays, await_answer, is_supervised, report_ready, run_node
+from apex_agents.nodes.node import Replays, await_answer, is_supervised, run_node
 from apex_agents.replay.messages import MESSAGES
 from apex_agents.replay.tables import if_reachable, run_table_name, table_name
 from apex_agents.run_end import ActorStepCounter
 from apex_agents.runs.files import remove, try_to_write
 from apex_agents.runs.workdir import CHECKPOINTS, actor_steps_file, replay_folder, replay_name
+from apex_agents.waits import WORKS, say
 
 _PERIOD_SECONDS = 1.0
 _OLD = "0-"  # Beginning of the names of checkpoints that are not the newest.
@@ -75,7 +76,7 @@ class ReplayNode(lp.ReverbNode):
             duties.append(self._write_log(clients))
         if self._experiment.run.replay_checkpoint_period_seconds is not None:
             duties.append(self._save(client, self._experiment.run.replay_checkpoint_period_seconds))
-        report_ready()
+        say(WORKS)
         while not lp.stop_event().wait(_PERIOD_SECONDS):
             for duty in duties:
                 duty.perform()

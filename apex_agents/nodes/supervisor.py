@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 from apex_agents.nodes.process import (
     EXIT_MOVED,
-    STOP,
-    WORKS,
     Exit,
     LocalNodeProcess,
     NodeCommand,
     NodeProcess,
     NodeStatus,
 )
-from apex_agents.waits import Notices, Wait
+from apex_agents.waits import STOP, WORKS, Notices, Wait
 
 # A poll that takes this much longer than its period says that this process was stopped meanwhile.
 _STOPPED_SECONDS = 5.0
@@ -59,8 +57,8 @@ class NodeFailure(NamedTuple):
 class Supervisor:
     """Keeps nodes running until one of them, or `stop`, says that the run is over.
 
-    A node that fails by itself before it has ever reported that it works (`node.report_ready`)
-    would fail again: that ends the run at once.
+    A node that fails by itself before it has ever said that it works would fail again: that ends
+    the run at once.
     """
 
     def __init__(

@@ -19,6 +19,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
+from apex_agents.repeating import Repeating
 from apex_agents.replay.dataset import BatchReader
 from apex_agents.replay.messages import (
     PARAMETER_VERSION,
@@ -67,8 +68,7 @@ class PerServer(Generic[P]):
         self._make = make
         self._used = list(self._clients)
         self._parts = [make(client, None) for client in self._used]
-        self._closed = threading.Event()
-        threading.Thread(target=self._follow_forever, daemon=True).start()
+        self._following = Repeating("Following replays", self._follow, _FOLLOW_SECONDS)
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -78,21 +78,20 @@ class PerServer(Generic[P]):
 
     def close(self) -> None:
         """Close all parts at the same time, since servers may be away."""
-        self._closed.set()
+        self._following.close(timeout_seconds=0)
         threads = [threading.Thread(target=part.close) for part in self._parts]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _follow_forever(self) -> None:
-        while not self._closed.wait(_FOLLOW_SECONDS):
-            for index, client in enumerate(self._clients):
-                if client is not self._used[index]:
-                    before, self._used[index] = self._parts[index], client
-                    self._parts[index] = self._make(client, before)
-                    # It may be inside a call to a host that is gone.
-                    threading.Thread(target=before.close, daemon=True).start()
+    def _follow(self) -> None:
+        for index, client in enumerate(self._clients):
+            if client is not self._used[index]:
+                before = self._parts[index]
+                self._parts[index], self._used[index] = self._make(client, before), client
+                # It may be inside a call to a host that is gone.
+                threading.Thread(target=before.close, daemon=True).start()
 
 
 class ReplayConnection:

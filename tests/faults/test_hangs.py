@@ -63,3 +63,16 @@ def test_sigterm_while_an_environment_hangs(start, tmp_path):
     }
     events = [line for line in run.stdout().splitlines() if line.startswith("Node actor_0 ")]
     assert "to return from step" in events[-1]
+
+
+def test_actors_without_steps_left_wait_for_the_end_of_the_run(start):
+    run = start(*apex_dqn("local_mp", "--config.run.max_actor_steps=2000"))
+    evaluator = run.node("evaluator")
+    run.wait_for(lambda: run.rows("evaluator"))
+    evaluator.suspend()  # It has to evaluate the last parameters.
+    run.wait_for(lambda: run.states()["actor_0"]["waits_for"])
+    waits = run.states()["actor_0"]["waits_for"]
+    assert waits == "the end of the run, which needs no more steps"
+    evaluator.resume()
+    assert run.finish().exit_code == 0, run.output()
+    assert "Node actor_0" not in run.output()

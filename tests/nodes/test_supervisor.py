@@ -15,9 +15,9 @@ import psutil
 import pytest
 from waiting import TIMEOUT_SECONDS, is_alive, wait_for
 
-from apex_agents.nodes.process import EXIT_MOVED, STOP, WORKS, Exit, NodeCommand, NodeStatus
+from apex_agents.nodes.process import EXIT_MOVED, Exit, NodeCommand, NodeStatus
 from apex_agents.nodes.supervisor import NodeEvent, NodeFailure, RestartPolicy, Supervisor
-from apex_agents.waits import Wait
+from apex_agents.waits import STOP, WORKS, Wait
 
 NEVER = float("inf")
 FAILED = Exit("failed with exit code 3", from_outside=False, exit_code=3)
@@ -292,10 +292,10 @@ def test_sentences():
 # Real processes.
 
 WORK = """
-import os, signal, socket, sys, time
-channel = socket.socket(fileno=int(os.environ["APEX_AGENTS_CHANNEL"]))
+import os, signal, sys, time
+from apex_agents.waits import WORKS, NodeMemory
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-channel.send(b"w")
+NodeMemory(int(os.environ["APEX_AGENTS_MEMORY"])).say(WORKS)
 print("works", os.environ["APEX_AGENTS_NUM_RESTARTS"], flush=True)
 time.sleep(1000)
 """
@@ -305,7 +305,7 @@ time.sleep(1000)
 FAIL = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-print("child", child.pid, "works", flush=True)
+print("child", child.pid, flush=True)
 sys.exit(1)
 """
 
@@ -335,11 +335,10 @@ class RealRun:
     def _run(self) -> None:
         self.failure = self._supervisor.run()
 
-    def wait_for_log(self, text: str, name: str) -> None:
-        log = self.logs[name]
-        wait_for(lambda: log.exists() and text in log.read_text(), lambda: self.reports)
-
-    def process(self, name: str) -> psutil.Process:
+    def process(self, name: str, log: str) -> psutil.Process:
+        """Find the process of a node once this is in its log."""
+        path = self.logs[name]
+        wait_for(lambda: path.exists() and log in path.read_text(), lambda: self.reports)
         wait_for(lambda: self.records and self.records[-1][name].is_alive)
         return psutil.Process(self.records[-1][name].pid)
 
@@ -352,36 +351,25 @@ class RealRun:
         assert not self._thread.is_alive()
 
 
-def test_nodes_run_until_they_are_stopped(tmp_path):
-    run = RealRun(tmp_path, "a", "b")
-    for name in "ab":
-        run.wait_for_log("works 0", name)
-    processes = {name: run.process(name) for name in "ab"}
-    run.stop()
-    assert run.failure is None
-    assert run.reports == []
-    assert [process for process in processes.values() if process.is_running()] == []
-    assert run.records == [
-        {name: NodeStatus(process.pid, *state) for name, process in processes.items()}
-        for state in [(True, 0), (False, 0, "", 0)]
-    ]
-
-
 def test_a_killed_node_is_restarted_and_no_other(tmp_path):
     run = RealRun(tmp_path, "a", "b")
-    for name in "ab":
-        run.wait_for_log("works 0", name)
-    first, other = run.process("a"), run.process("b")
+    first, other = (run.process(name, "works 0") for name in "ab")
     first.kill()
-    run.wait_for_log("works 1", "a")
-    assert run.process("b") == other and other.is_running()
-    assert run.process("a") != first
+    second = run.process("a", "works 1")
+    assert run.process("b", "works 0") == other and other.is_running()
+    assert second != first
     run.stop()
+    assert run.failure is None
+    assert not other.is_running() and not second.is_running()
     history = [(record["a"].is_alive, record["a"].num_restarts) for record in run.records]
     history = [state for state in history if state != (False, 0)]  # It may be seen before a check.
     assert [state for state, _ in itertools.groupby(history)] == [
         *[(True, 0), (False, 1), (True, 1)],  # Alive, waiting for its next process, alive again.
         (False, 1),
+    ]
+    assert [state for state, _ in itertools.groupby(record["b"] for record in run.records)] == [
+        NodeStatus(other.pid, True, 0),
+        NodeStatus(other.pid, False, 0, "", 0),
     ]
     (event,) = run.reports
     assert (event.node, event.exit.exit_code) == ("a", -signal.SIGKILL)
@@ -397,7 +385,6 @@ def test_what_a_node_has_started_ends_with_the_run(tmp_path):
 
 def test_a_node_that_is_suspended_is_killed(tmp_path):
     run = RealRun(tmp_path, "a", stop_seconds=0.0)
-    run.wait_for_log("works", "a")
-    run.process("a").suspend()
+    run.process("a", "works").suspend()
     run.stop()
     assert [(event.node, event.exit) for event in run.reports] == [("a", None)]

@@ -19,7 +19,7 @@ from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.losses import importance_weights
 from apex_agents.replay import connections as connections_module
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.connections import PerServer, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import ParameterSource, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
@@ -280,3 +280,31 @@ def test_sampling_ends_when_told_to(start, connect):
     assert replays.sample(lambda: True) is None
     stop_at = time.monotonic() + 1
     assert replays.sample(lambda: time.monotonic() > stop_at) is None
+
+
+class Part:
+    """A part that notes its server."""
+
+    def __init__(self, server: str):
+        self.server = server
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_a_server_that_cannot_be_followed_is_logged_once_and_tried_again(caplog):
+    failures = iter([OSError("no route"), OSError("no route"), None])
+
+    def make(server: str, before: Part | None) -> Part:
+        failure = next(failures) if before is not None else None
+        if failure is not None:
+            raise failure
+        return Part(server)
+
+    servers = ["here", "there"]
+    parts = PerServer(servers, make)
+    servers[1] = "elsewhere"
+    wait_for(lambda: [part.server for part in parts] == ["here", "elsewhere"])
+    parts.close()
+    (record,) = caplog.records
+    assert "OSError: no route" in record.message
