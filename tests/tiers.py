@@ -77,6 +77,7 @@ _STARTERS = {
     "launch_program": "process",
     "check_own_update": "reverb",  # Only it, of what `check_experiment` does, starts a server.
     "run_local": "reverb",
+    "_start_server": "reverb",
 }
 # Files and fixtures whose tests are `process` whatever their code says: a fuzz test takes minutes,
 # and what looks for OpenGL starts a program once in a while.

@@ -40,6 +40,7 @@ CATCH = (
     "--config.run.evaluation.min_period_seconds=0.5",
 )
 ENDLESS = ("--config.run.max_actor_steps=1000000000",)
+MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
 
 
 def apex_dqn(launch_type: str, *flags: str) -> tuple[str, ...]:
@@ -153,6 +154,15 @@ class Command:
         """Finds the process of a node, once it is there."""
         return self.wait_for(lambda: self.nodes().get(name))
 
+    def kill(self, name: str) -> float:
+        """Kills a node and waits until it has a new process; returns the time of the kill."""
+        process, num_restarts = self.node(name), self.num_restarts().get(name, 0)
+        killed_at = time.monotonic()
+        process.kill()
+        self.wait_for(lambda: self.nodes().get(name, process) != process)
+        assert self.num_restarts()[name] == num_restarts + 1
+        return killed_at
+
     def close(self) -> None:
         """Ends what a failed test would leave behind."""
         for process in self.processes():
@@ -176,6 +186,11 @@ class Command:
     def summary(self) -> dict:
         return json.loads((self.workdir / "summary.json").read_text())
 
+    def wait_for_rows(self, *nodes: str, number: int = 1) -> None:
+        """Waits until each of some nodes has written so many more rows."""
+        counts = {node: len(self.rows(node)) + number for node in nodes}
+        self.wait_for(lambda: all(len(self.rows(node)) >= n for node, n in counts.items()))
+
     def is_learning(self) -> bool:
         return bool(self.rows("learner"))
 
@@ -193,3 +208,15 @@ class Command:
         """Names the learner's checkpoints, oldest first."""
         folder = self.workdir / "checkpoints"
         return sorted(path.name for path in folder.glob("learner-" + 12 * "[0-9]"))
+
+    def newest_checkpoint(self) -> int:
+        """Returns the learner steps of the newest checkpoint."""
+        return int(self.checkpoints()[-1].removeprefix("learner-"))
+
+    def ended_with_a_checkpoint(self) -> bool:
+        """Tells whether the newest checkpoint is that of the last step."""
+        return self.newest_checkpoint() == self.summary()["learner_steps"]
+
+
+def seconds_since(time_before: float) -> str:
+    return f"{time.monotonic() - time_before:.0f} s"

@@ -28,7 +28,6 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 20
-_END_SECONDS = 10.0  # Time for the server to exit after it has closed its connection.
 # Runs the script that the next argument names as Python does, but with neither the current folder
 # nor that of the script on the path: a `random.py` there would take the place of Python's.
 _RUN_SCRIPT = (
@@ -41,17 +40,16 @@ _RUN_SCRIPT = (
 _server: "ForkServer | None" = None
 
 
-def open_server(modules: Sequence[str] = ()) -> "ForkServer | None":
-    """Open the server that `start_process` uses; None on a system other than Linux.
+def open_server(modules: Sequence[str] = ()) -> "ForkServer":
+    """Open the server that `start_process` uses.
 
     Args:
       modules: names of the modules that it imports, in the background.
     """
     global _server
     close_server()
-    with contextlib.suppress(OSError, AttributeError):
-        _server = ForkServer(modules)
-        atexit.register(close_server)
+    _server = ForkServer(modules)
+    atexit.register(close_server)
     return _server
 
 
@@ -92,9 +90,9 @@ def start_process(
             return _server.start_process(argv, env, log, fds)
         except ConnectionError:
             logging.warning(
-                "The process from which nodes are forked %s. They are started without it, and "
-                "import TensorFlow themselves, which takes longer.",
-                _server.describe_end(),
+                "The process from which nodes are forked has ended with exit code %s. They are "
+                "started without it, and import TensorFlow themselves, which takes longer.",
+                _server.wait(),
             )
             close_server()
         except (OSError, psutil.NoSuchProcess):
@@ -116,13 +114,12 @@ class ForkServer:
     def __init__(self, modules: Sequence[str]) -> None:
         _adopt_orphans(True)
         self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._errors = os.fdopen(os.memfd_create("errors"), "w+b")
         with other_end:
             self._process = subprocess.Popen(
                 script_argv(__file__, str(other_end.fileno()), *modules),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._errors,
+                stderr=subprocess.DEVNULL,
                 pass_fds=[other_end.fileno()],
                 start_new_session=True,
             )
@@ -145,19 +142,13 @@ class ForkServer:
             raise ConnectionResetError("the fork server has ended")
         return ForkedProcess(int(answer))
 
-    def describe_end(self) -> str:
-        """Return a predicate that says how the server has ended, with its last words."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").split("\n")
-        said = next((line for line in reversed(lines) if line.strip()), "without a message")
-        return f"has ended with exit code {self._process.returncode} ({said})"
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code."""
+        return self._process.wait()
 
     def close(self) -> None:
         """End the server; the processes that it forked continue."""
         self._socket.close()
-        self._errors.close()
         self._process.kill()
         self._process.wait()
         _adopt_orphans(False)
@@ -181,8 +172,7 @@ ChildProcess = subprocess.Popen | ForkedProcess
 
 def _adopt_orphans(whether: bool) -> None:
     """Let descendants become children of this process when their parents end, or stop that."""
-    if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0):
-        raise OSError("this system does not let processes adopt others")
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0)
 
 
 def _serve(connection: socket.socket) -> bool:

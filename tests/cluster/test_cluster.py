@@ -21,7 +21,7 @@ from cluster_runs import (
     wait_until_healthy,
     where,
 )
-from whole_runs import Command
+from whole_runs import MANY_RESTARTS, Command, seconds_since
 
 HOSTS = {name: ("--include-dashboard=false",) if name == "A" else () for name in "ABC"}
 SMALL = tuple(
@@ -34,7 +34,6 @@ import sonnet
 def make_torso(spec, config):
     return sonnet.nets.MLP([16], activate_final=True)
 """
-MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
 ACTORS_ANYWHERE = "--config.run.cluster.actor.custom="
 
 
@@ -63,23 +62,22 @@ def idle(hosts, runs) -> Hosts:
     return hosts
 
 
+def stop(run: Command, hosts: Hosts) -> None:
+    """Presses Ctrl-C, after which nothing is left behind."""
+    driver(run, hosts).send_signal(signal.SIGINT)
+    assert run.finish().exit_code == 130, run.output()
+    assert "Traceback" not in run.output()
+    assert left_behind(hosts) == []
+
+
 def add_lost_hosts(hosts: Hosts) -> None:
     while len(hosts.by_name) < len(HOSTS):
         add_host(hosts, hosts.free_name())
 
 
-def seconds_since(started: float) -> str:
-    return f"{time.monotonic() - started:.0f} s"
-
-
 def wait_for_restart(run: Command, node: str, before: dict[str, int]) -> None:
     """Waits until the supervisor has seen that a node died."""
     run.wait_for(lambda: run.num_restarts().get(node, 0) > before.get(node, 0))
-
-
-def newest_checkpoint(run: Command) -> int:
-    """Returns the learner steps of the newest checkpoint."""
-    return int(run.checkpoints()[-1].removeprefix("learner-"))
 
 
 def wait_for_transitions(run: Command, actor: str, num_rows: int) -> None:
@@ -212,7 +210,7 @@ def test_learner_killed_on_its_host(hosts, run, record_property):
     killed_at = time.monotonic()
     hosts.by_name["A"].node("learner").kill()
     wait_for_restart(run, "learner", before)
-    rows, checkpoint = len(run.rows("learner")), newest_checkpoint(run)
+    rows, checkpoint = len(run.rows("learner")), run.newest_checkpoint()
     run.wait_for(lambda: len(run.rows("learner")) > rows)
     record_property("seen", f"back at work after {seconds_since(killed_at)}")
     assert float(run.rows("learner")[rows]["learner_steps"]) > checkpoint
@@ -261,13 +259,11 @@ def test_command_killed(hosts, start, run, record_property):
     run.finish()
     assert left_behind(hosts) == []
     record_property("seen", f"all gone after {seconds_since(killed_at)}")
-    rows, checkpoint = len(run.rows("learner")), newest_checkpoint(run)
+    rows, checkpoint = len(run.rows("learner")), run.newest_checkpoint()
     again = start(*on_cluster(hosts, *MANY_RESTARTS), folder=run.workdir.parent)
     again.wait_for(lambda: len(again.rows("learner")) > rows)
     assert float(again.rows("learner")[rows]["learner_steps"]) > checkpoint
-    driver(again, hosts).send_signal(signal.SIGINT)
-    assert again.finish().exit_code == 130
-    assert left_behind(hosts) == []
+    stop(again, hosts)
 
 
 @pytest.mark.fault(
@@ -287,19 +283,17 @@ def test_lost_learner_without_a_shared_folder(idle, start, record_property):
     killed_at = time.monotonic()
     idle.lose(lost)
     run.wait_for(lambda: where(run).get("learner", lost) != lost)
-    rows, checkpoint = len(run.rows("learner")), newest_checkpoint(run)
+    rows, checkpoint = len(run.rows("learner")), run.newest_checkpoint()
     run.wait_for(lambda: run.learner_steps() > steps)
     record_property("seen", f"at work on another host after {seconds_since(killed_at)}")
     assert float(run.rows("learner")[rows]["learner_steps"]) > checkpoint
     wait_until_healthy(run)
-    driver(run, idle).send_signal(signal.SIGINT)
-    assert run.finish().exit_code == 130, run.output()
+    stop(run, idle)
     # The learner's last files are here, and no more checkpoints than it keeps itself.
     assert run.summary()["finished"] is False
-    assert run.checkpoints()[-1] == f"learner-{run.summary()['learner_steps']:012d}"
+    assert run.ended_with_a_checkpoint()
     assert len(run.checkpoints()) <= 3
     assert (run.workdir / "checkpoints" / "last.npz").exists()
-    assert left_behind(idle) == []
 
 
 @pytest.mark.fault(
@@ -321,12 +315,8 @@ def test_lost_replay(idle, start, record_property):
     record_property("seen", f"moved after {moved}, learns after {seconds_since(killed_at)}")
     assert run.num_restarts().get("learner", 0) == 0
     assert run.actor_steps() > acted
-    evaluations = len(run.rows("evaluator"))
-    run.wait_for(lambda: len(run.rows("evaluator")) > evaluations)
-    driver(run, idle).send_signal(signal.SIGINT)
-    assert run.finish().exit_code == 130, run.output()
-    assert "Traceback" not in run.output()
-    assert left_behind(idle) == []
+    run.wait_for_rows("evaluator")
+    stop(run, idle)
 
 
 @pytest.mark.fault(
@@ -352,6 +342,4 @@ def test_lost_replay_of_two(idle, start, record_property):
     run.wait_for(lambda: run.actor_steps(1) > steps and run.learner_steps() > learned)
     record_property("seen", f"a row of the learner after {learns}, moved after {moved}")
     assert run.num_restarts().get("learner", 0) == 0
-    driver(run, idle).send_signal(signal.SIGINT)
-    assert run.finish().exit_code == 130, run.output()
-    assert left_behind(idle) == []
+    stop(run, idle)

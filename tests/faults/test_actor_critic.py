@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from whole_runs import Command, poll_until
-
-MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
+from whole_runs import MANY_RESTARTS, Command, seconds_since
 
 
 @pytest.fixture(scope="module", params=["a2c", "a3c"])
@@ -38,23 +34,15 @@ def run(start, mode) -> Command:
 
 
 def kill(run: Command, node: str) -> float:
-    """Kills a node and waits until it has a new process; returns the time of the kill."""
     run.wait_for(lambda: len(run.nodes()) == 5)
-    process = run.node(node)
-    killed_at = time.monotonic()
-    process.kill()
-    run.wait_for(lambda: run.nodes().get(node, process) != process)
-    return killed_at
+    return run.kill(node)
 
 
-def wait_for_learning(run: Command, gradients_per_step: float | None = None) -> None:
-    """Waits for rows of the learner; the newest of so many gradients per step, if given."""
-    rows = len(run.rows("learner"))
-    run.wait_for(lambda: len(run.rows("learner")) >= rows + 2)
-    if gradients_per_step is not None:
-        run.wait_for(
-            lambda: float(run.rows("learner")[-1]["gradients_per_step"]) == gradients_per_step
-        )
+def wait_for_learning(run: Command, mode: str) -> None:
+    """Waits for rows of the learner, and for one that has the gradients of all workers."""
+    run.wait_for_rows("learner", number=2)
+    expected = 2.0 if mode == "a2c" else 1.0
+    run.wait_for(lambda: float(run.rows("learner")[-1]["gradients_per_step"]) == expected)
 
 
 @pytest.mark.fault(
@@ -62,13 +50,13 @@ def wait_for_learning(run: Command, gradients_per_step: float | None = None) -> 
     holds="the learner continues without it (A2C: after `agent.max_wait_seconds`); a new one joins",
 )
 def test_killed_worker(run, mode, record_property):
-    wait_for_learning(run, 2.0 if mode == "a2c" else 1.0)
+    wait_for_learning(run, mode)
     rows, learner_steps = len(run.rows("actor_0")), run.learner_steps()
     killed_at = kill(run, "actor_0")
     run.wait_for(lambda: run.learner_steps() > learner_steps)
     run.wait_for(lambda: any(float(r["transitions"]) > 0 for r in run.rows("actor_0")[rows:]))
-    wait_for_learning(run, 2.0 if mode == "a2c" else 1.0)
-    record_property("seen", f"{mode}: together again after {time.monotonic() - killed_at:.0f} s")
+    wait_for_learning(run, mode)
+    record_property("seen", f"{mode}: together again after {seconds_since(killed_at)}")
 
 
 @pytest.mark.fault(
@@ -77,13 +65,13 @@ def test_killed_worker(run, mode, record_property):
 )
 def test_killed_learner_of_gradients(run, mode, record_property):
     run.wait_for(run.checkpoints)
-    checkpoint = int(run.checkpoints()[-1].removeprefix("learner-"))
+    checkpoint = run.newest_checkpoint()
     killed_at = kill(run, "learner")
     rows = len(run.rows("learner"))
     run.wait_for(lambda: len(run.rows("learner")) > rows)
     assert float(run.rows("learner")[rows]["learner_steps"]) > checkpoint
-    wait_for_learning(run, 2.0 if mode == "a2c" else 1.0)
-    record_property("seen", f"{mode}: back at work after {time.monotonic() - killed_at:.0f} s")
+    wait_for_learning(run, mode)
+    record_property("seen", f"{mode}: back at work after {seconds_since(killed_at)}")
 
 
 @pytest.mark.fault(
@@ -93,7 +81,7 @@ def test_killed_learner_of_gradients(run, mode, record_property):
 def test_killed_queue(run, mode, record_property):
     steps = run.actor_steps()
     killed_at = kill(run, "replay")
-    wait_for_learning(run, 2.0 if mode == "a2c" else 1.0)
-    seen = f"{mode}: back at work after {time.monotonic() - killed_at:.0f} s"
-    assert poll_until(lambda: run.actor_steps() > steps)
+    wait_for_learning(run, mode)
+    seen = f"{mode}: back at work after {seconds_since(killed_at)}"
+    run.wait_for(lambda: run.actor_steps() > steps)
     record_property("seen", seen)

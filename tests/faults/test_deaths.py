@@ -7,11 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from whole_runs import Command
+from whole_runs import MANY_RESTARTS, Command, seconds_since
 
 from apex_agents.runs.workdir import parse_replay_name
-
-MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def run(start, runs) -> Command:
     if not runs or not runs[-1].is_running():
         runs.append(start_catch(start, *MANY_RESTARTS))
     run = runs[-1]
-    wait_for_rows(run, "learner", "evaluator")
+    run.wait_for_rows("learner", "evaluator")
     steps = run.actor_steps()
     run.wait_for(lambda: run.actor_steps() > steps and len(run.nodes()) == 5)
     return run
@@ -37,33 +35,13 @@ def start_catch(start, *flags: str) -> Command:
     return start("launch/apex_dqn.py", *options, "--config=tests/faults/catch.py", *flags)
 
 
-def wait_for_rows(run: Command, *nodes: str) -> None:
-    """Waits until each of some nodes has written one more row."""
-    counts = {node: len(run.rows(node)) for node in nodes}
-    run.wait_for(lambda: all(len(run.rows(node)) > count for node, count in counts.items()))
-
-
-def kill(run: Command, node: str) -> float:
-    """Kills a node and waits until it has a new process; returns the time of the kill."""
-    process, num_restarts = run.node(node), run.num_restarts().get(node, 0)
-    killed_at = time.monotonic()
-    process.kill()
-    run.wait_for(lambda: run.nodes().get(node, process) != process)
-    assert run.num_restarts()[node] == num_restarts + 1
-    return killed_at
-
-
-def seconds_since(killed_at: float) -> str:
-    return f"{time.monotonic() - killed_at:.0f} s"
-
-
 @pytest.mark.fault(
     breaks="`kill -9` of an actor",
     holds="the learner continues meanwhile; a new actor adds transitions",
 )
 def test_killed_actor(run, record_property):
     rows, learner_steps = len(run.rows("actor_0")), run.learner_steps()
-    killed_at = kill(run, "actor_0")
+    killed_at = run.kill("actor_0")
     run.wait_for(lambda: run.learner_steps() > learner_steps)
     run.wait_for(lambda: any(float(r["transitions"]) > 0 for r in run.rows("actor_0")[rows:]))
     record_property("seen", f"back at work after {seconds_since(killed_at)}")
@@ -75,7 +53,7 @@ def test_killed_actor(run, record_property):
 )
 def test_killed_evaluator(run, record_property):
     before = run.rows("evaluator")
-    killed_at = kill(run, "evaluator")
+    killed_at = run.kill("evaluator")
     run.wait_for(lambda: len(run.rows("evaluator")) >= len(before) + 3)
     after = run.rows("evaluator")
     assert after[: len(before)] == before
@@ -90,13 +68,13 @@ def test_killed_evaluator(run, record_property):
 )
 def test_killed_learner(run, record_property):
     run.wait_for(run.checkpoints)
-    killed_at = kill(run, "learner")
+    killed_at = run.kill("learner")
     rows, actor_steps = len(run.rows("learner")), run.actor_steps()
-    checkpoint = int(run.checkpoints()[-1].removeprefix("learner-"))
+    checkpoint = run.newest_checkpoint()
     while run.actor_steps() <= actor_steps + 1000:  # All that without a learner.
         run.node("learner").kill()
     assert len(run.rows("learner")) == rows
-    wait_for_rows(run, "learner")
+    run.wait_for_rows("learner")
     assert float(run.rows("learner")[rows]["learner_steps"]) > checkpoint
     record_property("seen", f"back at work after {seconds_since(killed_at)}")
 
@@ -108,7 +86,7 @@ def test_killed_learner(run, record_property):
 )
 def test_killed_replay(run, record_property):
     steps = run.actor_steps()
-    killed_at = kill(run, "replay")
+    killed_at = run.kill("replay")
     before = len(run.rows("learner"))
     run.wait_for(lambda: len(run.rows("learner")) >= before + 3)
     seen = f"back at work after {seconds_since(killed_at)}"
@@ -128,7 +106,7 @@ def test_killed_replay(run, record_property):
 def run_of_two(start) -> Iterator[Command]:
     """A run with two replays, both of which have what the learner starts at."""
     run = start_catch(start, *MANY_RESTARTS, "--config.run.num_replays=2")
-    wait_for_rows(run, "learner", "evaluator")
+    run.wait_for_rows("learner", "evaluator")
     run.wait_for(lambda: float(run.rows("learner")[-1]["replay_size"]) >= 2_000)
     yield run
     run.close()
@@ -144,7 +122,7 @@ def test_killed_replay_of_two(run_of_two, record_property, node):
     run = run_of_two
     before, index = len(run.rows("learner")), parse_replay_name(node)
     steps = run.actor_steps(index)
-    killed_at = kill(run, node)
+    killed_at = run.kill(node)
     run.wait_for(lambda: len(run.rows("learner")) >= before + 2)
     record_property("seen", f"learns after {seconds_since(killed_at)}")
     run.wait_for(lambda: run.actor_steps(index) > steps + 5_000)
@@ -180,7 +158,7 @@ def test_everything_killed(run, record_property):
     killed_at = time.monotonic()
     for process in run.nodes().values():
         process.kill()
-    checkpoint = int(run.checkpoints()[-1].removeprefix("learner-"))
+    checkpoint = run.newest_checkpoint()
     run.wait_for(lambda: len(run.rows("learner")) > rows + 1 and len(run.nodes()) == 5)
     assert float(run.rows("learner")[-1]["learner_steps"]) > checkpoint
     record_property("seen", f"back at work after {seconds_since(killed_at)}")
@@ -203,13 +181,13 @@ def test_stopped_node(name, run, record_property):
     nodes[name].resume()
     growth = max(most[node] - memory[node] for node in nodes) / 1e6
     assert growth < 100
-    wait_for_rows(run, "learner", "evaluator", "actor_0")
+    run.wait_for_rows("learner", "evaluator", "actor_0")
     assert run.nodes() == nodes  # None was restarted.
     record_property("seen", f"{growth:.0f} MB more")
 
 
 def test_sigterm_after_a_death(run):
-    kill(run, "evaluator")
+    run.kill("evaluator")
     run.signal(signal.SIGTERM)
     assert run.finish().exit_code == 143
     assert run.left_behind() == []
@@ -225,7 +203,7 @@ def test_sigterm_after_a_death(run):
 def test_too_many_deaths(start):
     run = start_catch(start, "--config.run.max_restarts=1")
     run.wait_for(run.is_learning)
-    kill(run, "evaluator")
+    run.kill("evaluator")
     run.node("evaluator").kill()
     assert run.finish().exit_code == 1, run.output()
     assert run.left_behind() == []
@@ -233,7 +211,7 @@ def test_too_many_deaths(start):
     assert run.exit_codes()["evaluator"] == -signal.SIGKILL
     assert str(run.log("evaluator")) in run.output()
     # What was learned is kept.
-    assert run.checkpoints()[-1] == f"learner-{run.summary()['learner_steps']:012d}"
+    assert run.ended_with_a_checkpoint()
 
 
 @pytest.mark.fault(

@@ -38,8 +38,7 @@ def test_an_environment_that_hangs(node, call, keeps_lock, start, tmp_path):
     (event,) = [line for line in run.stdout().splitlines() if line.startswith(f"Node {node} ")]
     assert f"return from {call} (environment.step_timeout_seconds is 10)" in event
     assert "in hang" in run.log(node).read_text()  # The stack.
-    num_rows = len(run.rows(node))
-    run.wait_for(lambda: len(run.rows(node)) > num_rows)
+    run.wait_for_rows(node)
     assert run.num_restarts() == {node: 1}
 
 

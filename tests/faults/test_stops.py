@@ -8,7 +8,7 @@ import time
 
 import psutil
 import pytest
-from whole_runs import ENDLESS, Command, apex_dqn
+from whole_runs import ENDLESS, Command, apex_dqn, seconds_since
 
 # Continues as a command whose output goes into a pipe without a reader.
 WITHOUT_A_READER = """
@@ -56,10 +56,6 @@ def is_idle(process: psutil.Process) -> bool:
     return sum(process.cpu_times()[:2]) == before
 
 
-def last_checkpoint_is_of_the_end(run) -> bool:
-    return run.checkpoints()[-1] == f"learner-{run.summary()['learner_steps']:012d}"
-
-
 @pytest.mark.fault(
     breaks="Ctrl-C",
     holds="a checkpoint of the last step, nothing left behind, exit code 130",
@@ -68,10 +64,10 @@ def test_ctrl_c(run, record_property):
     run.press_ctrl_c()
     started = time.monotonic()
     run.finish()
-    record_property("seen", f"ended after {time.monotonic() - started:.1f} s")
+    record_property("seen", f"ended after {seconds_since(started)}")
     assert run.exit_code == 130, run.output()
     assert run.left_behind() == []
-    assert last_checkpoint_is_of_the_end(run)
+    assert run.ended_with_a_checkpoint()
     assert run.summary()["finished"] is False
     assert (run.summary()["exit_code"], "SIGINT" in run.summary()["reason"]) == (130, True)
     assert (run.workdir / "plots").is_dir()
@@ -90,7 +86,7 @@ def test_sigint_of_timeout(start):
     os.kill(run.pid, signal.SIGALRM)  # What ends its time.
     run.finish()
     assert run.left_behind() == []
-    assert last_checkpoint_is_of_the_end(run)
+    assert run.ended_with_a_checkpoint()
     assert run.summary()["exit_code"] == 130
 
 
@@ -108,7 +104,7 @@ def test_ctrl_c_twice(run, record_property):
     run.press_ctrl_c()
     started = time.monotonic()
     run.finish()
-    record_property("seen", f"ended after {time.monotonic() - started:.1f} s")
+    record_property("seen", f"ended after {seconds_since(started)}")
     assert run.exit_code == 130, run.output()
     assert run.left_behind() == []
     # Without the second Ctrl-C, the replay would have exited by itself.
@@ -126,7 +122,7 @@ def test_ctrl_c_without_a_reader(start):
     run.finish()
     assert run.exit_code == 130, run.output()
     assert run.left_behind() == []
-    assert last_checkpoint_is_of_the_end(run)
+    assert run.ended_with_a_checkpoint()
 
 
 @pytest.mark.fault(
@@ -143,7 +139,7 @@ def test_a_run_resumes_where_it_was_stopped(start, start_again):
     assert (stopped["exit_code"], "SIGTERM" in stopped["reason"]) == (143, True)
     assert stopped["num_episodes"] > 0
     assert (first.workdir / "plots").is_dir()
-    assert last_checkpoint_is_of_the_end(first)
+    assert first.ended_with_a_checkpoint()
     evaluations = first.rows("evaluator")
 
     limit = stopped["learner_steps"] + 56  # Eight learner steps are one call.
@@ -187,10 +183,10 @@ def test_ctrl_c_without_a_replay(run, record_property):
     run.press_ctrl_c()
     started = time.monotonic()
     run.finish()
-    record_property("seen", f"ended after {time.monotonic() - started:.1f} s")
+    record_property("seen", f"ended after {seconds_since(started)}")
     assert run.exit_code == 130, run.output()
     assert run.left_behind() == []
-    assert last_checkpoint_is_of_the_end(run)
+    assert run.ended_with_a_checkpoint()
 
 
 @pytest.mark.fault(
@@ -202,8 +198,8 @@ def test_killed_launcher(run, start_again, record_property):
     started = time.monotonic()
     run.finish()
     assert run.left_behind() == []
-    record_property("seen", f"all gone after {time.monotonic() - started:.1f} s")
-    assert last_checkpoint_is_of_the_end(run)
+    record_property("seen", f"all gone after {seconds_since(started)}")
+    assert run.ended_with_a_checkpoint()
     limit = run.summary()["learner_steps"] + 20
     again = start_again(run, f"--config.run.max_learner_steps={limit}").finish()
     assert again.exit_code == 0, again.output()
@@ -258,7 +254,7 @@ def test_killed_launcher_that_is_stopped(run):
     run.signal(signal.SIGKILL)
     run.finish()
     assert run.left_behind() == []
-    assert last_checkpoint_is_of_the_end(run)
+    assert run.ended_with_a_checkpoint()
 
 
 def test_a_run_that_reached_its_target_is_over_when_it_is_resumed(start, start_again):

@@ -1,13 +1,16 @@
-"""Tests of the replays that a node works with."""
+"""Tests of the replays that a node works with, and of its cores and threads."""
 
+import os
 import queue
+import subprocess
+import sys
 import threading
 import types
 
 import pytest
 
 from apex_agents.nodes import node
-from apex_agents.nodes.node import Replays, exit_when_moved
+from apex_agents.nodes.node import Replays, exit_when_moved, select_cores
 from apex_agents.nodes.process import EXIT_MOVED
 
 ADDRESSES = [types.SimpleNamespace(resolve=lambda i=i: f"localhost:{i}") for i in (1, 2)]
@@ -45,3 +48,49 @@ def test_a_node_that_starts_late_knows_the_present_addresses():
     node._take_addresses("localhost:9,localhost:3")
     (client,) = Replays(ADDRESSES, "").connect(1, follows=True)
     assert client.server_address == "localhost:3"
+
+
+@pytest.mark.parametrize(
+    ("cpu_split", "learner", "others"),
+    [
+        (0.0, [0], [1, 2, 3]),
+        (0.5, [0, 1], [2, 3]),
+        (0.7, [0, 1, 2], [3]),
+        (1.0, [0, 1, 2, 3], [0, 1, 2, 3]),
+    ],
+)
+def test_learner_and_others_share_the_cores(cpu_split, learner, others):
+    assert select_cores([0, 1, 2, 3], True, cpu_split) == learner
+    assert select_cores([0, 1, 2, 3], False, cpu_split) == others
+    assert select_cores([5], True, cpu_split) == select_cores([5], False, cpu_split) == [5]
+
+
+LIMIT = """
+import os, sys
+import tensorflow as tf
+from apex_agents.nodes.node import limit_cores
+computes, cpu_split, makes_tensor = eval(sys.argv[1])
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+if makes_tensor:
+    tf.constant(1.0)
+limit_cores(computes, cpu_split)
+threading = tf.config.threading
+print(len(os.sched_getaffinity(0)), threading.get_intra_op_parallelism_threads())
+"""
+
+
+@pytest.mark.parametrize(
+    ("computes", "cpu_split", "makes_tensor", "expected"),
+    [
+        (True, 0.5, False, [1, 1]),
+        (True, None, False, [2, 2]),
+        (False, None, False, [2, 1]),
+        # User code may make a tensor when it is imported; the number of threads is then given.
+        (False, None, True, [2, 0]),
+    ],
+)
+def test_a_process_keeps_to_its_cores(computes, cpu_split, makes_tensor, expected):
+    command = [sys.executable, "-c", LIMIT, str((computes, cpu_split, makes_tensor))]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    num_cores = min(2, len(os.sched_getaffinity(0)))
+    assert [int(n) for n in finished.stdout.split()] == [min(n, num_cores) for n in expected]

@@ -93,32 +93,8 @@ def test_the_variable_of_an_environment_function_is_named(name, kind):
         ThreadBackend().prepare(experiment)  # Nothing is sent.
 
 
-def test_function_and_line_are_named():
-    function = closes_over(threading.Lock())
-    place = f"closes_over.<locals>.make_environment ({__file__}, line "
-    with pytest.raises(ValueError, match=rf"environment_fn, .*{re.escape(place)}\d+\)"):
-        check_pickles(make_experiment(environment_fn=function))
-
-
-def test_torsos_and_builders_are_named():
-    lock = threading.Lock()
-
-    def make_torso(spec, config):
-        return lock
-
-    class Builder(ApexDQNBuilder):
-        def __init__(self, config, torso_fn=None):
-            super().__init__(config, torso_fn)
-            self.guard = lock
-
-    with pytest.raises(ValueError, match=r"torso_fn, .*make_torso.* of lock, "):
-        check_pickles(make_experiment(torso_fn=make_torso))
-    with pytest.raises(ValueError, match=r"builder, .*Builder, .* of guard, "):
-        check_pickles(make_experiment(builder_fn=Builder))
-
-
 class Refuses:
-    """An environment function that cannot be pickled for a reason of its own."""
+    """An environment function that raises when it is pickled."""
 
     def __call__(self):
         return Catch()
@@ -127,31 +103,50 @@ class Refuses:
         raise RuntimeError("only here")
 
 
-def test_an_object_that_refuses_is_named_with_its_reason():
-    with pytest.raises(ValueError, match=r"environment_fn, .*Refuses, .*only here"):
-        check_pickles(make_experiment(environment_fn=Refuses()))
+def make_torso_with(lock):
+    return lambda spec, config: lock
 
 
-def test_a_variable_without_a_value_yet_hides_no_other():
-    def make(held):
-        def make_environment():
-            return held, later
+def make_builder_with(lock):
+    class Builder(ApexDQNBuilder):
+        def __init__(self, config, torso_fn=None):
+            super().__init__(config, torso_fn)
+            self.guard = lock
 
-        if not held:
-            later = 1
-        return make_environment
-
-    with pytest.raises(ValueError, match=r"held, of type _thread\.lock"):
-        check_pickles(make_experiment(environment_fn=make(threading.Lock())))
+    return Builder
 
 
-def test_what_refers_to_itself_has_an_end():
-    maker = Maker(threading.Lock())
-    maker.parts.itself = maker
-    maker.parts.held, held = sys.stdout, maker.parts.held
-    maker.parts.lock = held
-    with pytest.raises(ValueError, match="Maker"):
-        check_pickles(make_experiment(environment_fn=maker))
+def closes_over_a_name_without_a_value(held):
+    def make_environment():
+        return held, later
+
+    if not held:
+        later = 1
+    return make_environment
+
+
+def refers_to_itself(held):
+    maker = Maker(sys.stdout)
+    maker.parts.itself, maker.parts.lock = maker, held
+    return maker
+
+
+PLACE = rf"closes_over.<locals>.make_environment ({__file__}, line "
+REFUSED = [
+    ("environment_fn", closes_over, rf"environment_fn, .*{re.escape(PLACE)}\d+\)"),
+    ("torso_fn", make_torso_with, r"torso_fn, .*make_torso.* of lock, "),
+    ("builder_fn", make_builder_with, r"builder, .*Builder, .* of guard, "),
+    ("environment_fn", lambda lock: Refuses(), r"environment_fn, .*Refuses, .*only here"),
+    ("environment_fn", closes_over_a_name_without_a_value, r"held, of type _thread\.lock"),
+    ("environment_fn", refers_to_itself, "Maker"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "message"), REFUSED)
+def test_what_is_refused_is_named_with_its_place(name, make, message):
+    experiment = make_experiment(**{name: make(threading.Lock())})
+    with pytest.raises(ValueError, match=message):
+        check_pickles(experiment)
 
 
 @pytest.mark.parametrize("function", [closes_over(1), functools.partial(takes, 1), Maker(1)])

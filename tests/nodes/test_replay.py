@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -19,126 +19,88 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
 
+EVERY_MINUTE = RunConfig(replay_checkpoint_period_seconds=60.0)
 
-class Replay:
-    """A replay server and its client; the folder holds its checkpoints."""
 
-    def __init__(self, folder: pathlib.Path, port: int):
-        config = ReplayConfig(max_size=10, min_size=1)
-        tables = [
-            make_transition_table(config, tf.TensorSpec([], tf.int64)),
-            *make_message_tables({}),
-        ]
-        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
-        self.server = reverb.Server(tables, port, checkpointer)
-        self.client = reverb.Client(f"localhost:{self.server.port}")
-
-    def insert(self, num_items: int) -> None:
-        with self.client.trajectory_writer(num_keep_alive_refs=1) as writer:
-            for number in range(num_items):
-                writer.append(np.int64(number))
-                writer.create_item(TRANSITIONS, 1.0, writer.history[-1])
+def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
+    config = ReplayConfig(max_size=10, min_size=1)
+    table = make_transition_table(config, tf.TensorSpec([], tf.int64))
+    return [table, *make_message_tables({})]
 
 
 @pytest.fixture
-def start(tmp_path, reserved_port):
-    """Starts replay servers, which follow each other in one run."""
-    started = []
+def folder(tmp_path) -> pathlib.Path:
+    """The folder of the replay's checkpoints."""
+    (tmp_path / "checkpoints").mkdir()
+    return tmp_path / "checkpoints" / "replay"
 
-    def start_server() -> Replay:
-        started.append(Replay(tmp_path / "replay", reserved_port()))
-        return started[-1]
+
+@pytest.fixture
+def start(tmp_path, folder, reserved_port) -> Iterator[Callable[..., reverb.Client]]:
+    """Starts replay servers of a run, which follow each other."""
+    servers = []
+
+    def start_server(run: RunConfig = EVERY_MINUTE, make_tables=make_tables) -> reverb.Client:
+        agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
+        node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path)))
+        servers.append(node._start_server(f"localhost:{reserved_port()}"))
+        return reverb.Client(f"localhost:{servers[-1].port}")
 
     yield start_server
-    for replay in started:
-        replay.server.stop()
+    for server in servers:
+        server.stop()
 
 
-def test_a_replay_is_saved_where_the_clock_was_set_back(start, tmp_path):
+def insert(client: reverb.Client, num_items: int) -> None:
+    with client.trajectory_writer(num_keep_alive_refs=1) as writer:
+        for number in range(num_items):
+            writer.append(np.int64(number))
+            writer.create_item(TRANSITIONS, 1.0, writer.history[-1])
+
+
+def size(client: reverb.Client) -> int:
+    return client.server_info()[TRANSITIONS].current_size
+
+
+def test_a_replay_is_saved_where_the_clock_was_set_back(start, folder):
     first = start()
-    first.insert(3)
-    save_replay(first.client, tmp_path / "replay")
-    (path,) = (tmp_path / "replay").iterdir()
+    insert(first, 3)
+    save_replay(first, folder)
+    (path,) = folder.iterdir()
     path.rename(path.with_name("2999-01-01T00:00:00+00:00"))
-    first.insert(2)
-    save_replay(first.client, tmp_path / "replay")
-    assert start().client.server_info()[TRANSITIONS].current_size == 5
-    assert len(list((tmp_path / "replay").iterdir())) == 1
+    insert(first, 2)
+    save_replay(first, folder)
+    assert size(start()) == 5
+    assert len(list(folder.iterdir())) == 1
 
 
-def test_a_failure_leaves_the_replay_that_was_saved_before(start, tmp_path, monkeypatch):
+class Full:
+    """A client of a server whose disk is full."""
+
+    def checkpoint(self) -> None:
+        raise RuntimeError("full")
+
+
+def test_a_replay_is_restored_where_replays_are_saved(start, folder):
     first = start()
-    first.insert(3)
-    save_replay(first.client, tmp_path / "replay")
-
-    class Fails:
-        def checkpoint(self):
-            raise RuntimeError("full")
-
-    save_replay(Fails(), tmp_path / "replay")
-    assert start().client.server_info()[TRANSITIONS].current_size == 3
+    insert(first, 3)
+    save_replay(first, folder)
+    save_replay(Full(), folder)  # What was saved before stays.
+    assert size(start()) == 3
+    assert size(start(RunConfig(replay_checkpoint_period_seconds=None))) == 0
 
 
-@pytest.mark.parametrize(("period", "size"), [(None, 0), (60.0, 3)])
-def test_a_saved_replay_is_restored_where_replays_are_saved(
-    period, size, start, tmp_path, reserved_port
-):
-    replay = start()
-    replay.insert(3)
-    save_replay(replay.client, tmp_path / "replay")
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "replay").rename(tmp_path / "run" / "checkpoints" / "replay")
-
-    def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
-        config = ReplayConfig(max_size=10, min_size=1)
-        return [
-            make_transition_table(config, tf.TensorSpec([], tf.int64)),
-            *make_message_tables({}),
-        ]
-
-    run = RunConfig(replay_checkpoint_period_seconds=period)
-    agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
-    node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path / "run")))
-    server = node._start_server(f"localhost:{reserved_port()}")
-    client = reverb.Client(f"localhost:{server.port}")
-    sizes = [
-        info.current_size for name, info in client.server_info().items() if TRANSITIONS in name
-    ]
-    server.stop()
-    assert sizes == [size]
+def test_a_saved_replay_with_different_tables_is_put_aside(start, folder):
+    first = start()
+    insert(first, 3)
+    save_replay(first, folder)
+    assert size(start(make_tables=lambda experiment: make_tables(experiment)[:1])) == 0
+    assert len(list(folder.parent.glob("replay-damaged-*"))) == 1
 
 
-def test_a_saved_replay_with_other_tables_is_put_aside(start, tmp_path, reserved_port):
-    start().insert(3)
-    replay = start()
-    save_replay(replay.client, tmp_path / "replay")
-    checkpoints = tmp_path / "run" / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    (tmp_path / "replay").rename(checkpoints / "replay")
-
-    def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
-        config = ReplayConfig(max_size=10, min_size=1)
-        return [make_transition_table(config, tf.TensorSpec([], tf.int64))]
-
-    run = RunConfig(replay_checkpoint_period_seconds=60.0)
-    agent = ApexDQNBuilder(ApexDQNConfig(torso="mlp", frame_stack=0))
-    node = ReplayNode(make_tables, Experiment(agent, len, run, str(tmp_path / "run")))
-    server = node._start_server(f"localhost:{reserved_port()}")
-    info = reverb.Client(f"localhost:{server.port}").server_info()
-    server.stop()
-    assert [table.current_size for table in info.values()] == [0]
-    assert len(list(checkpoints.glob("replay-damaged-*"))) == 1
-
-
-@pytest.mark.parametrize(("period", "is_longer"), [(None, False), (60.0, True)])
-def test_a_replay_that_is_saved_may_take_longer_to_exit(period, is_longer, tmp_path):
+@pytest.mark.parametrize(("run", "is_longer"), [(RunConfig(), False), (EVERY_MINUTE, True)])
+def test_a_replay_that_is_saved_may_take_longer_to_exit(run, is_longer, tmp_path):
     agent = ApexDQNConfig(torso="mlp", frame_stack=0)
-    run = RunConfig(replay_checkpoint_period_seconds=period)
-    experiment = Experiment(ApexDQNBuilder(agent), len, run, str(tmp_path))
-
-    def make_tables(experiment: Experiment) -> Sequence[reverb.Table]:
-        return []
-
-    node = ReplayNode(make_tables, experiment)
+    node = ReplayNode(make_tables, Experiment(ApexDQNBuilder(agent), len, run, str(tmp_path)))
     assert (node.name, node.role.stops_last, node.role.computes) == ("replay", True, False)
     assert (node.role.stop_seconds > 60) == is_longer
