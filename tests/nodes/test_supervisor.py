@@ -178,28 +178,34 @@ def test_a_node_that_fails_before_it_works_ends_the_run(ended):
 
 
 @pytest.mark.parametrize(
-    ("process", "exit_code"), [(Process(FAILED), 3), (OSError(11, "no room"), None)]
+    ("make", "exit_code", "named"),
+    [
+        (lambda: Process(FAILED), 3, "failed with exit code 3"),
+        (lambda: OSError(11, "no room"), None, "no room"),
+        (lambda: Process(wait=Wait("reset", 0.0, limit_seconds=0.0)), None, "reset"),
+    ],
 )
-def test_too_many_restarts_end_the_run(process, exit_code):
-    run = Run(POLICY._replace(max_restarts=2), a=[process] * 4, b=[Process()])
+def test_too_many_restarts_end_the_run(make, exit_code, named):
+    run = Run(POLICY._replace(max_restarts=2), a=[make() for _ in range(4)], b=[Process()])
     failure = run.run()
     assert (failure.node, failure.exit.exit_code) == ("a", exit_code)
+    assert named in failure.exit.description
     assert run.num_left("a") == 1
     assert ("b", "SIGTERM") in run.events
 
 
-def test_delays_double_up_to_their_maximum():
-    policy = RestartPolicy(4, 60.0, first_delay_seconds=0.001, max_delay_seconds=0.003)
-    run = Run(policy, a=[Process(FAILED)] * 5)
+@pytest.mark.parametrize(
+    ("policy", "delays"),
+    [
+        # They double up to their maximum, also for a node that is restarted for days.
+        (RestartPolicy(4, 60.0, 0.001, 0.003), [0.001, 0.002, 0.003, 0.003]),
+        (RestartPolicy(1100, 1e9, 1e-9, 1e-6), [*[1e-9 * 2**i for i in range(10)], *[1e-6] * 1090]),
+    ],
+)
+def test_delays(policy, delays):
+    run = Run(policy, a=[Process(FAILED)] * (len(delays) + 1))
     assert run.run().node == "a"
-    assert [event.delay_seconds for event in run.reports] == [0.001, 0.002, 0.003, 0.003]
-
-
-def test_delays_of_a_node_that_is_restarted_for_days():
-    policy = RestartPolicy(1100, 1e9, first_delay_seconds=1e-9, max_delay_seconds=1e-6)
-    run = Run(policy, a=[Process(FAILED)] * 1101)
-    assert run.run().node == "a"
-    assert len(run.reports) == 1100
+    assert [event.delay_seconds for event in run.reports] == delays
 
 
 def test_restarts_outside_of_the_window_are_forgotten():
@@ -218,13 +224,6 @@ def test_a_node_that_waits_for_longer_than_it_may_is_restarted(messages):
     assert (event.node, event.num_recent, event.exit.from_outside) == ("a", 1, True)
     assert "step of environment 3" in event.exit.description
     assert run.records[-1]["a"].num_restarts == 1
-
-
-def test_too_many_waits_for_longer_than_it_may_end_the_run():
-    stuck = [Process(wait=Wait("reset", 0.0, limit_seconds=0.0)) for _ in range(3)]
-    failure = Run(POLICY._replace(max_restarts=2), a=stuck).run()
-    assert failure.node == "a"
-    assert "reset" in failure.exit.description
 
 
 def test_a_long_wait_is_reported_once_and_the_node_lives():
@@ -252,19 +251,16 @@ def test_one_node_is_stopped_after_the_others_have_exited():
     assert run.events[2:] == [("c", "exit"), ("b", "exit"), ("a", "SIGTERM"), ("a", "exit")]
 
 
-def test_a_node_that_does_not_exit_is_killed():
-    run = Run(stop_seconds=0.0, last="b", a=[Process(num_polls=NEVER)], b=[ends_the_run()])
+@pytest.mark.parametrize("is_told_to_kill", [True, False])
+def test_a_node_that_does_not_exit_is_killed(is_told_to_kill):
+    seconds = 30.0 if is_told_to_kill else 0.0
+    run = Run(stop_seconds=seconds, last="b", a=[Process(num_polls=NEVER)], b=[ends_the_run()])
+    if is_told_to_kill:
+        run.on_event["a", "SIGTERM"] = run.supervisor.kill
     assert run.run() is None
-    assert [(event.node, event.exit) for event in run.reports] == [("a", None)]
-    assert run.events[:3] == [("a", "SIGTERM"), ("a", "report"), ("a", "SIGKILL")]
-
-
-def test_killing_does_not_wait():
-    run = Run(a=[Process(num_polls=NEVER)], b=[ends_the_run()])
-    run.on_event["a", "SIGTERM"] = run.supervisor.kill
-    assert run.run() is None
-    assert ("a", "SIGKILL") in run.events
-    assert run.reports == []
+    reports = [] if is_told_to_kill else [("a", "report")]
+    assert run.events[: 2 + len(reports)] == [("a", "SIGTERM"), *reports, ("a", "SIGKILL")]
+    assert [event.exit for event in run.reports] == [None] * len(reports)
 
 
 def test_stopping_does_not_wait_for_a_restart():
