@@ -79,19 +79,15 @@ def test_what_code_changes_is_restored(restoring, restored, raises, unchanged, t
     assert sorted(name for name in before if after[name] == before[name]) == sorted(restored)
 
 
-def test_a_folder_that_is_gone_is_left(unchanged, tmp_path):
+@pytest.mark.parametrize("is_gone_before", [True, False])
+def test_a_folder_that_is_gone_is_left(is_gone_before, unchanged, tmp_path):
     os.chdir(tmp_path / "elsewhere")
-    with restoring_process():
-        os.chdir(tmp_path)
+    if is_gone_before:
         (tmp_path / "elsewhere").rmdir()
-    assert os.getcwd() == str(tmp_path)
-
-
-def test_a_folder_that_is_gone_from_the_beginning(unchanged, tmp_path):
-    os.chdir(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere").rmdir()
     with restoring_process():
         os.chdir(tmp_path)
+        if not is_gone_before:
+            (tmp_path / "elsewhere").rmdir()
     assert os.getcwd() == str(tmp_path)
 
 

@@ -53,7 +53,7 @@ def test_processes_end_with_success_and_leave_nothing(processes_run):
 
 
 def test_all_processes_exit_by_themselves_at_the_end(processes_run):
-    assert [node["is_alive"] for node in processes_run.states().values()] == [False] * 5
+    assert not any(node["is_alive"] for node in processes_run.states().values())
     assert processes_run.exit_codes() == dict.fromkeys(NODES, 0)
 
 
@@ -120,39 +120,28 @@ def test_columns_are_the_documented_ones(processes_run):
     assert_columns_are_documented(processes_run, "dqn")
 
 
-def test_rows_of_the_learner(processes_run):
-    rows = processes_run.rows("learner")
-    assert float(rows[0]["learner_steps"]) == STEPS_PER_CALL
-    assert float(rows[0]["priorities_not_finite"]) == 0
-    assert float(rows[0]["steps_skipped"]) == 0
-
-
-@pytest.mark.parametrize("actor", [0, 1])
-def test_rows_of_the_actors(processes_run, actor):
-    # The last row of all may hold no end of an episode.
-    rows = [row for row in processes_run.rows(f"actor_{actor}") if float(row["episodes"]) > 0]
-    assert rows
-    row = rows[-1]
-    assert float(row["episode_length"]) == 9  # Catch: 10 rows.
-    assert float(row["parameters_learner_steps"]) > 0
-    environment = processes_run.rows(f"actor_{actor}_envs")
-    assert {row["env_index"] for row in environment} == {str(actor), str(actor + 2)}
-
-
-def test_environments_of_all_actors_share_one_ladder_of_epsilons(processes_run):
-    rows = [row for actor in (0, 1) for row in processes_run.rows(f"actor_{actor}_envs")]
-    epsilons = {int(row["env_index"]): float(row["epsilon"]) for row in rows}
-    # CartPole's settings: 0.5 ** (1 + i / 3 * 3).
-    assert epsilons == pytest.approx({0: 0.5, 1: 0.25, 2: 0.125, 3: 0.0625})
-
-
-def test_rows_of_the_evaluator(processes_run):
-    row = processes_run.rows("evaluator")[0]
-    assert float(row["num_episodes"]) == 3
-    assert -1 <= float(row["mean_return"]) <= 1
-    assert 0 < float(row["learner_steps"]) <= LEARNER_STEPS
-    assert float(row["actor_steps"]) >= 20
+def test_rows_of_the_nodes(processes_run):
+    learner, evaluator = (processes_run.rows(node)[0] for node in ("learner", "evaluator"))
+    assert float(learner["learner_steps"]) == STEPS_PER_CALL
+    assert float(learner["priorities_not_finite"]) == float(learner["steps_skipped"]) == 0
+    assert float(evaluator["num_episodes"]) == 3
+    assert -1 <= float(evaluator["mean_return"]) <= 1
+    assert 0 < float(evaluator["learner_steps"]) <= LEARNER_STEPS
+    assert float(evaluator["actor_steps"]) >= 20
     assert (processes_run.workdir / "checkpoints" / "best.npz").exists()
+    sizes = [float(row["replay_size"]) for row in processes_run.rows("replay")]
+    assert sizes == sorted(sizes) and sizes[-1] >= 20
+    epsilons = {}
+    for actor in (0, 1):
+        # The last row of all may hold no end of an episode.
+        rows = [r for r in processes_run.rows(f"actor_{actor}") if float(r["episodes"]) > 0]
+        assert float(rows[-1]["episode_length"]) == 9  # Catch: 10 rows.
+        assert float(rows[-1]["parameters_learner_steps"]) > 0
+        environments = processes_run.rows(f"actor_{actor}_envs")
+        assert {row["env_index"] for row in environments} == {str(actor), str(actor + 2)}
+        epsilons |= {int(row["env_index"]): float(row["epsilon"]) for row in environments}
+    # All actors share one ladder. CartPole's settings: 0.5 ** (1 + i / 3 * 3).
+    assert epsilons == pytest.approx({0: 0.5, 1: 0.25, 2: 0.125, 3: 0.0625})
 
 
 def test_videos_of_evaluations(processes_run):
@@ -174,12 +163,6 @@ def test_a_run_can_be_evaluated(processes_run, tmp_path):
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["task"], summary["episodes"]) == ("catch", 5)
     assert (summary["checkpoint"], summary["learner_steps"]) == ("last", LEARNER_STEPS)
-
-
-def test_rows_of_the_replay(processes_run):
-    sizes = [float(row["replay_size"]) for row in processes_run.rows("replay")]
-    assert sizes == sorted(sizes)
-    assert sizes[-1] >= 20
 
 
 def test_tensorboard_has_the_rows(processes_run):
@@ -260,33 +243,23 @@ def test_program_has_the_groups_of_figure_1(test_mt_run):
     assert groups == {"replay": 2, "learner": 1, "evaluator": 1, "actor": 2}
 
 
-def test_actors_divide_the_environments_among_themselves(test_mt_run):
-    policies = calls(test_mt_run, "make_policy")
-    assert sorted(call["env_indices"] for call in policies) == [[0, 2], [1, 3]]
+def test_actors_divide_environments_and_replays_among_themselves(test_mt_run):
+    policies, adders = calls(test_mt_run, "make_policy"), calls(test_mt_run, "make_adders")
     assert [call["num_envs"] for call in policies] == [4, 4]
-
-
-def test_actors_divide_the_replays_among_themselves(test_mt_run):
-    adders = calls(test_mt_run, "make_adders")
-    assert sorted(call["env_indices"] for call in adders) == [[0, 2], [1, 3]]
+    for made in (policies, adders):
+        assert sorted(call["env_indices"] for call in made) == [[0, 2], [1, 3]]
     assert len({call["address"] for call in adders}) == 2
 
 
-def test_every_actor_and_the_evaluator_have_seeds_of_their_own(test_mt_run):
-    policies = calls(test_mt_run, "make_policy") + calls(test_mt_run, "make_evaluation_policy")
-    assert len({call["seed"] for call in policies}) == 3
+def test_the_evaluator_has_its_own_policy_rules_and_seed(test_mt_run):
+    (policy,) = calls(test_mt_run, "make_evaluation_policy")
+    policies = [policy, *calls(test_mt_run, "make_policy")]
+    assert policy["num_envs"] == 2
+    assert len({call["seed"] for call in policies}) == len(policies) == 3
     # The others are made for their spec only.
     stepped = [call for call in calls(test_mt_run, "make_environment") if call["num_envs"] == 2]
     assert len({call["seed"] for call in stepped}) == len(stepped) == 3
-
-
-def test_the_evaluator_alone_plays_by_the_rules_of_evaluation(test_mt_run):
-    assert len(calls(test_mt_run, "make_policy")) == 2
-    (policy,) = calls(test_mt_run, "make_evaluation_policy")
-    assert policy["num_envs"] == 2
-    environments = calls(test_mt_run, "make_environment")
-    (environment,) = [call for call in environments if call["evaluation"]]
-    assert environment["num_envs"] == 2
+    assert [call["evaluation"] for call in stepped].count(True) == 1
 
 
 # Weights and biases. Catch: torso 50 -> 16, then 16 -> 16 and 16 -> 3 (advantage) or 1 (value).

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ class FifoReplay:
 
     def __init__(
         self,
+        serve: Callable[..., reverb.Client],
         observation_spec: specs.Array,
         action_spec: specs.Array,
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
@@ -57,8 +59,7 @@ class FifoReplay:
             signature=self._layout.signature,
         )
         self.learner_steps: list[int] = []
-        self.server = reverb.Server([table])
-        self.client = reverb.Client(f"localhost:{self.server.port}")
+        self.client = serve(table)
 
     @property
     def size(self) -> int:
@@ -113,14 +114,6 @@ class FifoReplay:
 
 
 @pytest.fixture
-def make_fifo_replay() -> Iterator[Callable[..., FifoReplay]]:
+def make_fifo_replay(serve) -> Callable[..., FifoReplay]:
     """Start `FifoReplay`s that end with the test."""
-    replays = []
-
-    def make(*args: Any, **kwargs: Any) -> FifoReplay:
-        replays.append(FifoReplay(*args, **kwargs))
-        return replays[-1]
-
-    yield make
-    for replay in replays:
-        replay.server.stop()
+    return functools.partial(FifoReplay, serve)

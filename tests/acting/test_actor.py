@@ -281,11 +281,10 @@ def test_variables_are_pulled_every_so_many_updates():
     wait_for(lambda: actor.update() or variable.numpy() > 1)
 
 
-def test_learner_steps_are_those_of_the_parameters_in_use():
+def test_learner_steps_are_those_of_the_parameters_in_use(serve):
     policy = SumPolicy()
     (variable,) = policy.variables["policy"]
-    server = reverb.Server(make_message_tables(policy.variables))
-    client = reverb.Client(f"localhost:{server.port}")
+    client = serve(*make_message_tables(policy.variables))
 
     def publish(value: float, learner_steps: int) -> None:
         publish_parameters(client, {"policy": [np.float32(value)]}, learner_steps)
@@ -303,7 +302,6 @@ def test_learner_steps_are_those_of_the_parameters_in_use():
     source.gate.set()
     wait_for(lambda: actor.update() or variable.numpy() == 2.0)
     assert source.learner_steps == 20
-    server.stop()
 
 
 def test_update_waits_when_told_to():

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reverb
 import tensorflow as tf
 
 from apex_agents.actor_critic.builder import ActorCriticBuilder
@@ -31,14 +30,13 @@ def test_config_is_valid(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parts_fit_each_other(name):
+def test_parts_fit_each_other(name, serve):
     config = load_config(name)
     environment = make_vector_environment(config.environment, num_envs=2, seed=0)
     timestep = environment.reset()
     builder = make_builder(config.agent)
     builder.check_environment(environment.spec)
-    server = reverb.Server(builder.make_replay_tables(environment.spec))
-    client = reverb.Client(f"localhost:{server.port}")
+    client = serve(*builder.make_replay_tables(environment.spec))
     learner = builder.make_learner(environment.spec, client)
     learner.publish()
     source = ParameterSource(client)
@@ -68,7 +66,6 @@ def test_parts_fit_each_other(name):
         assert observation.dtype == tf.as_dtype(environment.spec.observations.dtype)
     environment.close()
     learner.close()
-    server.stop()
 
 
 def test_atari_has_the_values_of_the_paper():

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import reverb
 import sonnet as snt
 import tensorflow as tf
 
@@ -301,15 +300,17 @@ def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
     assert int(networks[1].variables[0]) == 4
 
 
-def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches):
+def test_equal_seeds_and_batches_give_equal_parameters(make_fixed_batches, serve):
     first, second, other = [
-        learn_from_fixed_batches(seed, make_fixed_batches) for seed in (7, 7, 8)
+        learn_from_fixed_batches(seed, make_fixed_batches, serve) for seed in (7, 7, 8)
     ]
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np.ndarray]:
+def learn_from_fixed_batches(
+    seed: int, make_fixed_batches: Callable, serve: Callable
+) -> list[np.ndarray]:
     """Let a new learner take 20 steps and return its parameters."""
     config = ApexDQNConfig(
         torso="mlp",
@@ -323,8 +324,7 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
     )
     builder = ApexDQNBuilder(config)
     spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
-    server = reverb.Server(builder.make_replay_tables(spec))
-    client = reverb.Client(f"localhost:{server.port}")
+    client = serve(*builder.make_replay_tables(spec))
     builder.make_dataset = lambda *_: make_fixed_batches(spec, 20)
     learner = builder.make_learner(spec, client, seed)
     before = learner.get_variables(["network"])[0]
@@ -332,7 +332,6 @@ def learn_from_fixed_batches(seed: int, make_fixed_batches: Callable) -> list[np
         learner.step()
     (after,) = learner.get_variables(["network"])
     learner.close()
-    server.stop()
     assert all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     return after
 

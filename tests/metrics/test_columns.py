@@ -6,7 +6,6 @@ import types
 
 import documented_logs
 import pytest
-import reverb
 
 from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
@@ -42,11 +41,10 @@ def test_every_name_is_a_file_or_column_of_the_document():
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, tmp_path, monkeypatch):
+def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, serve, tmp_path, monkeypatch):
     builder, task = AGENTS[agent]
     spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
-    server = reverb.Server(builder.make_replay_tables(spec))
-    client = reverb.Client(f"localhost:{server.port}")
+    client = serve(*builder.make_replay_tables(spec))
     (tmp_path / "logs").mkdir()
     experiment = Experiment(builder, make_vector_environment, RunConfig(), str(tmp_path))
     logger = LearnerLogger(experiment, types.SimpleNamespace(latest=ReplayStatistics()))
@@ -55,7 +53,6 @@ def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, tmp_path, m
     learner = builder.make_learner(spec, client, seed=0, logger=logger)
     learner.step()
     learner.close()
-    server.stop()
     with (tmp_path / "logs" / "learner.csv").open(newline="") as file:
         header, row = csv.reader(file)
     assert set(header) == documented_logs.columns(columns.LEARNER, agent)

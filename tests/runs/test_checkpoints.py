@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-import reverb
 import sonnet as snt
 import tensorflow as tf
 
@@ -240,13 +239,12 @@ DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8), **FI
 class Agent:
     """A learner of an agent that learns from the same batches every time."""
 
-    def __init__(self, name: str, make_fixed_batches: Callable):
+    def __init__(self, name: str, make_fixed_batches: Callable, serve: Callable):
         is_dqn = name == "dqn"
         self.builder = ApexDQNBuilder(DQN) if is_dqn else ApexDPGBuilder(DPG)
         task = "catch" if is_dqn else "point_mass"
         self._spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
-        self._server = reverb.Server(self.builder.make_replay_tables(self._spec))
-        self._client = reverb.Client(f"localhost:{self._server.port}")
+        self._client = serve(*self.builder.make_replay_tables(self._spec))
         self._batches = make_fixed_batches(self._spec, NUM_UPDATES)
         self._learners: list[ApexLearner] = []
 
@@ -259,12 +257,11 @@ class Agent:
     def close(self) -> None:
         for learner in self._learners:
             learner.close()
-        self._server.stop()
 
 
 @pytest.fixture(params=["dqn", "dpg"])
-def agent(request, make_fixed_batches) -> Iterator[Agent]:
-    agent = Agent(request.param, make_fixed_batches)
+def agent(request, make_fixed_batches, serve) -> Iterator[Agent]:
+    agent = Agent(request.param, make_fixed_batches, serve)
     yield agent
     agent.close()
 
@@ -327,14 +324,13 @@ def test_the_checkpoint_that_a_run_resumes_from_is_not_written_anew(agent, tmp_p
     assert (progress.learner_steps, progress.wall_time_seconds > 1000) == (1, True)
 
 
-def test_a_count_that_is_published_is_no_parameter(tmp_path):
+def test_a_count_that_is_published_is_no_parameter(tmp_path, serve):
     (tmp_path / "checkpoints").mkdir()
     config = ApexDQNConfig(torso="mlp", frame_stack=0, replay=REPLAY)
     config.exploration.annealing_steps = 10
     builder = ApexDQNBuilder(config)
     spec = make_vector_environment(EnvironmentConfig("toy", "catch"), 1, seed=0).spec
-    server = reverb.Server(builder.make_replay_tables(spec))
-    client = reverb.Client(f"localhost:{server.port}")
+    client = serve(*builder.make_replay_tables(spec))
     learner = builder.make_learner(spec, client)
     experiment = Experiment(builder, lambda *_: None, RunConfig(), str(tmp_path))
     LearnerCheckpoints(experiment, learner).save_last()
@@ -347,7 +343,6 @@ def test_a_count_that_is_published_is_no_parameter(tmp_path):
     builder.make_actor(actor_policy, (), ParameterSource(client)).update(wait=True)
     assert int(actor_policy.variables["num_updates"][0]) == learner.num_steps
     learner.close()
-    server.stop()
 
 
 @pytest.mark.parametrize("full", ["save_checkpoint", "save_parameters"])
@@ -387,11 +382,11 @@ def test_a_learners_checkpoints_hold_the_parameters_of_its_policy(agent, tmp_pat
 
 
 def test_what_cannot_be_read_is_put_aside_when_the_resumed_run_is_saved(
-    make_fixed_batches, tmp_path
+    make_fixed_batches, serve, tmp_path
 ):
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    with contextlib.closing(Agent("dqn", make_fixed_batches)) as agent:
+    with contextlib.closing(Agent("dqn", make_fixed_batches, serve)) as agent:
         run = RunConfig(num_checkpoints=2)
         experiment = Experiment(agent.builder, lambda *_: None, run, str(tmp_path))
         learner = agent.make_learner(0, seed=1)
