@@ -53,12 +53,14 @@ class Copy:
         return sent
 
 
-def test_a_checkpoint_is_complete_last_of_all(there, here):
+def test_what_was_written_first_comes_first_and_a_checkpoint_is_complete_last(there, here):
     folder = "checkpoints/learner-000000000100"
-    for name in ("progress.json", "parameters.npz", "state.index", "state.data-00000-of-00001"):
+    write(there, f"{folder}/state.index", "x", modified=0)
+    for name in ("progress.json", "parameters.npz", "state.data-00000-of-00001"):
         write(there, f"{folder}/{name}", "x")  # All at one time of the clock.
     write(there, "checkpoints/last.npz", "x", modified=2)
     paths = [path for path, _, _ in Copy("learner", there, here).fetch()]
+    assert paths[0] == f"{folder}/state.index"
     assert paths[3:] == [f"{folder}/progress.json", "checkpoints/last.npz"]
 
 
@@ -103,30 +105,33 @@ def test_only_new_lines_of_logs_are_sent(there, here):
     assert (here / "logs" / "actor_0.csv").read_text() == "step\n1\n3\n"
 
 
-def test_an_incomplete_first_line_is_not_sent_again_and_again(there, here):
-    copy = Copy("actor_0", there, here)
-    write(there, "logs/actor_0.log", "no end")
-    assert copy.fetch() == [("logs/actor_0.log", 0, b"")]
+def test_files_without_a_whole_line_are_sent_once(there, here):
+    copy = Copy("learner", there, here)
+    write(there, "checkpoints/learner-000000000100/state", "")
+    write(there, "logs/learner.log", "no end")
+    assert sorted(copy.fetch()) == [
+        ("checkpoints/learner-000000000100/state", 0, b""),
+        ("logs/learner.log", 0, b""),
+    ]
     assert copy.fetch() == []
+    assert (here / "logs" / "learner.log").read_text() == ""
 
 
-def test_an_incomplete_row_here_makes_room_for_the_next(there, here):
+@pytest.mark.parametrize(
+    ("is_here", "is_there", "sent"),
+    [
+        ("step\n1\n2, to", "step\n1\n2\n", (7, b"2\n")),  # An incomplete row makes room.
+        ("step\n1\n", "new\n1\n", (0, b"new\n1\n")),  # A shorter log begins anew.
+    ],
+)
+def test_lines_here_that_are_not_those_there_are_replaced(is_here, is_there, sent, there, here):
     copy = Copy("actor_0", there, here)
     write(there, "logs/actor_0.csv", "step\n1\n")
     copy.fetch()
-    write(here, "logs/actor_0.csv", "step\n1\n2, to")
-    write(there, "logs/actor_0.csv", "step\n1\n2\n", modified=2)
-    copy.fetch()
-    assert (here / "logs" / "actor_0.csv").read_text() == "step\n1\n2\n"
-
-
-def test_a_log_that_begins_anew_is_sent_from_its_beginning(there, here):
-    copy = Copy("actor_0", there, here)
-    write(there, "logs/actor_0.csv", "step\n1\n2\n3\n", modified=1)
-    copy.fetch()
-    write(there, "logs/actor_0.csv", "other\n1\n", modified=2)
-    assert copy.fetch() == [("logs/actor_0.csv", 0, b"other\n1\n")]
-    assert (here / "logs" / "actor_0.csv").read_text() == "other\n1\n"
+    write(here, "logs/actor_0.csv", is_here)
+    write(there, "logs/actor_0.csv", is_there, modified=2)
+    assert copy.fetch() == [("logs/actor_0.csv", *sent)]
+    assert (here / "logs" / "actor_0.csv").read_text() == is_there
 
 
 def test_files_are_fetched_up_to_a_size(there, here):
@@ -151,23 +156,6 @@ def test_a_file_is_replaced_as_a_whole(there, here):
     assert [path.name for path in (here / "checkpoints").iterdir()] == ["last.npz"]
 
 
-def test_what_was_written_first_comes_first(there, here):
-    names = ["state.index", "state.data", "progress.json"]
-    for second, name in enumerate(names):
-        write(there, f"checkpoints/learner-000000000100/{name}", name, modified=second)
-    fetched = Copy("learner", there, here).fetch()
-    assert [content.decode() for _, _, content in fetched] == names
-
-
-def test_empty_files_are_sent(there, here):
-    copy = Copy("learner", there, here)
-    write(there, "checkpoints/learner-000000000100/state", "")
-    write(there, "logs/learner.log", "")
-    assert len(copy.fetch()) == 2
-    assert copy.fetch() == []
-    assert (here / "logs" / "learner.log").read_text() == ""
-
-
 def test_a_host_gets_what_the_command_has_and_nothing_else(there, here):
     copy = Copy("learner", there, here)
     write(here, "checkpoints/last.npz", "same")
@@ -185,26 +173,20 @@ def test_a_host_gets_what_the_command_has_and_nothing_else(there, here):
     assert copy.fetch() == [("logs/learner.csv", 7, b"3\n")]
 
 
-def test_a_file_that_was_removed_there_stays_and_is_forgotten(there, here):
-    copy = Copy("evaluator", there, here)
-    write(there, "checkpoints/best.npz", "first")
-    copy.fetch()
-    (there / "checkpoints/best.npz").unlink()
-    assert copy.fetch() == []
-    assert copy.sync.known == {}
-    assert (here / "checkpoints/best.npz").exists()
-    write(there, "checkpoints/best.npz", "first")
-    assert copy.fetch() == [("checkpoints/best.npz", 0, b"first")]
-
-
-def test_the_summary_of_a_learner_that_is_restarted_is_removed(there, here):
-    copy = Copy("learner", there, here)
-    write(there, "summary.json", "stopped from outside")
-    copy.fetch()
-    assert (here / "summary.json").exists()
-    (there / "summary.json").unlink()
-    assert copy.fetch() == []
-    assert not (here / "summary.json").exists()
+def test_a_file_that_was_removed_there_stays_unless_it_is_the_summary(there, here):
+    for node, name, stays in [
+        ("evaluator", "checkpoints/best.npz", True),
+        ("learner", "summary.json", False),  # The learner was restarted: the run continues.
+    ]:
+        copy = Copy(node, there, here)
+        write(there, name, "first")
+        copy.fetch()
+        (there / name).unlink()
+        assert copy.fetch() == []
+        assert copy.sync.known == {}
+        assert (here / name).exists() == stays
+        write(there, name, "first")
+        assert copy.fetch() == [(name, 0, b"first")]
 
 
 def test_what_could_not_be_written_is_fetched_again_as_a_whole(there, here):
