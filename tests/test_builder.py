@@ -175,16 +175,6 @@ def test_memory_of_a_full_replay_of_frames():
     assert builder.estimate_replay_bytes(spec) == round(100 * (930 + row_bytes))
 
 
-def test_memory_of_a_full_replay_of_images_that_are_no_stacks():
-    image = specs.Array((10, 10, 4), np.uint8)
-    spec = EnvironmentSpec(image, specs.DiscreteArray(2), rewards=None, discounts=None)
-    config = ApexDQNConfig(torso="conv", frame_stack=0, n_step=5, replay=REPLAY)
-    # Chunks of 1 + 5 + 1 rows, each with one image.
-    row_bytes = 2 * 940 / 7 + 10 * 10 * 4 / 7 + 5 * 4
-    estimate = ApexDQNBuilder(config).estimate_replay_bytes(spec)
-    assert estimate == round(100 * (930 + row_bytes))
-
-
 def reseed() -> None:
     """Do what an environment may do in `reset`: seed all global random numbers."""
     random.seed(0)

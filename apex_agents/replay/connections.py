@@ -193,13 +193,30 @@ class ReplayConnections:
         Raises:
           Exception: the error that ended the reading of a server.
         """
-        shares = self._collect(should_stop, len(self._servers))
-        # Servers with data fill the shares of absent ones, in turn.
-        while shares and (missing := len(self._servers) - len(shares)):
-            self._first = (self._first + 1) % len(self._servers)
-            more = self._collect(should_stop, missing)
-            shares = shares + more if more else []
-        return self._merge(shares) if shares else None
+        shares: list[Share] = []
+        waiting, deadline = self._in_turn(), math.inf
+        patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
+        while len(shares) < len(self._servers):
+            if should_stop():
+                return None
+            servers = [*self._servers]  # One may have moved.
+            for index in [*waiting]:
+                is_missing = len(shares) < len(servers)
+                if is_missing and (share := servers[index].take(_POLL_SECONDS)) is not None:
+                    shares.append(share)
+                    waiting.remove(index)
+            if shares:
+                deadline = min(deadline, time.monotonic() + patience)
+            for index in waiting:
+                servers[index].is_absent |= time.monotonic() >= deadline
+            if all(servers[index].is_absent for index in waiting):
+                # Servers with data fill the shares of absent ones, in turn.
+                self._first = (self._first + 1) % len(servers)
+                waiting, deadline = self._in_turn(), math.inf
+                if not shares:
+                    time.sleep(_IDLE_SECONDS)
+        self._has_sampled = True
+        return self._merge(shares)
 
     def write_priorities(self, sample: Sample, priorities: np.ndarray) -> None:
         """Hand over the new priorities of a sample, `[K * B]`, each to the server it came from."""
@@ -233,32 +250,9 @@ class ReplayConnections:
             server.publisher.publish(*self._published)
         return server
 
-    def _collect(self, should_stop: Callable[[], bool], limit: int) -> "list[Share]":
-        """Return a share of each server that is not absent, 1 to `limit`; none if stopped."""
-        shares: list[Share] = []
-        patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
-        deadline = math.inf
-        while not should_stop():
-            for server in self._waiting_for(shares):
-                if len(shares) < limit and (share := server.take(_POLL_SECONDS)) is not None:
-                    shares.append(share)
-            waiting = self._waiting_for(shares) if len(shares) < limit else []
-            if shares:
-                deadline = min(deadline, time.monotonic() + patience)
-            for server in waiting:
-                server.is_absent = server.is_absent or time.monotonic() >= deadline
-            if all(server.is_absent for server in waiting):
-                if shares:
-                    self._has_sampled = True
-                    return shares
-                time.sleep(_IDLE_SECONDS)
-        return []
-
-    def _waiting_for(self, shares: "Sequence[Share]") -> list[ReplayConnection]:
-        """Return the servers whose share is missing, beginning with server `_first`."""
-        servers = [*self._servers]
-        servers = servers[self._first :] + servers[: self._first]
-        return [server for server in servers if all(share.server is not server for share in shares)]
+    def _in_turn(self) -> list[int]:
+        """Return the indices of all servers, beginning with `_first`."""
+        return [*range(self._first, len(self._servers)), *range(self._first)]
 
     def _merge(self, shares: "Sequence[Share]") -> Sample:
         keys = [(share.server, share.batches.info.key) for share in shares]

@@ -10,10 +10,9 @@ import pytest
 import reverb
 import tensorflow as tf
 from acme.utils import loggers
-from dm_env import specs
+from numbered_transitions import SPEC, add_transitions, read_priorities
 from waiting import wait_for
 
-from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner, ReplaySource
 from apex_agents.learning.update import Computed
 from apex_agents.metrics.histograms import read_samples
@@ -21,16 +20,10 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import PARAMETERS, ParameterSource, make_message_tables
-from apex_agents.replay.tables import TRANSITIONS, make_transition_table
-from apex_agents.replay.transitions import Transition, make_layout, pack_outcome
+from apex_agents.replay.tables import make_transition_table
+from apex_agents.replay.transitions import Transition, make_layout
 
 BATCH_SIZE = 64
-SPEC = EnvironmentSpec(
-    observations=specs.Array((1,), np.float32),
-    actions=specs.DiscreteArray(2, dtype=np.int32),
-    rewards=None,
-    discounts=None,
-)
 # Square roots of priorities are 1 and 4: sampled with probabilities 1/5 and 4/5.
 REPLAY = ReplayConfig(
     max_size=10,
@@ -100,15 +93,6 @@ class Replay:
         table = self.client.server_info()[PARAMETERS]
         return table.rate_limiter_info.insert_stats.completed
 
-    def priorities(self) -> dict[float, float]:
-        """Return the priority that each transition has now, by its return."""
-        found = {}
-        for sample in self.client.sample(
-            TRANSITIONS, 200, emit_timesteps=False, unpack_as_table_signature=True
-        ):
-            found[float(sample.data["transition"][2])] = float(sample.info.priority)
-        return found
-
 
 def make_tables() -> list[reverb.Table]:
     return [
@@ -122,19 +106,8 @@ def replay(serve) -> Replay:
     return Replay(serve(*make_tables()))
 
 
-def add_transitions(replay: Replay, priorities: dict[float, float], learner_steps: int = 0) -> None:
-    """Add one transition per priority, told apart by its return."""
-    writer, observation = LAYOUT.make_writer(replay.client), np.zeros([1], np.float32)
-    writer.begin_step(observation)
-    for n_step_return, priority in priorities.items():
-        outcome = pack_outcome(np.int32(1), n_step_return, 0.5, learner_steps, 1)
-        writer.add_item(observation, outcome, priority)
-    writer.stream.flush()
-    writer.stream.close()
-
-
 def test_weights_correct_for_the_priorities(replay):
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     update = CountingUpdate()
     learner = replay.make_learner(update)
     learner.step()
@@ -151,13 +124,13 @@ def test_weights_correct_for_the_priorities(replay):
 
 
 def test_priorities_are_written_back(replay):
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     learner = replay.make_learner(CountingUpdate())
-    assert replay.priorities() == {RARE: 1.0, FREQUENT: 16.0}
+    assert read_priorities(replay.client) == {RARE: 1.0, FREQUENT: 16.0}
     learner.step()
     replay.connections.flush()
     learner.close()
-    assert replay.priorities() == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
+    assert read_priorities(replay.client) == {RARE: 2.0 * 10.0, FREQUENT: 2.0 * 20.0}
 
 
 @pytest.mark.parametrize("shape", [(BATCH_SIZE, 1), (BATCH_SIZE, BATCH_SIZE), ()])
@@ -166,7 +139,7 @@ def test_priorities_of_another_shape_are_refused(shape, replay):
         def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
             return Computed(tf.constant([1.0]), tf.ones(shape), {})
 
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     learner = replay.make_learner(Misshapen())
     with pytest.raises(ValueError, match=r"priorities has shape .*; it has to be \(64,\)"):
         learner.step()
@@ -174,7 +147,7 @@ def test_priorities_of_another_shape_are_refused(shape, replay):
 
 
 def test_publishes_when_told_to_every_period_and_at_the_end(replay):
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     source = ParameterSource(replay.client)
     learner = replay.make_learner(CountingUpdate(), Config(publish_period=2))
     learner.publish()
@@ -202,7 +175,7 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
 
 
 def test_several_updates_per_call(replay):
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     update = CountingUpdate()
     learner = replay.make_learner(update, Config(num_sgd_steps_per_step=4, publish_period=6))
     published = []
@@ -212,14 +185,14 @@ def test_several_updates_per_call(replay):
         published.append((learner.num_steps, replay.num_publications()))
     assert update.count.numpy().tolist() == [16.0]
     assert published == [(4, 0), (8, 1), (12, 2), (16, 2)]
-    assert replay.priorities() == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
+    assert read_priorities(replay.client) == {RARE: 2.0 * RARE, FREQUENT: 2.0 * FREQUENT}
     samples = read_samples(learner.recent_samples)
     assert {len(column) for column in samples} == {4 * 4 * BATCH_SIZE}
     learner.close()
 
 
 def test_recent_samples_are_those_of_the_newest_batches(replay):
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     learner = replay.make_learner(CountingUpdate())
     for _ in range(20):
         learner.step()
@@ -257,7 +230,7 @@ def test_get_variables_returns_copies(replay):
 
 
 def test_logs_what_every_step_did(replay):
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     logger = loggers.InMemoryLogger()
     config = Config(num_sgd_steps_per_step=2)
     learner = replay.make_learner(CountingUpdate(), config, logger=logger)
@@ -285,7 +258,7 @@ def test_logs_the_share_of_new_priorities_at_a_bound(replay):
             is_large = batch.n_step_return == FREQUENT
             return computed._replace(priorities=tf.where(is_large, 1e7, 1.0))
 
-    add_transitions(replay, PRIORITIES)
+    add_transitions(replay.client, LAYOUT, PRIORITIES)
     logger = loggers.InMemoryLogger()
     update = LargeForFrequent()
     learner = replay.make_learner(update, logger=logger)
@@ -297,7 +270,7 @@ def test_logs_the_share_of_new_priorities_at_a_bound(replay):
 
 
 def test_recent_samples_hold_priorities_and_ages(replay):
-    add_transitions(replay, PRIORITIES, learner_steps=3)
+    add_transitions(replay.client, LAYOUT, PRIORITIES, learner_steps=3)
     update = CountingUpdate()
     learner = replay.make_learner(update)
     update.num_updates.assign(10)
@@ -325,7 +298,7 @@ def test_recent_samples_hold_priorities_and_ages(replay):
 
 
 def test_a_step_without_data_ends_when_told_to_stop(replay):
-    add_transitions(replay, {RARE: 1.0})  # One less than `min_size`.
+    add_transitions(replay.client, LAYOUT, {RARE: 1.0})  # One less than `min_size`.
     answers = itertools.chain([False] * 2, itertools.repeat(True))
     update = CountingUpdate()
     learner = replay.make_learner(update, should_stop=lambda: next(answers))

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-from dm_env import specs
+from numbered_transitions import SPEC, add_transitions, read_priorities
 from scipy import stats
 from waiting import TIMEOUT_SECONDS, wait_for
 
-from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.losses import importance_weights
 from apex_agents.replay import connections as connections_module
 from apex_agents.replay.config import ReplayConfig
@@ -23,15 +22,9 @@ from apex_agents.replay.connections import PerServer, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import ParameterSource, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
-from apex_agents.replay.transitions import make_layout, pack_outcome
+from apex_agents.replay.transitions import make_layout
 
 BATCH_SIZE = 40
-SPEC = EnvironmentSpec(
-    observations=specs.Array((1,), np.float32),
-    actions=specs.DiscreteArray(2, dtype=np.int32),
-    rewards=None,
-    discounts=None,
-)
 REPLAY = ReplayConfig(max_size=10, min_size=1, priority_exponent=1.0, prefetch_batches=1)
 LAYOUT = make_layout(SPEC, REPLAY, n_step=1)
 VARIABLES = {"network": [tf.Variable([3.0])]}
@@ -45,22 +38,6 @@ def make_tables() -> list[reverb.Table]:
         make_transition_table(REPLAY, LAYOUT.signature),
         *make_message_tables(VARIABLES),
     ]
-
-
-def add(client: reverb.Client, priorities: Mapping[float, float]) -> None:
-    """Add a transition per priority, told apart by its return."""
-    writer, observation = LAYOUT.make_writer(client), np.zeros([1], np.float32)
-    writer.begin_step(observation)
-    for n_step_return, priority in priorities.items():
-        writer.add_item(observation, pack_outcome(np.int32(1), n_step_return, 0.5, 0, 1), priority)
-    writer.stream.flush()
-    writer.stream.close()
-
-
-def read_priorities(client: reverb.Client) -> dict[float, float]:
-    """Return the priority that each transition has now, by its return."""
-    samples = client.sample(TRANSITIONS, 200, emit_timesteps=False, unpack_as_table_signature=True)
-    return {float(s.data["transition"][2]): float(s.info.priority) for s in samples}
 
 
 @pytest.fixture
@@ -101,7 +78,7 @@ def start(serve) -> Callable[..., list[reverb.Client]]:
     def start_servers(*contents: Mapping[float, float]) -> list[reverb.Client]:
         clients = [serve(*make_tables()) for _ in contents]
         for client, priorities in zip(clients, contents, strict=True):
-            add(client, priorities)
+            add_transitions(client, LAYOUT, priorities)
         return clients
 
     return start_servers
@@ -193,7 +170,7 @@ def test_a_server_that_gives_nothing_is_left_out_until_it_does(start, connect, p
     for _ in range(50):  # Nothing waits for the other one any more.
         replays.sample()
 
-    add(clients[0], OTHER_SUMS[0])
+    add_transitions(clients[0], LAYOUT, OTHER_SUMS[0])
     everything = {1.0, 2.0, 3.0, 4.0}
     wait_for(lambda: set(np.asarray(replays.sample().batches.data.n_step_return)) == everything)
 
@@ -239,7 +216,7 @@ def test_whoever_gives_is_sampled(start, connect, monkeypatch):
         silence_ends = time.monotonic() + 1
         while replays.sample(lambda end=silence_ends: time.monotonic() > end):
             silence_ends = time.monotonic() + 1
-        add(clients[back], {back + 1.0: 1.0})
+        add_transitions(clients[back], LAYOUT, {back + 1.0: 1.0})
         await_only(back + 1.0)
 
 
