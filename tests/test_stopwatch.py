@@ -5,20 +5,11 @@ import pickle
 import time
 
 import pytest
+from waiting import Clock
 
 from apex_agents.experiment import Progress, make_experiment
 from apex_agents.presets import load_config
 from apex_agents.stopwatch import STARTED_AT, Stopwatch
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self, now: float):
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -178,19 +178,6 @@ def test_the_actor_steps_are_those_at_the_start(experiment, serve_run, tmp_path)
     assert read_statistics(client).actor_steps == 107
 
 
-def test_parameters_are_evaluated_once_and_never_before_the_first_learner_step(
-    serve_run, make_evaluator, tmp_path
-):
-    client = serve_run()
-    evaluator = make_evaluator(client)
-    found = []
-    for learner_steps in (0, 5, 5, 6):
-        publish(client, learner_steps, 9.0)
-        found.append(evaluator.evaluate())
-    assert found == [False, True, False, True]
-    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 6]
-
-
 def test_the_best_parameters_are_the_latest_of_equals(serve_run, make_evaluator, tmp_path):
     client = serve_run()
     evaluator = make_evaluator(client)
@@ -334,17 +321,27 @@ def test_parameters_wait_for_the_next_period_except_the_last_ones(
     assert [row["learner_steps"] for row in read_rows(tmp_path)] == [5, 8]
 
 
+@pytest.mark.parametrize(
+    ("period", "published", "evaluated"),
+    [
+        # Each once, and never before the first learner step.
+        (0, [0, 5, 5, 6], [5, 6]),
+        # The last ones, of step 340, in any case.
+        (100, [20, 100, 119, 120, 219, 320, 340], [20, 120, 320, 340]),
+    ],
+)
 def test_parameters_are_evaluated_after_so_many_learner_steps(
-    experiment, serve_run, make_evaluator, tmp_path
+    experiment, serve_run, make_evaluator, tmp_path, period, published, evaluated
 ):
-    experiment.run.evaluation.min_period_learner_steps = 100
+    experiment.run.evaluation.min_period_learner_steps = period
     client = serve_run()
     evaluator = make_evaluator(client)
-    for learner_steps in (20, 100, 119, 120, 219, 320, 340):
+    found = []
+    for learner_steps in published:
         publish(client, learner_steps, 3.0)
-        evaluator.evaluate()
-    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320]
-    report_last_step(client, 340)  # Its parameters are evaluated in any case.
-    wait_for(evaluator.has_last_step)
-    assert evaluator.evaluate()
-    assert [row["learner_steps"] for row in read_rows(tmp_path)] == [20, 120, 320, 340]
+        found += [learner_steps] * evaluator.evaluate()
+    if period:
+        report_last_step(client, published[-1])
+        wait_for(evaluator.has_last_step)
+        found += [published[-1]] * evaluator.evaluate()
+    assert found == [row["learner_steps"] for row in read_rows(tmp_path)] == evaluated

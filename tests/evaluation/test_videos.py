@@ -1,7 +1,6 @@
 """Tests of videos: their files, their frames, when one is due, and runs that go without."""
 
 import contextlib
-import dataclasses
 import functools
 import logging
 import os
@@ -16,6 +15,7 @@ import imageio_ffmpeg
 import numpy as np
 import psutil
 import pytest
+from waiting import Clock
 
 from apex_agents.acting.actor import ApexActor
 from apex_agents.acting.policy import PolicyOutput
@@ -161,16 +161,6 @@ class Undrawn(Catch):
         return super().render()
 
 
-@dataclasses.dataclass
-class Clock:
-    """A clock that the test sets, in seconds."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def film(
     environment: VectorEnvironment, paths: list[pathlib.Path], actor: ApexActor | None = None
 ) -> tuple[FilmedActor, list[Exception]]:
@@ -306,7 +296,7 @@ def test_every_call_is_forwarded_to_the_actor(tmp_path):
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import types
 import numpy as np
 import pytest
 import reverb
+from waiting import Clock
 
 from apex_agents.config import RunConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
@@ -31,16 +32,6 @@ def experiment(tmp_path) -> Experiment:
 def rows(experiment: Experiment, node: str) -> list[dict[str, str]]:
     with pathlib.Path(experiment.workdir, "logs", f"{node}.csv").open() as file:
         return list(csv.DictReader(file))
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

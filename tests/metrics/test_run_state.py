@@ -4,6 +4,7 @@ import math
 import os
 
 import pytest
+from waiting import Clock
 
 from apex_agents.metrics.run_state import RunState
 from apex_agents.runs.csv_file import end_rows
@@ -13,16 +14,6 @@ from apex_agents.runs.folder import RunFolder
 @pytest.fixture
 def state(written_run) -> RunState:
     return RunState(RunFolder(written_run.folder))
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self, now: float):
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_nothing_is_known_before_the_first_row(state):
