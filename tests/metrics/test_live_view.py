@@ -64,15 +64,6 @@ def test_every_number_is_in_its_place(begins_with, rest, lines):
     assert found.endswith(rest)
 
 
-def test_a_run_at_its_limit_evaluates_its_last_parameters(written_run):
-    written_run.append("replay", wall_time_seconds=20.0, actor_steps=9_999)
-    assert "running for" in draw(written_run.folder)[-1]
-    written_run.append("replay", wall_time_seconds=25.0, actor_steps=10_000)
-    assert "evaluating the last parameters" in draw(written_run.folder)[-1]
-    written_run.end()
-    assert "evaluating" not in draw(written_run.folder)[-1]
-
-
 @pytest.fixture
 def waiting_run(written_run):
     written_run.append_everything()
@@ -141,6 +132,8 @@ def test_frame_says_which_run_and_how_it_stands(written_run):
     written_run.append_everything()
     assert "some_run · CartPole-v1" in draw(written_run.folder)[0]
     assert "running for 0:00:20" in draw(written_run.folder)[-1]
+    written_run.configure("run", max_actor_steps=2500)
+    assert "evaluating the last parameters" in draw(written_run.folder)[-1]
     written_run.end()
     assert "target return 475 reached after 0:00:20" in draw(written_run.folder)[-1]
     (written_run.folder / "summary.json").unlink()

@@ -49,8 +49,12 @@ def save(folder: pathlib.Path, steps: int, keep: int = 3) -> bool:
 
 
 def test_a_checkpoint_is_found_and_restored(tmp_path):
+    partial = tmp_path / "learner-000000000010.partial"
+    partial.mkdir()  # Left by a process that was killed.
+    (partial / "state.index").write_text("half")
     assert find_checkpoint(tmp_path) is None
     assert save(tmp_path, 20)
+    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000020"]
     checkpoint = find_checkpoint(tmp_path)
     assert checkpoint == Checkpoint(tmp_path / "learner-000000000020", Progress(20, 1.5))
     state = make_state(-1.0)
@@ -157,15 +161,6 @@ def test_other_content_counts_as_corrupted(content, tmp_path):
     save(tmp_path, 10)
     (tmp_path / "learner-000000000010" / PROGRESS).write_text(content)
     assert find_checkpoint(tmp_path) is None
-
-
-def test_what_a_killed_process_left_is_cleared_away(tmp_path):
-    partial = tmp_path / "learner-000000000010.partial"
-    partial.mkdir()
-    (partial / "state.index").write_text("half")
-    assert find_checkpoint(tmp_path) is None
-    assert save(tmp_path, 10)
-    assert [path.name for path in tmp_path.iterdir()] == ["learner-000000000010"]
 
 
 SAVE_FOR_EVER = """
