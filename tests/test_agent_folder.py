@@ -20,6 +20,13 @@ from apex_agents.runs.parameter_file import read_parameters, save_parameters
 
 DQN = ApexDQNConfig(torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0)
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8))
+BOTH_AGENTS = pytest.mark.parametrize(
+    ("agent", "environment"),
+    [
+        (DQN, EnvironmentConfig("toy", "catch")),
+        (DPG, EnvironmentConfig("gymnasium", "Pendulum-v1")),
+    ],
+)
 EVALUATIONS = """\
 learner_steps,actor_steps,wall_time_seconds,mean_return,standard_error,num_episodes
 1000,16000,60.0,-0.5,0.1,20
@@ -127,28 +134,6 @@ class OtherNetworks(apex_agents.ApexDQNBuilder):
         return super().make_networks(spec, seed + 1, **options)
 
 
-TORSO_IN_A_CONFIG_FILE = """
-import apex_agents
-import sonnet
-
-def make_torso(spec, config):
-    return sonnet.nets.MLP([8])
-
-def get_config():
-    return apex_agents.load_config("apex_dqn_catch")
-"""
-
-
-def test_functions_of_a_config_file_cannot_be_handed_on(tmp_path):
-    path = tmp_path / "my_torsos.py"
-    path.write_text(TORSO_IN_A_CONFIG_FILE)
-    user_code.execute_config_file(path)
-    agent = dataclasses.replace(DQN, torso="apex_agents_config_my_torsos:make_torso")
-    make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))
-    with pytest.raises(ValueError, match="or of its config file, which others do not have"):
-        write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", False)
-
-
 @pytest.mark.parametrize(("kind", "is_needed"), [(OtherUpdate, False), (OtherNetworks, True)])
 def test_a_builder_of_the_users_is_handed_on_if_it_makes_the_networks(tmp_path, kind, is_needed):
     name = f"{__name__}:{kind.__name__}"
@@ -166,13 +151,7 @@ def read_both(folder: pathlib.Path) -> list[dict[str, np.ndarray]]:
     return [read_parameters(path).arrays for path in paths]
 
 
-@pytest.mark.parametrize(
-    ("agent", "environment"),
-    [
-        (DQN, EnvironmentConfig("toy", "catch")),
-        (DPG, EnvironmentConfig("gymnasium", "Pendulum-v1")),
-    ],
-)
+@BOTH_AGENTS
 def test_half_the_precision(tmp_path, agent, environment):
     make_run(tmp_path / "run", agent, environment)
     difference = write_agent_folder(tmp_path / "run", tmp_path / "agent", "best", True).difference
@@ -186,13 +165,7 @@ def test_half_the_precision(tmp_path, agent, environment):
     policy.act(np.zeros(policy.spec.observations.shape, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("agent", "environment"),
-    [
-        (DQN, EnvironmentConfig("toy", "catch")),
-        (DPG, EnvironmentConfig("gymnasium", "Pendulum-v1")),
-    ],
-)
+@BOTH_AGENTS
 def test_statistics_of_observations_are_not_rounded(tmp_path, agent, environment):
     agent = dataclasses.replace(agent, normalize_observations=True)
     make_run(tmp_path / "run", agent, environment)
@@ -236,12 +209,10 @@ def test_what_does_not_fit_into_half_the_precision_is_refused(run, tmp_path):
     assert not (tmp_path / "agent").exists()
 
 
-def test_an_agent_may_be_written_again_but_not_over_a_run(run, tmp_path):
+def test_an_agent_may_be_written_again(run, tmp_path):
     for checkpoint in ("best", "last"):
         write_agent_folder(run, tmp_path / "agent", checkpoint, False)
     assert apex_agents.load(tmp_path / "agent").learner_steps == 5678
-    with pytest.raises(ValueError, match="holds something else than an agent; name a new folder"):
-        write_agent_folder(tmp_path / "agent", run, "best", False)
 
 
 def test_an_agent_can_be_made_of_an_agent(run, tmp_path):
@@ -272,7 +243,7 @@ def test_what_is_in_the_way_is_left_alone(run, tmp_path):
     (folder / "README.md").write_text("mine")
     for output in (folder, run):
         before = {p: p.read_bytes() for p in output.rglob("*") if p.is_file()}
-        with pytest.raises(ValueError, match="holds something else"):
+        with pytest.raises(ValueError, match="holds something else than an agent; name a new"):
             write_agent_folder(run, output, "best", False)
         assert {p: p.read_bytes() for p in output.rglob("*") if p.is_file()} == before
 
@@ -316,11 +287,12 @@ def test_an_id_that_only_the_runs_config_file_registers_cannot_be_handed_on(run,
     assert not (tmp_path / "agent").exists()
 
 
-def test_functions_of_a_script_cannot_be_handed_on(run, tmp_path):
+@pytest.mark.parametrize("module", ["__main__", "apex_agents_config_my_settings"])
+def test_functions_of_a_script_or_a_config_file_cannot_be_handed_on(run, tmp_path, module):
     values = json.loads((run / "config.json").read_text())
-    values["environment"]["kwargs"] = {"make": "__main__:make_env"}
+    values["environment"]["kwargs"] = {"make": f"{module}:make_env"}
     (run / "config.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="a function of a script or notebook"):
+    with pytest.raises(ValueError, match="or of its config file, which others do not have"):
         write_agent_folder(run, tmp_path / "agent", "best", False)
 
 

@@ -11,7 +11,7 @@ from apex_agents import user_code
 from apex_agents.checks import acts_as_standard, check_environment
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.experiment import make_experiment
+from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.presets import load_config
 from apex_agents.user_code import name_function
 
@@ -32,22 +32,25 @@ class Halls(gymnasium.Env):
         return self._place, 1.0, False, False, {}
 
 
-def test_the_environments_of_an_experiment_are_those_of_a_given_function():
+def make(make_environment: Any = Halls, **settings: Any) -> Experiment:
+    """Make an experiment in the environments of a function."""
     config = load_config("apex_dqn_catch")
+    config.environment, config.run.target_return = EnvironmentConfig(**settings), None
+    return make_experiment(config, environment_fn=make_environment)
+
+
+def test_the_environments_of_an_experiment_are_those_of_a_given_function():
     # Not of the suite in the config, Atari, which repeats actions itself.
-    config.environment = EnvironmentConfig(kwargs={"length": 7}, action_repeat=2)
-    experiment = make_experiment(config, environment_fn=Halls)
+    experiment = make(kwargs={"length": 7}, action_repeat=2)
     assert experiment.task == f"{__name__}:Halls"
     assert check_environment(experiment).observations.shape == (7,)
 
 
 def test_an_environment_that_cannot_be_reset_is_refused_before_anything_starts():
-    config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig(kwargs={"length": 7, "place": 7})
     with pytest.raises(
         ValueError, match=r"Halls fails when it is reset: ValueError: observation holds 7"
     ):
-        check_environment(make_experiment(config, environment_fn=Halls))
+        check_environment(make(kwargs={"length": 7, "place": 7}))
 
 
 class Steps(Halls):
@@ -71,13 +74,11 @@ class Steps(Halls):
         self.taken.append("closed")
 
 
-def check_steps(monkeypatch, make: Any = Steps, **kwargs: Any) -> list[str]:
+def check_steps(monkeypatch, make_environment: Any = Steps, **kwargs: Any) -> list[str]:
     """Check an environment before a run, and return what its copies did."""
     monkeypatch.setattr(Steps, "taken", [])
-    config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig(kwargs=kwargs)
     try:
-        check_environment(make_experiment(config, environment_fn=make))
+        check_environment(make(make_environment, kwargs=kwargs))
     finally:
         taken = Steps.taken
     return taken
@@ -131,10 +132,7 @@ def test_an_environment_that_cannot_be_closed_is_refused(monkeypatch):
 
 
 def test_evaluations_have_environments_of_their_own_kwargs():
-    config = load_config("apex_dqn_catch")
-    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"place": 3}}
-    config.environment = EnvironmentConfig(**settings)
-    experiment = make_experiment(config, environment_fn=Halls)
+    experiment = make(kwargs={"length": 7}, evaluation_kwargs={"place": 3})
     assert check_environment(experiment).observations.shape == (7,)
     places = [
         experiment.make_vector_environment(1, 0, evaluation=evaluation).reset().observation
@@ -162,19 +160,14 @@ def test_as_many_environments_as_needed_are_made_before_a_run(
     user_code.kept.clear()  # Forget those of an earlier `make`.
     names = {"made": [], "Halls": Halls}
     exec(function, names)
-    config = load_config("apex_dqn_catch")
-    config.environment = EnvironmentConfig(kwargs={"length": 7}, **settings)
-    check_environment(make_experiment(config, environment_fn=names["make"]))
+    check_environment(make(names["make"], kwargs={"length": 7}, **settings))
     assert len(names["made"]) == number
 
 
 def test_evaluations_in_other_spaces_are_refused_before_anything_starts():
-    config = load_config("apex_dqn_catch")
-    settings = {"kwargs": {"length": 7}, "evaluation_kwargs": {"length": 9}}
-    config.environment = EnvironmentConfig(**settings)
     expected = r"In evaluations observations are float32 \[9\], in training they are .* \[7\]"
     with pytest.raises(ValueError, match=expected):
-        check_environment(make_experiment(config, environment_fn=Halls))
+        check_environment(make(kwargs={"length": 7}, evaluation_kwargs={"length": 9}))
 
 
 class Clock(Halls):
@@ -186,9 +179,7 @@ class Clock(Halls):
 
 
 def test_numbers_that_agents_cannot_tell_apart_are_said_once(caplog):
-    config = load_config("apex_dqn_catch")
-    config.environment, config.run.target_return = EnvironmentConfig(), None
-    check_environment(make_experiment(config, environment_fn=Clock))  # And one for evaluations.
+    check_environment(make(Clock))  # And one for evaluations.
     (record,) = caplog.records
     assert (record.levelname, "Clock" in record.getMessage()) == ("WARNING", True)
 

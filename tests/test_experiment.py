@@ -291,15 +291,20 @@ def test_envs_that_explore_alike_show():
 
 
 class RecordingBuilder(ApexDQNBuilder):
-    """Keeps the adders and the learner within reach."""
+    """Keeps adders, learner, its client and the actor's source of parameters within reach."""
 
     def make_adders(self, *args, **kwargs):
         self.adders = super().make_adders(*args, **kwargs)
         return self.adders
 
-    def make_learner(self, *args, **kwargs):
-        self.learner = super().make_learner(*args, **kwargs)
+    def make_learner(self, spec, client, *args, **kwargs):
+        self.client = client
+        self.learner = super().make_learner(spec, client, *args, **kwargs)
         return self.learner
+
+    def make_actor(self, policy, adders=(), variable_source=None):
+        self.source = variable_source
+        return super().make_actor(policy, adders, variable_source)
 
 
 @pytest.mark.parametrize("num_sgd_steps_per_step", [1, 3])
@@ -337,9 +342,13 @@ def test_learner_steps_per_transition_are_fixed(num_sgd_steps_per_step):
     )
 
 
-def test_no_step_beyond_max_learner_steps():
-    result = run(ApexDQNBuilder(ONE_STEP_CONFIG), Choice, max_learner_steps=10)
+def test_no_step_beyond_max_learner_steps_and_parameters_straight_from_the_learner():
+    # Sampling from a server of the same process that has been stopped never returns, and the pool
+    # of Acme's variable client keeps the process from ending for as long as that lasts.
+    builder = RecordingBuilder(ONE_STEP_CONFIG)
+    result = run(builder, Choice, max_learner_steps=10)
     assert result.learner.num_steps == 10  # Four are due after every lock-step.
+    assert builder.source is result.learner
 
 
 def test_a_run_in_one_process_ends_after_max_seconds():
@@ -348,25 +357,8 @@ def test_a_run_in_one_process_ends_after_max_seconds():
     assert time.monotonic() - started_at >= 2.0
 
 
-class SourceRecordingBuilder(ApexDQNBuilder):
-    """Remembers where the actor pulls its parameters from."""
-
-    def make_actor(self, policy, adders=(), variable_source=None):
-        self.source = variable_source
-        return super().make_actor(policy, adders, variable_source)
-
-
-class ClientRecordingBuilder(ApexDQNBuilder):
-    """Remembers the client of the replay server, and the learner."""
-
-    def make_learner(self, spec, client, *args, **kwargs):
-        self.client = client
-        self.learner = super().make_learner(spec, client, *args, **kwargs)
-        return self.learner
-
-
 def test_nothing_is_left_of_a_run_that_fails():
-    builder = ClientRecordingBuilder(ONE_STEP_CONFIG)
+    builder = RecordingBuilder(ONE_STEP_CONFIG)
 
     def fail(episode):
         raise KeyError("colour")
@@ -383,14 +375,6 @@ def test_nothing_is_left_of_a_run_that_fails():
 
     # Acme's variable client leaves one after any run.
     wait_for(lambda: find_left() <= {"ThreadPoolExecutor"}, find_left)
-
-
-def test_actor_pulls_parameters_from_the_learner_not_from_the_server():
-    # Sampling from a server of the same process that has been stopped never returns, and the pool
-    # of Acme's variable client keeps the process from ending for as long as that lasts.
-    builder = SourceRecordingBuilder(ONE_STEP_CONFIG)
-    result = run(builder, Choice, max_learner_steps=10)
-    assert builder.source is result.learner
 
 
 def test_learns_catch():
@@ -531,25 +515,32 @@ def test_networks_of_users_act_once_before_a_run(own, message):
     assert "\n" not in str(caught.value)
 
 
-def test_they_act_on_observations_without_bounds():
-    def make_torso(spec: EnvironmentSpec, config: Any) -> snt.Module:
-        return snt.Linear(8)
-
-    actions = specs.BoundedArray((1,), np.float32, -1, 1)
-    spec = EnvironmentSpec(specs.Array((3,), np.float32), actions, None, None)
-    experiment = make_experiment(load_config("apex_dpg_control_single_host"), torso_fn=make_torso)
-    check_own_networks(experiment.builder, spec)
+def make_embedding(spec: EnvironmentSpec, config: Any) -> snt.Module:
+    layers = [lambda x: tf.cast(x, tf.int32), snt.Embed(5, 3), snt.Flatten(), snt.Linear(8)]
+    return snt.Sequential(layers)
 
 
-def test_they_see_what_an_environment_may_show():
-    def make_torso(spec: EnvironmentSpec, config: Any) -> snt.Module:
-        layers = [lambda x: tf.cast(x, tf.int32), snt.Embed(5, 3), snt.Flatten(), snt.Linear(8)]
-        return snt.Sequential(layers)
-
-    observations = specs.BoundedArray((7,), np.uint8, 0, 4)
-    spec = EnvironmentSpec(observations, specs.DiscreteArray(2, np.int32), None, None)
-    experiment = make_experiment(load_config("apex_dqn_catch"), torso_fn=make_torso)
-    check_own_networks(experiment.builder, spec)
+@pytest.mark.parametrize(
+    ("settings", "torso_fn", "observations", "actions"),
+    [
+        (
+            "apex_dpg_control_single_host",
+            lambda spec, config: snt.Linear(8),
+            specs.Array((3,), np.float32),
+            specs.BoundedArray((1,), np.float32, -1, 1),
+        ),
+        (
+            "apex_dqn_catch",
+            make_embedding,
+            specs.BoundedArray((7,), np.uint8, 0, 4),
+            specs.DiscreteArray(2, np.int32),
+        ),
+    ],
+    ids=["without bounds", "small numbers"],
+)
+def test_they_act_on_what_an_environment_may_show(settings, torso_fn, observations, actions):
+    experiment = make_experiment(load_config(settings), torso_fn=torso_fn)
+    check_own_networks(experiment.builder, EnvironmentSpec(observations, actions, None, None))
 
 
 class WithMetric(DQNUpdate):
