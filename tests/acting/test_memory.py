@@ -76,6 +76,7 @@ class Digits(dm_env.Environment):
         return dm_env.restart(self._observation)
 
     def step(self, action: int) -> dm_env.TimeStep:
+        assert np.shape(action) == ()
         if self._num_steps == len(self._digits) - 1:
             return self.reset()
         self._num_steps += 1

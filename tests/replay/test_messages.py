@@ -194,6 +194,7 @@ def test_publisher_publishes_what_it_is_given(client):
     publisher.close()  # Publishes what waits.
     wait_for(lambda: num_publications(client) == 2)
     assert_equal(source.get_variables(["steps"]), [expected_arrays(2.0)["steps"]])
+    assert client.server_info()[PARAMETERS].current_size == 1  # Older ones take no memory.
 
 
 class CheckCounter:
