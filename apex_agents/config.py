@@ -47,7 +47,7 @@ class EvaluationConfig:
 
     Attributes:
       num_episodes: episodes per evaluation, played in lock-step by as many environments.
-      min_period_seconds: least seconds from the start of one evaluation to that of the next.
+      min_period_seconds: least seconds between the starts of two evaluations.
       min_period_learner_steps: least learner steps between the parameters of two evaluations, the
         run's last ones excepted. Unlike seconds, they are as many on any machine.
       max_wait_seconds: seconds for which a run that has reached a limit waits for the evaluation of
@@ -78,7 +78,7 @@ class NodeResources:
     custom: Annotated[str, matching(_is_custom, "like 'NAME=1,OTHER=0.5'")] = ""
 
     def amounts(self) -> dict[str, float]:
-        """Return the amounts by the cluster's names of the resources, without those of 0."""
+        """Return the amounts above 0 by the cluster's names of the resources."""
         custom = {name: float(amount) for name, amount in _CUSTOM.findall(self.custom)}
         amounts = {"CPU": self.num_cpus, "GPU": self.num_gpus, **custom}
         return {name: amount for name, amount in amounts.items() if amount}
@@ -162,7 +162,7 @@ class RunConfig:
         return self.num_actors * self.num_envs_per_actor
 
     def env_indices(self, actor: int) -> range:
-        """Return the indices of an actor's environments among those of all actors.
+        """Return the indices of an actor's environments among all environments.
 
         Every `num_actors`-th index, so that each actor, and each group of actors on one replay
         server, spans the epsilon ladder.

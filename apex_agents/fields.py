@@ -1,4 +1,4 @@
-"""The fields of a config by their dotted paths: listed, read, and set to what a text stands for."""
+"""The fields of a config by their dotted paths: listed, read, and set from texts."""
 
 import ast
 import contextlib
@@ -44,7 +44,7 @@ def _get(parent: Any, name: str) -> Any:
 
 
 def field_paths(config: Any, prefix: str = "") -> list[str]:
-    """Return the dotted paths of all fields of a config, and of those of the configs inside it."""
+    """Return the dotted paths of all fields of a config, also of nested configs."""
     paths = []
     for field in dataclasses.fields(config):
         value, path = getattr(config, field.name), prefix + field.name
@@ -104,7 +104,7 @@ def change_fields(config: _T, fields: Iterable[tuple[str, Any]]) -> _T:
         their texts.
 
     Raises:
-      ValueError: there is no such field, or what has to be a dict is none.
+      ValueError: there is no such field, or a value that has to be a dict is not one.
     """
     config = copy.deepcopy(config)
     for path, value in fields:
@@ -178,7 +178,7 @@ def is_union(declared: Any) -> bool:
 
 
 def _parse_value(text: str) -> Any:
-    """Return what a text is as JSON or Python writes it, or the text if it is neither."""
+    """Return the value of a text in JSON or Python syntax; the text itself if it has none."""
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text, parse_constant=int)  # It raises for NaN and infinity.
     try:

@@ -91,7 +91,7 @@ def execute_file(
 ) -> _T:
     """Execute a file, and return the result of one of its functions.
 
-    From then on modules in the current folder and in that of the file can be imported.
+    From then on modules in the current folder and in the file's folder can be imported.
 
     Args:
       path: the file.

@@ -11,13 +11,14 @@ import functools
 import json
 import re
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
+from apex_agents.fields import is_union
 from apex_agents.json_values import can_be_kept
 
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+")
@@ -50,7 +51,7 @@ Rule = tuple[str, bool, str]
 
 
 def check_config(config: Any, prefix: str = "") -> None:
-    """Check all fields of a config, those of the configs among them included.
+    """Check all fields of a config, also of nested configs.
 
     An `int` has to fit into 64 bits. A `float` has to be finite as a float32, and must not become 0
     by the conversion; an `int` is accepted for it. True and False are not numbers. A list is
@@ -74,7 +75,7 @@ def make_config(kind: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
 
     Args:
       kind: the dataclass.
-      values: values by field, those of configs among them as dicts; lists may stand for tuples.
+      values: values by field, nested configs as dicts; lists may stand for tuples.
       prefix: dotted path of the config, such as 'run.', or ''.
 
     Raises:
@@ -86,7 +87,9 @@ def make_config(kind: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
     try:
         (config,) = _adapter(kind).validate_json(json.dumps([values]))
     except ValidationError as error:
-        raise ValueError(_describe(error.errors()[0], values, prefix.rstrip("."))) from error
+        first = error.errors()[0]
+        allowed = " or None" if _may_be_none(kind, first["loc"][1:]) else ""
+        raise ValueError(_describe(first, values, prefix.rstrip("."), allowed)) from error
     _copy_dicts(values, config)
     return config
 
@@ -100,14 +103,14 @@ def require(condition: bool, field: str, value: Any, allowed: str) -> None:
 def closest(name: str, *allowed: Iterable[str]) -> str:
     """List up to three names that resemble `name`, the closest first, or 'none'.
 
-    They are of the first of several collections that has some.
+    Later collections are tried only if earlier ones have no match.
     """
     found = (difflib.get_close_matches(name, sorted(names)) for names in allowed)
     return ", ".join(next(filter(None, found), ["none"]))
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
-    """Make the error for a name that is not among the allowed ones; `kind` says what it names."""
+    """Make the error for a name that is not allowed; `kind` is a noun, such as 'game'."""
     names = sorted(allowed)
     listed = ", ".join(names) if len(names) <= 20 else f"one of {len(names)} names"
     return ValueError(
@@ -168,7 +171,17 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(tuple[kind], config=_STRICT)  # A dataclass alone takes no settings.
 
 
-def _describe(error: Any, values: Any, path: str) -> str:
+def _may_be_none(kind: Any, location: Sequence[int | str]) -> bool:
+    """Return whether the field of a dataclass in which pydantic found an error may be None."""
+    for name in location:
+        if dataclasses.is_dataclass(kind):
+            kind = typing.get_type_hints(kind).get(str(name))
+        elif isinstance(name, int):  # An element; pydantic names the members of unions, too.
+            return False
+    return is_union(kind) and type(None) in typing.get_args(kind)
+
+
+def _describe(error: Any, values: Any, path: str, also_allowed: str) -> str:
     """Return an error of pydantic as a sentence that names the field, its value and the allowed."""
     for part in error["loc"][1:]:
         with contextlib.suppress(LookupError, TypeError):  # It names the members of unions, too.
@@ -180,7 +193,7 @@ def _describe(error: Any, values: Any, path: str) -> str:
     if error["type"] == "unexpected_keyword_argument":
         return f"{path} is no field."
     allowed = re.sub(r"^\w+ should ", "it has to ", error["msg"].partition(" after validation")[0])
-    return f"{path} is {values!r}; {allowed}."
+    return f"{path} is {values!r}; {allowed}{also_allowed}."
 
 
 def _copy_dicts(values: Mapping[str, Any], config: Any) -> None:

@@ -35,8 +35,8 @@ from apex_agents.evaluation.atari_scores import atari_scores, human_normalized_s
 from apex_agents.metrics import columns
 from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import draw_returns
+from apex_agents.plotting.exploration import EnvRows, read_env_rows
 from apex_agents.plotting.run_groups import group_runs
-from apex_agents.plotting.training_episodes import EnvRows, read_env_rows
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder, find_runs
 from apex_agents.runs.workdir import EVALUATIONS, SUMMARY_FILE

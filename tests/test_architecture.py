@@ -43,7 +43,6 @@ LAYERS = (
     ("environments",),
     ("user_code", "torso_config"),
     (
-        "fields",
         "validation",
         "exit_codes",
         "extras",
@@ -52,7 +51,7 @@ LAYERS = (
         "stopwatch",
         "waits",
     ),
-    ("json_values", "repeating"),
+    ("fields", "json_values", "repeating"),
 )
 # The package's `__init__.py` names what users import, from any layer.
 PUBLIC_NAMES = "apex_agents/__init__.py"

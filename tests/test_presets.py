@@ -12,7 +12,7 @@ import apex_agents
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.experiment import make_experiment
 from apex_agents.fields import field_paths, get_field
-from apex_agents.presets import find_config, load_config, preset_names
+from apex_agents.presets import find_config, load_config, load_config_file, preset_names
 
 
 def test_a_program_gets_settings_of_its_own():
@@ -112,13 +112,51 @@ def test_what_apex_is_compared_with_differs_in_what_apex_adds(name, other, expec
 
 
 @pytest.mark.parametrize(
-    ("part", "agent", "name"),
+    ("value", "agent", "name"),
     [
-        ("lunar", "apex_dqn", "apex_dqn_lunarlander"),
+        ("apex_dqn_catch", "a2c", "apex_dqn_catch"),
+        ("apex_dqn_catch.py", "apex_dqn", "apex_dqn_catch"),
+        ("catc", "apex_dqn", "apex_dqn_catch"),
         ("lunar", "", "apex_dqn_lunarlander"),
-        ("cart", "a2c", "a2c_cartpole"),
+        ("cartpole", "a2c", "a2c_cartpole"),
+        ("cartpole", "apex_dqn", "apex_dqn_cartpole"),
         ("control", "apex_dpg", "apex_dpg_control"),  # A word counts before parts of words.
     ],
 )
-def test_settings_are_found_by_a_part_of_their_name(part, agent, name):
-    assert find_config(part, agent).stem == name
+def test_settings_are_found_by_their_name_or_a_part_of_it(value, agent, name):
+    assert find_config(value, agent).stem == name
+
+
+@pytest.mark.parametrize(
+    ("value", "suggested"),
+    [
+        ("catsch", "catch"),
+        ("dqn", "apex_dqn_atari, .*apex_dqn_catch"),
+        ("cartpola", "cartpole"),
+        ("ca", "apex_dqn_cartpole, apex_dqn_catch"),
+        ("pendulum", "apex_dpg_pendulum"),
+        (300 * "x", "none"),
+    ],
+)
+def test_settings_that_are_not_found_have_suggestions(value, suggested):
+    with pytest.raises(ValueError, match=rf"^{value} is neither a .*the closest: ({suggested})"):
+        find_config(value, "apex_dqn")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def get_config(:\n", "cannot be read: SyntaxError: "),
+        ("", "cannot be read: AttributeError: .*get_config"),
+        ("def get_config():\n    return {}['x']\n", "cannot be read: KeyError: 'x'"),
+        ("raise SystemExit(3)\n", "cannot be read: SystemExit: 3"),
+        (
+            "def get_config():\n    return {'agent': 1}\n",
+            r"gives \{'agent': 1\}; .*ExperimentConfig",
+        ),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_read_is_named(text, message, tmp_path):
+    (tmp_path / "co:lon.py").write_text(text)
+    with pytest.raises(ValueError, match=rf"co:lon\.py {message}"):
+        load_config_file(tmp_path / "co:lon.py")

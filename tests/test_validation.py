@@ -56,6 +56,7 @@ class Box:
     is_open: bool = True
     sizes: Sizes = dataclasses.field(default_factory=Sizes)
     range: Range = dataclasses.field(default_factory=Range)
+    names: tuple[str, ...] | None = None
     content: Any = None
 
 
@@ -75,7 +76,8 @@ MESSAGES = [
     ("sizes.small", -1, "be greater than or equal to 0"),
     ("sizes.small", 11, "be less than or equal to 10"),
     ("sizes.small", 1.0, "be a valid integer"),
-    ("sizes.large", 0.0, "be greater than 0"),
+    ("sizes.large", 0.0, "be greater than 0 or None"),
+    ("names", "x", "be a valid array or None"),
     ("sizes.large", math.inf, "be a finite float32 number"),
     ("sizes.many", (1,) * 17, "have at most 16 items"),
     ("range.least", -1, "be greater than or equal to 0"),
@@ -103,6 +105,9 @@ def test_message_names_the_element_of_a_tuple():
     with pytest.raises(ValueError) as error:
         check_config(Sizes(many=(3, 0)))
     assert str(error.value) == "many[1] is 0; it has to be greater than or equal to 1."
+    with pytest.raises(ValueError) as error:
+        check_config(Box(names=("a", 0)))
+    assert str(error.value) == "names[1] is 0; it has to be a valid string."
 
 
 @pytest.mark.parametrize(

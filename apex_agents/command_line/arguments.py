@@ -71,7 +71,7 @@ def parse_flags(
     Args:
       module: name of the module that defines them, and whose docstring --help shows.
       argv: the command line, which begins with the command's name.
-      suggest: says in a clause what is meant by the name of an unknown flag; None for no idea.
+      suggest: returns a clause that names the flag meant by an unknown one; None without a guess.
       describe: returns further lines of --help.
 
     Returns:
@@ -99,8 +99,8 @@ def refuse_arguments(arguments: Sequence[str]) -> None:
         fail(f"{arguments[0]!r} is not a flag; flags begin with --.")
 
 
-def take_run(arguments: Sequence[str], workdir: str | None) -> str:
-    """Return the folder of the one run that a command line names, or fail.
+def take_run(arguments: Sequence[str], workdir: str | None) -> pathlib.Path:
+    """Return the absolute path of the one run that a command line names, or fail.
 
     Args:
       arguments: the arguments that are no flags.
@@ -110,7 +110,7 @@ def take_run(arguments: Sequence[str], workdir: str | None) -> str:
     if len(named) != 1:
         given = " and ".join(map(repr, named)) or "no folder"
         fail(f"{given} given; name the folder of one run, as RUN or --workdir=RUN.")
-    return named[0]
+    return locate(named[0])
 
 
 def locate(path: str) -> pathlib.Path:

@@ -12,12 +12,12 @@ import os
 import pkgutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import PathFinder
 
 from absl import logging as absl_logging
 
-from apex_agents.command_line.arguments import fail
+from apex_agents.command_line.arguments import fail, run_command
 from apex_agents.nodes.fork_server import open_server, script_argv
 from apex_agents.stopwatch import Stopwatch
 from apex_agents.training import NODE_MODULES
@@ -35,11 +35,11 @@ def _train(agent: str) -> None:
     _open_streams()
     _use_utf8()
     open_server(NODE_MODULES)  # It imports TensorFlow while this process does the same.
-    _run("train", agent)
+    _run("train", lambda main: main(agent))
 
 
 def _open_streams() -> None:
-    """Open what the caller has closed (`>&-`), before another file gets its number.
+    """Open streams that the caller has closed (`>&-`), before another file gets their numbers.
 
     Characters of results that the terminal's encoding lacks, such as a plus-minus sign, become '?'.
     """
@@ -60,7 +60,8 @@ def _use_utf8() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _run(command: str, *args: str) -> None:
+def _run(command: str, call: Callable[[Callable[..., None]], None] = run_command) -> None:
+    """Import a command, and call its function `main`."""
     # Until the command handles it, Ctrl-C ends it without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
@@ -77,11 +78,11 @@ def _run(command: str, *args: str) -> None:
             f"{type(error).__name__}: {error}. PYTHONPATH puts {hiding} in the place of a library; "
             "rename it, or take its folder from PYTHONPATH."
         )
-    module.main(*args)
+    call(module.main)
 
 
 class _LogFormatter(logging.Formatter):
-    """Writes what is logged as commands write warnings and errors."""
+    """Formats log records as commands print warnings and errors."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {super().format(record)}"
@@ -108,7 +109,7 @@ export = functools.partial(_run, "export")
 monitor = functools.partial(_run, "monitor")
 play = functools.partial(_run, "play")
 plot = functools.partial(_run, "plot")
-study = functools.partial(_run, "study")
+study = functools.partial(_run, "study", lambda main: main())
 
 if __name__ == "__main__":
     agent = sys.argv.pop(1)

@@ -33,7 +33,6 @@ from apex_agents.command_line.arguments import (
     define_workdir,
     fail,
     locate,
-    run_command,
     take_run,
     warn,
 )
@@ -43,7 +42,7 @@ from apex_agents.environments import Episode
 from apex_agents.evaluation import final_evaluation
 from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
 from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
-from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
+from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.checkpoints import find_parameters, is_of_run
@@ -62,45 +61,42 @@ _SEED = flags.DEFINE_integer(
 _EPSILON = flags.DEFINE_float(
     "epsilon",
     None,
-    "Probability of a random action, for DQN; by default that of the run's evaluations.",
+    "Probability of a random action, for DQN; by default as in the run's evaluations.",
     0.0,
     1.0,
 )
 _OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "Folder for the results, without those of another evaluation; by default "
+    "Folder for the results, without results of another evaluation; by default "
     "<workdir>/evaluations/<checkpoint>-<learner step>-seed<seed>, with the next free number "
     "if there is such a folder.",
 )
 _MAX_ENVS = flags.DEFINE_integer(
     "max_envs",
     MAX_ENVS,
-    "Most environments at once; with another number episodes are others.",
+    "Maximum number of parallel environments; changing it changes the episodes.",
     1,
     MAX_ENVS,
 )
 
 
-def _main(arguments: Sequence[str]) -> None:
-    run = take_run(arguments, _WORKDIR.value)
-    try:
-        if _VIDEO.value > min(_EPISODES.value, _MAX_ENVS.value):
-            raise ValueError(
-                f"--video is {_VIDEO.value}; it has to be at most --episodes, and --max_envs."
-            )
-        workdir = locate(run)
-        config = read_config(workdir, list(CONFIG_CLASSES.values()))
-        path = find_parameters(workdir, os.path.expanduser(_CHECKPOINT.value))
-        _apply_rules(config)
-        parameters = read_parameters(path)
-        with _making_output(workdir, parameters) as output:
-            paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
-            request = Request(parameters, _EPISODES.value, _SEED.value, paths)
-            result = _play(make_experiment(config, workdir=str(workdir)), request)
-            _report(config, request, result, output, is_of_run(path, workdir))
-    except (ValueError, OSError) as error:
-        fail(error)
+def main(arguments: Sequence[str]) -> None:
+    """Evaluate the run that the arguments name."""
+    workdir = take_run(arguments, _WORKDIR.value)
+    if _VIDEO.value > min(_EPISODES.value, _MAX_ENVS.value):
+        raise ValueError(
+            f"--video is {_VIDEO.value}; it has to be at most --episodes, and --max_envs."
+        )
+    config = read_config(workdir, list(CONFIG_CLASSES.values()))
+    path = find_parameters(workdir, _CHECKPOINT.value)
+    _apply_rules(config)
+    parameters = read_parameters(path)
+    with _making_output(workdir, parameters) as output:
+        paths = [output / f"episode-{index:03d}.mp4" for index in range(_VIDEO.value)]
+        request = Request(parameters, _EPISODES.value, _SEED.value, paths)
+        result = _play(make_experiment(config, workdir=str(workdir)), request)
+        _report(config, request, result, output, is_of_run(path, workdir))
 
 
 def _apply_rules(config: ExperimentConfig) -> None:
@@ -162,8 +158,6 @@ def _play(experiment: Experiment, request: Request) -> Result:
             return final_evaluation.evaluate(
                 experiment, request, on_lock_step, _on_failure, _MAX_ENVS.value
             )
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
     except (ValueError, OSError):
         raise
     except Exception as error:  # The code of an environment may raise anything.
@@ -220,8 +214,3 @@ def _on_failure(error: Exception) -> None:
     if not isinstance(error, OSError):
         raise ValueError(f"--video: {error}") from error
     warn(f"there will be no videos: {error}")
-
-
-def main() -> None:
-    """Run the command."""
-    run_command(_main)

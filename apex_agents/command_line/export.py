@@ -22,7 +22,6 @@ Examples:
 """
 
 import json
-import os
 import pathlib
 from collections.abc import Sequence
 
@@ -36,7 +35,6 @@ from apex_agents.command_line.arguments import (
     define_workdir,
     fail,
     locate,
-    run_command,
     take_run,
     warn,
 )
@@ -68,26 +66,27 @@ _LICENSE = flags.DEFINE_string(
 )
 
 
-def _main(arguments: Sequence[str]) -> None:
-    run = take_run(arguments, _WORKDIR.value)
+def main(arguments: Sequence[str]) -> None:
+    """Export the policy, or the agent, of the run that the arguments name."""
+    # TensorFlow reports every file that it writes.
+    logging.set_verbosity(logging.WARNING)
+    tf.get_logger().setLevel("WARNING")
+    folder = take_run(arguments, _WORKDIR.value)
+    if _AGENT.value is not None:
+        return _write_agent(folder)
+    if _FLOAT16.value or _LICENSE.value is not None:
+        name = "float16" if _FLOAT16.value else "license"
+        raise ValueError(f"--{name} is for --agent.")
+    policy = load(folder, _CHECKPOINT.value)
+    # Parameters of a different run have a separate folder.
+    name = policy.path.stem if is_of_run(policy.path, folder) else f"other-{policy.path.stem}"
+    output = locate(_OUTPUT.value) if _OUTPUT.value else folder / "exports" / name
+    check_path(output)
+    output.mkdir(parents=True, exist_ok=True)
     try:
-        if _AGENT.value is not None:
-            return _write_agent(locate(run))
-        if _FLOAT16.value or _LICENSE.value is not None:
-            name = "float16" if _FLOAT16.value else "license"
-            raise ValueError(f"--{name} is for --agent.")
-        folder = locate(run)
-        policy = load(folder, _CHECKPOINT.value)
-        # Parameters of a different run have a separate folder.
-        name = policy.path.stem if is_of_run(policy.path, folder) else f"other-{policy.path.stem}"
-        output = locate(_OUTPUT.value) if _OUTPUT.value else folder / "exports" / name
-        check_path(output)
-        output.mkdir(parents=True, exist_ok=True)
         _export(policy, output)
     except ExportError as error:
         fail(error, EXIT_FAILURE)
-    except (ValueError, OSError) as error:
-        fail(error)
 
 
 def _write_agent(run: pathlib.Path) -> None:
@@ -96,9 +95,8 @@ def _write_agent(run: pathlib.Path) -> None:
     if not _AGENT.value:
         raise ValueError("--agent is empty; it has to be a folder.")
     folder = locate(_AGENT.value)
-    checkpoint = os.path.expanduser(_CHECKPOINT.value)
     parameters, difference = write_agent_folder(
-        run, folder, checkpoint, _FLOAT16.value, _LICENSE.value
+        run, folder, _CHECKPOINT.value, _FLOAT16.value, _LICENSE.value
     )
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     _show("parameters", f"{parameters.path.stem}, learner step {parameters.learner_steps:,}")
@@ -129,11 +127,3 @@ def _export(policy: TrainedPolicy, output: pathlib.Path) -> None:
 
 def _show(name: str, value: object) -> None:
     print(f"{name:>12}: {value}")
-
-
-def main() -> None:
-    """Run the command."""
-    # TensorFlow reports every file that it writes.
-    logging.set_verbosity(logging.WARNING)
-    tf.get_logger().setLevel("WARNING")
-    run_command(_main)

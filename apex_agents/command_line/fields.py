@@ -99,7 +99,7 @@ def find_idle_fields(
 
 
 def describe_fields(config: Any, prefix: str = "--config.") -> Iterator[str]:
-    """Yield the lines of --help on all fields of a config, those of configs among them included."""
+    """Yield the lines of --help on all fields of a config, also on those of nested configs."""
     meanings, declared = read_meanings(type(config)), describe_types(type(config))
     for field in dataclasses.fields(config):
         value, path = getattr(config, field.name), prefix + field.name
@@ -139,7 +139,7 @@ def _describe_type(declared: Any) -> str:
 
 
 def read_meanings(kind: type) -> dict[str, str]:
-    """Return what the docstrings of a dataclass and its bases say of fields under `Attributes:`."""
+    """Return the `Attributes:` of the docstrings of a dataclass and its bases, by field."""
     texts = [inspect.cleandoc(base.__doc__ or "") for base in reversed(kind.__mro__)]
     sections = "\n".join(text.partition("\nAttributes:\n")[2] for text in texts)
     entries = re.findall(r"^  ([\w, ]+): (.*(?:\n   .*)*)", sections, re.MULTILINE)

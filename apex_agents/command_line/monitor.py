@@ -12,15 +12,14 @@ Examples:
 
 import functools
 import signal
-import sys
 import time
 from collections.abc import Sequence
 
 from absl import flags
 from rich.console import Console
 
-from apex_agents.command_line.arguments import define_workdir, fail, leave, run_command, take_run
-from apex_agents.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
+from apex_agents.command_line.arguments import define_workdir, leave, take_run
+from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
 from apex_agents.metrics.run_state import RunState
@@ -30,12 +29,9 @@ _WORKDIR = define_workdir()
 _ONCE = flags.DEFINE_bool("once", False, "Show the state once and exit.")
 
 
-def _main(arguments: Sequence[str]) -> None:
-    run = take_run(arguments, _WORKDIR.value)
-    try:
-        state = RunState(RunFolder(run))
-    except ValueError as error:
-        fail(error)
+def main(arguments: Sequence[str]) -> None:
+    """Show the run that the arguments name."""
+    state = RunState(RunFolder(take_run(arguments, _WORKDIR.value)))
     state.refresh()
     if _ONCE.value or state.is_over():
         Console(highlight=False).print(render(state))
@@ -43,9 +39,7 @@ def _main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _follow(state)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # Its reader has gone, as that of `| head`.
+    except BrokenPipeError:  # The reader has exited, as `head` does.
         leave(EXIT_FAILURE)
 
 
@@ -61,8 +55,3 @@ def _follow(state: RunState) -> None:
             state.refresh()
     finally:
         view.close()
-
-
-def main() -> None:
-    """Run the command."""
-    run_command(_main)

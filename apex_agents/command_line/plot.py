@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from apex_agents.command_line.arguments import fail, run_command
+from apex_agents.command_line.arguments import fail
 from apex_agents.plotting import PLOTS, draw_runs
 from apex_agents.runs.folder import find_runs
 
@@ -40,26 +40,19 @@ _OUTPUT = flags.DEFINE_string(
 )
 
 
-def _main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
+    """Draw the runs that the arguments name."""
+    named = [run for argument in arguments for run in find_runs(argument)]
+    runs = list({run.path.resolve(): run for run in named}.values())
+    if not runs:
+        raise ValueError("RUN is missing: name the work directory of at least one.")
+    only = runs[0].path if len(runs) == 1 else arguments[0] if len(arguments) == 1 else "."
+    folder = pathlib.Path(os.path.expanduser(_OUTPUT.value or pathlib.Path(only, PLOTS)))
     try:
-        named = [run for argument in arguments for run in find_runs(argument)]
-        runs = list({run.path.resolve(): run for run in named}.values())
-        if not runs:
-            raise ValueError("RUN is missing: name the work directory of at least one.")
-        only = runs[0].path if len(runs) == 1 else arguments[0] if len(arguments) == 1 else "."
-        default = pathlib.Path(only, PLOTS)
-        folder = pathlib.Path(os.path.expanduser(_OUTPUT.value or default))
         files = draw_runs(runs, folder)
-        if not files:
-            raise ValueError(f"{', '.join(arguments)}: there is nothing to draw in logs/ yet.")
-    except ValueError as error:
-        fail(error)
     except OSError as error:
         fail(f"{error.filename or folder}: {error.strerror}; --output names a folder for figures.")
+    if not files:
+        raise ValueError(f"{', '.join(arguments)}: there is nothing to draw in logs/ yet.")
     for file in files:
         print(file)
-
-
-def main() -> None:
-    """Run the command."""
-    run_command(_main)

@@ -61,7 +61,7 @@ _RAY_ADDRESS = flags.DEFINE_string(
 _ISOLATE = flags.DEFINE_bool(
     "isolate",
     False,
-    "Run in a network namespace of its own (Linux): the replay server cannot be reached from "
+    "Run in a separate network namespace (Linux): the replay server cannot be reached from "
     "outside of the run, and the run has no network: no DNS, no downloads, no Weights & Biases.",
 )
 _MONITOR = flags.DEFINE_bool(
@@ -117,7 +117,7 @@ def _print_next_steps(agent: str, run: Run, settings: Settings) -> None:
 
 
 def _check_agent(agent: str, agent_config: object) -> None:
-    """Raise a ValueError if the settings are those of another agent."""
+    """Raise a ValueError if the settings belong to a different agent."""
     found = find_agent(agent_config)
     if found != agent:
         kinds = [CONFIG_CLASSES[name].__name__ for name in (found, agent)]

@@ -24,6 +24,7 @@ from apex_agents.plotting.curves import (
     thin,
     thin_to_last,
 )
+from apex_agents.plotting.exploration import read_training_curves
 from apex_agents.plotting.run_groups import (
     Columns,
     RunGroup,
@@ -31,7 +32,6 @@ from apex_agents.plotting.run_groups import (
     make_title,
     place_in,
 )
-from apex_agents.plotting.training_episodes import read_training_curves
 from apex_agents.runs.folder import RunFolder
 
 X_LABELS = {

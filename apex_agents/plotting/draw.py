@@ -52,14 +52,14 @@ def draw_runs(
       OSError: a file cannot be written. It is unchanged then; files before it are complete.
     """
     _import_matplotlib()
-    from apex_agents.plotting import curve_figures, exploration_figure, priority_figure, run_groups
+    from apex_agents.plotting import curve_figures, exploration, priority_figure, run_groups
 
     draw = {
         "returns": curve_figures.draw_returns,
         "speeds": curve_figures.draw_speeds,
         "learning": curve_figures.draw_learning,
         "priorities": priority_figure.draw_priorities,
-        "exploration": exploration_figure.draw_exploration,
+        "exploration": exploration.draw_exploration,
     }
     groups = run_groups.group_runs(runs)
     figures = {name: draw[name](groups) for name in names or draw} if groups else {}

@@ -83,7 +83,7 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
     for run in runs:
         values = sorted(flatten(with_defaults(run.config)).items())
         fields = {name: value for name, value in values if name not in FREE_FIELDS}
-        # A config from Python may have 8 where that of a command has 8.0.
+        # A config from Python may have 8, and one from a command line 8.0.
         key = json.dumps({n: float(v) if type(v) is int else v for n, v in fields.items()})
         settings.setdefault(key, fields)
         members.setdefault(key, []).append(run)
@@ -99,7 +99,7 @@ def group_runs(runs: Sequence[RunFolder]) -> list[RunGroup]:
 def _recorded_labels(
     settings: Mapping[str, dict[str, Any]], paths: Mapping[str, pathlib.Path]
 ) -> dict[str, tuple[str, int]]:
-    """Return label and index of each group; none if they are not those of a single study."""
+    """Return label and index of each group; none unless a single study recorded them."""
     found = {key: setting for key, path in paths.items() if (setting := find_setting(path))}
     folders = {setting.folder for setting in found.values()}
     different = {(settings[key].get(TASK), setting.label) for key, setting in found.items()}
@@ -148,7 +148,7 @@ def _label(
 
 
 def _folder_of_seeds(run: pathlib.Path) -> pathlib.Path:
-    """Return the folder that a study gives to the seeds of a setting, or else that of the run."""
+    """Return the folder that a study gives to the seeds of a setting, or else the run's folder."""
     return run.parent if re.fullmatch(r"seed_\d+", run.name) else run
 
 

@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 import logging
+import os
 import pathlib
 import re
 import shutil
@@ -282,6 +283,7 @@ def find_parameters(workdir: pathlib.Path, checkpoint: str) -> pathlib.Path:
     Raises:
       ValueError: there are no such parameters; the message lists those that exist.
     """
+    checkpoint = os.path.expanduser(checkpoint)
     files = [workdir / BEST_CHECKPOINT, workdir / LAST_CHECKPOINT]
     checkpoints = list_checkpoints(workdir / CHECKPOINTS)
     paths = {path.stem: path for path in [*files, *checkpoints] if path.exists()}

@@ -37,14 +37,14 @@ _CHOSEN_FIELDS = (_TORSO, "conv_channels", "conv_kernel_sizes", "conv_strides")
 
 
 def to_file(config: Any, spec: SpecRecord | None = None) -> dict[str, Any]:
-    """Return what the file of a run holds: the config, the user's code, and `record_spec`."""
+    """Return the content of a run's file: the config, the user's code, and `record_spec`."""
     values = to_values(config)
     recorded = user_code.record(json.dumps(values, ensure_ascii=False))
     return {**values, _USER_CODE: recorded, ENVIRONMENT_SPEC: spec or {}}
 
 
 def to_values(config: Any) -> dict[str, Any]:
-    """Return what the file holds of a config, as JSON reads it."""
+    """Return a config as the file holds it, with the values that JSON reads."""
     kind = type(getattr(config, "agent", None))
     return {FORMAT_VERSION: _FORMAT, AGENT_TYPE: _name_type(kind), **_encode(config)}
 
@@ -59,7 +59,7 @@ class _Section(dict):
 
     @classmethod
     def of_fields(cls, fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        """Encode fields that are dicts: what type their values have is not declared."""
+        """Encode fields that are dicts: the types of their values are not declared."""
         return cls(
             (name, encode(value) if type(value) is dict else value) for name, value in fields
         )
@@ -84,7 +84,7 @@ def read_values(workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def read_spec(workdir: pathlib.Path) -> SpecRecord:
-    """Return what a run's environment was like when it started, {} if that was not recorded."""
+    """Return the environment's spec at the start of a run, {} if it was not recorded."""
     return _read_file(workdir).get(ENVIRONMENT_SPEC, {})
 
 
@@ -191,7 +191,7 @@ def with_defaults(values: dict[str, Any], agent: dict[str, Any] | None = None) -
 
     Args:
       values: `to_values` of the config.
-      agent: defaults of its agent's fields; by default those of the public class that it names.
+      agent: defaults of its agent's fields; by default of the public class that it names.
     """
     if agent is None:
         name = str(values.get(AGENT_TYPE))

@@ -203,7 +203,7 @@ def _is_finished(workdir: pathlib.Path, config: ExperimentConfig) -> bool:
     """Return whether a run has ended where it would end with this config.
 
     Raises:
-      ValueError: the folder holds a run whose results are not those of the config.
+      ValueError: the folder holds a run of a different setting.
     """
     if not (workdir / CONFIG_FILE).exists():
         return False

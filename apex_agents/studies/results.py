@@ -205,9 +205,9 @@ class Row(NamedTuple):
       runs: evaluations of each run that has some.
       values: results by the names of their columns. `runs` is how the runs ended, as in
         '2 finished, 1 failed', and `seeds` the number of those with an evaluation. A measure has
-        what `estimate` makes of the runs, the ends of the interval (`_lower`, `_upper`), NaN for
-        seeds that are too few, and the values of the seeds (`_of_seeds`). Steps and times are means
-        of the runs as of their last evaluations. NaN where nothing is known.
+        the result of `estimate` over the runs, the ends of the interval (`_lower`, `_upper`), NaN
+        for too few seeds, and the values of the seeds (`_of_seeds`). Steps and times are means of
+        the runs as of their last evaluations. NaN where nothing is known.
     """
 
     task: str
@@ -269,7 +269,7 @@ def _progress(runs: Iterable[Sequence[Point]]) -> dict[str, float]:
 
 
 def to_markdown(rows: Sequence[Row], x: str) -> str:
-    """Return the tables for people, as Markdown with aligned columns, and what they mean.
+    """Return the tables for people, as Markdown with aligned columns, and their meaning.
 
     Of several tasks, a second table has the settings side by side.
     """
@@ -313,7 +313,7 @@ def write_results(
 
     Args:
       folder: folder of the study.
-      tables: contents of its files by their names, that of the table for people first.
+      tables: contents of its files by their names, the table for people first.
       draw: draws the figures and returns the paths of their files.
       screen: where the table for people and the paths are shown.
     """

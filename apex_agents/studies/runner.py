@@ -119,7 +119,7 @@ class Runner:
         return lines
 
     def newest_output(self) -> list[str]:
-        """Return a line for each active run: its name and what it printed last."""
+        """Return a line for each active run: its name and its last line of output."""
         return [
             f"{run.name}: {_read_tail(run.log, process.log_start)[-1]}"
             for run, process in self._running.items()
@@ -137,7 +137,7 @@ class Runner:
             process.popen.send_signal(signum)
 
     def _start(self, run: Run) -> str:
-        """Start a run in a session of its own, so that Ctrl-C reaches it through `stop` only."""
+        """Start a run in a separate session, so that Ctrl-C reaches it through `stop` only."""
         taken = {process.slot for process in self._running.values()}
         slot = next(slot for slot in itertools.count() if slot not in taken)
         cores = share_cores(sorted(os.sched_getaffinity(0)), self._num_parallel)[slot]
@@ -228,7 +228,7 @@ class Screen:
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def print(self, text: str | Markdown) -> None:
-        """Print what stays."""
+        """Print a line or a table that stays."""
         with contextlib.suppress(*_OUTPUT_ERRORS):
             is_line = isinstance(text, str)
             self._console.print(text, markup=False, highlight=False, soft_wrap=is_line)
@@ -241,7 +241,7 @@ class Screen:
             self._live.update(Group(*texts), refresh=True)
 
     def print_table(self, markdown: str) -> None:
-        """Print a table in place of what `show` has shown."""
+        """Print a table in place of the lines of `show`."""
         with contextlib.suppress(*_OUTPUT_ERRORS):
             self._live.stop()
         self.print(Markdown(markdown) if self._console.is_terminal else f"\n{markdown}")
@@ -277,7 +277,7 @@ def last_words(log: pathlib.Path, start: int = 0) -> str:
 
 
 def _read_tail(log: pathlib.Path, start: int) -> list[str]:
-    """Return the last lines of a log, without those of its first bytes, or that it has none."""
+    """Return the last lines of a log after its first bytes; '(no output)' without any."""
     text = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(start, os.fstat(file.fileno()).st_size - _MAX_TAIL_BYTES))

@@ -51,7 +51,7 @@ class Budget(NamedTuple):
     """How much a search trains.
 
     Attributes:
-      max_runs: number of runs with those of earlier commands.
+      max_runs: number of runs, runs of earlier commands included.
       max_actor_steps: actor steps of a run that is not stopped.
       period_seconds: seconds between two looks at the evaluations of active runs.
     """

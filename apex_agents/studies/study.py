@@ -19,7 +19,7 @@ LABEL = "setting"
 
 
 class Setting(NamedTuple):
-    """What is trained for one curve.
+    """Settings of the runs of one curve.
 
     Attributes:
       config: name of the config, as `--config` takes it, or path of its file, from the folder of
@@ -37,7 +37,7 @@ class Study(NamedTuple):
     """Settings that are compared, by `apex-study FILE` if the file's `get_study` returns it.
 
     Attributes:
-      title: what is compared.
+      title: title of the figure.
       settings: settings by the labels of their curves; the scores of others are compared with those
         of the first one.
       tasks: each of them is one panel.

@@ -54,6 +54,7 @@ def run(script: str, flags: list[str], folder: str, outputs: list[int]) -> None:
     exit_code = 1
     try:
         runpy.run_path(str(LAUNCH / script), run_name="__main__")
+        exit_code = 0
     except SystemExit as error:
         exit_code = error.code or 0
     except BaseException:

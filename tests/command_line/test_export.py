@@ -10,6 +10,7 @@ import sys
 
 import onnxruntime
 import pytest
+from refusals import assert_refused
 from tiny_runs import make_run
 
 from apex_agents.dqn.config import ApexDQNConfig
@@ -63,21 +64,14 @@ def test_parameters_of_another_run_have_a_folder_of_their_own(run_command_line, 
 # Flags, and what the one line says; {runs} is the folder of the runs.
 MISTAKES = {
     "no_run_named": ([], ["RUN"]),
-    "two_runs": (["{runs}/catch", "{runs}/new"], ["catch", "new"]),
-    "run_named_twice": (["{runs}/catch", "--workdir={runs}/new"], ["catch", "new"]),
-    "no_such_folder": (["{runs}/gone"], ["gone is no folder"]),
-    "no_run": (["{runs}"], ["holds no run"]),
     "no_parameters": (["{runs}/new"], ["no parameters yet"]),
     "no_such_checkpoint": (["{runs}/catch", "--checkpoint=newest"], ["newest", "best, last"]),
-    "unknown_flag": (["{runs}/catch", "--opset=9"], ["opset"]),
-    "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
     "output_with_a_pattern": (["{runs}/catch", "--output={runs}/a[1]"], ["a[1]", "without any of"]),
     "float16_of_an_export": (["{runs}/catch", "--float16"], ["--float16 is for --agent"]),
     "license_of_an_export": (["{runs}/catch", "--license=MIT"], ["--license is for --agent"]),
     "two_outputs": (["{runs}/catch", "--agent=a", "--output=b"], ["--output and --agent"]),
     "agent_over_a_run": (["{runs}/catch", "--agent={runs}/new"], ["holds something else"]),
     "agent_without_a_name": (["{runs}/catch", "--agent="], ["--agent is empty"]),
-    "agent_over_a_file": (["{runs}/catch", "--agent={runs}/file"], ["file"]),
 }
 
 
@@ -85,11 +79,7 @@ MISTAKES = {
 def test_mistake_gets_one_line_and_exit_code_2(run_command_line, runs, tmp_path, name):
     flags, texts = MISTAKES[name]
     flags = [flag.format(runs=runs) for flag in flags]
-    exit_code, stdout, stderr = run_command_line(flags, tmp_path, "export.py")
-    assert (exit_code, stdout) == (2, "")
-    assert stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
-    for text in texts:
-        assert text in stderr
+    assert_refused(run_command_line(flags, tmp_path, "export.py"), texts)
 
 
 def test_an_agent_is_written_and_played(run_command_line, runs, tmp_path):
@@ -132,10 +122,14 @@ def test_without_the_extra_there_is_a_saved_model(runs, tmp_path):
 
 def test_an_export_that_is_wrong_is_exit_code_1(runs, tmp_path):
     content = """
+import types
 import numpy as np
 class InferenceSession:
     def __init__(self, *args, **kwargs): pass
-    def run(self, names, inputs): return [np.ones([len(inputs["observation"]), 3]) for _ in names]
+    def get_outputs(self): return [types.SimpleNamespace(name=n) for n in ("q_values", "action")]
+    def run(self, names, inputs):
+        size = len(inputs["observation"])
+        return [np.ones([size, 3]), np.zeros([size], np.int64)]
 """
     result = run_with("onnxruntime", content, runs, tmp_path)
     assert result.returncode == 1

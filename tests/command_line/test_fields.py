@@ -37,6 +37,9 @@ CONFIG = load_config("apex_dqn_frozenlake")
         ("target_network_frequency", "agent.target_update_period"),
         ("seed", "run.seed"),
         ("batchsize", "agent.batch_size"),
+        ("num_actor", "run.num_actors"),
+        ("lr", "agent.learning_rate"),
+        ("total_timesteps", "run.max_actor_steps"),
     ],
 )
 def test_flags_of_other_libraries_are_fields(flag, field):

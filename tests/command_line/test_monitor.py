@@ -140,9 +140,7 @@ def test_a_view_ends_with_its_run(run, open_terminal):
     [
         ([], "name the folder of one run"),
         (["nowhere"], "nowhere is no folder; name the work directory of a run."),
-        (["--workdir=nowhere"], "nowhere is no folder; name the work directory of a run."),
         ([f"--workdir={ROOT}"], f"{ROOT} holds no run: it has no config.json that can be read."),
-        (["--workdir=x", "run"], "'run' and 'x' given; name the folder of one run"),
         (["--wrkdir=x"], "Unknown command line flag 'wrkdir'"),
     ],
 )

@@ -87,38 +87,22 @@ def test_the_folder_of_a_sweep_is_drawn_into_it(make_run, tmp_path):
     assert "<!-- Ape-X DQN on pong, 2 seeds -->" in (plots / "returns.svg").read_text()
 
 
-def test_output_names_another_folder(make_run, tmp_path):
-    run = make_run("a")
-    result = plot(tmp_path, "a", "--output=x/y")
-    assert result.stdout.splitlines() == ["x/y/returns.png", "x/y/returns.svg"]
-    assert not (run / "plots").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "RUN is missing"),
         (["missing"], "missing is no folder"),
-        (["good", "logs"], "logs holds no run: it has no config.json"),
         (["empty"], "empty: there is nothing to draw in logs/ yet"),
         (["good", "--output=file/x"], "file/x: Not a directory"),
-        (["good", "--outptu=x"], "outptu"),
     ],
 )
 def test_mistake_gets_one_line_and_exit_code_2(arguments, message, make_run, tmp_path):
     make_run("good")
     make_run("empty", rows="")
-    (tmp_path / "logs").mkdir()
     (tmp_path / "file").touch()
     result = plot(tmp_path, *arguments)
     assert_refused((result.returncode, result.stdout, result.stderr), [message])
     assert not (tmp_path / "good" / "plots").exists()
-
-
-def test_help(tmp_path):
-    result = plot(tmp_path, "--help")
-    for text in ("RUN [RUN ...]", "--output", "returns", "seed_0"):
-        assert text in result.stdout
 
 
 def test_drawing_needs_no_tensorflow(make_run):

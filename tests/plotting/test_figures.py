@@ -9,7 +9,7 @@ import pytest
 
 from apex_agents.plotting import style
 from apex_agents.plotting.curve_figures import draw_learning, draw_returns, draw_speeds
-from apex_agents.plotting.exploration_figure import draw_exploration
+from apex_agents.plotting.exploration import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
 from apex_agents.plotting.search_figure import draw_search
