@@ -110,11 +110,10 @@ class RayNodes:
             job = serialize_nodes(nodes)
             self._job = ray.put(pathlib.Path(f"/proc/self/fd/{job}").read_bytes())
             os.close(job)
-        except (ray.exceptions.RayError, OSError) as error:
+        except BaseException as error:
             self._release()
-            raise ValueError(f"The cluster cannot be used: {last_line(error)}") from error
-        except BaseException:
-            self._release()
+            if isinstance(error, ray.exceptions.RayError | OSError):
+                raise ValueError(f"The cluster cannot be used: {last_line(error)}") from error
             raise
         self._files = {node.name: FileSync(experiment.workdir, node.name) for node in nodes}
         self._processes: dict[str, RemoteNodeProcess] = {}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from apex_agents.metrics.columns import role_of
-from apex_agents.runs.files import report_failure, report_success
+from apex_agents.runs.files import remove, report_failure, report_success
 from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,
     CHECKPOINT_PROGRESS,
@@ -148,8 +148,7 @@ class FileSync:
         for path in removed:
             self.known.pop(path, None)
             if path == SUMMARY_FILE:
-                with contextlib.suppress(OSError):
-                    (self._files.folder / path).unlink(missing_ok=True)
+                remove(self._files.folder / path)
         for change in changes:
             try:
                 self._files.write(change)

@@ -112,7 +112,7 @@ class ForkServer:
     """The server as the command sees it; `pid` is its process id."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        _adopt_orphans(True)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # Orphans among its descendants become its children.
         self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other_end:
             self._process = subprocess.Popen(
@@ -151,7 +151,7 @@ class ForkServer:
         self._socket.close()
         self._process.kill()
         self._process.wait()
-        _adopt_orphans(False)
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
 class ForkedProcess(psutil.Process):
@@ -170,9 +170,9 @@ class ForkedProcess(psutil.Process):
 ChildProcess = subprocess.Popen | ForkedProcess
 
 
-def _adopt_orphans(whether: bool) -> None:
-    """Let descendants become children of this process when their parents end, or stop that."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0)
+def prctl(option: int, value: int | bytes) -> None:
+    """Set an attribute of this process; <linux/prctl.h> has the options."""
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _serve(connection: socket.socket) -> bool:

@@ -23,7 +23,7 @@ _USABLE = 0.8
 def available_memory() -> int:
     """Return the bytes of memory that the machine, or the cgroup of this process, has free."""
     memberships = ""
-    with contextlib.suppress(OSError):  # Only Linux has cgroups.
+    with contextlib.suppress(OSError):  # A kernel may have no cgroups.
         memberships = _CGROUPS_OF_THIS_PROCESS.read_text()
     return min([psutil.virtual_memory().available, *free_in_cgroups(_CGROUP_ROOT, memberships)])
 

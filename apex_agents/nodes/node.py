@@ -1,7 +1,6 @@
 """What surrounds the function of a node: its process, its replays, its failure, its end."""
 
 import contextlib
-import ctypes
 import functools
 import logging
 import os
@@ -21,6 +20,7 @@ from launchpad import context
 
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
+from apex_agents.nodes.fork_server import prctl
 from apex_agents.nodes.process import (
     CHANNEL,
     EXIT_MOVED,
@@ -165,8 +165,9 @@ def run_node(
     memory = memories[name] = _attach_memory()
     if own_process:
         _attach_to_supervisor(role)
-        name_process(name)
-        continue_after_launcher()
+        prctl(_PR_SET_NAME, name.encode())  # The name that `top` shows, up to 15 characters.
+        # If the launcher dies while it has stopped this process, it continues, and exits.
+        prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
         limit_cores(role.computes, cpu_split)
     exit_code, result = 0, None
     try:
@@ -240,16 +241,6 @@ def _take_addresses(line: str) -> None:
         _told_addresses[:] = line.strip().split(",")
 
 
-def name_process(name: str) -> None:
-    """Let tools such as `top` show the node's name, truncated by Linux to 15 characters."""
-    _prctl(_PR_SET_NAME, name.encode())
-
-
-def continue_after_launcher() -> None:
-    """Continue when the launcher dies while it has stopped this process, which then exits."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
-
-
 def limit_cores(computes: bool, cpu_split: float | None) -> None:
     """Restrict this process to its cores, and TensorFlow to its threads; see `builder.Role`."""
     cores = sorted(os.sched_getaffinity(0))
@@ -266,7 +257,3 @@ def select_cores(cores: list[int], computes: bool, cpu_split: float) -> list[int
     """Return the learner's share of some cores, or the other cores; at least one either way."""
     num_learner = max(1, round(cpu_split * len(cores)))
     return cores[:num_learner] if computes else cores[num_learner:] or cores
-
-
-def _prctl(option: int, value: bytes | int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
