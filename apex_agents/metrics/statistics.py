@@ -1,12 +1,12 @@
 """Progress of a run, as the replay server knows it."""
 
 import functools
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import reverb
 
+from apex_agents.repeating import Repeating
 from apex_agents.replay.connections import PerServer
 from apex_agents.replay.messages import (
     ACTOR_STEPS,
@@ -144,11 +144,10 @@ class _StatisticsReader:
     ):
         self.latest: ReplayStatistics | None = before.latest if before is not None else None
         self._flow = flow
-        self._period_seconds = period_seconds
         self._client = client
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read_forever, daemon=True)
-        self._thread.start()
+        self._reading = Repeating(
+            "Reading statistics", lambda: if_reachable(self.read), period_seconds
+        )
 
     def read(self) -> None:
         found = read_statistics(self._client, self._flow, _POLL_TIMEOUT_SECONDS)
@@ -157,9 +156,4 @@ class _StatisticsReader:
         self.latest = found._replace(actor_steps=max(found.actor_steps, known))
 
     def close(self) -> None:
-        self._stop.set()
-        self._thread.join(_POLL_TIMEOUT_SECONDS + 1)  # Python aborts if it ends during a call.
-
-    def _read_forever(self) -> None:
-        while not self._stop.wait(self._period_seconds):
-            if_reachable(self.read)
+        self._reading.close(_POLL_TIMEOUT_SECONDS + 1)  # Python aborts if it ends during a call.
