@@ -25,13 +25,7 @@ from apex_agents.plotting.curves import (
     thin_to_last,
 )
 from apex_agents.plotting.exploration import read_training_curves
-from apex_agents.plotting.run_groups import (
-    Columns,
-    RunGroup,
-    describe_line,
-    make_title,
-    place_in,
-)
+from apex_agents.plotting.run_groups import Columns, RunGroup, describe_line, make_title, place_in
 from apex_agents.runs.folder import RunFolder
 
 X_LABELS = {

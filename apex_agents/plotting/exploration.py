@@ -18,13 +18,7 @@ from apex_agents.plotting.curves import (
     is_drawable,
     make_curve,
 )
-from apex_agents.plotting.run_groups import (
-    Columns,
-    RunGroup,
-    describe_line,
-    make_title,
-    place_in,
-)
+from apex_agents.plotting.run_groups import Columns, RunGroup, describe_line, make_title, place_in
 
 # Bytes that are read from the CSV files of all actors together, and from each of them.
 _MAX_BYTES = 2**22
