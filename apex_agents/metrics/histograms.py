@@ -5,11 +5,12 @@ that was sampled with probability P stands for 1 / P transitions.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from apex_agents.learning.learner import SampledBatch
+if TYPE_CHECKING:  # Figures need the bins, but no TensorFlow.
+    from apex_agents.learning.learner import SampledBatch
 
 BINS_PER_DECADE = 4
 
@@ -62,13 +63,13 @@ class SampledTransitions(NamedTuple):
     weight: np.ndarray
 
 
-def read_samples(batches: Sequence[SampledBatch]) -> SampledTransitions:
+def read_samples(batches: Sequence["SampledBatch"]) -> SampledTransitions:
     """Return the transitions of batches, of which there has to be at least one."""
     columns = zip(*map(_read_batch, batches), strict=True)
     return SampledTransitions(*[np.concatenate(column) for column in columns])
 
 
-def _read_batch(batch: SampledBatch) -> SampledTransitions:
+def _read_batch(batch: "SampledBatch") -> SampledTransitions:
     probability = np.asarray(batch.info.probability, np.float64)
     return SampledTransitions(
         priority=np.asarray(batch.info.priority),
