@@ -122,8 +122,8 @@ class TrainedPolicy:
           action: actions `[D]` or `[B, D]` of the environment, for Ape-X DPG.
 
         Raises:
-          ValueError: observations or actions have other shapes or dtypes than the environment's,
-            their numbers differ, or the agent has values of actions instead, `q_values`.
+          ValueError: observations or actions do not have the environment's shapes or dtypes, their
+            numbers differ, or the agent has values of actions instead, `q_values`.
         """
         if self.greedy.value is None:
             raise ValueError(f"The agent has no value; it has {self.greedy.output_name}.")
@@ -181,13 +181,16 @@ def load(
 
     Raises:
       ValueError: the folder holds no run that can be read, there are no such parameters, they are
-        not those of the run's networks, or the run's environment cannot be made or has a
-        different spec than when the run started.
+        not those of the run's networks, its builder makes no trained policy, or its environment
+        cannot be made or has a different spec than when the run started.
     """
     workdir = pathlib.Path(os.path.expanduser(run_folder)).absolute()
     config = read_config(workdir, list(CONFIG_CLASSES.values()))
     path = find_parameters(workdir, os.path.expanduser(checkpoint))
     experiment = make_experiment(config)
+    if not hasattr(experiment.builder, "make_greedy_policy"):
+        kind = type(experiment.builder).__name__
+        raise ValueError(f"{kind} has no make_greedy_policy, which makes a trained policy.")
     spec = check_environment(experiment)
     check_same_spec(workdir, record_spec(spec))
     return TrainedPolicy(experiment, spec, path)

@@ -364,16 +364,20 @@ def test_what_is_said_of_an_export(policies):
         assert tuple(action[key] for key in ("shape", "dtype", "low", "high")) == expected
 
 
+def describe_in(policy, environment: EnvironmentConfig) -> dict:
+    policy = copy.copy(policy)
+    policy.config = dataclasses.replace(policy.config, environment=environment)
+    return describe(policy)
+
+
 def test_an_environment_with_settings_is_described_with_them(policies):
-    policy = copy.copy(policies["cartpole"])
     environment = EnvironmentConfig(
         *("gymnasium", "CartPole-v1", {"sutton_barto_reward": True}),
         max_episode_steps=300,
         action_repeat=3,
         evaluation_kwargs={"render_mode": "rgb_array"},
     )
-    policy.config = dataclasses.replace(policy.config, environment=environment)
-    described = describe(policy)
+    described = describe_in(policies["cartpole"], environment)
     assert described["gymnasium"] == {
         "id": "CartPole-v1",
         "sutton_barto_reward": True,
@@ -403,8 +407,5 @@ def test_an_atari_environment_is_described_as_it_is(policies):
 
 
 def test_a_game_of_two_words_has_its_name_in_gymnasium(policies):
-    policy = copy.copy(policies["pong"])
-    policy.config = dataclasses.replace(
-        policy.config, environment=EnvironmentConfig(task="ms_pacman")
-    )
-    assert describe(policy)["gymnasium"]["id"] == "ALE/MsPacman-v5"
+    described = describe_in(policies["pong"], EnvironmentConfig(task="ms_pacman"))
+    assert described["gymnasium"]["id"] == "ALE/MsPacman-v5"

@@ -140,6 +140,21 @@ class CountingBuilder(ApexDQNBuilder):
         )
 
 
+class WithoutGreedyPolicy(ApexDQNBuilder):
+    """Is a builder of a user, who did without."""
+
+    @property
+    def make_greedy_policy(self):
+        raise AttributeError
+
+
+def test_a_builder_that_makes_no_trained_policy_is_named(tmp_path):
+    agent = dataclasses.replace(MLP, builder=f"{__name__}:WithoutGreedyPolicy")
+    make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))
+    with pytest.raises(ValueError, match="WithoutGreedyPolicy has no make_greedy_policy"):
+        load(tmp_path / "run")
+
+
 def test_a_policy_remembers_until_its_memory_begins_anew(tmp_path):
     agent = dataclasses.replace(MLP, builder=f"{__name__}:CountingBuilder")
     make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))

@@ -1,4 +1,4 @@
-"""What agents' networks are made of, and the tools for a torso of one's own."""
+"""The parts of agents' networks, and the tools for user-defined torsos."""
 
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import to_image, to_parts, to_vector
