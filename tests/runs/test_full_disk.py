@@ -299,7 +299,7 @@ def test_later_events_for_tensorboard_are_there(disk, caplog):
 
 @dataclasses.dataclass
 class Config:
-    agent: str = "x" * 1000
+    agent: dict[str, str] = dataclasses.field(default_factory=lambda: {"torso": "x" * 1000})
     environment: str = "y"
 
 
