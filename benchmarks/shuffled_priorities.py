@@ -29,8 +29,10 @@ def get_study() -> Study:
     """Return the study of figure 12 with these agents in place of its own."""
     study = execute_file(FIGURE, Study, "get_study")
     settings = {
-        label.replace("prioritized", "shuffled"): Setting(config, {**fields, **SHUFFLED})
-        for label, (config, fields) in study.settings.items()
+        label.replace("prioritized", "shuffled"): Setting(
+            setting.config, {**setting.fields, **SHUFFLED}
+        )
+        for label, setting in study.settings.items()
         if label.startswith("prioritized") and label.endswith("rate 0.00025")
     }
     return study._replace(title="Shuffled priorities", settings=settings)
