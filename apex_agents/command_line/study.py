@@ -27,9 +27,10 @@ show all that the folder holds.
 
 --draw makes tables and figures anew from the evaluations in a CSV file, and trains nothing; --tasks
 and --settings choose what is shown then. With the folder's own evaluations.csv it replaces the
-tables and figures there, and that file stays. --beside adds evaluations of other programs, or of an
-earlier study, in a CSV file with the same columns. --x chooses another of these columns as the
-horizontal axis, as figure 10 does with figure 2's.
+tables and figures there, and that file stays; the runs there have to be those of the study.
+--beside adds evaluations of other programs, or of an earlier study, in a CSV file with the same
+columns. --x chooses another of these columns as the horizontal axis, as figure 10 does with figure
+2's.
 
 Examples:
   python launch/study.py --config=apex_dqn_cartpole --seeds=5
@@ -80,7 +81,15 @@ from apex_agents.runs.workdir import LOCK_FILE, check_path
 from apex_agents.studies import results
 from apex_agents.studies.plan import check_run, make_grid, plan_study
 from apex_agents.studies.runner import FINISHED, STOPPED, Runner, Screen, train
-from apex_agents.studies.study import LABEL, PROGRESS, Run, Setting, Study, check_study
+from apex_agents.studies.study import (
+    LABEL,
+    PROGRESS,
+    Cells,
+    Run,
+    Setting,
+    Study,
+    check_study,
+)
 from apex_agents.validation import closest, require
 
 _DEFAULT_CONFIG = "apex_dqn_cartpole"
@@ -141,15 +150,17 @@ def _run(settings: Settings) -> NoReturn:
                 check_study(study)
             except ValueError as error:
                 raise ValueError(f"{file}: {error}") from error
-        _compare(study, file.parent, file.stem)
+        _compare(study, {}, file.parent, file.stem)
     elif _RUNS.present or any(map(RANGE.fullmatch, texts)):
         of_grids = (_SEEDS, _TASKS, _SETTINGS, _DRAW, _BESIDE, _X)
         _refuse("a search", [flag.name for flag in of_grids if flag.present])
         _search(settings, name)
     else:
         with mistakes_end_command():
-            study = make_grid(settings.path, settings.config, settings.overrides, settings.variants)
-        _compare(study, settings.path.parent, name)
+            study, cells = make_grid(
+                settings.path, settings.config, settings.overrides, settings.variants
+            )
+        _compare(study, cells, settings.path.parent, name)
 
 
 def _refuse(kind: str, given: Iterable[str]) -> None:
@@ -171,11 +182,12 @@ def _find_study(value: str) -> pathlib.Path:
     )
 
 
-def _compare(study: Study, source: pathlib.Path, name: str) -> NoReturn:
+def _compare(study: Study, cells: Cells, source: pathlib.Path, name: str) -> NoReturn:
     """Train the runs of a study, or draw saved evaluations of it, and exit.
 
     Args:
       study: the study.
+      cells: values of its settings in tables.
       source: folder in which the configs of its settings are looked up.
       name: name of the folder in sweeps/ that is used without --workdir.
     """
@@ -190,18 +202,15 @@ def _compare(study: Study, source: pathlib.Path, name: str) -> NoReturn:
         settings={label: study.settings[label] for label in study.settings if label in labels},
         num_seeds=_SEEDS.value or study.num_seeds,
     )
+    drawn = None if _DRAW.value is None else locate(_DRAW.value).resolve()
     runs: list[Run] = []
-    is_own = False
     with _preparing_folder(name) as folder:
-        if _DRAW.value is None:
-            runs = plan_study(study, part, source, folder, _make_command, _check)
+        is_own = drawn == (folder / results.EVALUATIONS_FILE).resolve()
+        if drawn is None or is_own:
+            trained = part if drawn is None else part._replace(tasks=())
+            runs = plan_study(study, trained, source, folder, _make_command, _check, cells)
         else:
-            drawn = locate(_DRAW.value).resolve()
-            is_own = drawn == (folder / results.EVALUATIONS_FILE).resolve()
-            if not is_own:
-                _check_folder_of_figures(folder, drawn)
-            study = part
-            saved = [p for p in saved if p.task in part.tasks and p.setting in labels]
+            _check_folder_of_figures(folder, drawn)
         lock = _lock_folder(folder)
         record_labels(folder, {run.folder.parent: run.label for run in runs if run.setting})
     screen = Screen(Console())
@@ -213,13 +222,20 @@ def _compare(study: Study, source: pathlib.Path, name: str) -> NoReturn:
         for run in runs
         if run.is_wanted or run.open_folder()
     }
-    points = [*(point for run in endings for point in results.read_points(run)), *saved]
+    if drawn is None:
+        points = [*(point for run in endings for point in results.read_points(run)), *saved]
+    else:
+        study, tasks = part, part.tasks
+        points = [point for point in saved if point.task in tasks and point.setting in labels]
+        endings = {
+            run: end for run, end in endings.items() if run.task in tasks and run.label in labels
+        }
     groups = results.make_groups(study, points, endings, [*read_labels(folder), *taken])
 
     def draw() -> list[pathlib.Path]:
         return draw_study(groups, folder, study.title, study.x)
 
-    tables = results.make_tables(study, points, endings)
+    tables = results.make_tables(study, points, endings, cells)
     if is_own:  # The file stays, with evaluations that are not shown.
         del tables[results.EVALUATIONS_FILE]
     is_written = results.write_results(folder, tables, draw, screen)
@@ -311,7 +327,8 @@ def _search(settings: Settings, name: str) -> NoReturn:
     except search.StorageInternalError as error:
         fail(f"{folder}/study.db cannot be used: {error.__cause__ or error}", EXIT_FAILURE)
     endings = {plan_run(trial.number, trial.params): ending for trial, ending, _ in ranked}
-    found = {run.label: Setting(str(settings.path), {}, dict(run.setting)) for run in endings}
+    found = {run.label: Setting(str(settings.path), {}) for run in endings}
+    cells = {run.label: dict(run.setting) for run in endings}
     study = Study("", found, [task], {}, columns.ACTOR_STEPS)
     points = [point for run in endings for point in results.read_points(run)]
     importances = {names[path]: share for path, share in shares.items()}
@@ -320,7 +337,7 @@ def _search(settings: Settings, name: str) -> NoReturn:
     def draw() -> list[pathlib.Path]:
         return draw_search(importances, [scores[number] for number in sorted(scores)], folder)
 
-    tables = results.make_tables(study, points, endings)
+    tables = results.make_tables(study, points, endings, cells)
     is_written = results.write_results(folder, tables, draw, screen)
     _leave(runner, lock, is_written and FINISHED in endings.values())
 

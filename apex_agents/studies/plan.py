@@ -18,7 +18,7 @@ from apex_agents.plotting.run_groups import FREE_FIELDS, LIMITS, TASK, flatten, 
 from apex_agents.presets import find_config, load_config_file
 from apex_agents.runs.config_file import CONFIG_FILE, check_same_run, to_values
 from apex_agents.runs.folder import RunFolder
-from apex_agents.studies.study import Run, Setting, Study
+from apex_agents.studies.study import LABEL, Cells, Run, Setting, Study
 
 # Returns the command that trains, but for seed and work directory: from a file of settings, their
 # config, and new values of its fields.
@@ -44,8 +44,8 @@ def make_grid(
     config: ExperimentConfig,
     fields: Mapping[str, Any],
     variants: Mapping[str, Sequence[str]],
-) -> Study:
-    """Return the study of all combinations of values.
+) -> tuple[Study, Cells]:
+    """Return the study of all combinations of values, and the values by their columns in tables.
 
     Args:
       file: file of settings.
@@ -66,22 +66,23 @@ def make_grid(
         read = [get_field(change_fields(config, [(path, text)]), path) for text in texts]
         values[path] = list({str(value): value for value in read}.values())
     tasks, names = values.pop(TASK), shorten([*values])
-    settings = {}
+    settings, cells = {}, {}
     for combination in itertools.product(*values.values()):
-        setting = dict(zip(names, map(str, combination), strict=True))
-        label = ", ".join(f"{name}={text}" for name, text in setting.items())
+        row = dict(zip(names, map(str, combination), strict=True))
+        label = ", ".join(f"{name}={text}" for name, text in row.items())
         new = {**fields, **dict(zip(values, combination, strict=True))}
-        settings[label] = Setting(str(file), new, setting)
-    return Study("", settings, tasks, {}, columns.ACTOR_STEPS, _SEEDS_OF_GRID)
+        settings[label], cells[label] = Setting(str(file), new), row
+    return Study("", settings, tasks, {}, columns.ACTOR_STEPS, _SEEDS_OF_GRID), cells
 
 
-def plan_study(
+def plan_study(  # noqa: PLR0913
     study: Study,
     part: Study,
     source: pathlib.Path,
     folder: pathlib.Path,
     make_command: MakeCommand,
     check: Callable[[ExperimentConfig], None],
+    cells: Cells,
 ) -> list[Run]:
     """Plan the runs of a study.
 
@@ -92,6 +93,7 @@ def plan_study(
       folder: folder of all runs.
       make_command: returns the command of each run.
       check: called with the config of each setting that is trained; raises a ValueError.
+      cells: values of the settings in tables.
 
     Raises:
       ValueError: a run is impossible, or two would share a folder.
@@ -106,7 +108,7 @@ def plan_study(
             if is_wanted:
                 check(config)
             command = make_command(file, config, fields)
-            values = study.columns_of(label)
+            values = cells.get(label, {LABEL: label})
             planned = plan_runs(config, values, part.num_seeds, folder, command)
         except ValueError as error:
             raise ValueError(f"setting {label!r}: {error}" if label else str(error)) from error

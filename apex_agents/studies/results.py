@@ -22,7 +22,7 @@ from apex_agents.plotting.run_groups import Columns, RunGroup
 from apex_agents.runs.files import replace_file
 from apex_agents.runs.folder import RunFolder
 from apex_agents.studies.runner import Screen
-from apex_agents.studies.study import PROGRESS, Run, Study, show_field
+from apex_agents.studies.study import LABEL, PROGRESS, Cells, Run, Study, show_field
 
 # The score of a run is the mean return of the evaluations in this newest part of its steps.
 _NEWEST = 0.25
@@ -221,7 +221,10 @@ class Row(NamedTuple):
 
 
 def summarise(
-    study: Study, points: Sequence[Point], endings: Mapping[Run, str] | None = None
+    study: Study,
+    points: Sequence[Point],
+    endings: Mapping[Run, str] | None = None,
+    cells: Cells | None = None,
 ) -> list[Row]:
     """Compute the results of a study, task by task.
 
@@ -229,6 +232,7 @@ def summarise(
       study: the study; settings of other programs come behind its own.
       points: evaluations of all runs.
       endings: how the runs that have folders have ended.
+      cells: values of settings in tables.
     """
     planned: dict[tuple[str, str], dict[Run, str]] = collections.defaultdict(dict)
     for run, ending in (endings or {}).items():
@@ -248,7 +252,8 @@ def summarise(
             **_estimate("human_normalized", _normalize(last, members)),
             **_progress(runs),
         }
-        rows.append(Row(task, study.columns_of(label), runs, values))
+        setting = (cells or {}).get(label, {LABEL: label})
+        rows.append(Row(task, setting, runs, values))
     return rows
 
 
@@ -292,10 +297,10 @@ def to_markdown(rows: Sequence[Row], x: str) -> str:
 
 
 def make_tables(
-    study: Study, points: Sequence[Point], endings: Mapping[Run, str]
+    study: Study, points: Sequence[Point], endings: Mapping[Run, str], cells: Cells
 ) -> dict[str, str]:
     """Return the contents of the files with the results of a study, the table for people first."""
-    rows = summarise(study, points, endings)
+    rows = summarise(study, points, endings, cells)
     return {
         "results.md": to_markdown(rows, study.x),
         "results.csv": rows_to_csv([row.cells() for row in rows]),

@@ -16,6 +16,9 @@ from apex_agents.validation import require
 PROGRESS = (columns.ACTOR_STEPS, columns.LEARNER_STEPS, columns.WALL_TIME_SECONDS)
 # The column of a setting that has a label, and not the values of some fields.
 LABEL = "setting"
+# Values of settings by their columns in tables, by the labels of the settings; a setting without
+# an entry has one column with its label.
+Cells = Mapping[str, Mapping[str, Any]]
 
 
 class Setting(NamedTuple):
@@ -25,12 +28,10 @@ class Setting(NamedTuple):
       config: name of the config, as `--config` takes it, or path of its file, from the folder of
         the study's file or the current one.
       fields: new values of its fields, by dotted path.
-      columns: values of the setting by their columns in tables; by default its label in one column.
     """
 
     config: str
     fields: Mapping[str, Any]
-    columns: Mapping[str, Any] | None = None
 
 
 class Study(NamedTuple):
@@ -52,11 +53,6 @@ class Study(NamedTuple):
     fields: Mapping[str, Any]
     x: str = columns.LEARNER_STEPS
     num_seeds: int = 3
-
-    def columns_of(self, label: str) -> Mapping[str, Any]:
-        """Return the values of a setting, also of a different study, by their columns in tables."""
-        setting = self.settings.get(label)
-        return {LABEL: label} if setting is None or setting.columns is None else setting.columns
 
 
 def check_study(study: Study) -> None:

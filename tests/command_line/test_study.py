@@ -378,7 +378,9 @@ def test_a_study_trains_draws_and_is_not_repeated(start, tmp_path):
     assert run.exit_code == 0, run.output()
     assert saved.read_text() == evaluations
     (row,) = csv.DictReader((folder / "results.csv").open())
-    assert row["setting"] == "three"
+    assert (row["setting"], row["runs"]) == ("three", "1 finished")
+    assert start(*argv, f"--draw={saved}", f"--workdir={folder}").finish().exit_code == 0
+    assert (folder / "results.md").read_text() == table
 
     flags = [f"--beside={tmp_path}/theirs.csv", f"--workdir={tmp_path}/both"]
     assert start(*argv, f"--draw={saved}", *flags).finish().exit_code == 0

@@ -170,18 +170,20 @@ def test_a_grid_has_all_combinations_and_equal_values_once():
         "agent.mlp_hidden_sizes": ["(64,64)", "128"],
         "environment.task": ["catch", "memory"],
     }
-    study = make_grid(file, config, {"run.seed": 3}, variants)
+    study, cells = make_grid(file, config, {"run.seed": 3}, variants)
     assert (study.tasks, study.num_seeds) == (["catch", "memory"], 5)
     assert list(study.settings) == [
         f"learning_rate={rate}, mlp_hidden_sizes={sizes}"
         for rate in ("0.001", "0.004")
         for sizes in ("(64, 64)", "(128,)")
     ]
-    assert study.settings["learning_rate=0.004, mlp_hidden_sizes=(128,)"] == Setting(
+    label = "learning_rate=0.004, mlp_hidden_sizes=(128,)"
+    assert study.settings[label] == Setting(
         str(file),
         {"run.seed": 3, "agent.learning_rate": 0.004, "agent.mlp_hidden_sizes": (128,)},
-        {"learning_rate": "0.004", "mlp_hidden_sizes": "(128,)"},
     )
+    assert cells[label] == {"learning_rate": "0.004", "mlp_hidden_sizes": "(128,)"}
+    assert cells.keys() == study.settings.keys()
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,7 @@ def plan(all_settings, folder, **part) -> list:
         *(study, study._replace(**part), folder, folder / "runs"),
         lambda file, config, fields: [file.stem, str(config.agent.n_step), *fields],
         lambda config: config.validate(),
+        {"a": {"n_step": "2"}},
     )
 
 
@@ -218,7 +221,7 @@ def test_a_study_is_planned_and_a_part_of_it_is_wanted(tmp_path):
     runs = plan(settings, tmp_path, settings={"a": settings["a"]}, num_seeds=1)
     fields = ["run.max_actor_steps", "agent.n_step", "environment.task", "--config.run.seed=0"]
     assert list(runs[0].argv)[:-1] == ["own", "2", *fields]
-    assert [(run.label, run.is_wanted) for run in runs] == [("a", True), ("b", False)]
+    assert [(run.label, run.is_wanted) for run in runs] == [("n_step=2", True), ("b", False)]
     assert runs[1].folder == tmp_path / "runs" / "catch" / "setting=b" / "seed_0"
 
 
@@ -228,7 +231,7 @@ CATCH = Setting("apex_dqn_catch", {})
 @pytest.mark.parametrize(
     ("label", "setting", "message"),
     [
-        ("<a>", CATCH, "catch, a, seed 0 and catch, <a>, seed 0 would share the folder"),
+        ("<b>", CATCH, "catch, b, seed 0 and catch, <b>, seed 0 would share the folder"),
         ("b", Setting("apex_dqn_catsh", {}), "setting 'b': apex_dqn_catsh is neither a file nor"),
         ("b", Setting("wrong.py", {}), "setting 'b': /.*/wrong.py cannot be read: ZeroDiv"),
         ("b", Setting("apex_dqn_catch", {"agent.nstep": 1}), "setting 'b': agent.nstep is no"),
@@ -238,4 +241,4 @@ CATCH = Setting("apex_dqn_catch", {})
 def test_a_study_that_is_impossible_is_refused(label, setting, message, tmp_path):
     (tmp_path / "wrong.py").write_text("1 / 0")
     with pytest.raises(ValueError, match=message):
-        plan({"a": CATCH, label: setting}, tmp_path)
+        plan({"a": CATCH, "b": CATCH, label: setting}, tmp_path)

@@ -205,12 +205,13 @@ def test_values_of_fields_are_columns_of_both_tables(make_run):
         make_run(seed, NAMES + "1,2,3,4\n", ("n_step", str(seed)), ("batch_size", "8"))
         for seed in (1, 3)
     ]
-    labels = {
-        "n_step=1, batch_size=8": Setting("a", {}, {"n_step": "1", "batch_size": "8"}),
-        "n_step=3, batch_size=8": Setting("a", {}, {"n_step": "3", "batch_size": "8"}),
+    cells = {
+        "n_step=1, batch_size=8": {"n_step": "1", "batch_size": "8"},
+        "n_step=3, batch_size=8": {"n_step": "3", "batch_size": "8"},
     }
+    study = ONE._replace(settings=dict.fromkeys(cells, Setting("a", {})))
     points = [point for run in runs for point in read_points(run)]
-    rows = summarise(ONE._replace(settings=labels), points, dict.fromkeys(runs, "stopped"))
+    rows = summarise(study, points, dict.fromkeys(runs, "stopped"), cells)
     header, *lines = read_cells(to_markdown(rows, columns.ACTOR_STEPS))
     assert header[:4] == ["task", "n_step", "batch_size", "runs"]
     assert [line[:4] for line in lines] == [
@@ -227,7 +228,7 @@ def test_tables_are_written_though_no_figure_can_be_drawn(tmp_path, error):
         raise error
 
     screen = io.StringIO()
-    tables = make_tables(ONE, POINTS[:8], {})
+    tables = make_tables(ONE, POINTS[:8], {}, {})
     assert not write_results(tmp_path, tables, draw, Screen(Console(file=screen)))
     assert list(tables) == ["results.md", "results.csv", "evaluations.csv"]
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == tables
