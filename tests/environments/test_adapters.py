@@ -24,6 +24,11 @@ class CartPoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
         return [0] * 30
 
 
+class PendulumContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> dm_env.Environment:
+        return adapt(gymnasium.make("Pendulum-v1", max_episode_steps=5), seed=0)
+
+
 class Recorder(gymnasium.Env):
     """Ends as told after one step; records what it receives."""
 
@@ -38,6 +43,7 @@ class Recorder(gymnasium.Env):
         self.action_space = action_space
         self._observation = observation
         self._ends = ends
+        self.actions: list[Any] = []
         self.seeds: list[int | None] = []
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
@@ -45,6 +51,7 @@ class Recorder(gymnasium.Env):
         return self._observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.actions.append(action)
         return self._observation, 2, *self._ends, {}
 
 
@@ -66,6 +73,26 @@ def test_ends_of_episodes(ends, step_type, discount):
     step = environment.step(0)
     assert (step.step_type, step.reward, step.discount) == (step_type, 2.0, discount)
     assert environment.step(0).first() == step.last()
+
+
+def test_cartpole_at_its_time_limit_is_truncated():
+    environment = adapt(gymnasium.make("CartPole-v1", max_episode_steps=5), seed=0)
+    environment.reset()
+    steps = [environment.step(t % 2) for t in range(6)]
+    assert [int(step.step_type) for step in steps] == [1, 1, 1, 1, 2, 0]
+    assert [step.discount for step in steps] == [1.0, 1.0, 1.0, 1.0, 1.0, None]
+
+
+def test_discrete_spaces_start_at_zero_for_the_agent():
+    recorder = Recorder(spaces.Discrete(3, start=5), spaces.Discrete(2, start=-1), observation=6)
+    environment = adapt(recorder)
+    step = environment.reset()
+    assert (step.observation.dtype, step.observation.tolist()) == (np.float32, [0, 1, 0])
+    environment.step(np.int32(0))
+    environment.step(np.int32(1))
+    assert recorder.actions == [-1, 0]
+    # `action_space.sample()` returns this type, too.
+    assert {type(action) for action in recorder.actions} == {np.int64}
 
 
 class ScaledReward(gymnasium.RewardWrapper):
@@ -203,6 +230,19 @@ def test_rewards_and_ends_may_be_of_any_type_of_numbers(reward):
     assert (timestep.reward, timestep.discount, timestep.last()) == (1.0, 0.0, True)
 
 
+def test_mujoco_tasks_take_actions_in_their_own_bounds():
+    environment = adapt(gymnasium.make("Humanoid-v5"), seed=3)
+    raw = gymnasium.make("Humanoid-v5")
+    np.testing.assert_allclose(environment.reset().observation, raw.reset(seed=3)[0], rtol=1e-6)
+    assert environment.action_spec() == specs.BoundedArray(
+        (17,), np.float32, -1.0, 1.0, name="action"
+    )
+    step = environment.step(np.full(17, -0.5, np.float32))
+    observation, reward, *_ = raw.step(np.full(17, -0.2, np.float32))  # Bounds are +-0.4.
+    np.testing.assert_allclose(step.observation, observation, rtol=1e-5, atol=1e-5)
+    assert step.reward == pytest.approx(reward, rel=1e-5)
+
+
 class Pair(dm_env.Environment):
     """Observes its number of steps and its last action; ends with discount 0 after `length`."""
 
@@ -308,7 +348,9 @@ OBSERVATION = {"steps": 1, "action": np.zeros(1)}
     [
         ((OBSERVATION, 1.0, False, False, {}), "returns a tuple"),
         (None, "returns a NoneType"),
+        (dm_env.transition(None, OBSERVATION), "reward is None"),
         (dm_env.transition(1.0, OBSERVATION, discount=None), "discount is None"),
+        (dm_env.transition(np.ones(2), OBSERVATION), "reward is array"),
     ],
 )
 def test_a_step_of_dm_env_that_returns_something_else_is_an_error(of_step, expected):

@@ -41,6 +41,16 @@ def make_actions(length: int, num_actions: int) -> list[int]:
     return np.random.default_rng(0).integers(num_actions, size=length).tolist()
 
 
+def test_shapes_and_dtypes():
+    environment = AtariVectorEnvironment("pong", AtariConfig(), seeds=[1, 2])
+    assert environment.spec.observations.shape == (4, 84, 84)
+    assert environment.spec.actions.num_values == 6
+    for step in play(environment, [0, 1]):
+        arrays = [step.step_type, step.reward, step.discount, step.observation]
+        assert [array.shape for array in arrays] == [(2,), (2,), (2,), (2, 4, 84, 84)]
+        assert [array.dtype for array in arrays] == [np.int32, np.float32, np.float32, np.uint8]
+
+
 def test_config_reaches_the_emulator():
     config = AtariConfig(full_action_set=True, frame_stack=2, frame_size=42, action_repeat=1)
     environment = AtariVectorEnvironment("pong", config, seeds=[1])
@@ -105,6 +115,19 @@ def test_pictures_show_the_games_of_the_agent(sticky):
             differences = np.abs(timestep.observation[:, -1] - shrink(grey)).sum(axis=(1, 2))
             assert differences[i] < 300
             assert step < 120 or differences.argmin() == i  # The second games differ by then.
+
+
+def test_a_step_after_a_game_over_starts_a_game():
+    environment = AtariVectorEnvironment("breakout", AtariConfig(), seeds=[1])
+    steps, episode = play_game(environment, FIRE)
+    assert episode.length == len(steps) - 1
+    assert episode.episode_return == sum(float(step.reward[0]) for step in steps)
+    steps += [environment.step(np.array([FIRE])) for _ in range(2)]
+    types = [int(step.step_type[0]) for step in steps]
+    assert types == [FIRST, *[MID] * (episode.length - 1), LAST, FIRST, MID]
+    discounts = [float(step.discount[0]) for step in steps]
+    assert discounts == [*[1.0] * episode.length, 0.0, 1.0, 1.0]
+    assert steps[-2].reward[0] == 0.0
 
 
 def test_frames_are_stacked_from_the_first_step_on():

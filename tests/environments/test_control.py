@@ -29,6 +29,11 @@ class CartpoleContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
         return [np.zeros(1, np.float32)] * 1002  # Across the end of an episode.
 
 
+class HumanoidContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    def make_object_under_test(self) -> dm_env.Environment:
+        return make("humanoid:stand")
+
+
 def test_observation_is_all_arrays_in_the_order_of_the_task():
     sizes = {
         "joint_angles": 21,
@@ -82,6 +87,28 @@ def test_episode_is_truncated_after_1000_steps():
     steps = [environment.step(np.zeros(1, np.float32)) for _ in range(1001)]
     assert [int(step.step_type) for step in steps] == [1] * 999 + [2, 0]
     assert [step.discount for step in steps] == [1.0] * 1000 + [None]
+
+
+def test_episodes_follow_from_the_seed():
+    def first_observations(seed: int) -> list[bytes]:
+        environment = ControlEnvironment("cartpole:swingup", seed)
+        return [environment.reset().observation.tobytes() for _ in range(2)]
+
+    first, other = first_observations(1), first_observations(2)
+    assert first_observations(1) == first
+    assert len({*first, *other}) == 4
+
+
+def test_observations_are_not_overwritten_by_later_steps():
+    environment = ControlEnvironment("cartpole:swingup", seed=0)
+    observations = [environment.reset().observation]
+    copies = [observations[0].copy()]
+    for _ in range(3):
+        observations.append(environment.step(np.ones(1, np.float32)).observation)
+        copies.append(observations[-1].copy())
+    environment.reset()
+    np.testing.assert_array_equal(observations, copies)
+    assert len({copy.tobytes() for copy in copies}) == 4
 
 
 @pytest.mark.parametrize(

@@ -275,12 +275,32 @@ class Counter(gymnasium.Env):
         return {"a": np.full(2, action)}, 1.0, False, False, {}
 
 
+class CounterOfDmEnv(Countdown):
+    """The same in dm_env."""
+
+    def __init__(self):
+        super().__init__(9, 1.0, 0.0)
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        return super().step(action)._replace(observation={"a": np.full(2, action)})
+
+    def observation_spec(self) -> dict[str, specs.Array]:
+        return {"a": specs.Array((2,), np.uint8)}
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(300)
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        return {"a": np.zeros(2, np.uint8)}
+
+
 @pytest.mark.fault(
     breaks="an observation that its space does not contain",
     holds="its environment begins another episode, counted and logged",
 )
-def test_an_observation_that_its_space_does_not_contain_is_a_failure(caplog):
-    environment = SyncVectorEnvironment([adapt(Counter()), adapt(Counter())])
+@pytest.mark.parametrize("make", [Counter, CounterOfDmEnv])
+def test_an_observation_that_its_space_does_not_contain_is_a_failure(make, caplog):
+    environment = SyncVectorEnvironment([adapt(make()), adapt(make())])
     environment.reset()
     timestep = environment.step(np.array([255, 256]))
     assert timestep.step_type.tolist() == [MID, FIRST]
@@ -360,8 +380,9 @@ def test_an_episode_ends_within_an_action(discount):
     assert (timestep.first(), reward) == (True, 0.0)
 
 
-def test_a_reward_that_is_not_finite_within_an_action_is_an_error():
-    steps = [dm_env.transition(reward, 0) for reward in (1.0, np.nan, 1.0)]
+@pytest.mark.parametrize("reward", [np.nan, np.inf, 1e39, None])
+def test_a_reward_that_is_not_finite_within_an_action_is_an_error(reward):
+    steps = [dm_env.transition(each, 0) for each in (1.0, reward, 1.0)]
     with pytest.raises(ValueError, match="the reward is"):
         hold_action(Script(*steps), 0, 3)
 

@@ -69,13 +69,22 @@ FORCES = specs.BoundedArray((3,), np.float32, -1.0, 1.0)
     breaks="the environment of a finished run, whose command is given again: it has a new spec",
     holds="refused, with what differs; the run stays finished",
 )
-def test_a_run_of_an_environment_with_another_spec_is_not_resumed(workdir):
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ((specs.Array((4, 5), np.uint8), TWO), r"observations are uint8 \[4, 4\]"),
+        ((specs.Array((4, 4), np.float32), TWO), r"are float32 \[4, 4\]"),
+        ((BYTES.replace(maximum=1), TWO), "up to 255; now they are .* up to 1"),
+        ((BYTES, specs.DiscreteArray(3)), "actions are discrete, 2 of them; .* 3"),
+        ((BYTES, FORCES), r"discrete, 2 of them; now they are float32 \[3\]"),
+    ],
+)
+def test_a_run_of_an_environment_with_another_spec_is_not_resumed(workdir, now, expected):
     open_with(workdir, BYTES, TWO)
     (workdir / "summary.json").write_text('{"finished": true}')
     config = (workdir / "config.json").read_text()
-    message = r"observations are uint8 \[4, 4\] up to 255; now they are .* up to 1"
-    with pytest.raises(ValueError, match=message):
-        open_with(workdir, BYTES.replace(maximum=1), TWO)
+    with pytest.raises(ValueError, match=expected):
+        open_with(workdir, *now)
     assert (workdir / "summary.json").read_text() == '{"finished": true}'
     assert (workdir / "config.json").read_text() == config
     open_with(workdir, BYTES, TWO)
