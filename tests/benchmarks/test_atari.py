@@ -1,6 +1,8 @@
 """Tests of the table of Atari games."""
 
+import contextlib
 import json
+import sys
 
 import atari
 import pytest
@@ -93,6 +95,36 @@ def test_figures_show_the_games_that_there_are():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["pong", "boxing"]
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([0.0, 0.5, 0.5, 0.0, 21.7 / 35.3], abs=1e-6)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_only_runs_that_have_reached_their_end_are_scored(tmp_path, monkeypatch, finished):
+    settings = {
+        "environment": {"task": "boxing", "atari": {"sticky_action_probability": 0.0}},
+        "run": {"seed": 3},
+    }
+    files = {
+        "config.json": json.dumps(settings),
+        "summary.json": json.dumps({"finished": finished}),
+        "logs/evaluator.csv": (
+            "actor_steps,learner_steps,wall_time_seconds,mean_return\n1000000,1,2,12\n"
+        ),
+    }
+    for name, text in files.items():
+        path = tmp_path / "run" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    scores = {"training": "1", "last": "2", "best": "3"}
+    monkeypatch.setattr(atari, "find_runs", lambda _: [RunFolder(tmp_path / "run")])
+    monkeypatch.setattr(atari, "score", lambda _: scores)
+    results = tmp_path / "results"
+    arguments = ["atari.py", f"--runs={tmp_path}", f"--results={results}", f"--images={tmp_path}"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    for _ in range(2):  # What is in the files is not evaluated again.
+        with contextlib.nullcontext() if finished else pytest.raises(SystemExit):
+            atari.main()
+    row = {"game": "boxing", "sticky": "0", "seed": "3"} | scores
+    assert atari.read_rows(results / "scores.csv") == [row] * finished
 
 
 def test_rows_are_appended(tmp_path):

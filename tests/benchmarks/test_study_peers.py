@@ -1,21 +1,24 @@
 """Tests of what trains other libraries' agents beside a study."""
 
+import json
+import os
 import sys
+import threading
 
 import pytest
 import study_peers
 from our_runs import ROOT
 
-from apex_agents.studies.results import from_csv
+from apex_agents.studies.results import Point, from_csv
 
 STUDY = ROOT / "benchmarks" / "atari_half_hour.py"
-# Prints what it was asked to train, as a run does that was evaluated twice.
+# Prints what it was asked to train and where, as a run does that was evaluated twice.
 PEER = """
-import json, sys
+import json, os, sys
 print("Not a row.")
 for steps in (10, 20):
     row = {"agent_steps": steps, "learner_steps": 2, "seconds": 1.5, "mean_return": 3.0}
-    print(json.dumps(row | {"arguments": sys.argv[1:]}))
+    print(json.dumps(row | {"arguments": sys.argv[1:], "cores": sorted(os.sched_getaffinity(0))}))
 """
 
 
@@ -42,6 +45,25 @@ def train(monkeypatch, path, *flags):
     study_peers.main()
 
 
+def test_an_error_loses_no_run_beside_it(monkeypatch, tmp_path):
+    both_run, has_died = threading.Barrier(2), threading.Event()
+
+    def train_one(study, peers, task, label, seed, cores):
+        both_run.wait(60.0)
+        if label == "Stable-Baselines3's DQN":
+            has_died.set()
+            raise ValueError("it died")
+        assert has_died.wait(60.0)
+        yield Point(task, label, seed, 10, 2, 1.5, 3.0)
+
+    monkeypatch.setattr(study_peers, "train", train_one)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    with pytest.raises(SystemExit, match="it died"):
+        train(monkeypatch, tmp_path / "peers.csv", "--parallel=2")
+    (point,) = from_csv((tmp_path / "peers.csv").read_text())
+    assert point.setting == "Stable-Baselines3's A2C"
+
+
 def test_each_algorithm_has_the_time_of_the_study_on_each_task(monkeypatch, rows, tmp_path):
     path = tmp_path / "new" / "peers.csv"
     train(monkeypatch, path, "--seeds=2")
@@ -66,6 +88,16 @@ def test_runs_that_are_in_the_file_are_not_run_again(monkeypatch, rows, tmp_path
     train(monkeypatch, path)
     assert {row["arguments"][1] for row in rows} == {"ppo"}
     assert path.read_text() == before
+
+
+def test_runs_at_once_have_cores_of_their_own(monkeypatch, rows, tmp_path):
+    cores = sorted(os.sched_getaffinity(0))
+    count = min(len(cores), 3)  # There are six runs: each of these cores gets one.
+    train(monkeypatch, tmp_path / "peers.csv", f"--parallel={count}")
+    used = {json.dumps(row["cores"]) for row in rows}
+    assert used == {json.dumps([core]) for core in cores[:count]}
+    with pytest.raises(SystemExit, match=f"more than the {len(cores)} cores"):
+        train(monkeypatch, tmp_path / "peers.csv", f"--parallel={len(cores)}", "--cores=2")
 
 
 def test_studies_without_peers_are_refused(monkeypatch, tmp_path):

@@ -211,6 +211,13 @@ OVERRIDES = {
 }
 
 
+BY_NAME = {
+    "config_by_a_word": "catch",
+    "config_by_file_name": "apex_dqn_catch.py",
+    "config_by_a_part_of_a_word": "catc",
+}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("command_lines")
@@ -228,7 +235,7 @@ def results(folder, run_command_line) -> dict[str, tuple[int, str, str]]:
     command_lines = {
         "help": ["--help"],
         "config_as_two_arguments": atari,
-        "config_by_a_word": ["--config=catch"],
+        **{name: [f"--config={value}"] for name, value in BY_NAME.items()},
         "huge_replay": ["--config.agent.replay.max_size=2000000000"],
         **{name: [flag] for name, (flag, _, _) in OVERRIDES.items()},
         **{
@@ -314,7 +321,7 @@ def refuse(flags: list[str], expected: list[str], folder: pathlib.Path, **env: s
 
 def test_mistakes_leave_no_file(results, folder):
     fixtures = {"binary", "old", "list", "brackets", *FILES}
-    runs = {"config_as_two_arguments", "config_by_a_word", "huge_replay", *OVERRIDES}
+    runs = {"config_as_two_arguments", *BY_NAME, "huge_replay", *OVERRIDES}
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     left -= fixtures
     assert {path.split("/")[0] for path in left} == runs
@@ -327,9 +334,10 @@ def test_config_flag_may_be_two_arguments(results, folder):
     assert config["environment"]["suite"] == "atari"
 
 
-def test_settings_are_found_by_a_word(results, folder):
-    assert results["config_by_a_word"][0] == 0, results["config_by_a_word"]
-    config = json.loads((folder / "config_by_a_word" / "config.json").read_text())
+@pytest.mark.parametrize("name", BY_NAME)
+def test_settings_are_found_by_name(results, folder, name):
+    assert results[name][0] == 0, results[name]
+    config = json.loads((folder / name / "config.json").read_text())
     assert config["environment"]["task"] == "catch"
 
 

@@ -299,6 +299,12 @@ MISTAKES = {
         ["--workdir={runs}/catch", "--episodes=2", "--video=3"],
         ["--video is 3", "at most --episodes"],
     ),
+    "more_videos_than_envs": (
+        ["--workdir={runs}/catch", "--episodes=200", "--video=101"],
+        ["--video=101"],
+    ),
+    "negative_seed": (["--workdir={runs}/catch", "--seed=-1"], ["--seed=-1"]),
+    "epsilon_above_1": (["--workdir={runs}/catch", "--epsilon=1.5"], ["--epsilon=1.5"]),
     "epsilon_of_dpg": (["--workdir={runs}/point_mass", "--epsilon=0.1"], ["has no epsilon"]),
     "run_missing": ([], ["name the folder of one run"]),
     "two_runs": (["{runs}/catch", "best"], ["'best' given; name the folder of one run"]),

@@ -64,13 +64,16 @@ def test_parameters_of_another_run_have_a_folder_of_their_own(run_command_line, 
 # Flags, and what the one line says; {runs} is the folder of the runs.
 MISTAKES = {
     "no_run_named": ([], ["RUN"]),
+    "two_runs": (["{runs}/catch", "{runs}/new"], ["catch", "new"]),
     "no_parameters": (["{runs}/new"], ["no parameters yet"]),
     "no_such_checkpoint": (["{runs}/catch", "--checkpoint=newest"], ["newest", "best, last"]),
+    "output_that_is_a_file": (["{runs}/catch", "--output={runs}/file"], ["file"]),
     "output_with_a_pattern": (["{runs}/catch", "--output={runs}/a[1]"], ["a[1]", "without any of"]),
     "float16_of_an_export": (["{runs}/catch", "--float16"], ["--float16 is for --agent"]),
     "license_of_an_export": (["{runs}/catch", "--license=MIT"], ["--license is for --agent"]),
     "two_outputs": (["{runs}/catch", "--agent=a", "--output=b"], ["--output and --agent"]),
     "agent_over_a_run": (["{runs}/catch", "--agent={runs}/new"], ["holds something else"]),
+    "agent_over_a_file": (["{runs}/catch", "--agent={runs}/file"], ["file"]),
     "agent_without_a_name": (["{runs}/catch", "--agent="], ["--agent is empty"]),
 }
 

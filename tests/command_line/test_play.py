@@ -60,6 +60,7 @@ def test_episodes_follow_each_other_in_a_window(folder):
 
 MISTAKES = {
     "no_run": (["nothing"], ["nothing is no folder"]),
+    "no_episodes": (["run", "--episodes=0"], ["--episodes=0"]),
     "episodes_in_a_video": (["run", "--episodes=2"], ["--episodes=2 is for a window"]),
     "no_folder_for_the_video": (["run", "--video=/proc/none/x.mp4"], ["/proc/none"]),
 }

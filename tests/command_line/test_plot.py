@@ -105,6 +105,12 @@ def test_mistake_gets_one_line_and_exit_code_2(arguments, message, make_run, tmp
     assert not (tmp_path / "good" / "plots").exists()
 
 
+def test_help(tmp_path):
+    result = plot(tmp_path, "--help")
+    for text in ("RUN [RUN ...]", "--output", "returns", "seed_0"):
+        assert text in result.stdout
+
+
 def test_drawing_needs_no_tensorflow(make_run):
     code = (
         "import sys\n"

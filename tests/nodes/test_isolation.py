@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -39,6 +40,13 @@ try:
 except ValueError as error:
     sys.exit(f"refused: {error}")
 print("went on")
+"""
+WAITS = """
+import time
+from apex_agents.nodes.isolation import isolate
+isolate()
+print("inside", flush=True)
+time.sleep(60)
 """
 
 # Each an `unshare` that the first place of the PATH holds, and what the refusal has to say.
@@ -88,6 +96,19 @@ def test_inside_loopback_works_and_nothing_else(network_namespaces, tmp_path):
     assert (made.st_uid, made.st_gid) == (os.getuid(), os.getgid())
 
 
+def test_a_signal_reaches_the_process_inside(network_namespaces, tmp_path):
+    process = start(WAITS, tmp_path, path=os.environ["PATH"])
+    try:
+        assert process.stdout.readline() == "inside\n"
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=600)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGINT
+    assert stderr.endswith("KeyboardInterrupt\n")
+
+
 @pytest.mark.parametrize("name", BAD_UNSHARES)
 def test_what_does_not_isolate_is_refused(network_namespaces, tmp_path, name):
     script, reason = BAD_UNSHARES[name]
@@ -100,6 +121,7 @@ def test_what_does_not_isolate_is_refused(network_namespaces, tmp_path, name):
     process = start(STARTS_NOTHING, tmp_path, path=path)
     stdout, stderr = process.communicate(timeout=600)
     assert (process.returncode, stdout) == (1, "")
-    assert stderr.startswith("refused: --isolate: ")
+    text = "" if script is None else "this system gives you no network"
+    assert stderr.startswith(f"refused: --isolate: {text}")
     assert reason in stderr
     assert stderr.count("\n") == 1
