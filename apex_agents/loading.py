@@ -111,7 +111,9 @@ class TrainedPolicy:
         """
         require(name == self.greedy.output_name, "output", name, repr(self.greedy.output_name))
         batch, is_batch = self._to_batch(observation)
-        output = self._evaluate(batch, *self._remembered(len(batch)))[0].numpy()
+        is_same_batch = len(batch) == self._num_rows
+        state = self._state if is_same_batch else self.greedy.initial_state(len(batch))
+        output = self._evaluate(batch, *state)[0].numpy()
         return output if is_batch else output[0]
 
     def value(self, observation: Any, action: Any = None) -> np.ndarray:
@@ -119,14 +121,20 @@ class TrainedPolicy:
 
         Args:
           observation: one observation, or a batch.
-          action: actions `[D]` or `[B, D]` of the environment, for Ape-X DPG.
+          action: actions `[D]` or `[B, D]` of the environment, for Ape-X DPG only.
 
         Raises:
           ValueError: observations or actions do not have the environment's shapes or dtypes, their
-            numbers differ, or the agent has values of actions instead, `q_values`.
+            numbers differ, an action is missing or too much, or the agent has values of actions
+            instead, `q_values`.
         """
         if self.greedy.value is None:
             raise ValueError(f"The agent has no value; it has {self.greedy.output_name}.")
+        needs_action = self.greedy.output_name == "action"
+        if needs_action != (action is not None):
+            given = "an action was" if action is not None else "no action was"
+            needed = "an observation and an action" if needs_action else "an observation alone"
+            raise ValueError(f"{given} given; the agent has values of {needed}.")
         observations, is_batch = self._to_batch(observation)
         actions = None
         if action is not None:
@@ -190,7 +198,10 @@ def load(
     experiment = make_experiment(config)
     if not hasattr(experiment.builder, "make_greedy_policy"):
         kind = type(experiment.builder).__name__
-        raise ValueError(f"{kind} has no make_greedy_policy, which makes a trained policy.")
+        raise ValueError(
+            f"{kind} has no make_greedy_policy, which makes a trained policy: add this method, or "
+            "derive the builder from one of apex_agents."
+        )
     spec = check_environment(experiment)
     check_same_spec(workdir, record_spec(spec))
     return TrainedPolicy(experiment, spec, path)

@@ -167,6 +167,7 @@ def test_a_policy_remembers_until_its_memory_begins_anew(tmp_path):
     two = np.zeros([2, 50], np.float32)
     assert [policy.act(two).tolist() for _ in range(2)] == [[0, 0], [1, 1]]
     policy.reset(np.array([False, True]))
+    assert policy.q_values(one).argmax() == 0  # The batch is still remembered.
     assert policy.act(two).tolist() == [2, 0]
 
 
@@ -265,6 +266,10 @@ def test_values_and_outputs_that_an_agent_has_not(policies):
         policy.value(observations, policy.act(observations[:3]))
     with pytest.raises(ValueError, match="action is"):
         policy.value(observations, np.zeros([5, 7]))
+    with pytest.raises(ValueError, match="no action was given"):
+        policy.value(observations)
+    with pytest.raises(ValueError, match="an action was given"):
+        policies["catch by A2C"][1].value(np.zeros([50]), 1)
     with pytest.raises(ValueError, match="logits"):
         policy.logits(observations)
     with pytest.raises(ValueError, match="q_values"):

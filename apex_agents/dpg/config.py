@@ -11,7 +11,8 @@ from apex_agents.replay.config import ReplayConfig
 from apex_agents.torso_config import LayerSizes
 from apex_agents.validation import BuilderName, Probability, Rule, name_or_function
 
-_Torso = Annotated[str, name_or_function("mlp", "none")]
+TORSOS = ("mlp", "none")
+_Torso = Annotated[str, name_or_function(*TORSOS)]
 _DISTRIBUTION = ReadWith("critic", ("quantile", "categorical"))
 _CATEGORICAL = ReadWith("critic", ("categorical",))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.dpg.config import ApexDPGConfig
+from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.distributions import (
     ReturnDistribution,
@@ -18,7 +18,12 @@ from apex_agents.learning.distributions import (
 from apex_agents.learning.losses import TDLoss, check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.torso_choice import TorsoFn, is_own_torso, make_own_torso
+from apex_agents.networks.torso_choice import (
+    TorsoFn,
+    is_own_torso,
+    make_own_torso,
+    require_torso,
+)
 from apex_agents.networks.torsos import PartsTorso, VectorTorso, fitting_convolutions
 
 # Appendix D names no activation after the second hidden layers and no initialisation: as in DDPG
@@ -209,6 +214,7 @@ def _make_torso(
         if is_own:
             args = name, f"agent.{field}", torso_fn, spec, config, observations
             return snt.Sequential([*layers, make_own_torso(*args)]), sizes[num_in_torso:]
+        require_torso(name, f"agent.{field}", TORSOS)
         if convolutions := fitting_convolutions(spec):
             layers.append(PartsTorso(convolutions, (), spec, name="torso"))
         torso = VectorTorso(

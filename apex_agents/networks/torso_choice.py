@@ -28,8 +28,9 @@ from apex_agents.networks.torsos import (
     VectorTorso,
     fitting_convolutions,
 )
-from apex_agents.torso_config import CONV_FIELDS
+from apex_agents.torso_config import CONV_FIELDS, TORSOS
 from apex_agents.user_code import find_function
+from apex_agents.validation import require
 
 # Gets the environment's spec and the agent's config; returns a module from observations `[B, ...]`
 # to features `[B, F]` float32.
@@ -63,6 +64,7 @@ def make_torso(
     """
     if is_own_torso(config.torso, torso_fn):
         return make_own_torso(config.torso, "agent.torso", torso_fn, spec, config, observations)
+    require_torso(config.torso, "agent.torso", TORSOS)
     config = fit_torso(config, spec)
     if config.torso == "mlp":
         return VectorTorso(config.mlp_hidden_sizes, spec, dtype, name="torso")
@@ -151,6 +153,12 @@ def _stack_size(config: Any, spec: EnvironmentSpec) -> int:
 def is_own_torso(name: str, torso_fn: TorsoFn | None) -> bool:
     """Return whether a torso is user-defined: a function, or named as 'module:function'."""
     return torso_fn is not None or ":" in name
+
+
+def require_torso(name: str, field: str, built_in: Sequence[str]) -> None:
+    """Raise a ValueError unless a torso that is not user-defined is a built-in one."""
+    allowed = f"{', '.join(map(repr, built_in))} or 'module:function'"
+    require(name in built_in, field, name, allowed)
 
 
 def make_own_torso(

@@ -14,6 +14,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from apex_agents.actor_critic.config import A2CConfig
+from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
@@ -34,9 +35,8 @@ VECTOR, PLACE = spaces.Box(-1, 1, (4,)), spaces.Discrete(3, start=1)
 MINIGRID = spaces.Dict({"direction": spaces.Discrete(4), "image": image(7, 7, 3)})
 
 
-def make_spec(space: spaces.Space) -> EnvironmentSpec:
-    actions = convert_actions(spaces.Discrete(3))
-    return EnvironmentSpec(convert_observations(space)[0], actions, None, None)
+def make_spec(space: spaces.Space, actions: spaces.Space = PLACE) -> EnvironmentSpec:
+    return EnvironmentSpec(convert_observations(space)[0], convert_actions(actions), None, None)
 
 
 FITTING = {
@@ -277,6 +277,19 @@ def test_mistakes_are_told(name):
 def test_built_in_torsos_are_not_the_users():
     assert not is_own_torso("mlp", None)
     assert is_own_torso("mlp", len)
+
+
+@pytest.mark.parametrize(
+    ("builder", "message"),
+    [
+        (ApexDQNBuilder(dataclasses.replace(AUTO, torso="cnn")), "torso is 'cnn'.*'auto'"),
+        (ApexDPGBuilder(ApexDPGConfig(policy_torso="lstm")), "policy_torso is 'lstm'.*'none'"),
+    ],
+)
+def test_a_torso_of_an_unknown_name_is_refused_by_a_builder(builder, message):
+    actions = PLACE if isinstance(builder, ApexDQNBuilder) else VECTOR
+    with pytest.raises(ValueError, match=rf"^agent\.{message} or 'module:function'"):
+        builder.make_networks(make_spec(image(84, 84), actions))
 
 
 def test_messages_name_the_function():
