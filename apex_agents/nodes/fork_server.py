@@ -28,6 +28,7 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 1 << 20
+_END_SECONDS = 10.0  # Time for the server to exit after it has closed its connection.
 # Runs the script that the next argument names as Python does, but with neither the current folder
 # nor that of the script on the path: a `random.py` there would take the place of Python's.
 _RUN_SCRIPT = (
@@ -40,16 +41,17 @@ _RUN_SCRIPT = (
 _server: "ForkServer | None" = None
 
 
-def open_server(modules: Sequence[str] = ()) -> "ForkServer":
-    """Open the server that `start_process` uses.
+def open_server(modules: Sequence[str] = ()) -> "ForkServer | None":
+    """Open the server that `start_process` uses; None where the system has none to give.
 
     Args:
       modules: names of the modules that it imports, in the background.
     """
     global _server
     close_server()
-    _server = ForkServer(modules)
-    atexit.register(close_server)
+    with contextlib.suppress(OSError):
+        _server = ForkServer(modules)
+        atexit.register(close_server)
     return _server
 
 
@@ -90,9 +92,9 @@ def start_process(
             return _server.start_process(argv, env, log, fds)
         except ConnectionError:
             logging.warning(
-                "The process from which nodes are forked has ended with exit code %s. They are "
-                "started without it, and import TensorFlow themselves, which takes longer.",
-                _server.wait(),
+                "The process from which nodes are forked %s. They are started without it, and "
+                "import TensorFlow themselves, which takes longer.",
+                _server.describe_end(),
             )
             close_server()
         except (OSError, psutil.NoSuchProcess):
@@ -112,14 +114,17 @@ class ForkServer:
     """The server as the command sees it; `pid` is its process id."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # Orphans among its descendants become its children.
+        # Orphans among the descendants of this process become its children.
+        if not prctl(_PR_SET_CHILD_SUBREAPER, 1):
+            raise OSError("this system does not let processes adopt others")
         self._socket, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = os.fdopen(os.memfd_create("errors"), "w+b")
         with other_end:
             self._process = subprocess.Popen(
                 script_argv(__file__, str(other_end.fileno()), *modules),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=self._errors,
                 pass_fds=[other_end.fileno()],
                 start_new_session=True,
             )
@@ -142,13 +147,19 @@ class ForkServer:
             raise ConnectionResetError("the fork server has ended")
         return ForkedProcess(int(answer))
 
-    def wait(self) -> int:
-        """Wait for its end, and return its exit code."""
-        return self._process.wait()
+    def describe_end(self) -> str:
+        """Return a predicate that says how the server has ended, with its last line of errors."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        error = lines[-1] if lines else "without a message"
+        return f"has ended with exit code {self._process.returncode} ({error})"
 
     def close(self) -> None:
         """End the server; the processes that it forked continue."""
         self._socket.close()
+        self._errors.close()
         self._process.kill()
         self._process.wait()
         prctl(_PR_SET_CHILD_SUBREAPER, 0)
@@ -170,9 +181,12 @@ class ForkedProcess(psutil.Process):
 ChildProcess = subprocess.Popen | ForkedProcess
 
 
-def prctl(option: int, value: int | bytes) -> None:
-    """Set an attribute of this process; <linux/prctl.h> has the options."""
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+def prctl(option: int, value: int | bytes) -> bool:
+    """Set an attribute of this process, and return whether the system does so.
+
+    <linux/prctl.h> has the options.
+    """
+    return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
 
 
 def _serve(connection: socket.socket) -> bool:

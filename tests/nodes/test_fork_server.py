@@ -1,7 +1,9 @@
 """Tests of processes that are forked from one that has imported everything."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -122,10 +124,16 @@ def test_a_request_that_is_too_large_starts_a_process_the_ordinary_way(tmp_path,
     assert isinstance(script.start("0", "4"), ForkedProcess)
 
 
-@pytest.mark.parametrize(("module", "code"), [("json", -9), ("no_such_module", 1)])
-def test_without_its_server_a_process_is_started_the_ordinary_way(module, code, tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("module", "end"),
+    [
+        ("json", "-9 (without a message)"),
+        ("no_such_module", "1 (ModuleNotFoundError: No module named 'no_such_module')"),
+    ],
+)
+def test_without_its_server_a_process_is_started_the_ordinary_way(module, end, tmp_path, caplog):
     server = open_server(("xmlrpc.client", module))
-    if code == -9:
+    if module == "json":
         os.kill(server.pid, signal.SIGKILL)
     script = Script(tmp_path, TELL)
     processes = [script.start("0", "4") for _ in range(2)]
@@ -135,7 +143,35 @@ def test_without_its_server_a_process_is_started_the_ordinary_way(module, code, 
         assert (report["colour"], report["has_module"]) == ("red", False)
     assert not has_server()
     (warning,) = caplog.messages  # One for all.
-    assert f"exit code {code}. " in warning
+    assert f"exit code {end}. " in warning
+
+
+@contextlib.contextmanager
+def no_descriptors():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def no_adoption():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("apex_agents.nodes.fork_server.prctl", lambda *args: False)
+        yield
+
+
+@pytest.mark.parametrize("refusing", [no_descriptors, no_adoption])
+def test_where_no_server_can_be_made_a_process_is_started_the_ordinary_way(refusing, tmp_path):
+    with refusing():
+        assert open_server() is None
+    assert not has_server()
+    script = Script(tmp_path, TELL)
+    process = script.start("0", "4")
+    assert not isinstance(process, ForkedProcess)
+    assert process.wait() == 4
 
 
 @pytest.mark.parametrize("has_forks", [True, False])
