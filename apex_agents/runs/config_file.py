@@ -175,7 +175,7 @@ def find_difference(before: dict[str, Any], config: Any) -> tuple[str, Any, Any]
     now = to_values(config)
     # Older versions did not record which builder it was.
     builder = {"builder": now["agent"].get("builder")}
-    before = with_defaults(before, {**_defaults(type(config.agent)), **builder})
+    before = with_defaults(before, {**_defaults(type(config.agent), config.agent), **builder})
     for section in _FIXED_SECTIONS:
         old = before.get(section)
         if isinstance(old, dict) and _AUTO in (old.get(_TORSO), now[section].get(_TORSO)):
@@ -209,12 +209,23 @@ def with_defaults(values: dict[str, Any], agent: dict[str, Any] | None = None) -
     }
 
 
-def _defaults(kind: type) -> dict[str, Any]:
-    """Return the values of a section whose fields have their defaults."""
+def _defaults(kind: type, section: Any = None) -> dict[str, Any]:
+    """Return the values of a section whose fields have their defaults.
+
+    Args:
+      kind: class of the section.
+      section: gives the values of fields without a default, which a user-defined class may have.
+    """
+    fields = dataclasses.fields(section) if section is not None else ()
+    required = [field.name for field in fields if field.init and not _has_default(field)]
     try:
-        return _encode(kind())
-    except TypeError:  # A user-defined class has a field without a default.
+        return _encode(kind(**{name: getattr(section, name) for name in required}))
+    except TypeError:  # It is no class of a config, or one that is made in an unusual way.
         return {}
+
+
+def _has_default(field: dataclasses.Field) -> bool:
+    return not (field.default is field.default_factory is dataclasses.MISSING)
 
 
 def _complete(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:

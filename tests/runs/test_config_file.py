@@ -262,6 +262,22 @@ def test_a_field_that_an_older_version_did_not_have_had_its_default(tmp_path, pa
         check_same_run(tmp_path, changed)
 
 
+@dataclasses.dataclass(kw_only=True)
+class RequiringConfig(ApexDQNConfig):
+    own_rate: float
+
+
+def test_a_class_with_a_field_without_default_has_the_defaults_of_the_others(tmp_path):
+    config = ExperimentConfig(RequiringConfig(own_rate=0.5))
+    values = to_values(config)
+    del values["agent"]["max_gradient_norm"]  # Of an older version.
+    write(tmp_path, values)
+    check_same_run(tmp_path, config)
+    config.agent.max_gradient_norm = 1.0
+    with pytest.raises(ValueError, match=r"max_gradient_norm 40\.0, not 1\.0"):
+        check_same_run(tmp_path, config)
+
+
 def test_an_older_version_did_not_say_which_builder_it_had(tmp_path):
     values = to_values(DQN)
     del values["agent"]["builder"]
