@@ -27,8 +27,8 @@ class _Log:
     reader: RowReader
     newest: Row = dataclasses.field(default_factory=dict)
     environments: dict[int, Row] = dataclasses.field(default_factory=dict)  # By their index.
-    read_at: float = -np.inf  # When the newest row with a wall time was read,
-    wall_time: float = np.nan  # and its wall time.
+    read_at: float = -np.inf  # When the newest row with a wall time was read.
+    wall_time: float = np.nan  # The wall time of that row.
     has_ended: bool = False  # Whether the newest row is of a process that has ended.
 
     def end(self) -> None:
@@ -98,7 +98,10 @@ class RunState:
     @property
     def environments(self) -> dict[int, Row]:
         """Newest rows of environments, by the environment's index."""
-        return {i: row for log in self._logs.values() for i, row in log.environments.items()}
+        rows = [item for log in self._logs.values() for item in log.environments.items()]
+        # Of a run that was resumed with fewer actors, several files have rows of an index.
+        rows.sort(key=lambda item: np.nan_to_num(number(item[1], columns.WALL_TIME_SECONDS)))
+        return dict(rows)
 
     def is_over(self) -> bool:
         """Return whether the run has ended or was killed."""

@@ -162,6 +162,18 @@ def test_of_a_finished_run_the_last_rows_are_known(written_run):
     assert state.actor_speed() == 100 + 150
 
 
+def test_of_a_run_that_was_resumed_with_fewer_actors_the_newest_row_of_an_index_is_known(
+    written_run, state
+):
+    row = {"episode_return": 1.0, "env_index": 4}
+    written_run.append("actor_2_envs", wall_time_seconds=9.0, epsilon=0.5, **row)
+    written_run.end_rows()
+    written_run.append("actor_1_envs", wall_time_seconds=12.0, epsilon=0.1, **row)
+    written_run.end()
+    state.refresh()
+    assert state.environments[4]["epsilon"] == 0.1
+
+
 def test_a_run_that_was_killed_is_over(written_run, state):
     written_run.end(None)
     state.refresh()
