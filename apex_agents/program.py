@@ -95,13 +95,22 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     steps = StepReporter(client, index, adders, run)
     # Every actor waits for it, so that a line for each would say nothing.
     the_end = Waiting("the end of the run, which needs no more steps", notice_seconds=math.inf)
+    the_counts = Waiting("the replay to count the steps of the actors")
+
+    def find_wait() -> Waiting | None:
+        if source.is_run_over:
+            return the_end
+        if not steps.is_limit_reached():
+            return None
+        return the_end if steps.knows_counts else the_counts
 
     def should_stop() -> bool:
         """Wait while the run needs no more steps; return whether the program stops."""
-        with the_end:
-            while not stop.is_set() and (source.is_run_over or steps.is_limit_reached()):
-                stop.wait(_PAUSE_SECONDS)
-                source.refresh()
+        while not stop.is_set() and (wait := find_wait()):
+            with wait:
+                while not stop.is_set() and find_wait() is wait:
+                    stop.wait(_PAUSE_SECONDS)
+                    source.refresh()
         return stop.is_set()
 
     with contextlib.closing(environment), contextlib.closing(steps):

@@ -230,6 +230,7 @@ class StepReporter:
         self._reports_at = -math.inf
         self._publisher = Publisher(client, STEP_REPORTS)
         self._before: int | None = None  # Steps of earlier actors with this index.
+        self.knows_counts = True  # Whether the server told them when the limit was last asked for.
 
     def is_limit_reached(self) -> bool:
         """Report what is due; return whether this actor has to wait.
@@ -248,8 +249,9 @@ class StepReporter:
         if not is_used_up:
             return False
         left = self._count_left(steps)
-        self._allowed = steps + math.ceil(left / (_PARTS * self._num_actors))
-        return left == 0
+        self.knows_counts = left is not None
+        self._allowed = steps + math.ceil((left or 0) / (_PARTS * self._num_actors))
+        return not left
 
     def close(self) -> None:
         """Report the last steps, if the server answers."""
@@ -269,8 +271,8 @@ class StepReporter:
             self._before = _get(counts, self._index)
         self._publisher.publish(np.array([self._index, self._before + steps], np.int64))
 
-    def _count_left(self, steps: int) -> int:
-        """Return the steps left once the last report has been counted, 0 if it is not."""
+    def _count_left(self, steps: int) -> int | None:
+        """Return the steps left once the last report has been counted, None if it is not."""
         deadline, pause = time.monotonic() + _ASK_TIMEOUT_SECONDS, _POLL_SECONDS
         while self._before is not None and time.monotonic() < deadline:
             counts = self._read_counts()
@@ -280,7 +282,7 @@ class StepReporter:
                 return max(int(self._limit) - sum(counts), 0)
             time.sleep(pause)
             pause = min(2 * pause, _MAX_POLL_SECONDS)
-        return 0
+        return None
 
     def _read_counts(self) -> list[int] | None:
         return if_reachable(lambda: read_actor_steps(self._client))

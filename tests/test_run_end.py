@@ -400,9 +400,11 @@ def test_a_server_that_does_not_know_the_steps_is_waited_for(start, make_reporte
     replay = start()
     reporter = make_reporter(replay, [Adder()], 1000)
     assert reporter.is_limit_reached()
+    assert not reporter.knows_counts
     path.write_text("999")
     replay.count(path)
     assert not reporter.is_limit_reached()
+    assert reporter.knows_counts
 
 
 def test_a_server_that_is_gone_is_waited_for(start, make_reporter):
@@ -410,6 +412,7 @@ def test_a_server_that_is_gone_is_waited_for(start, make_reporter):
     reporter = make_reporter(replay, [Adder()], 1000)
     replay.stop()
     assert reporter.is_limit_reached()
+    assert not reporter.knows_counts
 
 
 def test_without_a_limit_an_actor_reports_every_second(start, make_reporter, path):
