@@ -31,21 +31,20 @@ def run_command(command: Callable[[list[str]], None]) -> None:
 
     Args:
       command: function of the module that has the flags, and a docstring for --help. Ctrl-C ends it
-        after it has installed Python's handler, and so do its ValueErrors and OSErrors.
+        without a traceback once it has installed Python's handler.
     """
     arguments = parse_flags(command.__module__, read_flag_files(sys.argv))
-    with mistakes_end_command((ValueError, OSError)):
-        try:
-            command(arguments)
-        except KeyboardInterrupt:
-            sys.exit(EXIT_INTERRUPTED)
+    try:
+        command(arguments)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 @contextlib.contextmanager
 def mistakes_end_command(
     kinds: type[Exception] | tuple[type[Exception], ...] = ValueError,
 ) -> Iterator[None]:
-    """Print an error of some kinds as one line, and exit."""
+    """Print an error of some kinds as one line, and exit; also decorates a command."""
     try:
         yield
     except kinds as error:

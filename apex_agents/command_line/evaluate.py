@@ -33,6 +33,7 @@ from apex_agents.command_line.arguments import (
     define_workdir,
     fail,
     locate,
+    mistakes_end_command,
     take_run,
     warn,
 )
@@ -81,6 +82,7 @@ _MAX_ENVS = flags.DEFINE_integer(
 )
 
 
+@mistakes_end_command((ValueError, OSError))
 def main(arguments: Sequence[str]) -> None:
     """Evaluate the run that the arguments name."""
     workdir = take_run(arguments, _WORKDIR.value)

@@ -35,6 +35,7 @@ from apex_agents.command_line.arguments import (
     define_workdir,
     fail,
     locate,
+    mistakes_end_command,
     take_run,
     warn,
 )
@@ -66,6 +67,7 @@ _LICENSE = flags.DEFINE_string(
 )
 
 
+@mistakes_end_command((ValueError, OSError))
 def main(arguments: Sequence[str]) -> None:
     """Export the policy, or the agent, of the run that the arguments name."""
     # TensorFlow reports every file that it writes.

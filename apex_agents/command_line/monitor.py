@@ -18,7 +18,12 @@ from collections.abc import Sequence
 from absl import flags
 from rich.console import Console
 
-from apex_agents.command_line.arguments import define_workdir, leave, take_run
+from apex_agents.command_line.arguments import (
+    define_workdir,
+    leave,
+    mistakes_end_command,
+    take_run,
+)
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.metrics.live_view import render
 from apex_agents.metrics.monitor import PERIOD_SECONDS, make_view
@@ -31,7 +36,8 @@ _ONCE = flags.DEFINE_bool("once", False, "Show the state once and exit.")
 
 def main(arguments: Sequence[str]) -> None:
     """Show the run that the arguments name."""
-    state = RunState(RunFolder(take_run(arguments, _WORKDIR.value)))
+    with mistakes_end_command():
+        state = RunState(RunFolder(take_run(arguments, _WORKDIR.value)))
     state.refresh()
     if _ONCE.value or state.is_over():
         Console(highlight=False).print(render(state))

@@ -23,6 +23,7 @@ from apex_agents.command_line.arguments import (
     define_checkpoint,
     define_workdir,
     locate,
+    mistakes_end_command,
     take_run,
 )
 from apex_agents.environments.opengl import has_display
@@ -43,6 +44,7 @@ _SEED = flags.DEFINE_integer("seed", 0, "Seed of the first episode.", 0, 2**62)
 _VIDEO = flags.DEFINE_string("video", None, "MP4 file to write in place of a window.")
 
 
+@mistakes_end_command((ValueError, OSError))
 def main(arguments: Sequence[str]) -> None:
     """Show, or film, the agent of the run that the arguments name."""
     workdir = take_run(arguments, _WORKDIR.value)

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from apex_agents.command_line.arguments import fail
+from apex_agents.command_line.arguments import fail, mistakes_end_command
 from apex_agents.plotting import PLOTS, draw_runs
 from apex_agents.runs.folder import find_runs
 
@@ -40,6 +40,7 @@ _OUTPUT = flags.DEFINE_string(
 )
 
 
+@mistakes_end_command((ValueError, OSError))
 def main(arguments: Sequence[str]) -> None:
     """Draw the runs that the arguments name."""
     named = [run for argument in arguments for run in find_runs(argument)]

@@ -149,6 +149,18 @@ def test_mistakes_get_one_line(flags, message):
     assert_refused((result.returncode, result.stdout, result.stderr), [message])
 
 
+def test_a_fault_of_the_view_is_no_mistake_of_its_user(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    code = (
+        "from apex_agents.command_line import arguments, monitor;"
+        "monitor.render = lambda run: int('');"
+        "arguments.run_command(monitor.main)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert (result.returncode, "Traceback" in result.stderr) == (1, True)
+
+
 def test_a_run_in_a_terminal_is_shown_in_it(tmp_path, open_terminal):
     workdir = tmp_path / "run"
     flags = [arg.replace("{workdir}", str(workdir)) for arg in apex_dqn("local_mp")]
