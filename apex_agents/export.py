@@ -4,7 +4,7 @@ Both have the input `observation` `[B, ...]` and the output `action`, `[B]` or `
 units and the dtype of the environment's action space; those of Ape-X DQN also have `q_values`,
 those of A2C and A3C `logits`, both `[B, A]`. A policy with memory has an input `state_0`,
 `state_1` ... `[B, ...]` for each part of its state, and an output `next_state_0` ... for the next
-call; all zeros begin an episode. B is free. `describe` has the shapes.
+call. B is free. `describe` has the shapes, and the state that begins an episode.
 """
 
 import collections
@@ -87,7 +87,8 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
         output = {"shape": [policy.actions.num_values], "dtype": "float32"}
         described[policy.greedy.output_name] = output
     for name, part in _name_state(policy.greedy.initial_state(1)).items():
-        described[name] = {"shape": part.shape[1:].as_list(), "dtype": part.dtype.name}
+        shape, initial = part.shape[1:].as_list(), part[0].numpy().tolist()
+        described[name] = {"shape": shape, "dtype": part.dtype.name, "initial": initial}
     return described
 
 

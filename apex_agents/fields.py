@@ -57,7 +57,8 @@ def read_conditions(
 ) -> dict[str, ReadWith]:
     """Return what is marked with `ReadWith`, of a config and those inside it, by dotted path.
 
-    The names of the other fields are dotted paths, too. A mark of a config is one of its fields.
+    The names of the other fields are dotted paths, too. A mark on a nested config holds for all
+    of its fields.
     """
     conditions: dict[str, ReadWith] = {}
     hints = typing.get_type_hints(type(config), include_extras=True)

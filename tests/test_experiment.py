@@ -604,6 +604,17 @@ def test_updates_of_users_are_compiled_before_a_run(update_class, message, num_u
     assert is_named is (update_class not in (WithCall, WithColumns))
 
 
+class WithoutUpdate(ApexDQNBuilder):
+    def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
+        raise NotImplementedError
+
+
+def test_the_check_before_a_run_compiles_the_update():
+    experiment = make_experiment(load_config("apex_dqn_catch"), builder_fn=WithoutUpdate)
+    with pytest.raises(ValueError, match="update cannot be compiled: NotImplementedError"):
+        check_experiment(experiment)
+
+
 class WithOwnLearner(ApexDQNBuilder):
     def make_update(self, spec: EnvironmentSpec, seed: int = 0) -> Update:
         raise NotImplementedError  # Its learner has none.

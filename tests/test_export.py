@@ -364,6 +364,16 @@ def test_what_is_said_of_an_export(policies):
         assert tuple(action[key] for key in ("shape", "dtype", "low", "high")) == expected
 
 
+def test_the_state_that_begins_an_episode_is_described(policies):
+    policy = copy.copy(policies["cartpole"])
+    policy.greedy = policy.greedy._replace(
+        initial_state=lambda num_rows: (tf.zeros([num_rows, 2]), tf.fill([num_rows], 7))
+    )
+    described = describe(policy)
+    assert described["state_0"] == {"shape": [2], "dtype": "float32", "initial": [0.0, 0.0]}
+    assert described["state_1"] == {"shape": [], "dtype": "int32", "initial": 7}
+
+
 def describe_in(policy, environment: EnvironmentConfig) -> dict:
     policy = copy.copy(policy)
     policy.config = dataclasses.replace(policy.config, environment=environment)

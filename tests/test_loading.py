@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
+import runpy
 
 import gymnasium
 import numpy as np
@@ -33,6 +34,7 @@ RUNS = {
     ),
     "catch by A2C": (A2C, EnvironmentConfig("toy", "catch")),
 }
+EXAMPLE = pathlib.Path(__file__).parent.parent / "examples" / "load_and_play.py"
 BOX = spaces.Box(np.float64([0, -1]), np.float64([3, 10]), dtype=np.float64)
 NUMBERS = spaces.Discrete(3, start=1)
 DICT = spaces.Dict({"speed": spaces.Box(-1, 1, [2]), "room": spaces.Discrete(3, start=2)})
@@ -169,6 +171,14 @@ def test_a_policy_remembers_until_its_memory_begins_anew(tmp_path):
     policy.reset(np.array([False, True]))
     assert policy.q_values(one).argmax() == 0  # The batch is still remembered.
     assert policy.act(two).tolist() == [2, 0]
+
+
+def test_the_example_resets_the_policy_where_episodes_begin(tmp_path, monkeypatch):
+    make_run(tmp_path, MLP, EnvironmentConfig("toy", "catch"))
+    resets: list[list[bool]] = []
+    monkeypatch.setattr(TrainedPolicy, "reset", lambda _, rows: resets.append(rows.tolist()))
+    runpy.run_path(str(EXAMPLE))["main"](str(tmp_path), 2)
+    assert resets == [[step % 10 == 0] for step in range(19)]  # Episodes have nine steps.
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import find_checkpoint, save_checkpoint
 from apex_agents.runs.csv_file import CSVLogger
 from apex_agents.runs.opening import close_workdir, open_workdir, read_run_id
-from apex_agents.runs.parameter_file import read_parameters
+from apex_agents.runs.parameter_file import read_parameters, save_parameters
 
 # Tells the tests where their small filesystem is.
 SMALL_DISK = "APEX_AGENTS_TEST_SMALL_DISK"
@@ -141,6 +141,17 @@ def make_parameters(value: float, size: int = 10_000) -> dict[str, np.ndarray]:
 def saved_value(path: pathlib.Path) -> float:
     (value,) = set(read_parameters(path).arrays["w"].tolist())
     return value
+
+
+def test_parameters_that_find_no_room_are_told_once(disk, caplog):
+    path = disk.folder / "last.npz"
+    assert save_parameters(path, make_parameters(1.0), 1)
+    with disk.full():
+        assert not save_parameters(path, make_parameters(2.0), 2)
+        assert not save_parameters(path, make_parameters(3.0), 3)
+        assert saved_value(path) == 1.0
+    assert len(warnings(caplog)) == 1
+    assert save_parameters(path, make_parameters(4.0), 4)
 
 
 def test_the_best_parameters_wait_for_room(disk):
