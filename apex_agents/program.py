@@ -98,18 +98,15 @@ def _act(experiment: Experiment, replays: Replays, index: int) -> None:
     the_counts = Waiting("the replay to count the steps of the actors")
 
     def find_wait() -> Waiting | None:
-        if source.is_run_over:
-            return the_end
-        if not steps.is_limit_reached():
-            return None
-        return the_end if steps.knows_counts else the_counts
+        if source.is_run_over or steps.is_limit_reached():
+            return the_end if source.is_run_over or steps.knows_counts else the_counts
+        return None
 
     def should_stop() -> bool:
         """Wait while the run needs no more steps; return whether the program stops."""
         while not stop.is_set() and (wait := find_wait()):
             with wait:
-                while not stop.is_set() and find_wait() is wait:
-                    stop.wait(_PAUSE_SECONDS)
+                while find_wait() is wait and not stop.wait(_PAUSE_SECONDS):
                     source.refresh()
         return stop.is_set()
 

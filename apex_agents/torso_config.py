@@ -3,13 +3,13 @@
 Configs import no TensorFlow, which `networks` does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from apex_agents.fields import ReadWith
-from apex_agents.validation import Rule, name_or_function
+from apex_agents.validation import Rule, name_or_function, require
 
 # The torsos that agents with discrete actions bring; networks.torso_choice makes them.
 TORSOS = ("atari", "mlp", "conv", "auto")
@@ -21,6 +21,12 @@ TorsoName = Annotated[str, name_or_function(*TORSOS)]
 LayerSizes = Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], Field(max_length=16)]
 ConvSizes = Annotated[LayerSizes, Field(min_length=1), ReadWith("torso", ("conv", "auto"))]
 MLPSizes = Annotated[LayerSizes, ReadWith("torso", ("mlp", "conv", "auto"))]
+
+
+def require_torso(name: str, field: str, built_in: Sequence[str]) -> None:
+    """Raise a ValueError unless a torso that is not user-defined is a built-in one."""
+    allowed = f"{', '.join(map(repr, built_in))} or 'module:function'"
+    require(name in built_in, field, name, allowed)
 
 
 def convolution_rules(config: Any) -> Iterator[Rule]:

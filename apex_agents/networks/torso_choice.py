@@ -28,9 +28,8 @@ from apex_agents.networks.torsos import (
     VectorTorso,
     fitting_convolutions,
 )
-from apex_agents.torso_config import CONV_FIELDS, TORSOS
+from apex_agents.torso_config import CONV_FIELDS, TORSOS, require_torso
 from apex_agents.user_code import find_function
-from apex_agents.validation import require
 
 # Gets the environment's spec and the agent's config; returns a module from observations `[B, ...]`
 # to features `[B, F]` float32.
@@ -153,12 +152,6 @@ def _stack_size(config: Any, spec: EnvironmentSpec) -> int:
 def is_own_torso(name: str, torso_fn: TorsoFn | None) -> bool:
     """Return whether a torso is user-defined: a function, or named as 'module:function'."""
     return torso_fn is not None or ":" in name
-
-
-def require_torso(name: str, field: str, built_in: Sequence[str]) -> None:
-    """Raise a ValueError unless a torso that is not user-defined is a built-in one."""
-    allowed = f"{', '.join(map(repr, built_in))} or 'module:function'"
-    require(name in built_in, field, name, allowed)
 
 
 def make_own_torso(
