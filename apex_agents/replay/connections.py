@@ -194,29 +194,29 @@ class ReplayConnections:
           Exception: the error that ended the reading of a server.
         """
         shares: list[Share] = []
-        waiting, deadline = self._in_turn(), math.inf
-        patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
-        while len(shares) < len(self._servers):
-            if should_stop():
-                return None
+        waiting, num_before, deadline = self._in_turn(), 0, math.inf
+        while not should_stop():
             servers = [*self._servers]  # One may have moved.
             for index in [*waiting]:
-                is_missing = len(shares) < len(servers)
-                if is_missing and (share := servers[index].take(_POLL_SECONDS)) is not None:
+                if (share := servers[index].take(_POLL_SECONDS)) is not None:
                     shares.append(share)
                     waiting.remove(index)
-            if shares:
+                if len(shares) == len(servers):
+                    self._has_sampled = True
+                    return self._merge(shares)
+            if len(shares) > num_before:
+                patience = _PATIENCE_SECONDS if self._has_sampled else _FIRST_PATIENCE_SECONDS
                 deadline = min(deadline, time.monotonic() + patience)
             for index in waiting:
                 servers[index].is_absent |= time.monotonic() >= deadline
             if all(servers[index].is_absent for index in waiting):
                 # Servers with data fill the shares of absent ones, in turn.
-                self._first = (self._first + 1) % len(servers)
-                waiting, deadline = self._in_turn(), math.inf
-                if not shares:
+                if len(shares) == num_before:
                     time.sleep(_IDLE_SECONDS)
-        self._has_sampled = True
-        return self._merge(shares)
+                self._has_sampled |= bool(shares)
+                self._first = (self._first + 1) % len(servers)
+                waiting, num_before, deadline = self._in_turn(), len(shares), math.inf
+        return None
 
     def write_priorities(self, sample: Sample, priorities: np.ndarray) -> None:
         """Hand over the new priorities of a sample, `[K * B]`, each to the server it came from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,12 +14,12 @@ import reverb
 import tensorflow as tf
 from numbered_transitions import SPEC, add_transitions, read_priorities
 from scipy import stats
-from waiting import TIMEOUT_SECONDS, wait_for
+from waiting import TIMEOUT_SECONDS, Clock, wait_for
 
 from apex_agents.learning.losses import importance_weights
 from apex_agents.replay import connections as connections_module
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.connections import PerServer, ReplayConnections
+from apex_agents.replay.connections import PerServer, ReplayConnections, Share
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import ParameterSource, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
@@ -218,6 +219,59 @@ def test_whoever_gives_is_sampled(start, connect, monkeypatch):
             silence_ends = time.monotonic() + 1
         add_transitions(clients[back], LAYOUT, {back + 1.0: 1.0})
         await_only(back + 1.0)
+
+
+class ScriptedServer:
+    """A server whose shares are ready at given times of a clock, which waiting advances."""
+
+    def __init__(self, clock: Clock, ready_at: Sequence[float], is_absent: bool = False):
+        self.is_absent = is_absent
+        self.num_takes = 0
+        self._clock = clock
+        self._ready_at = [*ready_at]
+
+    def take(self, seconds: float) -> Share | None:
+        self.num_takes += 1
+        assert self.num_takes < 3000, "it is asked all the time"
+        self._clock.now += 0.0 if self.is_absent else seconds
+        if not self._ready_at or self._clock.now < self._ready_at[0]:
+            return None
+        del self._ready_at[0]
+        info = reverb.SampleInfo(*[tf.ones([1])] * len(reverb.SampleInfo._fields))
+        return Share(self, reverb.ReplaySample(info, tf.ones([1])))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("is_absent", "max_takes"),
+    [
+        # The first share is there at once, the next one long after the patience with the others.
+        (False, 1 + 10 * 10 + 20),
+        (True, 10 * 200 + 20),  # All are absent: they are asked in the pauses of 5 ms.
+    ],
+)
+def test_a_server_that_fills_all_shares_slowly_is_waited_for(
+    monkeypatch, patience, is_absent, max_takes
+):
+    clock = Clock(0.0)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(connections_module, "ReplayConnection", lambda server, *_: server)
+    monkeypatch.setattr(
+        connections_module, "time", types.SimpleNamespace(monotonic=clock, sleep=sleep)
+    )
+    patience(1.0)
+    slow, silent = ScriptedServer(clock, [0.0, 10.0], is_absent), ScriptedServer(clock, [], True)
+    replays = ReplayConnections([slow, silent], lambda _: None, 2)
+    sample = replays.sample(lambda: clock.now > 20.0)
+    assert [server for server, _ in sample.shares] == [slow, slow]
+    assert (slow.is_absent, silent.is_absent) == (is_absent, True)
+    assert max(slow.num_takes, silent.num_takes) <= max_takes
+    replays.close()
 
 
 def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect, patience):
