@@ -206,8 +206,9 @@ class Algorithm(NamedTuple):
       make_policy: `(config, make_networks, env_indices, num_envs, seed)`; returns the exploring
         policy of an actor. `make_networks(**options)` makes its networks.
       make_evaluation_policy: `(config, networks, num_envs, seed)`; returns the evaluated policy.
-      make_greedy_policy: `(networks)`; returns the policy of a trained agent.
       make_update: `(online, target, config)`; returns the update of online and target networks.
+      make_greedy_policy: `(networks)`; returns the policy of a trained agent. Without it the agent
+        learns and is evaluated, but can neither be loaded nor exported.
     """
 
     config_class: type
@@ -216,8 +217,8 @@ class Algorithm(NamedTuple):
     make_layout: Callable[..., Layout]
     make_policy: Callable[..., Policy]
     make_evaluation_policy: Callable[..., Policy]
-    make_greedy_policy: Callable[..., GreedyPolicy]
     make_update: Callable[..., Update]
+    make_greedy_policy: Callable[..., GreedyPolicy] | None = None
 
 
 class ApexBuilder:
@@ -334,7 +335,19 @@ class ApexBuilder:
         return self._algorithm.make_evaluation_policy(self.config, networks, num_envs, seed)
 
     def make_greedy_policy(self, spec: EnvironmentSpec) -> GreedyPolicy:
-        return self._algorithm.make_greedy_policy(self.make_networks(spec))
+        """Build the policy of a trained agent, whose parameters are read later.
+
+        Raises:
+          ValueError: the algorithm has none.
+        """
+        make_policy = self._algorithm.make_greedy_policy
+        if make_policy is None:
+            kind = type(self).__name__
+            raise ValueError(
+                f"{kind} has no make_greedy_policy, which makes a trained policy; its Algorithm may "
+                "have it."
+            )
+        return make_policy(self.make_networks(spec))
 
     def make_actor(
         self,

@@ -150,10 +150,19 @@ class WithoutGreedyPolicy(ApexDQNBuilder):
         raise AttributeError
 
 
-def test_a_builder_that_makes_no_trained_policy_is_named(tmp_path):
-    agent = dataclasses.replace(MLP, builder=f"{__name__}:WithoutGreedyPolicy")
+class WithoutGreedyPolicyInItsAlgorithm(ApexDQNBuilder):
+    """Has an algorithm that learns and is evaluated, and nothing else."""
+
+    def __init__(self, config, torso_fn=None):
+        super().__init__(config, torso_fn)
+        self._algorithm = self._algorithm._replace(make_greedy_policy=None)
+
+
+@pytest.mark.parametrize("builder", [WithoutGreedyPolicy, WithoutGreedyPolicyInItsAlgorithm])
+def test_a_builder_that_makes_no_trained_policy_is_named(tmp_path, builder):
+    agent = dataclasses.replace(MLP, builder=f"{__name__}:{builder.__name__}")
     make_run(tmp_path / "run", agent, EnvironmentConfig("toy", "catch"))
-    with pytest.raises(ValueError, match="WithoutGreedyPolicy has no make_greedy_policy"):
+    with pytest.raises(ValueError, match=f"{builder.__name__} has no make_greedy_policy"):
         load(tmp_path / "run")
 
 

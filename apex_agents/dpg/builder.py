@@ -55,9 +55,11 @@ def _make_evaluation_policy(
 
 
 def _make_greedy_policy(networks: DPGNetworks) -> GreedyPolicy:
-    policy, critic = networks
     return GreedyPolicy(
-        networks._asdict(), "action", lambda observation: (policy(observation), ()), value=critic
+        networks._asdict(),
+        "action",
+        lambda observation: (networks.policy(observation), ()),
+        value=networks.critic,
     )
 
 
@@ -68,6 +70,6 @@ _APEX_DPG = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
-    make_greedy_policy=_make_greedy_policy,
     make_update=DPGUpdate,
+    make_greedy_policy=_make_greedy_policy,
 )

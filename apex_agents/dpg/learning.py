@@ -9,7 +9,7 @@ from apex_agents.dpg.networks import DPGNetworks, make_distribution
 from apex_agents.learning.losses import TDLoss, check_shapes, dpg_loss
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
 from apex_agents.learning.update import Computed, TargetCopies
-from apex_agents.networks.normalization import updating_statistics
+from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition
 
 
@@ -70,9 +70,10 @@ class DPGUpdate:
 
     def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
         """Compute gradients of both networks on one batch; see `learning.update.Update`."""
-        with updating_statistics(*self.networks):
-            td_error, critic_gradients, critic_metrics = self._descend_td_error(batch, weights)
-            policy_gradients, policy_metrics = self._ascend_q(batch)
+        update_statistics(self.networks.policy, batch.observation)
+        update_statistics(self.networks.critic, batch.observation, batch.action)
+        td_error, critic_gradients, critic_metrics = self._descend_td_error(batch, weights)
+        policy_gradients, policy_metrics = self._ascend_q(batch)
         metrics = {**critic_metrics, **policy_metrics}
         return Computed((policy_gradients, critic_gradients), tf.abs(td_error), metrics)
 

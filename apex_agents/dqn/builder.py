@@ -76,6 +76,6 @@ _APEX_DQN = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
-    make_greedy_policy=_make_greedy_policy,
     make_update=DQNUpdate,
+    make_greedy_policy=_make_greedy_policy,
 )

@@ -10,7 +10,7 @@ from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
 from apex_agents.learning.losses import TDLoss, check_shapes, double_q_values
 from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
 from apex_agents.learning.update import Computed, TargetCopies
-from apex_agents.networks.normalization import updating_statistics
+from apex_agents.networks.normalization import update_statistics
 from apex_agents.precision import compute_dtype, computing_in
 from apex_agents.replay.transitions import Transition
 
@@ -59,11 +59,8 @@ class DQNUpdate:
 
     def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
         """Compute gradients of the weighted loss; see `learning.update.Update`."""
-        with (
-            tf.GradientTape() as tape,
-            computing_in(self._compute_dtype),
-            updating_statistics(self.network),
-        ):
+        update_statistics(self.network, batch.observation)
+        with tf.GradientTape() as tape, computing_in(self._compute_dtype):
             (loss, td_error), q_tm1 = self.compute_loss(batch)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)

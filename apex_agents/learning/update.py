@@ -147,7 +147,7 @@ def update_in_turn(
     signature = tf.nest.map_structure(tf.TensorSpec.from_tensor, learn.structured_outputs)
     outputs = tf.map_fn(learn, batches, fn_output_signature=signature, parallel_iterations=1)
     metrics = {
-        name: values[-1] if values.dtype.is_integer else tf.reduce_mean(values)
+        name: values[-1] if values.dtype.is_integer else tf.reduce_mean(tf.cast(values, tf.float32))
         for name, values in outputs.metrics.items()
     }
     return UpdateOutput(tf.reshape(outputs.priorities, [-1]), metrics)

@@ -1,7 +1,6 @@
 """Running normalization of vectors of observations."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sonnet as snt
@@ -70,16 +69,22 @@ class RunningNormalization(snt.Module):
         self.variance.assign(tf.where(is_finite, variance, self.variance))
 
 
-@contextlib.contextmanager
-def updating_statistics(*networks: Any) -> Iterator[None]:
-    """Let every `RunningNormalization` of networks learn from its first input in the context.
+def update_statistics(network: Any, *batch: tf.Tensor) -> None:
+    """Update every `RunningNormalization` of a network with its input when called on a batch.
+
+    In a graph, what no statistics depend on is left out: there is no second pass of the network.
 
     Raises:
-      ValueError: the networks were not called, or do not call one of them.
+      ValueError: the network does not call one of them.
     """
-    modules = [m for net in networks for m in net.submodules if isinstance(m, RunningNormalization)]
+    modules = [m for m in network.submodules if isinstance(m, RunningNormalization)]
     for module in modules:
         module.learns_from_next_input = True
-    yield
-    if unused := [module.name for module in modules if module.learns_from_next_input]:
-        raise ValueError(f"RunningNormalization {unused}: the network does not call it.")
+    try:
+        if modules:
+            network(*batch)
+        if unused := [module.name for module in modules if module.learns_from_next_input]:
+            raise ValueError(f"RunningNormalization {unused}: the network does not call it.")
+    finally:
+        for module in modules:
+            module.learns_from_next_input = False

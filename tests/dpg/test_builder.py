@@ -1,6 +1,7 @@
 """Which environments and configs the builder accepts."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -130,3 +131,28 @@ def test_config_of_the_other_agent_is_refused():
     for builder, config in ((ApexDPGBuilder, ApexDQNConfig), (ApexDQNBuilder, ApexDPGConfig)):
         with pytest.raises(ValueError, match=f"'{config.__name__}'"):
             builder(config())
+
+
+class ThreeNetworks(NamedTuple):
+    policy: tf.Module
+    critic: tf.Module
+    predictor: tf.Module
+
+
+class ThreeNetworksBuilder(ApexDPGBuilder):
+    """Has a network besides policy and critic."""
+
+    def make_networks(self, spec, seed=0, **options):
+        predictor = snt.Linear(1, name="predictor")
+        predictor(tf.zeros([1, 4]))
+        return ThreeNetworks(*super().make_networks(spec, seed, **options), predictor)
+
+
+def test_further_networks_do_not_act():
+    spec = make_spec(specs.BoundedArray((2,), np.float32, -1.0, 1.0))
+    greedy = ThreeNetworksBuilder(ApexDPGConfig()).make_greedy_policy(spec)
+    assert list(greedy.networks) == ["policy", "critic", "predictor"]
+    observations = tf.ones([3, 4])
+    action, _ = greedy.evaluate(observations)
+    assert action.shape == [3, 2]
+    assert greedy.value(observations, action).shape == [3]

@@ -22,7 +22,9 @@ class RunningSum:
         self.total.assign_add(tf.reduce_sum(batch["rows"]))
         priorities = batch["rows"] + 1000.0 * self.total
         count = tf.cast(batch["pairs"][0, 0], tf.int64)
-        return UpdateOutput(priorities, {"total": self.total.read_value(), "count": count})
+        is_large = batch["rows"][0] >= 7.0
+        metrics = {"total": self.total.read_value(), "count": count, "is_large": is_large}
+        return UpdateOutput(priorities, metrics)
 
 
 @EAGER_AND_GRAPH
@@ -36,6 +38,8 @@ def test_batches_are_learned_from_in_their_order(num_updates, run):
     expected = [batch + 1000.0 * total for batch, total in zip(batches, totals, strict=True)]
     np.testing.assert_allclose(output.priorities, np.concatenate(expected))
     assert float(output.metrics["total"]) == pytest.approx(totals.mean())
+    large_fraction = np.mean([batch[0] >= 7.0 for batch in batches])
+    assert float(output.metrics["is_large"]) == pytest.approx(large_fraction)
     assert output.metrics["count"].dtype == tf.int64
     assert int(output.metrics["count"]) == batches[-1][0]  # The newest value of a count.
 
