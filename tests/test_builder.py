@@ -166,13 +166,20 @@ def test_memory_of_a_full_replay(name, num_floats):
     assert builder.estimate_replay_bytes(spec) == 100 * (630 + 940 // 4 + 4 * num_floats)
 
 
-def test_memory_of_a_full_replay_of_frames():
-    frames = specs.Array((4, 84, 84), np.uint8)
-    spec = EnvironmentSpec(frames, specs.DiscreteArray(2), rewards=None, discounts=None)
-    builder = ApexDQNBuilder(ApexDQNConfig(frame_stack=4, n_step=5, replay=REPLAY))
-    # Chunks of 4 + 5 + 1 rows.
-    row_bytes = 2 * 940 / 10 + 84 * 84 / 7 + 5 * 4
-    assert builder.estimate_replay_bytes(spec) == round(100 * (930 + row_bytes))
+@pytest.mark.parametrize(
+    ("shape", "frame_stack", "num_rows", "frame_bytes"),
+    [
+        ((4, 84, 84), 4, 4 + 5 + 1, 84 * 84 / 7),  # A frame in each row of a chunk.
+        ((10, 10, 4), 0, 1 + 5 + 1, 10 * 10 * 4 / 7),  # No stack: an image in each.
+    ],
+)
+def test_memory_of_a_full_replay_of_images(shape, frame_stack, num_rows, frame_bytes):
+    image = specs.Array(shape, np.uint8)
+    spec = EnvironmentSpec(image, specs.DiscreteArray(2), rewards=None, discounts=None)
+    config = ApexDQNConfig(torso="conv", frame_stack=frame_stack, n_step=5, replay=REPLAY)
+    row_bytes = 2 * 940 / num_rows + frame_bytes + 5 * 4
+    estimate = ApexDQNBuilder(config).estimate_replay_bytes(spec)
+    assert estimate == round(100 * (930 + row_bytes))
 
 
 def reseed() -> None:

@@ -156,13 +156,24 @@ def spoil(n_step_return: float) -> Transition:
     return TRANSITIONS._replace(n_step_return=tf.constant([n_step_return, -4.0]))
 
 
+class NextObservationsFirst(DPGUpdate):
+    """Evaluates the next observations by the online networks."""
+
+    def compute_critic_loss(self, transitions):
+        policy, critic = self.networks
+        critic(transitions.next_observation, policy(transitions.next_observation))
+        return super().compute_critic_loss(transitions)
+
+
+@pytest.mark.parametrize("update_class", [DPGUpdate, NextObservationsFirst])
 @EAGER_AND_GRAPH
-def test_an_update_adds_its_observations_to_the_statistics_of_both_networks(run):
+def test_an_update_adds_its_observations_to_the_statistics_of_both_networks(run, update_class):
     online, target = (
         DPGNetworks(NormalizingPolicy(POLICY), NormalizingCritic(U, V)) for _ in range(2)
     )
-    update = DPGUpdate(online, target, ApexDPGConfig(target_update_period=2))
-    run(in_one(update))(TRANSITIONS, WEIGHTS)
+    update = update_class(online, target, ApexDPGConfig(target_update_period=2))
+    next_observation = 9.0 * TRANSITIONS.next_observation
+    run(in_one(update))(TRANSITIONS._replace(next_observation=next_observation), WEIGHTS)
     for network in online:
         assert int(network.normalization.count) == 2
         assert network.normalization.mean.numpy().tolist() == [0.5, 0.5]
@@ -260,6 +271,14 @@ def test_dq_da_is_clipped_element_by_element_and_the_policys_gradients_are_not()
     np.testing.assert_allclose(gradient, expected, rtol=1e-5)
 
 
+def test_gradients_and_dq_da_below_their_limits_stay_as_they_are():
+    parts = Parts(max_action_gradient=4.5, max_gradient_norm=CRITIC_NORM + 0.01)
+    update_on_batch(parts.update, TRANSITIONS, WEIGHTS)
+    (gradient,) = parts.gradients("policy")
+    np.testing.assert_allclose(gradient, [[-1.5, 0.25], [-0.125, 2.0]], rtol=1e-5)
+    np.testing.assert_allclose(parts.gradients("critic")[0], CRITIC_U_GRADIENT, rtol=1e-5)
+
+
 def test_critic_gets_no_gradient_from_the_policy():
     parts = Parts()
     update_on_batch(
@@ -300,6 +319,15 @@ def test_critics_gradients_are_clipped_by_their_global_norm():
     np.testing.assert_allclose(v_gradient, scale * np.array(CRITIC_V_GRADIENT), rtol=1e-5)
     np.testing.assert_allclose(parts.gradients("policy")[0], POLICY_GRADIENT, rtol=1e-5)
     assert float(output.metrics["gradient_norm"]) == pytest.approx(CRITIC_NORM)
+
+
+def test_target_networks_start_as_copies():
+    online = DPGNetworks(LinearPolicy(POLICY), LinearCritic(U, V))
+    target = DPGNetworks(LinearPolicy(TARGET_POLICY), LinearCritic(TARGET_U, TARGET_V))
+    update = DPGUpdate(online, target, ApexDPGConfig())
+    np.testing.assert_array_equal(target.policy.w, np.float32(POLICY))
+    assert [target.critic.u.numpy().tolist(), target.critic.v.numpy().tolist()] == [U, V]
+    assert update.state["num_updates"] is update.num_updates
 
 
 def test_both_target_networks_move_at_the_configs_rate():

@@ -152,5 +152,21 @@ def test_builder_gives_each_environment_its_rung_of_the_ladder(spec):
     builder = ApexDPGBuilder(ApexDPGConfig(exploration=exploration))
     policy = builder.make_policy(spec, env_indices=[1, 2], num_envs=4, seed=0)
     np.testing.assert_allclose(policy.exploration["noise_scale"], [0.75, 0.5])
-    evaluated = builder.make_evaluation_policy(spec, num_envs=3, seed=0)
-    assert evaluated.exploration["noise_scale"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_builder_explores_with_the_noise_of_the_config(spec):
+    builder = ApexDPGBuilder(ApexDPGConfig(exploration=NoiseConfig(noise_scale=0.2)))
+    policy = builder.make_policy(spec, env_indices=[2, 3], num_envs=4, seed=0)
+    actions = np.array([policy(observe((0.0,), (0.0,))).action for _ in range(1000)])
+    # The network's output layer begins close to 0; 2000 draws: 5 * 0.2 / sqrt(4000) = 0.016.
+    assert actions.std() == pytest.approx(0.2, abs=0.016)
+
+
+def test_builder_evaluates_without_noise(spec):
+    policy = ApexDPGBuilder(ApexDPGConfig()).make_evaluation_policy(spec, num_envs=3, seed=0)
+    timestep = observe((-1.0,), (0.0,), (0.5,))
+    first = policy(timestep)
+    assert policy.exploration["noise_scale"].tolist() == [0.0, 0.0, 0.0]
+    for _ in range(10):
+        np.testing.assert_array_equal(policy(timestep).action, first.action)
+    np.testing.assert_array_equal(first.q_taken, first.value)

@@ -215,6 +215,20 @@ def test_weights_of_another_shape_are_refused(weights, run):
     assert network.w.numpy().tolist() == ONLINE
 
 
+def test_gradients_below_the_limit_stay_as_they_are():
+    update, network, _ = make_update(max_gradient_norm=GRADIENT_NORM + 0.01)
+    update_on_batch(update, TRANSITIONS, WEIGHTS)
+    expected = [1.0 - first_rmsprop_step(GRADIENTS[0]), 5.0 - first_rmsprop_step(GRADIENTS[1])]
+    np.testing.assert_allclose(np.diag(network.w.numpy()), expected, rtol=1e-6)
+
+
+def test_target_network_starts_as_a_copy():
+    layers = make_linear(ONLINE), make_linear(TARGET)
+    networks = [ActionValueNetwork(layer, expected_value()) for layer in layers]
+    DQNUpdate(*networks, ApexDQNConfig())
+    assert [layer.w.numpy().tolist() for layer in layers] == [ONLINE, ONLINE]
+
+
 def test_importance_weights_scale_gradients_and_not_priorities():
     update, network, _ = make_update()
     output = update_on_batch(update, TRANSITIONS, tf.constant([0.0, 1.0]))
@@ -259,6 +273,20 @@ def test_gradients_that_are_not_finite_change_nothing(run, spoilt):
 
 
 @EAGER_AND_GRAPH
+@RETURN_THAT_SPOILS
+def test_learning_continues_as_if_skipped_steps_had_not_been(run, spoilt):
+    (update, _, _), (twin, _, _) = make_update(), make_update()
+    step, twin_step = run(in_one(update)), run(in_one(twin))
+    for batch in (spoil(spoilt), TRANSITIONS, spoil(spoilt), TRANSITIONS):
+        step(batch, WEIGHTS)
+    for _ in range(2):
+        twin_step(TRANSITIONS, WEIGHTS)
+    assert learned(update) == learned(twin)
+    assert (int(update.num_updates), int(twin.num_updates)) == (4, 2)
+    assert update.state["num_updates"] is update.num_updates
+
+
+@EAGER_AND_GRAPH
 def test_target_network_is_copied_on_schedule_when_steps_are_skipped(run):
     update, network, target_network = make_update(target_update_period=3)
     step = run(in_one(update))
@@ -272,15 +300,24 @@ def test_target_network_is_copied_on_schedule_when_steps_are_skipped(run):
     assert moved == [True, False, False, True, False, True, True]
 
 
+class NextObservationsFirst(DQNUpdate):
+    """Evaluates the next observations before the others."""
+
+    def compute_loss(self, transitions):
+        self.network(transitions.next_observation)
+        return super().compute_loss(transitions)
+
+
+@pytest.mark.parametrize("update_class", [DQNUpdate, NextObservationsFirst])
 @EAGER_AND_GRAPH
-def test_an_update_normalizes_with_statistics_that_hold_its_batch(run):
+def test_an_update_normalizes_with_statistics_that_hold_its_batch(run, update_class):
     networks = []
     for _ in range(2):
         normalization, linear = RunningNormalization([2]), make_linear(ONLINE)
         layers = snt.Sequential([normalization, linear])
         networks.append(ActionValueNetwork(layers, expected_value()))
     config = ApexDQNConfig(target_update_period=2)
-    update = DQNUpdate(*networks, config)
+    update = update_class(*networks, config)
     step = run(in_one(update))
     # The last state of an episode, whose value is not read.
     next_observation = tf.constant([[0.0, 1.0], [9.0, 5.0]])

@@ -271,13 +271,14 @@ def test_logs_the_share_of_new_priorities_at_a_bound(replay):
 
 def test_recent_samples_hold_priorities_and_ages(replay):
     add_transitions(replay.client, LAYOUT, PRIORITIES, learner_steps=3)
-    update = CountingUpdate()
-    learner = replay.make_learner(update)
+    update, logger = CountingUpdate(), loggers.InMemoryLogger()
+    learner = replay.make_learner(update, logger=logger)
     update.num_updates.assign(10)
     learner.resume()
     assert learner.num_steps == 10
     learner.step()
     assert learner.num_steps == 11
+    assert [row["learner_steps"] for row in logger.data] == [11]
     samples = read_samples(learner.recent_samples)
     learner.close()
     assert {len(column) for column in samples} == {BATCH_SIZE}
@@ -308,4 +309,20 @@ def test_a_step_without_data_ends_when_told_to_stop(replay):
     assert not thread.is_alive()
     assert (learner.num_steps, update.count.numpy().tolist()) == (0, [0.0])
     assert replay.num_publications() == 0
+    learner.close()
+
+
+def test_learns_as_soon_as_the_limiter_allows(replay):
+    add_transitions(replay.client, LAYOUT, {RARE: 1.0})
+    asked = []
+
+    def add_after_second_question() -> bool:
+        asked.append(True)
+        if len(asked) == 2:
+            add_transitions(replay.client, LAYOUT, {FREQUENT: 16.0})
+        return False
+
+    learner = replay.make_learner(CountingUpdate(), should_stop=add_after_second_question)
+    learner.step()
+    assert learner.num_steps == 1
     learner.close()

@@ -84,6 +84,18 @@ def test_batches_of_stacked_frames_and_discrete_actions(serve):
         assert (n_step_return, n_step_discount) == (2 * (k + 1), 0.5)
 
 
+def test_batches_of_images_that_are_no_stacks(serve):
+    layout = layout_of(make_spec(STACK, DISCRETE))
+    client = serve(make_table(layout))
+    observations = [np.full(STACK.shape, k, np.uint8) for k in range(18)]
+    add(client, layout, observations, list(range(17)))
+    data = next(iter(make_dataset(client, CONFIG, 16, layout))).data
+    for field, offset in ((data.observation, 0), (data.next_observation, 1)):
+        assert (field.shape, field.dtype) == ((16, 3, 4, 5), np.uint8)
+        for k, observation in zip(data.action.numpy(), field.numpy(), strict=True):
+            np.testing.assert_array_equal(observation, observations[k + offset])
+
+
 def test_info_of_a_batch(serve):
     client = serve(make_table(FRAMES))
     add(client, FRAMES, [np.zeros(STACK.shape, np.uint8)] * 9, [0] * 8)

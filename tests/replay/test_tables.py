@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import reverb
 import tensorflow as tf
-from sent_messages import publish_parameters
+from sent_messages import publish_parameters, report_evaluation
 
 from apex_agents.acting.adder import PrioritizedNStepAdder
 from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import Catch, EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.dataset import make_dataset
-from apex_agents.replay.messages import make_message_tables
+from apex_agents.replay.messages import EVALUATION, PARAMETERS, Evaluation, make_message_tables
 from apex_agents.replay.priorities import PriorityWriter
 from apex_agents.replay.tables import (
     TRANSITIONS,
@@ -217,6 +217,22 @@ def test_rate_limiter_of_the_caller_replaces_that_of_the_config(serve):
     client = serve(make_transition_table(RATIO, NUMBER, rate_limiter=limiter))
     assert insert(client, range(50))
     assert len(sample(client, 200)) == 200
+
+
+def test_tables_of_parameters_and_evaluations_keep_the_newest(serve):
+    variables = {"policy": [tf.Variable([0.0, 0.0]), tf.Variable(0.0)]}
+    client = serve(*make_message_tables(variables))
+    for step in range(3):
+        arrays = {"policy": [np.full(2, step, np.float32), np.float32(-step)]}
+        publish_parameters(client, arrays, learner_steps=step)
+        report_evaluation(client, Evaluation(*np.array([step, 1, 2, 3, 4], np.float64)))
+    for table, expected in [
+        (PARAMETERS, [[2], [[2.0, 2.0]], [-2.0]]),
+        (EVALUATION, [[2], [1], [2], [3], [4]]),
+    ]:
+        assert client.server_info()[table].current_size == 1
+        for item in client.sample(table, 3, emit_timesteps=False, unpack_as_table_signature=True):
+            assert [column.tolist() for column in tf.nest.flatten(item.data)] == expected
 
 
 @pytest.mark.parametrize(
