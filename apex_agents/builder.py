@@ -207,8 +207,8 @@ class Algorithm(NamedTuple):
         policy of an actor. `make_networks(**options)` makes its networks.
       make_evaluation_policy: `(config, networks, num_envs, seed)`; returns the evaluated policy.
       make_update: `(online, target, config)`; returns the update of online and target networks.
-      make_greedy_policy: `(networks)`; returns the policy of a trained agent. Without it the agent
-        learns and is evaluated, but can neither be loaded nor exported.
+      make_greedy_policy: `(networks)`; returns the policy of a trained agent. Without it no policy
+        can be loaded or exported.
     """
 
     config_class: type
@@ -335,18 +335,9 @@ class ApexBuilder:
         return self._algorithm.make_evaluation_policy(self.config, networks, num_envs, seed)
 
     def make_greedy_policy(self, spec: EnvironmentSpec) -> GreedyPolicy:
-        """Build the policy of a trained agent, whose parameters are read later.
-
-        Raises:
-          ValueError: the algorithm has none.
-        """
-        make_policy = self._algorithm.make_greedy_policy
+        make_policy, kind = self._algorithm.make_greedy_policy, type(self).__name__
         if make_policy is None:
-            kind = type(self).__name__
-            raise ValueError(
-                f"{kind} has no make_greedy_policy, which makes a trained policy; its Algorithm may "
-                "have it."
-            )
+            raise ValueError(f"{kind} has no make_greedy_policy; its Algorithm may have one.")
         return make_policy(self.make_networks(spec))
 
     def make_actor(
