@@ -11,7 +11,7 @@ from acme import core
 from acme.utils import loggers
 
 from apex_agents.acting.actor import ApexActor, make_actor
-from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.adder import PrioritizedAdder, PrioritizedNStepAdder
 from apex_agents.acting.policy import GreedyPolicy, Policy
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
@@ -193,6 +193,26 @@ class Builder(Protocol):
         """
 
 
+def make_n_step_adders(
+    config: Any, layout: Layout, client: reverb.Client, num_adders: int, **calls: Any
+) -> list[PrioritizedNStepAdder]:
+    """Make the adders of n-step transitions; see `Algorithm.make_adders`."""
+    # Shared by the actor's adders: 'max' is their common highest priority.
+    priority_fn = make_priority_fn(config.replay)
+    return [
+        PrioritizedNStepAdder(
+            client=client,
+            layout=layout,
+            replay=config.replay,
+            n_step=config.n_step,
+            discount=config.discount,
+            priority_fn=priority_fn,
+            **calls,
+        )
+        for _ in range(num_adders)
+    ]
+
+
 class Algorithm(NamedTuple):
     """Functions of a config that distinguish one agent of the Ape-X family from another.
 
@@ -209,6 +229,8 @@ class Algorithm(NamedTuple):
       make_update: `(online, target, config)`; returns the update of online and target networks.
       make_greedy_policy: `(networks)`; returns the policy of a trained agent. Without it no policy
         can be loaded or exported.
+      make_adders: `(config, layout, client, num_adders, should_stop, learner_steps_fn)`; returns
+        the adders of an actor, one for each environment.
     """
 
     config_class: type
@@ -219,6 +241,7 @@ class Algorithm(NamedTuple):
     make_evaluation_policy: Callable[..., Policy]
     make_update: Callable[..., Update]
     make_greedy_policy: Callable[..., GreedyPolicy] | None = None
+    make_adders: Callable[..., Sequence[PrioritizedAdder]] = make_n_step_adders
 
 
 class ApexBuilder:
@@ -306,23 +329,15 @@ class ApexBuilder:
         num_envs: int = 1,
         should_stop: Callable[[], bool] = lambda: False,
         learner_steps_fn: Callable[[], int] = lambda: 0,
-    ) -> list[PrioritizedNStepAdder]:
-        layout = self.make_layout(spec)
-        # Shared by the actor's adders: 'max' is their common highest priority.
-        priority_fn = make_priority_fn(self.config.replay)
-        return [
-            PrioritizedNStepAdder(
-                client=client,
-                layout=layout,
-                replay=self.config.replay,
-                n_step=self.config.n_step,
-                discount=self.config.discount,
-                should_stop=should_stop,
-                learner_steps_fn=learner_steps_fn,
-                priority_fn=priority_fn,
-            )
-            for _ in env_indices
-        ]
+    ) -> Sequence[PrioritizedAdder]:
+        return self._algorithm.make_adders(
+            self.config,
+            self.make_layout(spec),
+            client,
+            len(env_indices),
+            should_stop=should_stop,
+            learner_steps_fn=learner_steps_fn,
+        )
 
     def make_policy(
         self, spec: EnvironmentSpec, env_indices: Sequence[int], num_envs: int, seed: int
@@ -343,7 +358,7 @@ class ApexBuilder:
     def make_actor(
         self,
         policy: Policy,
-        adders: Sequence[PrioritizedNStepAdder] = (),
+        adders: Sequence[PrioritizedAdder] = (),
         variable_source: core.VariableSource | None = None,
     ) -> ApexActor:
         return make_actor(policy, adders, variable_source, self.config.variable_update_period)

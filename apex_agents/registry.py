@@ -13,6 +13,8 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.networks.torso_choice import TorsoFn
+from apex_agents.r2d2.builder import R2D2Builder
+from apex_agents.r2d2.config import R2D2Config
 from apex_agents.user_code import find_function, name_function
 from apex_agents.validation import require
 
@@ -46,6 +48,12 @@ AGENTS = {
         ApexDPGBuilder,
         "apex_dpg_pendulum",
         ("control suite", "--config=apex_dpg_control_single_host"),
+    ),
+    "r2d2": Agent(
+        R2D2Config,
+        R2D2Builder,
+        "r2d2_cartpole",
+        ("Atari", "--config=r2d2_atari_single_host --config.environment.task=breakout"),
     ),
     "a2c": Agent(
         A2CConfig,

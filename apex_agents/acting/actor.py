@@ -7,7 +7,7 @@ import numpy as np
 from acme import core
 from acme.tf import variable_utils
 
-from apex_agents.acting.adder import PrioritizedNStepAdder
+from apex_agents.acting.adder import PrioritizedAdder
 from apex_agents.acting.policy import Policy, PolicyOutput
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.replay.messages import ParameterSource
@@ -15,7 +15,7 @@ from apex_agents.replay.messages import ParameterSource
 
 def make_actor(
     policy: Policy,
-    adders: Sequence[PrioritizedNStepAdder],
+    adders: Sequence[PrioritizedAdder],
     variable_source: core.VariableSource | None,
     update_period: int,
 ) -> "ApexActor":
@@ -82,7 +82,7 @@ class ApexActor(core.Actor):
     def __init__(
         self,
         policy: Policy,
-        adders: Sequence[PrioritizedNStepAdder] = (),
+        adders: Sequence[PrioritizedAdder] = (),
         variable_client: variable_utils.VariableClient | None = None,
     ):
         """Put the parts together; `make_actor` says what they are."""

@@ -1,5 +1,6 @@
 """Makes n-step transitions with the actor's own initial priorities."""
 
+import abc
 import collections
 import dataclasses
 import math
@@ -33,7 +34,93 @@ class _PartialTransition:
     num_steps: int = 0  # Agent steps since S_t.
 
 
-class PrioritizedNStepAdder:
+class PrioritizedAdder(abc.ABC):
+    """Writes the experience of one environment into the replay, and waits for its confirmations.
+
+    Attributes:
+      num_steps: agent steps recorded so far.
+      num_items: items sent so far; replicas are counted once.
+      num_not_finite: agent steps left out because a number in them was NaN or infinite.
+    """
+
+    def __init__(
+        self,
+        client: reverb.Client,
+        layout: Layout,
+        replay: ReplayConfig,
+        should_stop: Callable[[], bool] = lambda: False,
+        learner_steps_fn: Callable[[], int] = lambda: 0,
+    ):
+        """Keep the settings; the first observation opens the writer.
+
+        Args:
+          client: client of the replay server.
+          layout: how items are written.
+          replay: batch sizes and replicas.
+          should_stop: asked while waiting for a replay that accepts no more.
+          learner_steps_fn: returns the learner steps of the acting parameters.
+        """
+        self._client = client
+        self._layout = layout
+        self._replay = replay
+        self._should_stop = should_stop
+        self._learner_steps_fn = learner_steps_fn
+        ratio = replay.samples_per_insert
+        cause = f" (agent.replay.samples_per_insert is {ratio:g})" if ratio else ""
+        self._waiting = Waiting(f"the replay to accept transitions{cause}")
+        self._writer: Any = None
+        self._unflushed = 0
+        self.num_steps = 0
+        self.num_items = 0
+        self.num_not_finite = 0
+
+    @abc.abstractmethod
+    def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
+        """Record one time step.
+
+        Args:
+          timestep: one environment's; its arrays are kept without a copy and must not change.
+          output: the policy's for this time step, `[]` or `[D]` each, kept in the same way; on
+            LAST only the value is used.
+        """
+
+    def flush(self) -> None:
+        """Send all complete items, as soon as the replay accepts them."""
+        if self._writer is not None:
+            self._wait(self._writer.stream.flush)
+
+    def close(self) -> None:
+        """Send all complete items, unless the program stops, and close the writer."""
+        self.flush()
+        if self._writer is not None:
+            self._writer.stream.close()
+
+    def _begin_episode(self, observation: np.ndarray) -> None:
+        if self._writer is None:
+            self._writer = self._layout.make_writer(self._client)
+        self._writer.begin_episode(observation)
+
+    def _end_episode(self) -> None:
+        self._wait(self._writer.stream.end_episode)
+        self._unflushed = 0
+
+    def _count_item(self) -> None:
+        """Count an item that was written, and wait if too many are not confirmed."""
+        replicas, batch = self._replay.replicas, self._replay.insert_batch
+        self.num_items += 1
+        self._unflushed += replicas
+        if self._unflushed >= batch:
+            # The next batch may exceed its size by the replicas of its last item.
+            allowed = max(self._replay.max_in_flight - (batch + replicas - 1), 0)
+            self._wait(lambda timeout_ms: self._writer.stream.flush(allowed, timeout_ms))
+            self._unflushed = 0
+
+    def _wait(self, operation: Callable[..., None]) -> None:
+        with self._waiting:
+            repeat_until_sent(operation, self._should_stop)
+
+
+class PrioritizedNStepAdder(PrioritizedAdder):
     """Turns the time steps of one environment into prioritized n-step transitions.
 
     A transition (S_t, A_t, R, D, S_{t+m}) spans m agent steps. With reward r_{k+1} and discount
@@ -74,34 +161,23 @@ class PrioritizedNStepAdder:
         learner_steps_fn: Callable[[], int] = lambda: 0,
         priority_fn: Callable[[float], float] = bounded_priority,
     ):
-        """Keep the settings; the first observation opens the writer.
+        """Keep the settings.
 
         Args:
           client: client of the replay server.
           layout: how transitions of up to n steps are written.
           replay: batch sizes and replicas.
+          should_stop: see `PrioritizedAdder`.
+          learner_steps_fn: see `PrioritizedAdder`.
           n_step: n, agent steps per transition.
           discount: gamma, multiplied with the environment's discount at every step.
-          should_stop: asked while waiting for a replay that accepts no more.
-          learner_steps_fn: returns the learner steps of the acting parameters.
           priority_fn: returns the priority of a transition, given its TD error.
         """
-        self._replay = replay
+        super().__init__(client, layout, replay, should_stop, learner_steps_fn)
         self._n_step = n_step
         self._discount = discount
-        self._should_stop = should_stop
-        self._learner_steps_fn = learner_steps_fn
         self._priority_fn = priority_fn
-        ratio = replay.samples_per_insert
-        cause = f" (agent.replay.samples_per_insert is {ratio:g})" if ratio else ""
-        self._waiting = Waiting(f"the replay to accept transitions{cause}")
-        self._client = client
-        self._layout = layout
-        self._writer: Any = None
         self._partial: collections.deque[_PartialTransition] = collections.deque()
-        self._unflushed = 0
-        self.num_steps = 0
-        self.num_not_finite = 0
 
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
         """Record one time step; see the class for what each step type does.
@@ -118,9 +194,7 @@ class PrioritizedNStepAdder:
         if step_type == _FIRST:
             if self._partial:  # The episode before was abandoned.
                 self._end_episode()
-            if self._writer is None:
-                self._writer = self._layout.make_writer(self._client)
-            self._writer.begin_episode(timestep.observation)
+            self._begin_episode(timestep.observation)
         else:
             self._continue_episode(timestep, step_type == _LAST, float(output.value))
         if step_type == _LAST:
@@ -130,22 +204,6 @@ class PrioritizedNStepAdder:
             self._partial.append(
                 _PartialTransition(timestep.observation, output.action, q_taken, learner_steps)
             )
-
-    @property
-    def num_items(self) -> int:
-        """Transitions sent so far; replicas are counted once."""
-        return self.num_steps
-
-    def flush(self) -> None:
-        """Send all complete transitions, as soon as the replay accepts them."""
-        if self._writer is not None:
-            self._wait(self._writer.stream.flush)
-
-    def close(self) -> None:
-        """Send all complete transitions, unless the program stops, and close the writer."""
-        self.flush()
-        if self._writer is not None:
-            self._writer.stream.close()
 
     def _continue_episode(self, timestep: dm_env.TimeStep, is_last: bool, value: float) -> None:
         reward, discount = float(timestep.reward), self._discount * float(timestep.discount)
@@ -173,23 +231,9 @@ class PrioritizedNStepAdder:
             priority = bounded_priority(self._priority_fn(td_error))
             if priority > 0 and self._writer.add_item(partial.observation, outcome, priority):
                 self.num_steps += 1
-                return self._flush_if_due()
+                return self._count_item()
         self.num_not_finite += 1
-
-    def _flush_if_due(self) -> None:
-        replicas, batch = self._replay.replicas, self._replay.insert_batch
-        self._unflushed += replicas
-        if self._unflushed >= batch:
-            # The next batch may exceed its size by the replicas of its last transition.
-            allowed = max(self._replay.max_in_flight - (batch + replicas - 1), 0)
-            self._wait(lambda timeout_ms: self._writer.stream.flush(allowed, timeout_ms))
-            self._unflushed = 0
 
     def _end_episode(self) -> None:
         self._partial.clear()
-        self._wait(self._writer.stream.end_episode)
-        self._unflushed = 0
-
-    def _wait(self, operation: Callable[..., None]) -> None:
-        with self._waiting:
-            repeat_until_sent(operation, self._should_stop)
+        super()._end_episode()

@@ -15,8 +15,8 @@ class PolicyOutput(NamedTuple):
       action: `[E]` int32 or `[E, D]`, the action to take, exploration included.
       q_taken: `[E]`, q(s, action).
       value: `[E]`, the value to bootstrap from if a return ends here: max_a q(s, a) or q(s, pi(s)).
-      state: `[E, ...]` each, what the policy remembered before this time step, from which this
-        output can be computed again; nothing for a policy without memory.
+      state: `[E, ...]` each, what the policy remembered before this time step, from which and the
+        action before it this output can be computed again; nothing for a policy without memory.
     """
 
     action: np.ndarray

@@ -103,6 +103,7 @@ def _find_hiding_modules() -> Iterator[str]:
 a2c = functools.partial(_train, "a2c")
 a3c = functools.partial(_train, "a3c")
 apex_dqn = functools.partial(_train, "apex_dqn")
+r2d2 = functools.partial(_train, "r2d2")
 apex_dpg = functools.partial(_train, "apex_dpg")
 evaluate = functools.partial(_run, "evaluate")
 export = functools.partial(_run, "export")

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.learning import DQNUpdate
 from apex_agents.dqn.networks import ActionValueNetwork, make_network
-from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
+from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
 from apex_agents.networks.torso_choice import (
     TorsoFn,

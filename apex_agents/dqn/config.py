@@ -4,39 +4,15 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from apex_agents.acting.exploration import ExplorationConfig
 from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule
 
-_LADDER = ReadWith("annealing_steps", (None,))
 _ADAM, _RMSPROP = ReadWith("optimizer", ("adam",)), ReadWith("optimizer", ("rmsprop",))
-
-
-@dataclasses.dataclass
-class ExplorationConfig:
-    """Epsilon-greedy exploration with a constant epsilon per environment (section 4.1).
-
-    With `annealing_steps` there is a single epsilon, which falls while the agent learns, as in DQN.
-
-    Attributes:
-      epsilon: epsilon of the most exploring environment (section 4.1: 0.4).
-      alpha: alpha in epsilon^(1 + alpha * i / (N - 1)), i = 0 .. N - 1 (section 4.1: 7).
-      num_distinct_epsilons: number of different values, spread over the whole ladder (appendix B:
-        6 in the ablation); None gives each environment its own.
-      evaluation_epsilon: epsilon of the evaluator (appendix B: 0.00164 for learning curves).
-      annealing_steps: learner steps during which the epsilon of all environments falls linearly
-        from 1 to `epsilon` (Mnih et al. 2015: to 0.1 within a million agent steps); None is the
-        ladder.
-    """
-
-    epsilon: Probability = 0.4
-    alpha: Annotated[NonNegativeFloat, _LADDER] = 7.0
-    num_distinct_epsilons: Annotated[PositiveInt | None, _LADDER] = None
-    evaluation_epsilon: Probability = 0.00164
-    annealing_steps: PositiveInt | None = None
 
 
 @dataclasses.dataclass

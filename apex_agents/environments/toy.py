@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dm_env
+import gymnasium
 import numpy as np
 from dm_env import specs
 
@@ -130,3 +133,16 @@ class PointMass(dm_env.Environment):
 
     def _observe(self) -> np.ndarray:
         return np.array([self._position], np.float32)
+
+
+class PositionOnlyCartPole(gymnasium.ObservationWrapper):
+    """CartPole-v1 whose observations lack the velocities: `[2]`, position and angle of the pole."""
+
+    def __init__(self, **kwargs: Any):
+        """Make CartPole-v1 with the arguments that gymnasium's has."""
+        super().__init__(gymnasium.make("CartPole-v1", **kwargs))
+        full = self.env.observation_space
+        self.observation_space = gymnasium.spaces.Box(full.low[::2], full.high[::2])
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return observation[::2]

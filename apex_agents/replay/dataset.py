@@ -78,7 +78,9 @@ def make_dataset(
     def unpack(sample: reverb.ReplaySample) -> reverb.ReplaySample:
         return reverb.ReplaySample(sample.info, layout.unpack(sample.data))
 
-    dataset = dataset.batch(sample_size).map(unpack, deterministic=True)
+    shapes = tf.nest.map_structure(lambda leaf: leaf.shape, dataset.element_spec)
+    padded = shapes._replace(data=layout.padded_shapes)
+    dataset = dataset.padded_batch(sample_size, padded).map(unpack, deterministic=True)
     ahead = prefetch - in_flight - _BATCHES_IN_READER
     return dataset.prefetch(ahead) if ahead > 0 else dataset
 

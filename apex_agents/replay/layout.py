@@ -31,11 +31,13 @@ class Layout(Protocol):
     removed.
 
     Attributes:
-      signature: the columns of an item, by name.
+      signature: the columns of an item, by name; an unknown first size varies between items.
+      padded_shapes: shapes to which the columns are padded in a batch, with zeros at the end.
       bytes_per_item: memory that an item and its rows take in a full table.
     """
 
     signature: dict[str, tf.TensorSpec]
+    padded_shapes: dict[str, Sequence[int]]
     bytes_per_item: float
 
     def make_writer(self, client: reverb.Client) -> Any:
@@ -58,23 +60,26 @@ class RowStream:
         chunk_length: int,
         replicas: int = 1,
         table: str = TRANSITIONS,
+        num_rows: int | None = None,
     ):
         """Open a stream.
 
         Args:
           client: client of the replay server.
           num_columns: number of columns of a row.
-          chunk_length: rows that share a chunk, and newest rows that items can refer to.
+          chunk_length: rows that share a chunk.
           replicas: times each item is added to the table.
           table: name of the table that items are added to.
+          num_rows: newest rows that items can refer to; None for as many as share a chunk.
         """
+        num_rows = num_rows or chunk_length
         self._table = table_name(client, table)
         self._replicas = replicas
-        self._stream = client.trajectory_writer(num_keep_alive_refs=chunk_length)
+        self._stream = client.trajectory_writer(num_keep_alive_refs=num_rows)
         self._writer = self._stream._writer
         for column in range(num_columns):
             options = pybind.ConstantChunkerOptions(
-                max_chunk_length=chunk_length, num_keep_alive_refs=chunk_length
+                max_chunk_length=chunk_length, num_keep_alive_refs=num_rows
             )
             self._writer.ConfigureChunker(column, options)
 
@@ -125,11 +130,15 @@ def repeat_until_sent(send: Callable[..., None], should_stop: Callable[[], bool]
 
 
 def estimate_bytes_per_item(
-    replay: ReplayConfig, row_bytes: Sequence[float], chunk_length: int, rows_per_item: int
+    replay: ReplayConfig,
+    row_bytes: Sequence[float],
+    chunk_length: int,
+    rows_per_item: int,
+    new_rows_per_item: int = 1,
 ) -> float:
     """Estimate the memory that each item of a full table takes, together with its rows.
 
-      item_bytes + row_bytes / replicas * stay
+      item_bytes + new_rows * row_bytes / replicas * stay
 
     Removing the oldest items frees their chunks at once, stay = 1. Removal by priority takes items
     in random order, and a chunk is freed with the last of the m items that refer to it, which stays
@@ -137,9 +146,10 @@ def estimate_bytes_per_item(
 
     Args:
       replay: replicas and eviction policy.
-      row_bytes: bytes of a row in each column, compressed; a row is written for each transition.
+      row_bytes: bytes of a row in each column, compressed.
       chunk_length: rows that share a chunk.
       rows_per_item: rows to which an item refers, at most.
+      new_rows_per_item: rows that are written for each item.
 
     Returns:
       Bytes, within 30 % for floats.
@@ -149,4 +159,5 @@ def estimate_bytes_per_item(
         items_per_chunk = (chunk_length + rows_per_item - 1) * replay.replicas
         stay = sum(1 / i for i in range(1, items_per_chunk + 1))
     stored = sum(_CHUNK_BYTES / chunk_length + num_bytes for num_bytes in row_bytes)
-    return _ITEM_BYTES + _COLUMN_BYTES * len(row_bytes) + stored * stay / replay.replicas
+    stored *= new_rows_per_item * stay / replay.replicas
+    return _ITEM_BYTES + _COLUMN_BYTES * len(row_bytes) + stored

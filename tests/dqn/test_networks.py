@@ -11,8 +11,9 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.dqn.networks import ActionValueNetwork, DuelingHead, make_network, scale_gradient
+from apex_agents.dqn.networks import ActionValueNetwork, make_network
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.dueling import DuelingHead, scale_gradient
 from apex_agents.precision import computing_in
 
 NUM_ACTIONS = 6

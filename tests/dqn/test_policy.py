@@ -5,10 +5,11 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.policy import restart_batch
 from apex_agents.dqn.builder import ApexDQNBuilder
 from apex_agents.dqn.config import ApexDQNConfig, ExplorationConfig
-from apex_agents.dqn.policy import EpsilonGreedyPolicy, epsilon_ladder
+from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 
 Q_VALUES = np.array([[1.0, 4.0, 2.0, 3.0], [9.0, 7.0, 6.0, 8.0], [-4.0, -3.0, -1.0, -2.0]])

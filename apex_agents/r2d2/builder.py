@@ -1,0 +1,103 @@
+"""R2D2 among the agents with prioritized replay: which parts are its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from apex_agents.acting.exploration import epsilon_ladder
+from apex_agents.acting.sequence_adder import ActedStep, SequenceAdder
+from apex_agents.builder import Algorithm, ApexBuilder
+from apex_agents.environments import EnvironmentSpec, require_discrete_actions
+from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.torso_choice import (
+    check_observations,
+    is_own_torso,
+    require_no_normalized_images,
+)
+from apex_agents.precision import compute_dtype
+from apex_agents.r2d2.config import CORES, R2D2Config
+from apex_agents.r2d2.learning import R2D2Update, make_td_priority_fn
+from apex_agents.r2d2.networks import RecurrentNetwork, make_core, make_network
+from apex_agents.r2d2.policy import RecurrentPolicy
+from apex_agents.replay.priorities import make_priority_fn
+from apex_agents.replay.sequences import SequenceLayout, sequence_sizes
+
+
+class R2D2Builder(ApexBuilder):
+    """Builder of R2D2."""
+
+    def __init__(self, config: R2D2Config, torso_fn: TorsoFn | None = None):
+        """Check the class of the config; `ApexBuilder` documents the arguments."""
+        super().__init__(config, _R2D2, torso_fn)
+
+
+def _check_environment(config: R2D2Config, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> bool:
+    require_discrete_actions(spec, "R2D2 needs")
+    check_observations(config, spec, torso_fn)
+    require_no_normalized_images(config.normalize_observations, spec)
+    is_own = is_own_torso(config, torso_fn) or config.core not in CORES
+    return is_own or config.torso in ("conv", "auto")
+
+
+def _make_layout(config: R2D2Config, spec: EnvironmentSpec) -> SequenceLayout:
+    state = make_core(config, spec).initial_state(1)
+    shapes = [part.shape[1:] for part in tf.nest.flatten(state)]
+    return SequenceLayout(
+        spec,
+        config.replay,
+        sequence_sizes(config),
+        shapes,
+        config.frame_stack,
+        config.measure_staleness,
+    )
+
+
+def _make_adders(
+    config: R2D2Config, layout: SequenceLayout, client: reverb.Client, num_adders: int, **calls: Any
+) -> list[SequenceAdder]:
+    td_priority_fn = make_td_priority_fn(config, layout.sizes)
+    # Shared by the actor's adders: 'max' is their common highest priority.
+    initial_priority = make_priority_fn(config.replay)
+
+    def priority_fn(steps: Sequence[ActedStep], num_trained: int) -> float:
+        return initial_priority(td_priority_fn(steps, num_trained))
+
+    return [
+        SequenceAdder(client, layout, config.replay, priority_fn, **calls)
+        for _ in range(num_adders)
+    ]
+
+
+def _make_policy(
+    config: R2D2Config,
+    make_networks: Callable[..., RecurrentNetwork],
+    env_indices: Sequence[int],
+    num_envs: int,
+    seed: int,
+) -> RecurrentPolicy:
+    """Give each environment its rung of the ladder, and compute in the precision of actors."""
+    epsilons = epsilon_ladder(config.exploration, num_envs)[list(env_indices)]
+    network = make_networks(dtype=compute_dtype(config.bfloat16))
+    return RecurrentPolicy(network, epsilons, seed, config.exploration.annealing_steps)
+
+
+def _make_evaluation_policy(
+    config: R2D2Config, network: RecurrentNetwork, num_envs: int, seed: int
+) -> RecurrentPolicy:
+    epsilons = np.full(num_envs, config.exploration.evaluation_epsilon)
+    return RecurrentPolicy(network, epsilons, seed)
+
+
+_R2D2 = Algorithm(
+    config_class=R2D2Config,
+    check_environment=_check_environment,
+    make_networks=make_network,
+    make_layout=_make_layout,
+    make_policy=_make_policy,
+    make_evaluation_policy=_make_evaluation_policy,
+    make_update=R2D2Update,
+    make_adders=_make_adders,
+)

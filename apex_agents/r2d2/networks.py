@@ -1,0 +1,176 @@
+"""Recurrent action-value networks: any torso, a recurrent core, a dueling head (R2D2)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sonnet as snt
+import tensorflow as tf
+
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.learning.sequence_losses import rescale
+from apex_agents.networks.dueling import DuelingHead
+from apex_agents.networks.normalization import RunningNormalization
+from apex_agents.networks.observations import zero_observations
+from apex_agents.networks.own_torso import TorsoFn
+from apex_agents.networks.torso_choice import make_torso
+from apex_agents.r2d2.config import R2D2Config
+from apex_agents.replay.sequences import Steps
+from apex_agents.user_code import find_function
+
+State = tuple[tf.Tensor, ...]
+_CORES: dict[str, Callable[[int], snt.RNNCore]] = {
+    "lstm": lambda size: snt.LSTM(size, name="core"),
+    "gru": lambda size: snt.GRU(size, name="core"),
+    "none": lambda size: snt.DeepRNN([], name="core"),  # Its output is its input.
+}
+_NEEDED = "It has to return a new snt.RNNCore at each call, whose state is float32."
+
+
+def make_network(
+    config: R2D2Config,
+    spec: EnvironmentSpec,
+    dtype: tf.DType = tf.float32,
+    torso_fn: TorsoFn | None = None,
+) -> "RecurrentNetwork":
+    """Build the network of a config; its variables exist.
+
+    Args:
+      config: torso, core, inputs and sizes of the network.
+      spec: specification of one environment, with A actions.
+      dtype: dtype of the variables of the torso.
+      torso_fn: maker of the torso in place of the config's.
+
+    Raises:
+      ValueError: the torso does not fit the environment.
+    """
+    observations, layers = zero_observations(spec), []
+    if config.normalize_observations:
+        layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
+        observations = layers[0](observations)
+    layers.append(make_torso(config, spec, observations, dtype, torso_fn))
+    core = make_core(config, spec)
+    head = DuelingHead(config.stream_hidden_size, spec.actions.num_values, name="head")
+    network = RecurrentNetwork(snt.Sequential(layers), core, head, spec.actions.num_values, config)
+    previous_action, reward = tf.constant([-1, -1]), tf.zeros([2])
+    network(zero_observations(spec), previous_action, reward, *network.initial_state(2))
+    return network
+
+
+def make_core(config: R2D2Config, spec: EnvironmentSpec) -> snt.RNNCore:
+    """Make the recurrent core of a config, whose variables need not exist yet.
+
+    Args:
+      config: name of the core, or 'module:function', a function of the spec and the config.
+      spec: specification of one environment.
+
+    Raises:
+      ValueError: the user's function cannot be imported, fails, or returns no such core.
+    """
+    if config.core in _CORES:
+        return _CORES[config.core](config.core_size)
+    label = f"agent.core {config.core!r}"
+    try:
+        core = find_function(config.core, "agent.core")(spec, config)
+        state = core.initial_state(1) if isinstance(core, snt.RNNCore) else None
+    except ValueError:
+        raise
+    except Exception as error:  # The user's code may raise anything.
+        raise ValueError(f"{label} raises {type(error).__name__}: {error}. {_NEEDED}") from error
+    if state is None:
+        raise ValueError(f"{label} returns {core!r}. {_NEEDED}")
+    dtypes = {part.dtype.name for part in tf.nest.flatten(state)}
+    if not dtypes <= {"float32"}:
+        raise ValueError(f"{label} has a state of {', '.join(sorted(dtypes))}. {_NEEDED}")
+    return core
+
+
+class RecurrentNetwork(snt.Module):
+    """Action values of a time step, given the state that the steps before it have left.
+
+    The input of the core has, beside the features of the observation, the previous action and the
+    reward that followed it, compressed by `rescale`, so that large ones do not drown the features.
+    """
+
+    def __init__(
+        self,
+        torso: snt.Module,
+        core: snt.RNNCore,
+        head: DuelingHead,
+        num_actions: int,
+        config: R2D2Config,
+    ):
+        """Put the parts together."""
+        super().__init__()
+        self.torso = torso
+        self._core = core
+        self._head = head
+        self._num_actions = num_actions
+        self._has_action = config.previous_action_input
+        self._has_reward = config.previous_reward_input
+
+    def __call__(
+        self,
+        observation: tf.Tensor,
+        previous_action: tf.Tensor,
+        reward: tf.Tensor,
+        *state: tf.Tensor,
+    ) -> tuple[tf.Tensor, State]:
+        """Evaluate one time step.
+
+        Args:
+          observation: `[B, ...]`.
+          previous_action: `[B]` int32; -1 at the first step of an episode.
+          reward: `[B]`, which came with the observation; 0 at the first step of an episode.
+          *state: as `initial_state` returns it.
+
+        Returns:
+          Action values `[B, A]`, and the state for the next time step.
+        """
+        features = self._embed(observation, previous_action, reward)
+        output, next_state = self._core(features, self._pack(state))
+        return self._head(output), tuple(tf.nest.flatten(next_state))
+
+    def unroll(
+        self, steps: Steps, state: State, num_steps: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, State]:
+        """Evaluate the time steps of sequences in their order.
+
+        Args:
+          steps: T steps of each sequence.
+          state: state before the first step.
+          num_steps: `[B]` int32, steps of each sequence that count; None for all.
+
+        Returns:
+          Action values `[B, T, A]`, and the state behind the last step that counts.
+        """
+        length = steps.reward.shape[1]
+        features = self._embed(*map(_flatten_time, steps))
+        if state:
+            features = tf.reshape(features, [-1, length, features.shape[-1]])
+            features, packed = snt.dynamic_unroll(
+                self._core, tf.transpose(features, [1, 0, 2]), self._pack(state), num_steps
+            )
+            features = _flatten_time(tf.transpose(features, [1, 0, 2]))
+            state = tuple(tf.nest.flatten(packed))
+        return tf.reshape(self._head(features), [-1, length, self._num_actions]), state
+
+    def initial_state(self, batch_size: int) -> State:
+        """Return the state before the first step of an episode, `[B, ...]` each."""
+        return tuple(tf.nest.flatten(self._core.initial_state(batch_size)))
+
+    def _embed(
+        self, observation: tf.Tensor, previous_action: tf.Tensor, reward: tf.Tensor
+    ) -> tf.Tensor:
+        parts = [tf.cast(self.torso(observation), tf.float32)]
+        if self._has_action:
+            parts.append(tf.one_hot(previous_action, self._num_actions))  # Zeros for -1.
+        if self._has_reward:
+            parts.append(rescale(reward)[:, tf.newaxis])
+        return tf.concat(parts, axis=1)
+
+    def _pack(self, state: State) -> Any:
+        return tf.nest.pack_sequence_as(self._core.initial_state(1), state)
+
+
+def _flatten_time(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tensor, [-1, *tensor.shape[2:]])

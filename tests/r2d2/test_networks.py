@@ -1,0 +1,107 @@
+"""Tests of recurrent networks: their cores, inputs and states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+from dm_env import specs
+
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.r2d2.networks import make_network
+from apex_agents.replay.sequences import Steps
+from tests.r2d2.sequences import make_config
+
+SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(3), None, None)
+LENGTH, BATCH = 6, 4
+
+
+def make_two_layers(spec, config):
+    """Make a core of two layers; configs name it."""
+    assert spec.actions.num_values == 3
+    return snt.DeepRNN([snt.GRU(config.core_size), tf.nn.relu, snt.LSTM(2)])
+
+
+def make_integer_state(spec, config):
+    class Counter(snt.RNNCore):
+        def __call__(self, inputs, prev_state):
+            return inputs, prev_state + 1
+
+        def initial_state(self, batch_size, **kwargs):
+            return tf.zeros([batch_size, 1], tf.int32)
+
+    return Counter()
+
+
+def make_no_core(spec, config):
+    return snt.Linear(3)
+
+
+def make_failing_core(spec, config):
+    return snt.LSTM(config.no_such_field)
+
+
+def draw_steps() -> Steps:
+    random = np.random.default_rng(0)
+    return Steps(
+        tf.constant(random.normal(size=[BATCH, LENGTH, 3]), tf.float32),
+        tf.constant(random.integers(-1, 3, size=[BATCH, LENGTH]), tf.int32),
+        tf.constant(random.normal(size=[BATCH, LENGTH]), tf.float32),
+    )
+
+
+CORES = {"lstm": [5, 5], "gru": [5], "none": [], f"{__name__}:make_two_layers": [5, 2, 2]}
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_unrolling_equals_one_step_after_the_other(core):
+    network, steps = make_network(make_config(core=core), SPEC), draw_steps()
+    state = network.initial_state(BATCH)
+    assert [part.shape[1] for part in state] == CORES[core]
+    num_steps = tf.constant([6, 4, 0, 1])
+    values, last_state = network.unroll(steps, state, num_steps)
+    states = [state]
+    for t in range(LENGTH):
+        q_values, state = network(*[tensor[:, t] for tensor in steps], *state)
+        states.append(state)
+        for row in np.flatnonzero(num_steps > t):
+            np.testing.assert_allclose(values[row, t], q_values[row], atol=1e-6)
+    for row, length in enumerate(num_steps):
+        for part, expected in zip(last_state, states[length], strict=True):
+            np.testing.assert_allclose(part[row], expected[row], atol=1e-6)
+
+
+@pytest.mark.parametrize("field", ["previous_action_input", "previous_reward_input"])
+def test_inputs_can_be_left_out(field):
+    steps = draw_steps()
+    changed = {
+        "previous_action_input": steps._replace(previous_action=(steps.previous_action + 2) % 3),
+        "previous_reward_input": steps._replace(reward=steps.reward + 1),
+    }[field]
+    for has_input in (True, False):
+        network = make_network(make_config(**{field: has_input}), SPEC)
+        before, after = [
+            network.unroll(inputs, network.initial_state(BATCH))[0] for inputs in (steps, changed)
+        ]
+        assert np.allclose(before, after) != has_input
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("make_integer_state", ["agent.core", "int32", "float32"]),
+        ("make_no_core", ["agent.core", "Linear", "snt.RNNCore"]),
+        ("make_failing_core", ["agent.core", "AttributeError", "no_such_field"]),
+        ("make_missing", ["agent.core", "make_missing"]),
+    ],
+)
+def test_a_core_that_cannot_be_used_is_refused(function, words):
+    with pytest.raises(ValueError, match="core") as error:
+        make_network(make_config(core=f"{__name__}:{function}"), SPEC)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_variables_have_different_names():
+    names = [variable.name for variable in make_network(make_config(), SPEC).variables]
+    assert len(names) == len(set(names))
