@@ -31,7 +31,7 @@ PEERS_NEEDED := $(if $(findstring --parts,$(ARGS)),\
   $(if $(filter replay_peers end_to_end,$(ARGS)),$(PEERS_INSTALLED)),$(PEERS_INSTALLED))
 
 .DELETE_ON_ERROR:
-.PHONY: moved help train train-dpg train-a2c quick test test-all test-faults test-cluster bench pages docs docs-serve \
+.PHONY: moved help train train-dpg train-a2c train-r2d2 quick test test-all test-faults test-cluster bench pages docs docs-serve \
   lint format pins dist clean
 
 # Runs the tests of $(1) on two cores, then those of $(2) one after the other. pytest's exit code 5
@@ -56,6 +56,9 @@ train-dpg: $(INSTALLED) ## Train Ape-X DPG on this machine; ARGS are its flags.
 
 train-a2c: $(INSTALLED) ## Train A2C on this machine; ARGS are its flags.
 	@$(PYTHON) launch/a2c.py --lp_launch_type=local_mp $(ARGS)
+
+train-r2d2: $(INSTALLED) ## Train R2D2 on this machine; ARGS are its flags.
+	@$(PYTHON) launch/r2d2.py --lp_launch_type=local_mp $(ARGS)
 
 quick: $(INSTALLED) ## Run the tests that start no process, in 2 minutes; ARGS are pytest's.
 	@$(PYTHON) -m pytest -n 2 --dist loadfile -m unit $(ARGS)

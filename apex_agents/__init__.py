@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from apex_agents.local import run_local
     from apex_agents.presets import load_config
     from apex_agents.program import make_program
+    from apex_agents.r2d2.builder import R2D2Builder
+    from apex_agents.r2d2.config import R2D2Config
     from apex_agents.replay.config import ReplayConfig
     from apex_agents.studies.study import Setting, Study
     from apex_agents.training import train
@@ -51,8 +53,10 @@ _MODULES = {
     "EvaluationConfig": "config",
     "Experiment": "experiment",
     "ExperimentConfig": "config",
-    "ExplorationConfig": "dqn.config",
+    "ExplorationConfig": "acting.exploration",
     "NoiseConfig": "dpg.config",
+    "R2D2Builder": "r2d2.builder",
+    "R2D2Config": "r2d2.config",
     "ReplayConfig": "replay.config",
     "RunConfig": "config",
     "Setting": "studies.study",

@@ -33,7 +33,7 @@ LAYERS = (
     ("checks",),
     ("experiment",),
     ("registry",),
-    ("dqn", "dpg", "actor_critic"),
+    ("dqn", "dpg", "r2d2", "actor_critic"),
     ("builder",),
     ("acting", "learning"),
     ("replay",),

@@ -23,8 +23,9 @@ from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.fields import field_paths
+from apex_agents.r2d2.config import R2D2Config
 
-AGENTS = (ApexDQNConfig, ApexDPGConfig, A2CConfig, A3CConfig)
+AGENTS = (ApexDQNConfig, ApexDPGConfig, R2D2Config, A2CConfig, A3CConfig)
 # Conditions between fields: the class of the agent, a field, values that are refused and allowed.
 RULES: list[tuple[Any, str, list[Any], list[Any]]] = [
     (ApexDQNConfig, "agent.conv_kernel_sizes", [(3, 3)], [(5,)]),

@@ -115,7 +115,7 @@ def test_every_page_is_reached_from_the_readme():
 
 
 def test_settings_that_are_named_exist():
-    names = find_names(r"--config=((?:apex|a2c|a3c|dqn|prioritized|ddpg)_\w+)")
+    names = find_names(r"--config=((?:apex|r2d2|a2c|a3c|dqn|prioritized|ddpg)_\w+)")
     assert [name for name in names if not (ROOT / "configs" / f"{name}.py").exists()] == []
 
 

@@ -1,4 +1,4 @@
-r"""Trains an agent: Ape-X DQN, Ape-X DPG, A2C or A3C.
+r"""Trains an agent: Ape-X DQN, Ape-X DPG, R2D2, A2C or A3C.
 
 Examples:
   python launch/apex_dqn.py --lp_launch_type=local_mp

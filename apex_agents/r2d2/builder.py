@@ -11,8 +11,8 @@ from apex_agents.acting.exploration import epsilon_ladder
 from apex_agents.acting.sequence_adder import ActedStep, SequenceAdder
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
-from apex_agents.networks.own_torso import TorsoFn
 from apex_agents.networks.torso_choice import (
+    TorsoFn,
     check_observations,
     is_own_torso,
     require_no_normalized_images,
@@ -38,7 +38,7 @@ def _check_environment(config: R2D2Config, spec: EnvironmentSpec, torso_fn: Tors
     require_discrete_actions(spec, "R2D2 needs")
     check_observations(config, spec, torso_fn)
     require_no_normalized_images(config.normalize_observations, spec)
-    is_own = is_own_torso(config, torso_fn) or config.core not in CORES
+    is_own = is_own_torso(config.torso, torso_fn) or config.core not in CORES
     return is_own or config.torso in ("conv", "auto")
 
 

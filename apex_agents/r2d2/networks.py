@@ -11,8 +11,7 @@ from apex_agents.learning.sequence_losses import rescale
 from apex_agents.networks.dueling import DuelingHead
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
-from apex_agents.networks.own_torso import TorsoFn
-from apex_agents.networks.torso_choice import make_torso
+from apex_agents.networks.torso_choice import TorsoFn, make_torso
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.replay.sequences import Steps
 from apex_agents.user_code import find_function

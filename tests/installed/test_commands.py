@@ -6,7 +6,7 @@ import zipfile
 from whole_runs import ROOT
 
 COMMANDS = {
-    *("apex-dqn", "apex-dpg", "apex-a2c", "apex-a3c", "apex-evaluate", "apex-play"),
+    *("apex-dqn", "apex-dpg", "apex-a2c", "apex-a3c", "apex-r2d2", "apex-evaluate", "apex-play"),
     *("apex-export", "apex-monitor", "apex-plot", "apex-study"),
 }
 

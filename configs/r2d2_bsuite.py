@@ -1,0 +1,17 @@
+"""The memory tasks of bsuite, which has to be installed: one bit to remember, for as long as given.
+
+apex-r2d2 --config=r2d2_bsuite --config.environment.kwargs.memory_length=30
+"""
+
+from apex_agents.config import ExperimentConfig
+from apex_agents.presets import load_config
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings of the run."""
+    config = load_config("r2d2_popgym")
+    config.environment.suite = "function"
+    config.environment.task = "bsuite.environments.memory_chain:MemoryChain"
+    config.environment.kwargs = {"memory_length": 10, "num_bits": 1}
+    config.run.target_return = 0.95
+    return config

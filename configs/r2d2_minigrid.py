@@ -1,0 +1,32 @@
+"""MiniGrid's MemoryS7, which needs the package minigrid: the object at the start tells the way.
+
+    apex-r2d2 --config=r2d2_minigrid --config.environment.kwargs.task=MiniGrid-MemoryS11-v0
+
+The agent sees a part of the maze at a time, 7 by 7 cells in front of it.
+"""
+
+from typing import Any
+
+from apex_agents.config import ExperimentConfig
+from apex_agents.presets import load_config
+
+
+def make_environment(task: str, render_mode: str | None = None) -> Any:
+    """Make a MiniGrid environment without its mission, a text that is always the same."""
+    import gymnasium
+    import minigrid.wrappers
+
+    return minigrid.wrappers.ImgObsWrapper(gymnasium.make(task, render_mode=render_mode))
+
+
+def get_config() -> ExperimentConfig:
+    """Return the settings of the run."""
+    config = load_config("r2d2_popgym")
+    config.agent.torso = "conv"
+    config.agent.conv_channels, config.agent.conv_kernel_sizes = (16, 32), (2, 2)
+    config.agent.conv_strides = (1, 1)
+    config.environment.suite = "function"
+    config.environment.task = f"{__name__}:make_environment"
+    config.environment.kwargs = {"task": "MiniGrid-MemoryS7-v0"}
+    config.run.max_actor_steps = 1_000_000
+    return config
