@@ -46,13 +46,15 @@ def record_observations(
     """
     random = np.random.default_rng(seed)
     with contextlib.closing(policy.make_environment(num_envs, seed)) as environment:
-        observations = [environment.reset().observation]
+        timestep = environment.reset()
+        observations = [timestep.observation]
         for _ in range(num_steps):
-            actions = policy.act(observations[-1])
+            actions = policy.act_at(timestep)
             is_random = random.random(num_envs) < 0.5
             drawn = _random_actions(policy.actions.environment_spec, num_envs, random)
             actions[is_random] = drawn[is_random]
-            observations.append(environment.step(actions).observation)
+            timestep = environment.step(actions)
+            observations.append(timestep.observation)
     return np.concatenate(observations)
 
 

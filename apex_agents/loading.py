@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import Any, cast
 
+import dm_env
 import numpy as np
 import tensorflow as tf
 from dm_env import specs
@@ -62,23 +63,37 @@ class TrainedPolicy:
         self._state: tuple[tf.Tensor, ...] = ()
         self._num_rows = 0
 
-    def act(self, observation: Any) -> np.ndarray:
+    def act(self, observation: Any, reward: Any = None) -> np.ndarray:
         """Return the best action, `[]` or `[D]`, or those of a batch, and remember the observation.
 
         Only a policy with memory remembers it. The memory begins anew when the number of
         observations changes.
 
+        Args:
+          observation: one observation, or a batch.
+          reward: `[]` or `[B]`, which came with it; 0 at the first step of an episode. Only agents
+            that see rewards need it.
+
         Raises:
-          ValueError: the observation has the wrong shape or dtype.
+          ValueError: the observation has the wrong shape or dtype, or the agent needs a reward.
         """
         batch, is_batch = self._to_batch(observation)
-        output, self._state = self._evaluate(batch, *self._remembered(len(batch)))
+        output, self._state = self._evaluate(batch, *self._remembered(len(batch), reward))
         output = output.numpy()
         is_action = self.greedy.output_name == "action"
         actions = self.actions.to_environment(output if is_action else output.argmax(axis=-1))
         return actions if is_batch else actions[0]
 
     action = act
+
+    def act_at(self, timestep: dm_env.TimeStep) -> np.ndarray:
+        """Return the actions `[B]` or `[B, D]` for a time step of `make_environment`.
+
+        Rows that are FIRST begin an episode.
+        """
+        is_first = np.asarray(timestep.step_type) == dm_env.StepType.FIRST
+        self.reset(is_first)
+        return self.act(timestep.observation, np.where(is_first, 0.0, timestep.reward))
 
     def reset(self, rows: np.ndarray | None = None) -> None:
         """Begin an episode: a policy with memory forgets what it remembers.
@@ -95,25 +110,27 @@ class TrainedPolicy:
             for new, old in zip(initial, state, strict=True)
         )
 
-    def q_values(self, observation: Any) -> np.ndarray:
+    def q_values(self, observation: Any, reward: Any = None) -> np.ndarray:
         """Return the values of all actions, `[A]` or `[B, A]`; raises as `output` does."""
-        return self.output("q_values", observation)
+        return self.output("q_values", observation, reward)
 
     def logits(self, observation: Any) -> np.ndarray:
         """Return the logits of all actions, `[A]` or `[B, A]`; raises as `output` does."""
         return self.output("logits", observation)
 
-    def output(self, name: str, observation: Any) -> np.ndarray:
+    def output(self, name: str, observation: Any, reward: Any = None) -> np.ndarray:
         """Return the output of the network for an observation, or a batch; nothing is remembered.
 
         Raises:
-          ValueError: the agent has no output of that name, or the observation does not fit.
+          ValueError: the agent has no output of that name, the observation does not fit, or the
+            agent needs a reward, as `act` does.
         """
         require(name == self.greedy.output_name, "output", name, repr(self.greedy.output_name))
         batch, is_batch = self._to_batch(observation)
         is_same_batch = len(batch) == self._num_rows
         state = self._state if is_same_batch else self.greedy.initial_state(len(batch))
         output = self._evaluate(batch, *state)[0].numpy()
+        output = self._evaluate(batch, *self._remembered(len(batch), reward))[0].numpy()
         return output if is_batch else output[0]
 
     def value(self, observation: Any, action: Any = None) -> np.ndarray:
@@ -158,10 +175,15 @@ class TrainedPolicy:
         )
         return cast(VectorEnvironment, EnvironmentUnits(environment))
 
-    def _remembered(self, num_rows: int) -> tuple[tf.Tensor, ...]:
+    def _remembered(self, num_rows: int, reward: Any = 0.0) -> tuple[tf.Tensor, ...]:
+        """Return the state of so many rows, with the reward where the agent sees it."""
         if num_rows != self._num_rows:
             self._num_rows, self._state = num_rows, self.greedy.initial_state(num_rows)
-        return self._state
+        if not self.greedy.sees_reward:
+            return self._state
+        require(reward is not None, "reward", reward, "what came with the observation, or 0")
+        rewards = np.broadcast_to(np.asarray(reward, np.float32), [num_rows])
+        return (tf.convert_to_tensor(rewards), *self._state[1:])
 
     def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Return observations as agents see them, as a batch, and whether they were one."""

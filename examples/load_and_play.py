@@ -22,6 +22,7 @@ def main(run: str, num_episodes: int = 5) -> None:
     while len(returns) < num_episodes:
         policy.reset(timestep.step_type == dm_env.StepType.FIRST)  # A memory begins anew.
         timestep = environment.step(policy.act(timestep.observation))
+        timestep = environment.step(policy.act_at(timestep))
         for episode in environment.finished_episodes():
             returns.append(episode.episode_return)
             print(f"episode {len(returns)}: {episode.episode_return:.1f}", flush=True)

@@ -72,6 +72,8 @@ class GreedyPolicy(NamedTuple):
         tuple that is empty for a policy without memory.
       initial_state: `(B)`; returns the state at the beginning of episodes.
       value: `(observation, action)`; returns `[B]`. None for an agent without such values.
+      sees_reward: whether the first part of a state is the reward `[B]` that comes with the
+        observation, for the caller to put there; `evaluate` returns 0 in its place.
     """
 
     networks: Mapping[str, Any]
@@ -79,6 +81,7 @@ class GreedyPolicy(NamedTuple):
     evaluate: Callable[..., tuple[tf.Tensor, tuple[tf.Tensor, ...]]]
     initial_state: Callable[[int], tuple[tf.Tensor, ...]] = lambda num_rows: ()
     value: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor] | None = None
+    sees_reward: bool = False
 
 
 def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:

@@ -71,7 +71,7 @@ class SequenceAdder(PrioritizedAdder):
           **calls: `should_stop` and `learner_steps_fn` of `PrioritizedAdder`.
         """
         super().__init__(client, layout, replay, **calls)
-        self._sizes = layout.sizes
+        self._sizes, self._num_states = layout.sizes, layout.num_states
         self._priority_fn = priority_fn
         self._steps: collections.deque[ActedStep] = collections.deque(maxlen=self._sizes.total)
         self._length = 0  # Time steps of the episode so far.
@@ -136,7 +136,7 @@ class SequenceAdder(PrioritizedAdder):
             self.num_not_finite += num_trained
             return
         states = [steps[i].state for i in (0, num_burn_in, num_burn_in + num_trained - 1)]
-        head = pack_head(num_rows, num_burn_in, num_trained, states[: self._layout.num_states])
+        head = pack_head(num_rows, num_burn_in, num_trained, states[: self._num_states])
         self._writer.add_item(num_rows, head, bounded_priority(priority))
         self._count_item()
 

@@ -8,6 +8,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.acting.exploration import epsilon_ladder
+from apex_agents.acting.policy import GreedyPolicy
 from apex_agents.acting.sequence_adder import ActedStep, SequenceAdder
 from apex_agents.builder import Algorithm, ApexBuilder
 from apex_agents.environments import EnvironmentSpec, require_discrete_actions
@@ -21,7 +22,7 @@ from apex_agents.precision import compute_dtype
 from apex_agents.r2d2.config import CORES, R2D2Config
 from apex_agents.r2d2.learning import R2D2Update, make_td_priority_fn
 from apex_agents.r2d2.networks import RecurrentNetwork, make_core, make_network
-from apex_agents.r2d2.policy import RecurrentPolicy
+from apex_agents.r2d2.policy import NO_ACTION, RecurrentPolicy
 from apex_agents.replay.priorities import make_priority_fn
 from apex_agents.replay.sequences import SequenceLayout, sequence_sizes
 
@@ -91,6 +92,23 @@ def _make_evaluation_policy(
     return RecurrentPolicy(network, epsilons, seed)
 
 
+def _make_greedy_policy(network: RecurrentNetwork) -> GreedyPolicy:
+    def evaluate(
+        observation: tf.Tensor, reward: tf.Tensor, action: tf.Tensor, *state: tf.Tensor
+    ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        q_values, next_state = network(observation, action, reward, *state)
+        best = tf.argmax(q_values, axis=-1, output_type=tf.int32)
+        return q_values, (tf.zeros_like(reward), best, *next_state)
+
+    def initial_state(num_rows: int) -> tuple[tf.Tensor, ...]:
+        action = tf.fill([num_rows], NO_ACTION)
+        return (tf.zeros([num_rows]), action, *network.initial_state(num_rows))
+
+    return GreedyPolicy(
+        {"network": network}, "q_values", evaluate, initial_state, sees_reward=network.sees_reward
+    )
+
+
 _R2D2 = Algorithm(
     config_class=R2D2Config,
     check_environment=_check_environment,
@@ -98,6 +116,7 @@ _R2D2 = Algorithm(
     make_layout=_make_layout,
     make_policy=_make_policy,
     make_evaluation_policy=_make_evaluation_policy,
+    make_greedy_policy=_make_greedy_policy,
     make_update=R2D2Update,
     make_adders=_make_adders,
 )

@@ -16,7 +16,7 @@ from apex_agents.learning.sequence_losses import (
     unrescale,
 )
 from apex_agents.learning.update import Computed, TargetCopies
-from apex_agents.networks.normalization import update_statistics
+from apex_agents.networks.normalization import updating_statistics
 from apex_agents.precision import compute_dtype, computing_in
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.networks import RecurrentNetwork, State
@@ -125,9 +125,11 @@ class R2D2Update:
 
     def compute(self, batch: Sequences, weights: tf.Tensor) -> Computed:
         """Compute gradients of the weighted loss; see `learning.update.Update`."""
-        observations = tf.boolean_mask(batch.steps.observation, batch.is_real)
-        update_statistics(self.network.torso, observations)
-        with tf.GradientTape() as tape, computing_in(self._compute_dtype):
+        with (
+            tf.GradientTape() as tape,
+            computing_in(self._compute_dtype),
+            updating_statistics(self.network),
+        ):
             (loss, priorities), q_values = self.compute_loss(batch)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)

@@ -88,6 +88,10 @@ class RecurrentNetwork(snt.Module):
 
     The input of the core has, beside the features of the observation, the previous action and the
     reward that followed it, compressed by `rescale`, so that large ones do not drown the features.
+
+    Attributes:
+      torso: module from observations `[B, ...]` to features `[B, F]`.
+      sees_reward: whether the reward is an input.
     """
 
     def __init__(
@@ -104,8 +108,8 @@ class RecurrentNetwork(snt.Module):
         self._core = core
         self._head = head
         self._num_actions = num_actions
-        self._has_action = config.previous_action_input
-        self._has_reward = config.previous_reward_input
+        self._sees_action = config.previous_action_input
+        self.sees_reward = config.previous_reward_input
 
     def __call__(
         self,
@@ -161,9 +165,9 @@ class RecurrentNetwork(snt.Module):
         self, observation: tf.Tensor, previous_action: tf.Tensor, reward: tf.Tensor
     ) -> tf.Tensor:
         parts = [tf.cast(self.torso(observation), tf.float32)]
-        if self._has_action:
+        if self._sees_action:
             parts.append(tf.one_hot(previous_action, self._num_actions))  # Zeros for -1.
-        if self._has_reward:
+        if self.sees_reward:
             parts.append(rescale(reward)[:, tf.newaxis])
         return tf.concat(parts, axis=1)
 

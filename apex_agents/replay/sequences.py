@@ -140,6 +140,7 @@ class SequenceLayout:
         self._num_older = max(frame_stack, 1) - 1
         state_size = self.num_states * sum(_size(shape) for shape in self._state_shapes)
         step_size = _size(spec.actions.shape) + _NUM_SCALARS
+        self.padded_shapes: Mapping[str, Sequence[int]]
         self.padded_shapes = {"head": [_NUM_COUNTS + state_size]}
         if self._has_frames:
             frame_shape = observations.shape[1 if frame_stack else 0 :]
@@ -174,7 +175,8 @@ class SequenceLayout:
         counts = tf.cast(item["head"][:, :_NUM_COUNTS], tf.int32)
         num_rows, num_burn_in, num_trained = [counts[:, i, tf.newaxis] for i in range(_NUM_COUNTS)]
         state, *acted_states = self._unpack_states(item["head"][:, _NUM_COUNTS:])
-        burn_in, *_ = self._take_rows(item, tf.range(sizes.burn_in) + 0 * num_burn_in)
+        # Rows behind the burn-in stand for those that a short one lacks.
+        burn_in, *_ = self._take_rows(item, tf.minimum(tf.range(sizes.burn_in), num_rows - 1))
         positions = tf.range(sizes.trained + sizes.following)
         rows = tf.minimum(num_burn_in + positions, num_rows - 1)
         steps, discount, learner_steps = self._take_rows(item, rows)

@@ -190,6 +190,7 @@ def test_replayed_sequences_have_the_values_of_acting(kind, serve):
         index, timestep, output = known[steps.observation[i, t].tobytes()]
         assert steps.reward[i, t] == pytest.approx(float(timestep.reward or 0), rel=1e-6)
         assert (steps.previous_action[i, t] == -1) == (index == 0)
+        assert index > 0 or not any(part.any() for part in output.state)
         if not timestep.last():
             taken = q_values[i, t, output.action]
             assert taken == pytest.approx(float(output.q_taken), abs=1e-5)
