@@ -166,7 +166,9 @@ class RecurrentNetwork(snt.Module):
     ) -> tf.Tensor:
         parts = [tf.cast(self.torso(observation), tf.float32)]
         if self._sees_action:
-            parts.append(tf.one_hot(previous_action, self._num_actions))  # Zeros for -1.
+            # Zeros for -1, also in ONNX, whose one-hot encoding counts negative indices from the end.
+            is_action = previous_action[:, tf.newaxis] == tf.range(self._num_actions)
+            parts.append(tf.cast(is_action, tf.float32))
         if self.sees_reward:
             parts.append(rescale(reward)[:, tf.newaxis])
         return tf.concat(parts, axis=1)
