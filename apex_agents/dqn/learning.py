@@ -1,7 +1,5 @@
 """The update of Ape-X DQN (Horgan et al. 2018, section 3.1 and appendix C)."""
 
-from collections.abc import Sequence
-
 import sonnet as snt
 import tensorflow as tf
 
@@ -12,21 +10,22 @@ from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimi
 from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.precision import compute_dtype, computing_in
+from apex_agents.learning.losses import TDLoss, double_q_values
+from apex_agents.learning.optimizers import Adam, CenteredRMSProp
+from apex_agents.learning.q_learning import QLearningUpdate
 from apex_agents.replay.transitions import Transition
 
 
-class DQNUpdate:
+class DQNUpdate(QLearningUpdate):
     """Double Q-learning on n-step transitions with a periodically copied target network.
 
     Attributes:
       network, target_network: maps from observations `[B, ...]` to action values `[B, A]`.
       td_loss: loss towards a bootstrapped return; see `ReturnDistribution`.
-      trained: variables that gradients are of, the online network's.
-      variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
-        where their epsilons depend on it.
-      state: networks, optimiser and number of updates, for checkpoints.
-      num_updates: int64 scalar, updates done so far.
     """
+
+    network: ActionValueNetwork
+    target_network: ActionValueNetwork
 
     def __init__(
         self,
@@ -35,10 +34,7 @@ class DQNUpdate:
         config: ApexDQNConfig,
     ):
         """Take two networks whose variables exist, and make the target equal to the first."""
-        self.network = network
-        self.target_network = target_network
-        self._compute_dtype = compute_dtype(config.bfloat16)
-        self._max_gradient_norm = config.max_gradient_norm
+        super().__init__(network, target_network, config, _make_optimizer(config))
         self.td_loss = make_distribution(config).td_loss
         optimizer = _make_optimizer(config)
         self.trained = network.trainable_variables

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from apex_agents.acting.sequence_adder import ActedStep
-from apex_agents.learning.losses import check_shapes
-from apex_agents.learning.optimizers import Adam, GuardedOptimizer
+from apex_agents.learning.optimizers import Adam
+from apex_agents.learning.q_learning import QLearningUpdate
 from apex_agents.learning.sequence_losses import (
     SequenceLoss,
     n_step_targets,
@@ -15,9 +15,6 @@ from apex_agents.learning.sequence_losses import (
     sequence_td_loss,
     unrescale,
 )
-from apex_agents.learning.update import Computed, TargetCopies
-from apex_agents.networks.normalization import updating_statistics
-from apex_agents.precision import compute_dtype, computing_in
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.networks import RecurrentNetwork, State
 from apex_agents.replay.sequences import Sequences, SequenceSizes
@@ -84,71 +81,22 @@ def make_td_priority_fn(
     return compute_priority
 
 
-class R2D2Update:
+class R2D2Update(QLearningUpdate):
     """Double Q-learning on sequences, whose recurrent states are computed anew by a burn-in.
 
     Attributes:
       network, target_network: recurrent action-value networks.
-      trained: variables that gradients are of, the online network's.
-      variables: `{'network': ...}`, the online network's variables, for actors.
-      state: networks, optimiser and number of updates, for checkpoints.
-      num_updates: int64 scalar, updates done so far.
     """
 
+    network: RecurrentNetwork
+    target_network: RecurrentNetwork
+
     def __init__(
-        self,
-        network: RecurrentNetwork,
-        target_network: RecurrentNetwork,
-        config: R2D2Config,
+        self, network: RecurrentNetwork, target_network: RecurrentNetwork, config: R2D2Config
     ):
         """Take two networks whose variables exist, and make the target equal to the first."""
-        self.network = network
-        self.target_network = target_network
-        self._config = config
-        self._compute_dtype = compute_dtype(config.bfloat16)
-        self.trained = network.trainable_variables
         optimizer = Adam(config.learning_rate, config.adam_epsilon, config.learning_rate_steps)
-        self._optimizer = GuardedOptimizer((optimizer, self.trained))
-        self._target_copies = TargetCopies(
-            network.variables, target_network.variables, config.target_update_period
-        )
-        self.num_updates = self._target_copies.num_updates
-        self.variables = {"network": network.variables}
-        if config.exploration.annealing_steps is not None:
-            self.variables["num_updates"] = [self.num_updates]
-        self.state = {
-            "network": network,
-            "target_network": target_network,
-            "optimizer": optimizer,
-            "num_updates": self.num_updates,
-        }
-
-    def compute(self, batch: Sequences, weights: tf.Tensor) -> Computed:
-        """Compute gradients of the weighted loss; see `learning.update.Update`."""
-        with (
-            tf.GradientTape() as tape,
-            computing_in(self._compute_dtype),
-            updating_statistics(self.network),
-        ):
-            (loss, priorities), q_values = self.compute_loss(batch)
-            check_shapes(loss.shape, weights=weights)
-            mean_loss = tf.reduce_mean(weights * loss)
-        trained_values = tf.boolean_mask(q_values, batch.is_trained)
-        metrics = {
-            "loss": mean_loss,
-            "td_error": tf.reduce_mean(priorities),
-            "q_value": tf.reduce_mean(trained_values),
-            **self._measure_staleness(batch, q_values),
-        }
-        return Computed(tape.gradient(mean_loss, self.trained), priorities, metrics)
-
-    def apply(self, gradients: Sequence[tf.Tensor | None]) -> dict[str, tf.Tensor]:
-        """Descend gradients, clipped by their global norm; see `learning.update.Update`."""
-        gradients, norm = tf.clip_by_global_norm(gradients, self._config.max_gradient_norm)
-        self._optimizer.apply([gradients], [norm])
-        self._target_copies.count_update()
-        steps_skipped = self._optimizer.num_skipped.read_value()
-        return {"gradient_norm": norm, "steps_skipped": steps_skipped}
+        super().__init__(network, target_network, config, optimizer)
 
     def compute_loss(self, batch: Sequences) -> tuple[SequenceLoss, tf.Tensor]:
         """Compute the loss; the method to override for another one.
@@ -186,8 +134,8 @@ class R2D2Update:
         ]
         return online, target
 
-    def _measure_staleness(self, batch: Sequences, q_values: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Compare values given the states of acting with those given the learner's.
+    def _measure(self, batch: Sequences, q_values: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Compare values given the states of acting with those given the learner's, if asked to.
 
           Delta Q = |q(h_learner) - q(h_acting)| / max_a |q(h_learner)|
 
@@ -195,12 +143,10 @@ class R2D2Update:
 
         Source: Kapturowski et al. 2019, section 3.
         """
-        if not batch.acted_states:
-            return {}
+        metrics = {"q_value": tf.reduce_mean(tf.boolean_mask(q_values, batch.is_trained))}
         last = tf.reduce_sum(tf.cast(batch.is_trained, tf.int32), axis=1) - 1
         indices = {"delta_q_first": tf.zeros_like(last), "delta_q_last": last}
-        metrics = {}
-        for (name, index), state in zip(indices.items(), batch.acted_states, strict=True):
+        for (name, index), state in zip(indices.items(), batch.acted_states, strict=False):
             inputs = [tf.gather(tensor, index, batch_dims=1) for tensor in batch.steps]
             acted, _ = self.network(*inputs, *state)
             learned = tf.gather(q_values, index, batch_dims=1)

@@ -166,7 +166,7 @@ class RecurrentNetwork(snt.Module):
     ) -> tf.Tensor:
         parts = [tf.cast(self.torso(observation), tf.float32)]
         if self._sees_action:
-            # Zeros for -1, also in ONNX, whose one-hot encoding counts negative indices from the end.
+            # Zeros for -1, which is the last action to ONNX's one-hot encoding.
             is_action = previous_action[:, tf.newaxis] == tf.range(self._num_actions)
             parts.append(tf.cast(is_action, tf.float32))
         if self.sees_reward:

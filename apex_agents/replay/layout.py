@@ -37,7 +37,7 @@ class Layout(Protocol):
     """
 
     signature: dict[str, tf.TensorSpec]
-    padded_shapes: Mapping[str, Sequence[int]]
+    padded_shapes: dict[str, Any]
     bytes_per_item: float
 
     def make_writer(self, client: reverb.Client) -> Any:

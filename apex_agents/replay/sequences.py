@@ -140,8 +140,7 @@ class SequenceLayout:
         self._num_older = max(frame_stack, 1) - 1
         state_size = self.num_states * sum(_size(shape) for shape in self._state_shapes)
         step_size = _size(spec.actions.shape) + _NUM_SCALARS
-        self.padded_shapes: Mapping[str, Sequence[int]]
-        self.padded_shapes = {"head": [_NUM_COUNTS + state_size]}
+        self.padded_shapes: dict[str, Any] = {"head": [_NUM_COUNTS + state_size]}
         if self._has_frames:
             frame_shape = observations.shape[1 if frame_stack else 0 :]
             self.padded_shapes["frames"] = [sizes.total + self._num_older, *frame_shape]

@@ -88,7 +88,7 @@ class PackedLayout:
         self._chunk_length = _PACKED_CHUNK_LENGTH if replay.eviction_policy == "fifo" else 1
         row = tf.TensorSpec([2 * _size(spec.observations) + _outcome_size(spec)], tf.float32)
         self.signature = {"transition": row}
-        self.padded_shapes = {"transition": row.shape}
+        self.padded_shapes: dict[str, Any] = {"transition": row.shape}
         self.bytes_per_item = estimate_bytes_per_item(
             replay, [_num_bytes(row)], self._chunk_length, rows_per_item=1
         )
@@ -148,7 +148,7 @@ class FrameLayout:
         frames = tf.TensorSpec((num_frames, *frame_shape), observations.dtype)
         outcome = tf.TensorSpec([_outcome_size(spec)], tf.float32)
         self.signature = {"frames": frames, "outcome": outcome}
-        self.padded_shapes = {"frames": frames.shape, "outcome": outcome.shape}
+        self.padded_shapes: dict[str, Any] = {"frames": frames.shape, "outcome": outcome.shape}
         compression = _FRAME_COMPRESSION if frames.dtype == tf.uint8 else 1
         self.bytes_per_item = estimate_bytes_per_item(
             replay,

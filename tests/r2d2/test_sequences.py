@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 from dm_env import specs
 
-from apex_agents.acting.loop import run_in_lock_step
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.r2d2.builder import R2D2Builder
