@@ -1,10 +1,12 @@
 """CartPole-v1 without its velocities, which only a memory can tell, on one small machine."""
 
 from apex_agents.acting.exploration import ExplorationConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig, TaskReturn
 from apex_agents.environments import EnvironmentConfig
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.replay.config import ReplayConfig
+
+_TASK = "apex_agents.environments.toy:PositionOnlyCartPole"
 
 
 def get_config() -> ExperimentConfig:
@@ -40,11 +42,9 @@ def get_config() -> ExperimentConfig:
     run = RunConfig(
         num_actors=1,
         num_envs_per_actor=8,
-        target_return=475.0,
+        target_return=TaskReturn(475.0, _TASK),
         max_actor_steps=300_000,
         evaluation=EvaluationConfig(num_episodes=20, min_period_seconds=1.0),
     )
-    environment = EnvironmentConfig(
-        suite="function", task="apex_agents.environments.toy:PositionOnlyCartPole"
-    )
+    environment = EnvironmentConfig(suite="function", task=_TASK)
     return ExperimentConfig(agent=agent, environment=environment, run=run)

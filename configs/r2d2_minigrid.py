@@ -1,6 +1,6 @@
 """MiniGrid's MemoryS7, which needs the package minigrid: the object at the start tells the way.
 
-    apex-r2d2 --config=r2d2_minigrid --config.environment.kwargs.task=MiniGrid-MemoryS11-v0
+    apex-r2d2 --config=r2d2_minigrid --config.environment.kwargs.size=11
 
 The agent sees a part of the maze at a time, 7 by 7 cells in front of it.
 """
@@ -11,12 +11,12 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.presets import load_config
 
 
-def make_environment(task: str, render_mode: str | None = None) -> Any:
-    """Make a MiniGrid environment without its mission, a text that is always the same."""
-    import gymnasium
-    import minigrid.wrappers
+def make_environment(size: int, render_mode: str | None = None) -> Any:
+    """Make the maze without its mission, a text that is always the same."""
+    from minigrid.envs import MemoryEnv
+    from minigrid.wrappers import ImgObsWrapper
 
-    return minigrid.wrappers.ImgObsWrapper(gymnasium.make(task, render_mode=render_mode))
+    return ImgObsWrapper(MemoryEnv(size=size, max_steps=5 * size**2, render_mode=render_mode))
 
 
 def get_config() -> ExperimentConfig:
@@ -27,6 +27,6 @@ def get_config() -> ExperimentConfig:
     config.agent.conv_strides = (1, 1)
     config.environment.suite = "function"
     config.environment.task = f"{__name__}:make_environment"
-    config.environment.kwargs = {"task": "MiniGrid-MemoryS7-v0"}
+    config.environment.kwargs = {"size": 7}
     config.run.max_actor_steps = 1_000_000
     return config

@@ -11,9 +11,9 @@ FILES = re.findall(r"^## `logs/(.+)\.csv`$", DOCUMENT, re.MULTILINE)
 def columns(name: str, agent: str) -> set[str]:
     """Return the columns of `logs/<name>.csv` of a run of 'dqn', 'dpg' or 'a2c'."""
     other_only = {
-        "dqn": "(?:DPG|A3C) only:",
-        "dpg": "(?:DQN|A3C) only:",
-        "a2c": "(?:DQN|DPG|Ape-X) only:",
+        "dqn": "(?:DPG|R2D2|A3C) only:",
+        "dpg": "(?:DQN|R2D2|A3C) only:",
+        "a2c": "(?:DQN|DPG|R2D2|Ape-X) only:",
     }[agent]
     section = DOCUMENT.partition(f"## `logs/{name}.csv`\n")[2].partition("\n## ")[0]
     return set(re.findall(rf"^\| `(\w+)` (?!.*{other_only})", section, re.MULTILINE))

@@ -125,10 +125,11 @@ def test_config_fields_that_are_named_exist():
     from apex_agents.dqn.config import ApexDQNConfig
     from apex_agents.environments import EnvironmentConfig
     from apex_agents.fields import field_paths
+    from apex_agents.r2d2.config import R2D2Config
 
     configs = [
         ExperimentConfig(agent, EnvironmentConfig(), RunConfig())
-        for agent in (ApexDQNConfig(), ApexDPGConfig())
+        for agent in (ApexDQNConfig(), ApexDPGConfig(), R2D2Config())
     ]
     configs.append(runpy.run_path(str(ROOT / "examples" / "own_priority.py"))["get_config"]())
     known = {path for config in configs for path in field_paths(config)}
@@ -167,7 +168,13 @@ def _find_sections() -> list[tuple[str, str]]:
     """Return the path and the class of every config in the config of an experiment."""
     import dataclasses
 
-    from apex_agents import A2CConfig, ApexDPGConfig, ApexDQNConfig, ExperimentConfig
+    from apex_agents import (
+        A2CConfig,
+        ApexDPGConfig,
+        ApexDQNConfig,
+        ExperimentConfig,
+        R2D2Config,
+    )
 
     def walk(config, path):
         yield path, type(config).__name__
@@ -178,7 +185,7 @@ def _find_sections() -> list[tuple[str, str]]:
                 group = re.sub(r"(?<=cluster\.)\w+$", "<group>", inner)
                 yield from walk(value, group)
 
-    agents = (ApexDQNConfig(), ApexDPGConfig(), A2CConfig())
+    agents = (ApexDQNConfig(), ApexDPGConfig(), R2D2Config(), A2CConfig())
     return [section for agent in agents for section in walk(ExperimentConfig(agent), "")]
 
 

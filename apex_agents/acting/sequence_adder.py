@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
-import reverb
 
 from apex_agents.acting.adder import PrioritizedAdder
 from apex_agents.acting.policy import PolicyOutput
@@ -54,7 +53,7 @@ class SequenceAdder(PrioritizedAdder):
 
     def __init__(
         self,
-        client: reverb.Client,
+        client: Any,
         layout: SequenceLayout,
         replay: ReplayConfig,
         priority_fn: Callable[[Sequence[ActedStep], int], float],

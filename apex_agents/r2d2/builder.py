@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import reverb
 import tensorflow as tf
 
 from apex_agents.acting.exploration import epsilon_ladder
@@ -57,7 +56,7 @@ def _make_layout(config: R2D2Config, spec: EnvironmentSpec) -> SequenceLayout:
 
 
 def _make_adders(
-    config: R2D2Config, layout: SequenceLayout, client: reverb.Client, num_adders: int, **calls: Any
+    config: R2D2Config, layout: SequenceLayout, client: Any, num_adders: int, **calls: Any
 ) -> list[SequenceAdder]:
     td_priority_fn = make_td_priority_fn(config, layout.sizes)
     # Shared by the actor's adders: 'max' is their common highest priority.

@@ -17,6 +17,7 @@ from apex_agents.networks.torsos import DQN_CONVOLUTIONS
 from apex_agents.presets import load_config, preset_names
 from apex_agents.registry import make_builder
 from apex_agents.replay.messages import ParameterSource
+from apex_agents.replay.sequences import Sequences
 
 NAMES = preset_names()
 
@@ -59,10 +60,12 @@ def test_parts_fit_each_other(name, serve):
             np.testing.assert_array_equal(variable.numpy(), rounded.numpy())
     if not isinstance(builder, ActorCriticBuilder):  # Gradients hold no observations.
         dataset = builder.make_dataset(client, environment.spec)
-        observation = dataset.element_spec.data.observation
+        data = dataset.element_spec.data
+        observation = (data.steps if isinstance(data, Sequences) else data).observation
         sample_size = config.agent.batch_size * config.agent.num_sgd_steps_per_step
-        batch = [sample_size, *environment.spec.observations.shape]
-        assert observation.shape.is_compatible_with(batch)
+        shape = environment.spec.observations.shape
+        assert observation.shape[0] in (None, sample_size)
+        assert tuple(observation.shape[-len(shape) :]) == shape
         assert observation.dtype == tf.as_dtype(environment.spec.observations.dtype)
     environment.close()
     learner.close()
