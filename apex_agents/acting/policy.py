@@ -99,6 +99,52 @@ def restart_batch(observation: np.ndarray) -> dm_env.TimeStep:
     )
 
 
+class EpsilonGreedy:
+    """Chooses the action of the highest value, or a uniformly random one.
+
+    Attributes:
+      variables: `{'num_updates': ...}`, the learner steps that annealed epsilons depend on; nothing
+        without annealing.
+      epsilons: `[E]`, probability of a random action in each environment; with annealing, the final
+        value.
+    """
+
+    def __init__(
+        self,
+        epsilons: Sequence[float] | np.ndarray,
+        seed: int,
+        annealing_steps: int | None = None,
+    ):
+        """Start a stream of random numbers.
+
+        Args:
+          epsilons: epsilon of each environment, `[E]`.
+          seed: seed of the random actions.
+          annealing_steps: learner steps during which all of them fall linearly from 1.
+        """
+        self.epsilons = np.asarray(epsilons)
+        self.variables: dict[str, Sequence[tf.Variable]] = {}
+        self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._annealing_steps = annealing_steps
+        if annealing_steps is not None:
+            self.variables["num_updates"] = [self._num_updates]
+        self._random = np.random.default_rng(seed)
+
+    def choose(self, q_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the actions, `[E]` int32, and their values, `[E]`, given all values `[E, A]`."""
+        num_envs, num_actions = q_values.shape
+        explore = self._random.random(num_envs) < self._current_epsilons()
+        uniform = self._random.integers(num_actions, size=num_envs)
+        action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
+        return action, q_values[np.arange(num_envs), action]
+
+    def _current_epsilons(self) -> np.ndarray:
+        if self._annealing_steps is None:
+            return self.epsilons
+        progress = min(int(self._num_updates) / self._annealing_steps, 1.0)
+        return 1.0 + progress * (self.epsilons - 1.0)
+
+
 class CompiledFunction:
     """A compiled function from arrays, such as observations `[E, ...]`, to any nest of tensors.
 

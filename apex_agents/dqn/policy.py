@@ -7,8 +7,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.acting.exploration import EpsilonGreedy
-from apex_agents.acting.policy import CompiledFunction, PolicyOutput
+from apex_agents.acting.policy import CompiledFunction, EpsilonGreedy, PolicyOutput
 
 
 class EpsilonGreedyPolicy:

@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from apex_agents.acting.exploration import ExplorationConfig
+from apex_agents.fields import ReadWith
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.torso_config import LayerSizes, TorsoName, convolution_rules
+from apex_agents.torso_config import ConvSizes, MLPSizes, TorsoName, convolution_rules
 from apex_agents.validation import BuilderName, Probability, Rule, name_or_function
 
 CORES = ("lstm", "gru", "none")
@@ -76,12 +77,12 @@ class R2D2Config:
     """
 
     torso: TorsoName = "atari"
-    conv_channels: Annotated[LayerSizes, Field(min_length=1)] = (16,)
-    conv_kernel_sizes: Annotated[LayerSizes, Field(min_length=1)] = (3,)
-    conv_strides: Annotated[LayerSizes, Field(min_length=1)] = (1,)
-    mlp_hidden_sizes: LayerSizes = (256,)
+    conv_channels: ConvSizes = (16,)
+    conv_kernel_sizes: ConvSizes = (3,)
+    conv_strides: ConvSizes = (1,)
+    mlp_hidden_sizes: MLPSizes = (256,)
     core: Annotated[str, name_or_function(*CORES)] = "lstm"
-    core_size: Annotated[int, Field(ge=1, le=10_000)] = 512
+    core_size: Annotated[int, Field(ge=1, le=10_000), ReadWith("core", ("lstm", "gru"))] = 512
     previous_action_input: bool = True
     previous_reward_input: bool = True
     stream_hidden_size: Annotated[int, Field(ge=1, le=10_000)] = 512

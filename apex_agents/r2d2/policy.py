@@ -6,8 +6,7 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
-from apex_agents.acting.exploration import EpsilonGreedy
-from apex_agents.acting.policy import CompiledFunction, PolicyOutput
+from apex_agents.acting.policy import CompiledFunction, EpsilonGreedy, PolicyOutput
 from apex_agents.r2d2.networks import RecurrentNetwork
 
 NO_ACTION = -1  # Before the first action of an episode.
