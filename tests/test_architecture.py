@@ -101,7 +101,7 @@ MAX_FOLDER_SHARE = 0.25
 # of these rooms that the program and the builder of Ape-X DQN import, directly or through others.
 READING_PATH_STARTS = ("launch/apex_dqn.py", "apex_agents/program.py", "apex_agents/dqn/builder.py")
 READING_PATH_ROOMS = ("program", "builder", "dqn", "acting", "replay", "learning", "networks")
-MAX_READING_PATH_LINES = 4600
+MAX_READING_PATH_LINES = 4800
 
 
 def list_modules() -> list[str]:
