@@ -7,8 +7,6 @@ RUN is the folder of a run, such as runs/apex_dqn_cartpole-20260101-120000.
 
 import sys
 
-import dm_env
-
 import apex_agents
 
 
@@ -20,8 +18,6 @@ def main(run: str, num_episodes: int = 5) -> None:
     timestep = environment.reset()
     returns: list[float] = []
     while len(returns) < num_episodes:
-        policy.reset(timestep.step_type == dm_env.StepType.FIRST)  # A memory begins anew.
-        timestep = environment.step(policy.act(timestep.observation))
         timestep = environment.step(policy.act_at(timestep))
         for episode in environment.finished_episodes():
             returns.append(episode.episode_return)

@@ -5,11 +5,6 @@ import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.dqn.networks import ActionValueNetwork, make_distribution
-from apex_agents.learning.losses import TDLoss, check_shapes, double_q_values
-from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
-from apex_agents.learning.update import Computed, TargetCopies
-from apex_agents.networks.normalization import update_statistics
-from apex_agents.precision import compute_dtype, computing_in
 from apex_agents.learning.losses import TDLoss, double_q_values
 from apex_agents.learning.optimizers import Adam, CenteredRMSProp
 from apex_agents.learning.q_learning import QLearningUpdate
@@ -36,45 +31,6 @@ class DQNUpdate(QLearningUpdate):
         """Take two networks whose variables exist, and make the target equal to the first."""
         super().__init__(network, target_network, config, _make_optimizer(config))
         self.td_loss = make_distribution(config).td_loss
-        optimizer = _make_optimizer(config)
-        self.trained = network.trainable_variables
-        self._optimizer = GuardedOptimizer((optimizer, self.trained))
-        self._target_copies = TargetCopies(
-            network.variables, target_network.variables, config.target_update_period
-        )
-        self.num_updates = self._target_copies.num_updates
-        self.variables = {"network": network.variables}
-        if config.exploration.annealing_steps is not None:
-            self.variables["num_updates"] = [self.num_updates]
-        self.state = {
-            "network": network,
-            "target_network": target_network,
-            "optimizer": optimizer,
-            "num_updates": self.num_updates,
-        }
-
-    def compute(self, batch: Transition, weights: tf.Tensor) -> Computed:
-        """Compute gradients of the weighted loss; see `learning.update.Update`."""
-        update_statistics(self.network, batch.observation)
-        with tf.GradientTape() as tape, computing_in(self._compute_dtype):
-            (loss, td_error), q_tm1 = self.compute_loss(batch)
-            check_shapes(loss.shape, weights=weights)
-            mean_loss = tf.reduce_mean(weights * loss)
-        priorities = tf.abs(td_error)
-        metrics = {
-            "loss": mean_loss,
-            "td_error": tf.reduce_mean(priorities),
-            "q_value": tf.reduce_mean(q_tm1),
-        }
-        return Computed(tape.gradient(mean_loss, self.trained), priorities, metrics)
-
-    def apply(self, gradients: Sequence[tf.Tensor | None]) -> dict[str, tf.Tensor]:
-        """Descend gradients, clipped by their global norm; see `learning.update.Update`."""
-        gradients, norm = tf.clip_by_global_norm(gradients, self._max_gradient_norm)
-        self._optimizer.apply([gradients], [norm])
-        self._target_copies.count_update()
-        steps_skipped = self._optimizer.num_skipped.read_value()
-        return {"gradient_norm": norm, "steps_skipped": steps_skipped}
 
     def compute_loss(self, transitions: Transition) -> tuple[TDLoss, tf.Tensor]:
         """Compute the loss; the method to override for another one.

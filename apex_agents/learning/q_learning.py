@@ -10,7 +10,7 @@ import tensorflow as tf
 from apex_agents.learning.losses import check_shapes
 from apex_agents.learning.optimizers import GuardedOptimizer
 from apex_agents.learning.update import Computed, TargetCopies
-from apex_agents.networks.normalization import updating_statistics
+from apex_agents.networks.normalization import update_statistics
 from apex_agents.precision import compute_dtype, computing_in
 
 
@@ -72,11 +72,8 @@ class QLearningUpdate(abc.ABC):
 
     def compute(self, batch: Any, weights: tf.Tensor) -> Computed:
         """Compute gradients of the weighted loss; see `learning.update.Update`."""
-        with (
-            tf.GradientTape() as tape,
-            computing_in(self._compute_dtype),
-            updating_statistics(self.network),
-        ):
+        self._update_statistics(batch)
+        with tf.GradientTape() as tape, computing_in(self._compute_dtype):
             (loss, td_error), q_values = self.compute_loss(batch)
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
@@ -95,6 +92,10 @@ class QLearningUpdate(abc.ABC):
         self._target_copies.count_update()
         steps_skipped = self._optimizer.num_skipped.read_value()
         return {"gradient_norm": norm, "steps_skipped": steps_skipped}
+
+    def _update_statistics(self, batch: Any) -> None:
+        """Add the observations of a batch to the statistics that normalize them."""
+        update_statistics(self.network, batch.observation)
 
     def _measure(self, batch: Any, q_values: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Return metrics of the online network's action values, by name."""

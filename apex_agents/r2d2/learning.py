@@ -15,6 +15,7 @@ from apex_agents.learning.sequence_losses import (
     sequence_td_loss,
     unrescale,
 )
+from apex_agents.networks.normalization import update_statistics
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.networks import RecurrentNetwork, State
 from apex_agents.replay.sequences import Sequences, SequenceSizes
@@ -133,6 +134,10 @@ class R2D2Update(QLearningUpdate):
             for network in (self.network, self.target_network)
         ]
         return online, target
+
+    def _update_statistics(self, batch: Sequences) -> None:
+        observations = tf.boolean_mask(batch.steps.observation, batch.is_real)
+        update_statistics(self.network.torso, observations)
 
     def _measure(self, batch: Sequences, q_values: tf.Tensor) -> dict[str, tf.Tensor]:
         """Compare values given the states of acting with those given the learner's, if asked to.
