@@ -141,7 +141,7 @@ class PositionOnlyCartPole(gymnasium.ObservationWrapper):
     def __init__(self, **kwargs: Any):
         """Make CartPole-v1 with the arguments that gymnasium's has."""
         super().__init__(gymnasium.make("CartPole-v1", **kwargs))
-        full = self.env.observation_space
+        full: Any = self.env.observation_space
         self.observation_space = gymnasium.spaces.Box(full.low[::2], full.high[::2])
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
