@@ -274,7 +274,7 @@ def test_half_of_the_recorded_actions_are_random():
     environment = Environment()
     observations = record_observations(
         types.SimpleNamespace(
-            act=lambda observation: np.full(4, 7, np.int32),
+            act_at=lambda timestep: np.full(4, 7, np.int32),
             make_environment=lambda num_envs, seed: environment,
             actions=convert_actions(spaces.Discrete(5)),
         ),

@@ -309,8 +309,13 @@ def test_later_events_for_tensorboard_are_there(disk, caplog):
 
 
 @dataclasses.dataclass
+class AgentConfig:
+    torso: str = "x" * 1000
+
+
+@dataclasses.dataclass
 class Config:
-    agent: dict[str, str] = dataclasses.field(default_factory=lambda: {"torso": "x" * 1000})
+    agent: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     environment: str = "y"
 
 
