@@ -1,50 +1,25 @@
 """A memory task of POPGym, which has to be installed, on one small machine.
 
 Any of its tasks with discrete actions: --config.environment.task=popgym-CountRecallEasy-v0 ...
+It has the settings of `r2d2_cartpole`, with a larger core and longer sequences.
 """
 
-from apex_agents.acting.exploration import ExplorationConfig
-from apex_agents.config import EvaluationConfig, ExperimentConfig, RunConfig
+from apex_agents.config import ExperimentConfig
 from apex_agents.environments import EnvironmentConfig
-from apex_agents.r2d2.config import R2D2Config
-from apex_agents.replay.config import ReplayConfig
+from apex_agents.presets import load_config
 
 
 def get_config() -> ExperimentConfig:
     """Return the settings of the run."""
-    agent = R2D2Config(
-        torso="mlp",
-        mlp_hidden_sizes=(64,),
-        core_size=128,
-        stream_hidden_size=64,
-        frame_stack=0,
-        # Most easy tasks end after 52 steps or a hundred: such episodes are trained whole.
-        sequence_length=64,
-        burn_in_length=20,
-        sequence_period=32,
-        discount=0.99,
-        batch_size=32,
-        learning_rate=0.001,
-        adam_epsilon=1e-4,
-        target_update_period=200,
-        variable_update_period=20,
-        publish_period=10,
-        num_sgd_steps_per_step=2,
-        exploration=ExplorationConfig(epsilon=0.4, alpha=7.0, evaluation_epsilon=0.0),
-        replay=ReplayConfig(
-            max_size=10_000,
-            min_size=100,
-            priority_exponent=0.9,
-            importance_sampling_exponent=0.6,
-            samples_per_insert=16.0,
-            prefetch_batches=8,
-        ),
-    )
-    run = RunConfig(
-        num_actors=1,
-        num_envs_per_actor=8,
-        max_actor_steps=300_000,
-        evaluation=EvaluationConfig(num_episodes=50, min_period_seconds=5.0),
-    )
-    environment = EnvironmentConfig(suite="gymnasium", task="popgym-RepeatFirstEasy-v0")
-    return ExperimentConfig(agent=agent, environment=environment, run=run)
+    config = load_config("r2d2_cartpole")
+    agent, run = config.agent, config.run
+    agent.core_size = 128
+    # Most easy tasks end after 52 steps or a hundred: such episodes are trained whole.
+    agent.sequence_length, agent.burn_in_length, agent.sequence_period = 64, 20, 32
+    agent.num_sgd_steps_per_step = 2
+    agent.exploration.alpha = 7.0
+    agent.replay.samples_per_insert = 16.0
+    run.target_return = None
+    run.evaluation.num_episodes, run.evaluation.min_period_seconds = 50, 5.0
+    config.environment = EnvironmentConfig("gymnasium", "popgym-RepeatFirstEasy-v0")
+    return config

@@ -65,7 +65,7 @@ class R2D2Config:
       learning_rate_steps: learner steps over which the learning rate falls linearly to a tenth;
         None: it does not fall.
       adam_epsilon: epsilon of Adam (1e-3).
-      max_gradient_norm: global norm to which gradients are clipped (as Ape-X: 40).
+      max_gradient_norm: global norm to which gradients are clipped (80, as in rlpyt).
       target_update_period: learner steps between copies to the target network (2500).
       variable_update_period: steps per environment between two pulls of parameters (400).
       publish_period: learner steps between two publications of parameters.
