@@ -4,7 +4,8 @@ Both have the input `observation` `[B, ...]` and the output `action`, `[B]` or `
 units and the dtype of the environment's action space; those of Ape-X DQN also have `q_values`,
 those of A2C and A3C `logits`, both `[B, A]`. A policy with memory has an input `state_0`,
 `state_1` ... `[B, ...]` for each part of its state, and an output `next_state_0` ... for the next
-call. B is free. `describe` has the shapes, and the state that begins an episode.
+call; one that sees rewards has an input `reward` `[B]`. B is free. `describe` has the shapes, and
+the state that begins an episode.
 """
 
 import collections
@@ -88,9 +89,12 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
     if isinstance(policy.actions, DiscreteActions):
         output = {"shape": [policy.actions.num_values], "dtype": "float32"}
         described[policy.greedy.output_name] = output
+    described["memory"] = memory = {}
+    if policy.greedy.sees_reward:
+        memory["reward"] = {"shape": [], "dtype": "float32", "initial": 0.0}
     for name, part in _name_state(policy.greedy.initial_state(1)).items():
         shape, initial = part.shape[1:].as_list(), part[0].numpy().tolist()
-        described[name] = {"shape": shape, "dtype": part.dtype.name, "initial": initial}
+        memory[name] = {"shape": shape, "dtype": part.dtype.name, "initial": initial}
     return described
 
 
@@ -98,7 +102,7 @@ def _gymnasium_environment(config: EnvironmentConfig) -> dict[str, Any] | None:
     """Return the arguments of `gymnasium.make_vec` for the environment; None if it has no id."""
     if config.suite == "atari":
         game = rom_name(config.task).title().replace("_", "")
-        return {"id": f"ALE/{game}-v5", **emulator_settings(config.atari, evaluation=True)}
+        return {"id": f"ale_py:ALE/{game}-v5", **emulator_settings(config.atari, evaluation=True)}
     if config.suite != "gymnasium":
         return None
     limit = config.max_episode_steps
@@ -187,16 +191,17 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
 
 
 def _make_function(policy: TrainedPolicy) -> Any:
-    """Return a function with one signature, from `observation` and state to outputs by name."""
+    """Return a function with one signature, from the inputs to outputs by name."""
     greedy, spec = policy.greedy, policy.spec.observations
 
-    def evaluate(observation: tf.Tensor, *state: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        output, next_state = greedy.evaluate(observation, *state)
+    def evaluate(*inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        output, next_state = greedy.evaluate(*inputs)
         outputs = {greedy.output_name: output, "action": _to_action(policy.actions, output)}
         return {**outputs, **_name_state(next_state, "next_state")}
 
     signature = [
         tf.TensorSpec([None, *spec.shape], spec.dtype, name="observation"),
+        *([tf.TensorSpec([None], tf.float32, "reward")] if greedy.sees_reward else []),
         *(
             tf.TensorSpec([None, *part.shape[1:]], part.dtype, name)
             for name, part in _name_state(greedy.initial_state(1)).items()
@@ -256,8 +261,11 @@ def _greatest_difference(
     for batch in map(tf.convert_to_tensor, (observations, observations[:1])):
         state = greedy.initial_state(len(batch))
         for _ in range(2 if state else 1):
-            found = evaluate({"observation": batch, **_name_state(state)})
-            output, state = greedy.evaluate(batch, *state)
+            inputs = {"observation": batch}
+            if greedy.sees_reward:
+                inputs["reward"] = tf.random.stateless_normal([len(batch)], seed=[0, 0])
+            found = evaluate({**inputs, **_name_state(state)})
+            output, state = greedy.evaluate(*inputs.values(), *state)
             expected = {name: output.numpy(), **_name_state(state, "next_state")}
             if name == "action":
                 expected[name] = policy.actions.to_environment(expected[name])

@@ -78,8 +78,8 @@ class TrainedPolicy:
           ValueError: the observation has the wrong shape or dtype, or the agent needs a reward.
         """
         batch, is_batch = self._to_batch(observation)
-        state = self._with_reward(self._remembered(len(batch)), len(batch), reward)
-        output, self._state = self._evaluate(batch, *state)
+        state = self._remembered(len(batch))
+        output, self._state = self._evaluate(batch, *self._rewards(len(batch), reward), *state)
         output = output.numpy()
         is_action = self.greedy.output_name == "action"
         actions = self.actions.to_environment(output if is_action else output.argmax(axis=-1))
@@ -130,8 +130,8 @@ class TrainedPolicy:
         batch, is_batch = self._to_batch(observation)
         is_same_batch = len(batch) == self._num_rows
         state = self._state if is_same_batch else self.greedy.initial_state(len(batch))
-        output = self._evaluate(batch, *self._with_reward(state, len(batch), reward))[0].numpy()
-        return output if is_batch else output[0]
+        output, _ = self._evaluate(batch, *self._rewards(len(batch), reward), *state)
+        return output.numpy() if is_batch else output[0].numpy()
 
     def value(self, observation: Any, action: Any = None) -> np.ndarray:
         """Return v(s) of A2C and A3C, q(s, a) of Ape-X DPG, `[]` or `[B]`.
@@ -180,15 +180,12 @@ class TrainedPolicy:
             self._num_rows, self._state = num_rows, self.greedy.initial_state(num_rows)
         return self._state
 
-    def _with_reward(
-        self, state: tuple[tf.Tensor, ...], num_rows: int, reward: Any
-    ) -> tuple[tf.Tensor, ...]:
-        """Return the state with the reward in it, where the agent sees rewards."""
+    def _rewards(self, num_rows: int, reward: Any) -> tuple[np.ndarray, ...]:
+        """Return the rewards `[B]` of a batch where the agent sees them; else nothing."""
         if not self.greedy.sees_reward:
-            return state
+            return ()
         require(reward is not None, "reward", reward, "what came with the observation, or 0")
-        rewards = np.broadcast_to(np.asarray(reward, np.float32), [num_rows])
-        return (tf.convert_to_tensor(rewards), *state[1:])
+        return (np.array(np.broadcast_to(np.asarray(reward, np.float32), [num_rows])),)
 
     def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Return observations as agents see them, as a batch, and whether they were one."""

@@ -370,8 +370,12 @@ def test_the_state_that_begins_an_episode_is_described(policies):
         initial_state=lambda num_rows: (tf.zeros([num_rows, 2]), tf.fill([num_rows], 7))
     )
     described = describe(policy)
-    assert described["state_0"] == {"shape": [2], "dtype": "float32", "initial": [0.0, 0.0]}
-    assert described["state_1"] == {"shape": [], "dtype": "int32", "initial": 7}
+    assert described["memory"]["state_0"] == {
+        "shape": [2],
+        "dtype": "float32",
+        "initial": [0.0, 0.0],
+    }
+    assert described["memory"]["state_1"] == {"shape": [], "dtype": "int32", "initial": 7}
 
 
 def describe_in(policy, environment: EnvironmentConfig) -> dict:
@@ -418,4 +422,4 @@ def test_an_atari_environment_is_described_as_it_is(policies):
 
 def test_a_game_of_two_words_has_its_name_in_gymnasium(policies):
     described = describe_in(policies["pong"], EnvironmentConfig(task="ms_pacman"))
-    assert described["gymnasium"]["id"] == "ALE/MsPacman-v5"
+    assert described["gymnasium"]["id"] == "ale_py:ALE/MsPacman-v5"

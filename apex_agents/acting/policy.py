@@ -69,11 +69,12 @@ class GreedyPolicy(NamedTuple):
       output_name: what `evaluate` gives out: 'action', `[B, D]` in [-1, 1]; any other name, such as
         'q_values', for `[B, A]`, of which the greatest element is the action.
       evaluate: `(observation, *state)`, `[B, ...]` each; returns the output and the next state, a
-        tuple that is empty for a policy without memory.
+        tuple that is empty for a policy without memory. With `sees_reward` it is
+        `(observation, reward, *state)`.
       initial_state: `(B)`; returns the state at the beginning of episodes.
       value: `(observation, action)`; returns `[B]`. None for an agent without such values.
-      sees_reward: whether the first part of a state is the reward `[B]` that comes with the
-        observation, for the caller to put there; `evaluate` returns 0 in its place.
+      sees_reward: whether `evaluate` takes the reward `[B]` that came with the observation, which is
+        0 at the first step of an episode.
     """
 
     networks: Mapping[str, Any]

@@ -97,14 +97,23 @@ def _make_greedy_policy(network: RecurrentNetwork) -> GreedyPolicy:
     ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
         q_values, next_state = network(observation, action, reward, *state)
         best = tf.argmax(q_values, axis=-1, output_type=tf.int32)
-        return q_values, (tf.zeros_like(reward), best, *next_state)
+        return q_values, (best, *next_state)
+
+    def evaluate_without_reward(
+        observation: tf.Tensor, action: tf.Tensor, *state: tf.Tensor
+    ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        return evaluate(observation, tf.zeros(tf.shape(action)), action, *state)
 
     def initial_state(num_rows: int) -> tuple[tf.Tensor, ...]:
-        action = tf.fill([num_rows], NO_ACTION)
-        return (tf.zeros([num_rows]), action, *network.initial_state(num_rows))
+        return (tf.fill([num_rows], NO_ACTION), *network.initial_state(num_rows))
 
+    sees_reward = network.sees_reward
     return GreedyPolicy(
-        {"network": network}, "q_values", evaluate, initial_state, sees_reward=network.sees_reward
+        {"network": network},
+        "q_values",
+        evaluate if sees_reward else evaluate_without_reward,
+        initial_state,
+        sees_reward=sees_reward,
     )
 
 

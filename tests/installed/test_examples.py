@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from r2d2.sequences import make_config
 from tiny_runs import make_run
 from whole_runs import ROOT
 
@@ -44,6 +45,7 @@ SHORT = AtariConfig(evaluation_max_frames=40)
 RUNS = {
     "cartpole": (MLP, EnvironmentConfig("gymnasium", "CartPole-v1")),
     "pendulum": (DPG, EnvironmentConfig("gymnasium", "Pendulum-v1")),
+    "memory": (make_config(), EnvironmentConfig("gymnasium", "CartPole-v1")),
     "pong": (ApexDQNConfig(stream_hidden_size=8), EnvironmentConfig(task="pong", atari=SHORT)),
 }
 EPISODE = re.compile(r"episode \d: (-?\d+\.\d)")
