@@ -25,7 +25,7 @@ def get_config() -> ExperimentConfig:
         batch_size=32,
         learning_rate=0.001,
         adam_epsilon=1e-4,
-        target_update_period=200,
+        target_update_period=100,
         variable_update_period=20,
         publish_period=10,
         num_sgd_steps_per_step=4,
@@ -35,7 +35,7 @@ def get_config() -> ExperimentConfig:
             min_size=100,
             priority_exponent=0.9,
             importance_sampling_exponent=0.6,
-            samples_per_insert=8.0,
+            samples_per_insert=32.0,
             prefetch_batches=8,
         ),
     )

@@ -73,8 +73,8 @@ class GreedyPolicy(NamedTuple):
         `(observation, reward, *state)`.
       initial_state: `(B)`; returns the state at the beginning of episodes.
       value: `(observation, action)`; returns `[B]`. None for an agent without such values.
-      sees_reward: whether `evaluate` takes the reward `[B]` that came with the observation, which is
-        0 at the first step of an episode.
+      sees_reward: whether `evaluate` takes the reward `[B]` that came with the observation, or 0 at
+        the first step of an episode.
     """
 
     networks: Mapping[str, Any]

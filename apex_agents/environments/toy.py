@@ -136,13 +136,19 @@ class PointMass(dm_env.Environment):
 
 
 class PositionOnlyCartPole(gymnasium.ObservationWrapper):
-    """CartPole-v1 whose observations lack the velocities: `[2]`, position and angle of the pole."""
+    """CartPole-v1 whose observations lack the velocities.
 
-    def __init__(self, **kwargs: Any):
-        """Make CartPole-v1 with the arguments that gymnasium's has."""
-        super().__init__(gymnasium.make("CartPole-v1", **kwargs))
+    An observation has the cart's position and the pole's angle at the last `num_stacked` steps,
+    oldest first, `[2 * num_stacked]`; the first ones stand for those before an episode.
+    """
+
+    def __init__(self, num_stacked: int = 1, **kwargs: Any):
+        """Make CartPole-v1 with the other arguments, which are gymnasium's."""
+        environment = gymnasium.make("CartPole-v1", **kwargs)
+        super().__init__(gymnasium.wrappers.FrameStackObservation(environment, num_stacked))
         full: Any = self.env.observation_space
-        self.observation_space = gymnasium.spaces.Box(full.low[::2], full.high[::2])
+        bounds = self.observation(full.low), self.observation(full.high)
+        self.observation_space = gymnasium.spaces.Box(*bounds)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        return observation[::2]
+        return observation[:, ::2].reshape(-1)

@@ -1,5 +1,7 @@
 """Trains an agent of another library on CartPole-v1 until a greedy evaluation reaches a return.
 
+RecurrentPPO of sb3-contrib sees positions only.
+
 The hyperparameters are those that the library's own project publishes for this task. Prints a line
 of JSON for every evaluation: seconds from the start of this process to the evaluation's end, mean
 return, agent steps. Imports stand in the functions, since their time counts.
@@ -18,6 +20,7 @@ import numpy as np
 from process_clock import seconds_of_process
 
 TASK = "CartPole-v1"
+POSITIONS_ONLY = "CartPolePositions-v1"
 
 
 class Judge:
@@ -27,10 +30,11 @@ class Judge:
       is_over: whether the target is reached or the time is up.
     """
 
-    def __init__(self, target: float, limit: float, num_episodes: int, seed: int):
+    def __init__(self, task: str, target: float, limit: float, num_episodes: int, seed: int):
         """Make the environments for evaluations.
 
         Args:
+          task: id of the environments.
           target: mean return to reach.
           limit: seconds since the start of the process after which the run ends anyway.
           num_episodes: episodes of an evaluation, played side by side.
@@ -39,14 +43,15 @@ class Judge:
         self._target = target
         self._limit = limit
         self._seed: int | None = seed
-        self._environments = gymnasium.make_vec(TASK, num_episodes, vectorization_mode="sync")
+        self._environments = gymnasium.make_vec(task, num_episodes, vectorization_mode="sync")
         self.is_over = False
 
     def evaluate(self, act: Callable[[np.ndarray], np.ndarray], agent_steps: int) -> None:
         """Play episodes, and print their mean return.
 
         Args:
-          act: function that returns the greedy actions `[E]` for observations `[E, 4]`.
+          act: function that returns the greedy actions `[E]` for observations `[E, ...]`; the first
+            ones begin episodes.
           agent_steps: agent steps of training so far.
         """
         mean_return = self._play(act)
@@ -77,8 +82,18 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20, help="of an evaluation")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    judge = Judge(arguments.target, arguments.limit, arguments.episodes, arguments.seed + 1_000)
-    LIBRARIES[arguments.library](judge, arguments.seed)
+    gymnasium.register(POSITIONS_ONLY, make_position_only)
+    task = POSITIONS_ONLY if arguments.library == "sb3_recurrent_ppo" else TASK
+    settings = arguments.target, arguments.limit, arguments.episodes, arguments.seed + 1_000
+    LIBRARIES[arguments.library](Judge(task, *settings), arguments.seed)
+
+
+def make_position_only(**kwargs: Any) -> gymnasium.Env:
+    """Make CartPole-v1 without the velocities; observations are `[2]`."""
+    environment = gymnasium.make(TASK, **kwargs)
+    full: Any = environment.observation_space
+    space = gymnasium.spaces.Box(full.low[::2], full.high[::2])
+    return gymnasium.wrappers.TransformObservation(environment, lambda o: o[::2], space)
 
 
 def train_sb3(judge: Judge, seed: int) -> None:
@@ -117,12 +132,47 @@ def train_sb3_a2c(judge: Judge, seed: int) -> None:
     learn_sb3(model, judge, 10_000_000)
 
 
+def train_sb3_recurrent_ppo(judge: Judge, seed: int) -> None:
+    """Train RecurrentPPO with the hyperparameters of RL Baselines3 Zoo for this task.
+
+    They fall linearly over 100,000 agent steps, with which the run ends.
+    """
+    from sb3_contrib import RecurrentPPO
+    from stable_baselines3.common.env_util import make_vec_env
+
+    model = RecurrentPPO(
+        "MlpLstmPolicy",
+        make_vec_env(POSITIONS_ONLY, n_envs=8, seed=seed),
+        n_steps=32,
+        batch_size=256,
+        gae_lambda=0.8,
+        gamma=0.98,
+        n_epochs=20,
+        ent_coef=0.0,
+        learning_rate=lambda remaining: 1e-3 * remaining,
+        clip_range=lambda remaining: 0.2 * remaining,
+        seed=seed,
+        device="cpu",
+    )
+    learn_sb3(model, judge, 100_000)
+
+
 def learn_sb3(model: Any, judge: Judge, steps: int) -> None:
     """Train a model of Stable-Baselines3, and let it be judged every 2048 agent steps."""
 
+    def make_act() -> Callable[[np.ndarray], np.ndarray]:
+        state = None  # Of a policy with memory; an evaluation plays one episode side by side.
+
+        def act(observations: np.ndarray) -> np.ndarray:
+            nonlocal state
+            actions, state = model.predict(observations, state, deterministic=True)
+            return actions
+
+        return act
+
     def should_continue(*_: object) -> bool:
         if model.num_timesteps % 2_048 == 0:  # Every 8 times that DQN trains.
-            judge.evaluate(lambda o: model.predict(o, deterministic=True)[0], model.num_timesteps)
+            judge.evaluate(make_act(), model.num_timesteps)
         return not judge.is_over
 
     model.learn(steps, callback=should_continue)
@@ -187,7 +237,12 @@ def train_torchrl(judge: Judge, seed: int) -> None:
     collector.shutdown()
 
 
-LIBRARIES = {"sb3": train_sb3, "sb3_a2c": train_sb3_a2c, "torchrl": train_torchrl}
+LIBRARIES = {
+    "sb3": train_sb3,
+    "sb3_a2c": train_sb3_a2c,
+    "sb3_recurrent_ppo": train_sb3_recurrent_ppo,
+    "torchrl": train_torchrl,
+}
 
 if __name__ == "__main__":
     main()

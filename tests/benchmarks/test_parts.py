@@ -17,12 +17,11 @@ from traffic import Traffic
 
 def test_the_target_counts_from_the_first_evaluation_that_reaches_it():
     rows = [
-        {"wall_time_seconds": seconds, "mean_return": value}
-        for seconds, value in ((16.0, 9.5), (40.0, 475.0), (44.0, 120.0), (48.0, 500.0))
+        {"seconds": seconds, "steps": 100 * seconds, "mean_return": value}
+        for seconds, value in ((16.0, 474.9), (40.0, 475.0), (44.0, 120.0), (48.0, 500.0))
     ]
-    assert end_to_end.reached_at(rows, 475.0) == 40.0
-    assert end_to_end.reached_at(rows, 500.1) is None
-    assert end_to_end.reached_at([], 475.0) is None
+    assert end_to_end.solved_at(rows, "seconds", "steps") == (40.0, 4000.0)
+    assert end_to_end.solved_at(rows[:1], "seconds", "steps") == (math.inf, math.inf)
 
 
 def test_end_to_end_compares_with_the_best_other(monkeypatch):
@@ -52,6 +51,14 @@ def test_end_to_end_compares_agents_with_those_of_their_kind():
         (f"time to 475, our Ape-X DQN / {dqn}, the best other, by seed", 0.5, True),
         (f"time to 475, our A2C / {a2c}, the best other, by seed", 3.0, None),
         (f"time to 475, our A3C / {a2c}, the best other, by seed", 1.5, None),
+    ]
+
+
+def test_agent_steps_count_where_the_task_was_solved():
+    solved = [end_to_end.Solved(9.0, 700.0), end_to_end.Solved(), end_to_end.Solved(5.0, 300.0)]
+    rows = end_to_end.make_step_rows({"some": solved, "none": [end_to_end.Solved()]})
+    assert [(row.what, row.value) for row in rows] == [
+        ("agent steps to 475, some", Spread(500.0, 300.0, 700.0))
     ]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 
+import gymnasium
 import numpy as np
 import pytest
 from absl.testing import absltest
 from dm_env import test_utils
 
 from apex_agents.environments import Catch, PointMass
+from apex_agents.environments.toy import PositionOnlyCartPole
 
 LEFT, STAY, RIGHT = 0, 1, 2
 
@@ -100,3 +102,17 @@ def test_point_moves_as_it_is_pushed_and_stays_on_the_line():
     assert [step.last() for step in steps] == [False] * 5 + [True]
     assert steps[-1].discount == 1.0
     assert environment.step(np.array([1.0])).first()
+
+
+def test_cartpole_without_velocities_stacks_positions():
+    full, alone = gymnasium.make("CartPole-v1"), PositionOnlyCartPole()
+    stacked = PositionOnlyCartPole(num_stacked=3)
+    environments = full, alone, stacked
+    whole, newest, stack = [environment.reset(seed=1)[0] for environment in environments]
+    positions = [whole[::2]] * 3
+    for action in (1, 1, 0, 1):
+        np.testing.assert_array_equal(newest, positions[-1])
+        np.testing.assert_array_equal(stack, np.concatenate(positions[-3:]))
+        assert stacked.observation_space.contains(stack)
+        whole, newest, stack = [environment.step(action)[0] for environment in environments]
+        positions.append(whole[::2])
