@@ -67,7 +67,7 @@ class PrioritizedAdder(abc.ABC):
         self._learner_steps_fn = learner_steps_fn
         ratio = replay.samples_per_insert
         cause = f" (agent.replay.samples_per_insert is {ratio:g})" if ratio else ""
-        self._waiting = Waiting(f"the replay to accept transitions{cause}")
+        self._waiting = Waiting(f"the replay to accept items{cause}")
         self._writer: Any = None
         self._unflushed = 0
         self.num_steps = 0

@@ -6,8 +6,9 @@ Each figure is saved as .png and .svg:
   returns      the evaluator's mean return over actor steps, learner steps and wall time
   speeds       speeds of actors and learner, samples per insert, waiting time, size of the replay
   learning     loss, TD error, gradient norm, Q-value, age of the samples
+  memory       Delta Q at the first and at the last trained step (R2D2 with agent.measure_staleness)
   priorities   distributions of priorities and ages in the replay and in the sampled batches
-  exploration  returns of the environments over their epsilons (Ape-X DQN)
+  exploration  returns of the environments over their epsilons (Ape-X DQN, R2D2)
 
 Runs that differ only in their seed and in their limits become one curve: the mean over the seeds,
 from five seeds on the interquartile mean with its 95 % confidence interval, up to the point that

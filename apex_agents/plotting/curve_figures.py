@@ -100,6 +100,11 @@ _LEARNING_OF_ACTOR_CRITICS = (
     Quantity(columns.LEARNER, "staleness (learner steps)", columns.STALENESS_STEPS),
     _RETURN,
 )
+_MEMORY = (
+    Quantity(columns.LEARNER, "Delta Q at the first trained step", columns.DELTA_Q_FIRST),
+    Quantity(columns.LEARNER, "Delta Q at the last trained step", columns.DELTA_Q_LAST),
+    _RETURN,
+)
 
 
 @style.styled
@@ -156,11 +161,17 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
     return _draw_quantities(groups, quantities, columns.LEARNER_STEPS)
 
 
+@style.styled
+def draw_memory(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw how values depend on the age of recurrent states, and the return, over learner steps."""
+    return _draw_quantities(groups, _MEMORY, columns.LEARNER_STEPS)
+
+
 def _draw_quantities(
     groups: Sequence[RunGroup], quantities: Sequence[Quantity], x: str
 ) -> Figure | None:
     """Draw a panel for each quantity, of which the last one is the return."""
-    figure, panels = style.new_figure(make_title(groups), 2, style.PANELS_PER_ROW, 4.5)
+    figure, panels = style.new_panels(make_title(groups), len(quantities))
     for axes, quantity in zip(panels, quantities, strict=True):
         _draw_quantity(axes, groups, quantity, x)
         if quantity.fields:

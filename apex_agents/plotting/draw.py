@@ -58,6 +58,7 @@ def draw_runs(
         "returns": curve_figures.draw_returns,
         "speeds": curve_figures.draw_speeds,
         "learning": curve_figures.draw_learning,
+        "memory": curve_figures.draw_memory,
         "priorities": priority_figure.draw_priorities,
         "exploration": exploration.draw_exploration,
     }

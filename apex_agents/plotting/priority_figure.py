@@ -95,8 +95,8 @@ def _draw_newest(axes: Axes, histograms: Histograms, edges: np.ndarray) -> None:
     newest = histograms.learner_steps == histograms.learner_steps[-1]
     middles = histograms.bins[newest] + _BIN_WIDTH / 2
     for shares, label, look in (
-        (histograms.replay, "transitions in the replay", style.AREA),
-        (histograms.sampled, "transitions sampled from it", style.OUTLINE),
+        (histograms.replay, "items in the replay", style.AREA),
+        (histograms.sampled, "items sampled from it", style.OUTLINE),
     ):
         axes.hist(middles, edges.tolist(), weights=100 * shares[newest], label=label, **look)
     axes.set_ylabel("share (%)")

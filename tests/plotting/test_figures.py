@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import draw_learning, draw_returns, draw_speeds
+from apex_agents.plotting.curve_figures import draw_learning, draw_memory, draw_returns, draw_speeds
 from apex_agents.plotting.exploration import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
@@ -17,7 +17,7 @@ from apex_agents.runs.setting_labels import read_labels, record_labels
 from apex_agents.studies.results import make_groups
 from apex_agents.studies.study import Run, Setting, Study
 
-FIGURES = [draw_returns, draw_speeds, draw_learning, draw_priorities, draw_exploration]
+FIGURES = [draw_returns, draw_speeds, draw_learning, draw_memory, draw_priorities, draw_exploration]
 
 
 def evaluation(step, mean_return, standard_error=0.5) -> dict[str, float]:
@@ -417,6 +417,18 @@ def test_learning(make_run):
     assert legend_texts(figure) == texts
 
 
+def staleness_row(step, first, last):
+    return {**learner_row(step), "delta_q_first": first, "delta_q_last": last}
+
+
+def test_delta_q_of_both_steps(make_run):
+    rows = [staleness_row(1, 0.5, 0.25), staleness_row(2, 0.125, 0.0)]
+    figure = draw_memory(group_runs([make_run("a", {"learner": rows})]))
+    first, last, _ = figure.axes
+    assert points(first, SINCE) == ([1, 2], [0.5, 0.125])
+    assert points(last, SINCE) == ([1, 2], [0.25, 0.0])
+
+
 def test_an_entropy_of_the_users_makes_no_actor_critic(make_run):
     rows = [{**learner_row(step), "entropy": 0.5} for step in (1, 2)]
     figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
@@ -628,6 +640,7 @@ ONE_ROW = {
     draw_returns: {"evaluator": [evaluation(1, 1)]},
     draw_speeds: {"replay": [replay_row(5, 1, 1)]},
     draw_learning: {"learner": [learner_row(1)]},
+    draw_memory: {"learner": [staleness_row(1, 0.5, 0.25)]},
     draw_priorities: {"learner_histograms": histogram_rows(1, 1.0)},
     draw_exploration: {"actor_0_envs": [env_row(1, 0.4, 1, 1), env_row(1, 0.2, 1, 1)]},
 }
