@@ -37,14 +37,15 @@ from measuring import (
 )
 from serving import replay_server
 
-from apex_agents import ApexDPGBuilder, ApexDPGConfig, ApexDQNBuilder
 from apex_agents.acting.actor import run_in_lock_step
-from apex_agents.builder import Builder
 from apex_agents.config import ExperimentConfig
-from apex_agents.dqn.networks import make_network
+from apex_agents.dqn import networks as dqn_networks
 from apex_agents.environments import EnvironmentSpec, VectorEnvironment, make_vector_environment
+from apex_agents.experiment import make_experiment
 from apex_agents.learning.learner import ApexLearner, make_update_on_sample
 from apex_agents.precision import compute_dtype, cpu_has_bfloat16
+from apex_agents.r2d2 import networks as r2d2_networks
+from apex_agents.r2d2.config import R2D2Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from configs import (
@@ -53,6 +54,9 @@ from configs import (
     apex_dqn_atari_single_host,
     apex_dqn_atari_single_host_paper,
     apex_dqn_cartpole,
+    r2d2_atari,
+    r2d2_atari_single_host,
+    r2d2_cartpole,
 )
 
 # Settings, and the fields of the agent that are changed.
@@ -61,11 +65,14 @@ CONFIGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "atari_bfloat16": (apex_dqn_atari, {"bfloat16": True}),
     "atari_quantile": (apex_dqn_atari_single_host_paper, {"head": "quantile", "optimizer": "adam"}),
     "atari_single_host": (apex_dqn_atari_single_host, {}),
+    "atari_r2d2": (r2d2_atari, {}),
+    "atari_r2d2_single_host": (r2d2_atari_single_host, {}),
     "cartpole": (apex_dqn_cartpole, {}),
+    "cartpole_r2d2": (r2d2_cartpole, {}),
     "pendulum": (apex_dpg_pendulum, {}),
 }
 NUM_ENVS = 8
-NUM_TRANSITIONS = 2_000
+NUM_TRANSITIONS, NUM_SEQUENCES = 2_000, 200
 MAX_IN_FLIGHT = 40 * NUM_ENVS
 PREFETCH_BATCHES = 4
 ATARI_SECONDS, OTHER_SECONDS = 6.0, 2.0
@@ -145,25 +152,30 @@ def get_config(agent: str) -> ExperimentConfig:
     return dataclasses.replace(config, agent=dataclasses.replace(config.agent, **changes))
 
 
-def make_builder(agent: str, **changes: Any) -> ApexDQNBuilder | ApexDPGBuilder:
+def make_builder(agent: str, **changes: Any) -> Any:
     """Make the builder of a config, with some fields of the agent replaced."""
-    config = get_config(agent).agent
+    config = get_config(agent)
     replay = dataclasses.replace(
-        config.replay,
-        min_size=NUM_TRANSITIONS,
+        config.agent.replay,
+        min_size=num_items(config.agent),
         samples_per_insert=None,
         prefetch_batches=PREFETCH_BATCHES,
     )
-    kind = ApexDPGBuilder if isinstance(config, ApexDPGConfig) else ApexDQNBuilder
-    return kind(dataclasses.replace(config, replay=replay, **changes))
+    changed = dataclasses.replace(config.agent, replay=replay, **changes)
+    return make_experiment(dataclasses.replace(config, agent=changed)).builder
 
 
-def fill(builder: Builder, environment: VectorEnvironment, client: reverb.Client) -> None:
-    """Fill the replay with transitions of an untrained policy."""
+def num_items(config: Any) -> int:
+    """Return how many items the replay of an agent holds."""
+    return NUM_SEQUENCES if isinstance(config, R2D2Config) else NUM_TRANSITIONS
+
+
+def fill(builder: Any, environment: VectorEnvironment, client: reverb.Client) -> None:
+    """Fill the replay with items of an untrained policy."""
     policy = builder.make_policy(environment.spec, range(NUM_ENVS), NUM_ENVS, seed=0)
     adders = builder.make_adders(client, environment.spec, range(NUM_ENVS), NUM_ENVS)
     for _ in run_in_lock_step(environment, builder.make_actor(policy, adders)):
-        if sum(adder.num_items for adder in adders) > NUM_TRANSITIONS + MAX_IN_FLIGHT:
+        if sum(adder.num_items for adder in adders) > num_items(builder.config) + MAX_IN_FLIGHT:
             return
 
 
@@ -205,22 +217,33 @@ def make_matmul(dtype: tf.DType) -> Callable[[], Any]:
     return lambda: product().numpy()
 
 
-def count_flops(builder: Builder, spec: EnvironmentSpec) -> int:
-    """Return the floating-point operations of the products and convolutions of one DQN update.
+def count_flops(builder: Any, spec: EnvironmentSpec) -> int:
+    """Return the floating-point operations of the products and convolutions of one update.
 
-    An update has three forward passes and one backward pass, which costs two forward passes, less
-    the gradients of the pixels.
+    An update of DQN has three forward passes and one backward pass, which costs two forward passes,
+    less the gradients of the pixels. One of R2D2 has two forward passes over all steps, and a
+    backward pass over those behind the burn-in.
     """
-    network = make_network(builder.config, spec)
-    observation = spec.observations
-    shape = (builder.config.batch_size, *observation.shape)
-    evaluate = tf.function(network).get_concrete_function(tf.TensorSpec(shape, observation.dtype))
+    config, observations = builder.config, spec.observations
+    is_recurrent = isinstance(config, R2D2Config)
+    make = r2d2_networks.make_network if is_recurrent else dqn_networks.make_network
+    network, num_rows = make(config, spec), config.batch_size
+    inputs = [tf.TensorSpec((num_rows, *observations.shape), observations.dtype)]
+    if is_recurrent:
+        steps = [tf.TensorSpec([num_rows], dtype) for dtype in (tf.int32, tf.float32)]
+        state = [tf.TensorSpec(part.shape) for part in network.initial_state(num_rows)]
+        inputs += [*steps, *state]
+    evaluate = tf.function(network, autograph=False).get_concrete_function(*inputs)
     layers = [
         2 * op.outputs[0].shape.num_elements() * op.inputs[1].shape[:-1].num_elements()
         for op in evaluate.graph.get_operations()
         if op.type in ("Conv2D", "MatMul")
     ]
-    return 5 * sum(layers) - layers[0]
+    if not is_recurrent:
+        return 5 * sum(layers) - layers[0]
+    num_trained = config.sequence_length + config.n_step
+    without_gradients = 2 * (config.burn_in_length + num_trained) * sum(layers)
+    return without_gradients + num_trained * (2 * sum(layers) - layers[0])
 
 
 if __name__ == "__main__":
