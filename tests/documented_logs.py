@@ -8,12 +8,20 @@ DOCUMENT = (ROOT / "docs" / "reference" / "logs.md").read_text()
 FILES = re.findall(r"^## `logs/(.+)\.csv`$", DOCUMENT, re.MULTILINE)
 
 
+# What an agent is called where a column is said to be of some agents only.
+_NAMES = {
+    "dqn": {"Ape-X", "DQN"},
+    "dpg": {"Ape-X", "DPG"},
+    "r2d2": {"R2D2"},
+    "r2d2_staleness": {"R2D2", "R2D2 with `agent.measure_staleness`"},
+    "a2c": {"A2C"},
+}
+
+
 def columns(name: str, agent: str) -> set[str]:
-    """Return the columns of `logs/<name>.csv` of a run of 'dqn', 'dpg' or 'a2c'."""
-    other_only = {
-        "dqn": "(?:DPG|R2D2|A3C) only:",
-        "dpg": "(?:DQN|R2D2|A3C) only:",
-        "a2c": "(?:DQN|DPG|R2D2|Ape-X) only:",
-    }[agent]
+    """Return the columns of `logs/<name>.csv` of a run of an agent in `_NAMES`."""
     section = DOCUMENT.partition(f"## `logs/{name}.csv`\n")[2].partition("\n## ")[0]
-    return set(re.findall(rf"^\| `(\w+)` (?!.*{other_only})", section, re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` .*?\| (?:([^|:]+) only: )?[^|]*\|$", section, re.MULTILINE)
+    return {
+        column for column, agents in rows if not agents or _NAMES[agent] & {*agents.split(", ")}
+    }

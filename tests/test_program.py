@@ -189,20 +189,34 @@ POINT_MASS = (
 )
 
 
-@pytest.mark.parametrize("agent", ["dqn", "dpg"])
+CATCH = (
+    "--config.environment.suite=toy",
+    "--config.environment.task=catch",
+    "--config.agent.batch_size=8",
+    "--config.agent.replay.min_size=20",
+    "--config.agent.replay.samples_per_insert=8",
+    "--config.run.evaluation.num_episodes=3",
+)
+# Without --config: the defaults are the pendulum's, and CartPole's without velocities.
+SCRIPTS = {"dpg": ("launch/apex_dpg.py", *POINT_MASS), "r2d2": ("launch/r2d2.py", *CATCH)}
+# A lock-step of eight environments, and three transitions of an episode that ends, or a sequence of
+# a whole episode.
+MOST_BEHIND = {"dqn": 8 * 3, "dpg": 8 * 3, "r2d2": 8 * 9}
+
+
+@pytest.mark.parametrize("agent", MOST_BEHIND)
 def test_threads_end_with_success(start, agent):
     flags = ("--config.run.max_actor_steps=2000", "--config.run.target_return=2")
     if agent == "dqn":
         command = apex_dqn("local_mt", *flags)
     else:
-        # Without --config: the default is the pendulum's.
+        script, *settings = SCRIPTS[agent]
         options = ("--lp_launch_type=local_mt", "--workdir={workdir}")
-        command = ("launch/apex_dpg.py", *options, *POINT_MASS, *flags)
+        command = (script, *options, *settings, *flags)
     run = start(*command).finish()
     assert run.exit_code == 0, run.output()
     assert run.summary()["finished"] is True
-    # Within a lock-step of eight environments, and three transitions of an episode that ends.
-    assert 2000 <= run.summary()["actor_steps"] < 2000 + 8 * 3
+    assert 2000 <= run.summary()["actor_steps"] < 2000 + MOST_BEHIND[agent]
     assert run.summary()["learner_steps"] > 0
     last = run.rows("evaluator")[-1]
     assert float(last["learner_steps"]) == run.summary()["learner_steps"]

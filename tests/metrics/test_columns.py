@@ -6,7 +6,9 @@ import types
 
 import documented_logs
 import pytest
+from r2d2.sequences import make_config
 
+from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.config import RunConfig
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
@@ -18,6 +20,7 @@ from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import Bin, SampledTransitions
 from apex_agents.metrics.loggers import LearnerLogger
 from apex_agents.metrics.statistics import ReplayStatistics
+from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.messages import Evaluation
 
@@ -26,7 +29,12 @@ DQN = ApexDQNConfig(
     torso="mlp", mlp_hidden_sizes=(8,), stream_hidden_size=8, frame_stack=0, replay=REPLAY
 )
 DPG = ApexDPGConfig(policy_hidden_sizes=(8, 8), critic_hidden_sizes=(8, 8), replay=REPLAY)
-AGENTS = {"dqn": (ApexDQNBuilder(DQN), "catch"), "dpg": (ApexDPGBuilder(DPG), "point_mass")}
+AGENTS = {
+    "dqn": (ApexDQNBuilder(DQN), "catch"),
+    "dpg": (ApexDPGBuilder(DPG), "point_mass"),
+    "r2d2": (R2D2Builder(make_config(replay=REPLAY)), "catch"),
+    "r2d2_staleness": (R2D2Builder(make_config(replay=REPLAY, measure_staleness=True)), "catch"),
+}
 
 
 def test_every_name_is_a_file_or_column_of_the_document():
@@ -41,15 +49,18 @@ def test_every_name_is_a_file_or_column_of_the_document():
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_metrics_of_a_learner_are_columns(agent, make_fixed_batches, serve, tmp_path, monkeypatch):
+def test_metrics_of_a_learner_are_columns(agent, serve, tmp_path):
     builder, task = AGENTS[agent]
-    spec = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0).spec
+    environment = make_vector_environment(EnvironmentConfig("toy", task), 1, seed=0)
+    spec = environment.spec
     client = serve(*builder.make_replay_tables(spec))
+    adders = builder.make_adders(client, spec)
+    actor = builder.make_actor(builder.make_policy(spec, range(1), 1, 0), adders)
+    next(_ for _ in run_in_lock_step(environment, actor) if adders[0].num_items > 5)
+    adders[0].flush()
     (tmp_path / "logs").mkdir()
     experiment = Experiment(builder, make_vector_environment, RunConfig(), str(tmp_path))
     logger = LearnerLogger(experiment, types.SimpleNamespace(latest=ReplayStatistics()))
-    batches = make_fixed_batches(spec, 1)
-    monkeypatch.setattr(builder, "make_dataset", lambda *_: batches)
     learner = builder.make_learner(spec, client, seed=0, logger=logger)
     learner.step()
     learner.close()

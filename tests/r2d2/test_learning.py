@@ -145,3 +145,25 @@ def test_update_equals_a_loop_over_the_steps(names):
     for gradient, by_hand in zip(computed.gradients, expected, strict=True):
         scale = np.abs(by_hand).max()
         np.testing.assert_allclose(gradient, by_hand, rtol=1e-3, atol=1e-4 * scale)
+
+
+def test_state_holds_all_that_the_next_updates_depend_on(tmp_path):
+    config = make_config(target_update_period=3, normalize_observations=True)
+    builder, update = make_update(config)
+    random = np.random.default_rng(2)
+    items = [(case, make_rows(case, random)) for case in CASES.values()]
+    batch, weights = make_batch(builder, items), tf.ones(len(items))
+
+    def do_two(update: R2D2Update) -> list[np.ndarray]:
+        for _ in range(2):  # The second one copies the parameters.
+            update.apply(update.compute(batch, weights).gradients)
+        networks = update.network, update.target_network
+        return [variable.numpy() for network in networks for variable in network.variables]
+
+    update.apply(update.compute(batch, weights).gradients)
+    path = tf.train.Checkpoint(**update.state).write(str(tmp_path / "state"))
+    expected = do_two(update)
+    _, restored = make_update(config)
+    tf.train.Checkpoint(**restored.state).read(path).assert_consumed()
+    for found, array in zip(do_two(restored), expected, strict=True):
+        np.testing.assert_array_equal(found, array)
