@@ -1,6 +1,9 @@
 """The memory tasks of bsuite, which has to be installed: one bit to remember, for as long as given.
 
 apex-r2d2 --config=r2d2_bsuite --config.environment.kwargs.memory_length=30
+
+A sequence has to have the step of the bit and that of the answer: with a memory_length of 50 or
+more, agent.sequence_length has to be longer than that.
 """
 
 from apex_agents.config import ExperimentConfig, TaskReturn
