@@ -133,9 +133,9 @@ def describe_failure(run: Run, experiment: Experiment, outcome: Outcome) -> str:
     flow = experiment.data_flow()
     return (
         f"The run ended before its first learner step, and nothing was learned: "
-        f"{run.summary['reason']}. The actors sent {run.summary['actor_steps']:,} steps; the "
-        f"learner starts at {flow.min_steps:,}, by {flow.min_size_field}. Lower that, or raise the "
-        "limit."
+        f"{run.summary['reason']}. The actors sent {run.summary['actor_steps']:,} steps; "
+        f"the learner starts at {flow.usual_min_steps:,}, by {flow.min_size_field}. Lower that, or "
+        "raise the limit."
     )
 
 

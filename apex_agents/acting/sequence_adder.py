@@ -101,7 +101,8 @@ class SequenceAdder(PrioritizedAdder):
         discount = 1.0 if is_first else float(timestep.discount)
         scalars = (reward, discount, self._learner_steps_fn())
         parts = (np.ravel(self._previous_action), scalars)
-        row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
+        with np.errstate(over="ignore"):  # It is found below.
+            row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
         self._previous_action = output.action
         observation = timestep.observation
         is_finite = bool(np.isfinite(row).all()) and (
@@ -126,13 +127,14 @@ class SequenceAdder(PrioritizedAdder):
         num_burn_in = min(self._block, self._sizes.burn_in)
         num_rows = self._length - self._block + num_burn_in
         steps = list(self._steps)[-num_rows:]
-        self._trained_until = self._block + num_trained
+        num_new = self._block + num_trained - self._trained_until
+        self._trained_until += num_new
         self._block += self._sizes.stride
         priority = math.nan
         if all(step.is_finite for step in steps):
             priority = self._priority_fn(steps[num_burn_in:], num_trained)
         if not math.isfinite(priority):
-            self.num_not_finite += num_trained
+            self.num_not_finite += num_new
             return
         states = [steps[i].state for i in (0, num_burn_in, num_burn_in + num_trained - 1)]
         head = pack_head(num_rows, num_burn_in, num_trained, states[: self._num_states])

@@ -131,7 +131,7 @@ class GradientSender:
             self.num_not_finite += num_steps
             return False
         if self._stream is None:
-            self._stream = RowStream(self._client, len(Gradient._fields), 1, table=GRADIENTS)
+            self._stream = RowStream(self._client, len(Gradient._fields) * [1], table=GRADIENTS)
         version = np.asarray(self.version, np.int64)
         row = Gradient(gradient, metrics, version, self._worker, self._num_workers)
         references = self._stream.append(*row)

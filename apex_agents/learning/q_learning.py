@@ -78,11 +78,9 @@ class QLearningUpdate(abc.ABC):
             check_shapes(loss.shape, weights=weights)
             mean_loss = tf.reduce_mean(weights * loss)
         priorities = tf.abs(td_error)
-        metrics = {
-            "loss": mean_loss,
-            "td_error": tf.reduce_mean(priorities),
-            **self._measure(batch, q_values),
-        }
+        with computing_in(self._compute_dtype):
+            measured = self._measure(batch, q_values)
+        metrics = {"loss": mean_loss, "td_error": tf.reduce_mean(priorities), **measured}
         return Computed(tape.gradient(mean_loss, self.trained), priorities, metrics)
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> dict[str, tf.Tensor]:

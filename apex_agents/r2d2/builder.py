@@ -1,5 +1,6 @@
 """R2D2 among the agents with prioritized replay: which parts are its own."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from apex_agents.r2d2.networks import RecurrentNetwork, make_core, make_network
 from apex_agents.r2d2.policy import NO_ACTION, RecurrentPolicy
 from apex_agents.replay.priorities import make_priority_fn
 from apex_agents.replay.sequences import SequenceLayout, sequence_sizes
+from apex_agents.replay.tables import DataFlow
 
 
 class R2D2Builder(ApexBuilder):
@@ -32,6 +34,10 @@ class R2D2Builder(ApexBuilder):
     def __init__(self, config: R2D2Config, torso_fn: TorsoFn | None = None):
         """Check the class of the config; `ApexBuilder` documents the arguments."""
         super().__init__(config, _R2D2, torso_fn)
+
+    def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        flow = super().data_flow(num_envs_per_actor)
+        return flow._replace(steps_per_item=self.config.sequence_period)
 
 
 def _check_environment(config: R2D2Config, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> bool:
@@ -63,7 +69,8 @@ def _make_adders(
     initial_priority = make_priority_fn(config.replay)
 
     def priority_fn(steps: Sequence[ActedStep], num_trained: int) -> float:
-        return initial_priority(td_priority_fn(steps, num_trained))
+        td_priority = td_priority_fn(steps, num_trained)
+        return initial_priority(td_priority) if math.isfinite(td_priority) else math.nan
 
     return [
         SequenceAdder(client, layout, config.replay, priority_fn, **calls)

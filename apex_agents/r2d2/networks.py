@@ -70,13 +70,19 @@ def make_core(config: R2D2Config, spec: EnvironmentSpec) -> snt.RNNCore:
     label = f"agent.core {config.core!r}"
     try:
         core = find_function(config.core, "agent.core")(spec, config)
-        state = core.initial_state(1) if isinstance(core, snt.RNNCore) else None
+        with tf.GradientTape() as tape:
+            state = core.initial_state(1) if isinstance(core, snt.RNNCore) else None
     except ValueError:
         raise
     except Exception as error:  # The user's code may raise anything.
         raise ValueError(f"{label} raises {type(error).__name__}: {error}. {_NEEDED}") from error
     if state is None:
         raise ValueError(f"{label} returns {core!r}. {_NEEDED}")
+    if tape.watched_variables():
+        raise ValueError(
+            f"{label} has an initial state that is learned. No gradient would reach it, since "
+            "sequences begin with states that acting had: return constants."
+        )
     dtypes = {part.dtype.name for part in tf.nest.flatten(state)}
     if not dtypes <= {"float32"}:
         raise ValueError(f"{label} has a state of {', '.join(sorted(dtypes))}. {_NEEDED}")
@@ -155,6 +161,8 @@ class RecurrentNetwork(snt.Module):
             )
             features = _flatten_time(tf.transpose(features, [1, 0, 2]))
             state = tuple(tf.nest.flatten(packed))
+        else:  # A core without memory takes all steps at once.
+            features, _ = self._core(features, self._pack(()))
         return tf.reshape(self._head(features), [-1, length, self._num_actions]), state
 
     def initial_state(self, batch_size: int) -> State:

@@ -21,6 +21,8 @@ _ITEM_BYTES = 330
 _COLUMN_BYTES = 300
 _CHUNK_BYTES = 940
 _SEND_TIMEOUT_MS = 500
+# Every so many steps of an episode, beginning with its first one.
+_SLIDE_CHECK_PERIOD = 16
 
 
 class Layout(Protocol):
@@ -56,8 +58,7 @@ class RowStream:
     def __init__(
         self,
         client: reverb.Client,
-        num_columns: int,
-        chunk_length: int,
+        chunk_lengths: Sequence[int],
         replicas: int = 1,
         table: str = TRANSITIONS,
         num_rows: int | None = None,
@@ -66,18 +67,18 @@ class RowStream:
 
         Args:
           client: client of the replay server.
-          num_columns: number of columns of a row.
-          chunk_length: rows that share a chunk.
+          chunk_lengths: for each column of a row, how many of its values share a chunk. An item
+            waits for the chunks that it refers to: a column with few values needs short ones.
           replicas: times each item is added to the table.
           table: name of the table that items are added to.
           num_rows: newest rows that items can refer to; None for as many as share a chunk.
         """
-        num_rows = num_rows or chunk_length
+        num_rows = num_rows or max(chunk_lengths)
         self._table = table_name(client, table)
         self._replicas = replicas
         self._stream = client.trajectory_writer(num_keep_alive_refs=num_rows)
         self._writer = self._stream._writer
-        for column in range(num_columns):
+        for column, chunk_length in enumerate(chunk_lengths):
             options = pybind.ConstantChunkerOptions(
                 max_chunk_length=chunk_length, num_keep_alive_refs=num_rows
             )
@@ -117,6 +118,36 @@ class RowStream:
         self._stream.close()
 
 
+class SlideCheck:
+    """Looks now and then whether the stacked frames of an observation slide by one per step."""
+
+    def __init__(self) -> None:
+        self._num_steps = 0
+        self._before: np.ndarray | None = None
+
+    def begin_episode(self, observation: np.ndarray) -> None:
+        """Take the first stack, `[K, ...]`."""
+        self._num_steps, self._before = 0, observation
+
+    def check(self, observation: np.ndarray) -> None:
+        """Compare a stack with that of the step before.
+
+        Raises:
+          ValueError: it did not slide by one frame.
+        """
+        before, self._before = self._before, observation
+        is_due = self._num_steps % _SLIDE_CHECK_PERIOD == 0
+        self._num_steps += 1
+        # Bytes are compared rather than numbers, of which NaN differs from itself.
+        if before is None or not is_due or observation[:-1].tobytes() == before[1:].tobytes():
+            return
+        raise ValueError(
+            f"agent.frame_stack is {len(observation)}, but observations of shape "
+            f"{observation.shape} do not slide by one frame per step. Stack frames along the first "
+            "axis, oldest first, or set agent.frame_stack=0."
+        )
+
+
 def repeat_until_sent(send: Callable[..., None], should_stop: Callable[[], bool]) -> None:
     """Repeat a blocking call of a stream until it succeeds or the program stops.
 
@@ -135,10 +166,11 @@ def estimate_bytes_per_item(
     chunk_length: int,
     rows_per_item: int,
     new_rows_per_item: int = 1,
+    head_bytes: float | None = None,
 ) -> float:
     """Estimate the memory that each item of a full table takes, together with its rows.
 
-      item_bytes + new_rows * row_bytes / replicas * stay
+      item_bytes + (head_bytes + new_rows * row_bytes * stay) / replicas
 
     Removing the oldest items frees their chunks at once, stay = 1. Removal by priority takes items
     in random order, and a chunk is freed with the last of the m items that refer to it, which stays
@@ -150,14 +182,19 @@ def estimate_bytes_per_item(
       chunk_length: rows that share a chunk.
       rows_per_item: rows to which an item refers, at most.
       new_rows_per_item: rows that are written for each item.
+      head_bytes: bytes of a value that each item has for itself, in its own chunk; None if there is
+        no such value.
 
     Returns:
       Bytes, within 30 % for floats.
     """
     stay = 1.0
     if replay.eviction_policy == "prioritized":
-        items_per_chunk = (chunk_length + rows_per_item - 1) * replay.replicas
+        rows = chunk_length + rows_per_item - 1
+        items_per_chunk = -(-rows // new_rows_per_item) * replay.replicas
         stay = sum(1 / i for i in range(1, items_per_chunk + 1))
     stored = sum(_CHUNK_BYTES / chunk_length + num_bytes for num_bytes in row_bytes)
     stored *= new_rows_per_item * stay / replay.replicas
+    if head_bytes is not None:
+        stored += _COLUMN_BYTES + (_CHUNK_BYTES + head_bytes) / replay.replicas
     return _ITEM_BYTES + _COLUMN_BYTES * len(row_bytes) + stored

@@ -22,7 +22,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
+from apex_agents.replay.layout import Reference, RowStream, SlideCheck, estimate_bytes_per_item
 
 _NUM_COUNTS = 3  # At the beginning of a head.
 _NUM_SCALARS = 3  # At the end of a step.
@@ -156,17 +156,22 @@ class SequenceLayout:
         }
         self._chunk_length = -(-sizes.total // _CHUNKS_PER_ITEM)
         row_bytes = [
-            _size(shape[1:]) * self.signature[name].dtype.size / _compression(name)
+            _size(shape[1:])
+            * self.signature[name].dtype.size
+            / (_FRAME_COMPRESSION if self.signature[name].dtype == tf.uint8 else 1)
             for name, shape in self.padded_shapes.items()
             if name != "head"
         ]
-        self.bytes_per_item = 4.0 * (_NUM_COUNTS + state_size) + estimate_bytes_per_item(
-            replay, row_bytes, self._chunk_length, sizes.total, sizes.stride
+        head_bytes = 4.0 * (_NUM_COUNTS + state_size)
+        self.bytes_per_item = estimate_bytes_per_item(
+            replay, row_bytes, self._chunk_length, sizes.total, sizes.stride, head_bytes
         )
 
     def make_writer(self, client: reverb.Client) -> "SequenceWriter":
         num_rows = self.sizes.total + self._num_older
-        stream = RowStream(client, 3, self._chunk_length, self._replay.replicas, num_rows=num_rows)
+        # Whole chunks travel with an item; of heads there is one per item.
+        chunk_lengths = [self._chunk_length, 1, self._chunk_length]
+        stream = RowStream(client, chunk_lengths, self._replay.replicas, num_rows=num_rows)
         return SequenceWriter(stream, num_rows, self._has_frames, self._frame_stack)
 
     def unpack(self, item: Mapping[str, tf.Tensor]) -> Sequences:
@@ -239,11 +244,14 @@ class SequenceWriter:
         self._num_older = max(frame_stack, 1) - 1
         self._frames: collections.deque[Reference] = collections.deque(maxlen=num_rows)
         self._steps: collections.deque[Reference] = collections.deque(maxlen=num_rows)
+        self._slide = SlideCheck()
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Write the older frames of the first observation."""
         self._frames.clear()
         self._steps.clear()
+        if self._is_stack:
+            self._slide.begin_episode(observation)
         for index in range(self._num_older):
             self._frames.append(self.stream.append(observation[index], None, None)[0])
 
@@ -253,9 +261,14 @@ class SequenceWriter:
         Args:
           observation: S_t; of a stack the newest frame is written.
           step: `[A_{t-1}..., r_t, d_t, learner steps]`.
+
+        Raises:
+          ValueError: the stack did not slide by one frame since the step before.
         """
         frame = None
         if self._has_frames:
+            if self._is_stack and self._steps:
+                self._slide.check(observation)
             frame = observation[-1] if self._is_stack else observation
         else:
             step = np.concatenate([np.ravel(observation), step], dtype=np.float32, casting="unsafe")
@@ -279,10 +292,6 @@ def pack_head(
     counts = np.array([num_rows, num_burn_in, num_trained], np.float32)
     parts = [np.ravel(part) for state in states for part in state]
     return np.concatenate([counts, *parts], dtype=np.float32, casting="unsafe")
-
-
-def _compression(column: str) -> float:
-    return _FRAME_COMPRESSION if column == "frames" else 1
 
 
 def _size(shape: Sequence[int]) -> int:

@@ -24,7 +24,7 @@ import reverb
 import tensorflow as tf
 
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
+from apex_agents.replay.layout import Reference, RowStream, SlideCheck, estimate_bytes_per_item
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
@@ -34,7 +34,6 @@ _PACKED_CHUNK_LENGTH = 4
 # a 7th; frames may take half of the estimate. For floats no compression is assumed.
 _FRAME_COMPRESSION = 7
 # Steps between two checks. Comparing two Atari stacks takes 2.5 us, adding a transition 110 us.
-_SLIDE_CHECK_PERIOD = 16
 
 
 class Transition(NamedTuple):
@@ -94,7 +93,7 @@ class PackedLayout:
         )
 
     def make_writer(self, client: reverb.Client) -> "PackedWriter":
-        return PackedWriter(RowStream(client, 1, self._chunk_length, self._replay.replicas))
+        return PackedWriter(RowStream(client, [self._chunk_length], self._replay.replicas))
 
     def unpack(self, item: Mapping[str, tf.Tensor]) -> Transition:
         size = _size(self._spec.observations)
@@ -158,7 +157,7 @@ class FrameLayout:
         )
 
     def make_writer(self, client: reverb.Client) -> "FrameWriter":
-        stream = RowStream(client, 2, self._chunk_length, self._replay.replicas)
+        stream = RowStream(client, 2 * [self._chunk_length], self._replay.replicas)
         return FrameWriter(stream, self._n_step, self._frame_stack)
 
     def unpack(self, item: Mapping[str, tf.Tensor]) -> Transition:
@@ -187,14 +186,13 @@ class FrameWriter:
         self._frames: collections.deque[Reference] = collections.deque(maxlen=num_frames)
         self._is_stack = frame_stack > 0
         self._num_padding = n_step - 1
-        self._num_steps = 0
+        self._slide = SlideCheck()
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Write the frames of the first observation."""
         observation = self._as_stack(observation)
         self._frames.clear()
-        self._num_steps = 0
-        self._newest = observation
+        self._slide.begin_episode(observation)
         # Shorter transitions need as many frames: the first one is repeated before itself.
         for frame in (*[observation[0]] * self._num_padding, *observation):
             self._append(frame, None)
@@ -206,10 +204,7 @@ class FrameWriter:
           ValueError: the stack did not slide by one frame since the step before.
         """
         observation = self._as_stack(observation)
-        if self._num_steps % _SLIDE_CHECK_PERIOD == 0:
-            _check_slide(self._newest, observation)
-        self._num_steps += 1
-        self._newest = observation
+        self._slide.check(observation)
         self._frame: np.ndarray | None = observation[-1]  # None as soon as it is written.
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
@@ -297,13 +292,3 @@ def _num_bytes(column: tf.TensorSpec) -> int:
 def _restore(rows: tf.Tensor, array_spec: Any) -> tf.Tensor:
     """Give flat rows `[B, size]` the shape and the dtype of a spec."""
     return tf.cast(tf.reshape(rows, [-1, *array_spec.shape]), array_spec.dtype)
-
-
-def _check_slide(previous: np.ndarray, observation: np.ndarray) -> None:
-    # Bytes are compared rather than numbers, of which NaN differs from itself.
-    if observation[:-1].tobytes() != previous[1:].tobytes():
-        raise ValueError(
-            f"agent.frame_stack is {len(observation)}, but observations of shape "
-            f"{observation.shape} do not slide by one frame per step. Stack frames along the first "
-            "axis, oldest first, or set agent.frame_stack=0."
-        )

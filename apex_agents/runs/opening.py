@@ -204,11 +204,11 @@ def warning_of_resumption(experiment: Experiment) -> str | None:
     paths = pathlib.Path(experiment.workdir).glob("actor_steps*.json")
     counted = sum(sum(read_counts(path)) for path in paths)
     left = run.max_actor_steps - counted
-    if counted == 0 or left <= 0 or left >= flow.min_steps:
+    if counted == 0 or left <= 0 or left >= flow.usual_min_steps:
         return None
     return (
         f"{left:,} of {run.max_actor_steps:,} actor steps are left, but the replay begins empty, "
-        f"and the learner starts at {flow.min_steps:,} steps, by {flow.min_size_field}: "
+        f"and the learner starts at {flow.usual_min_steps:,} steps, by {flow.min_size_field}: "
         "nothing more will be learned. Raise run.max_actor_steps."
     )
 

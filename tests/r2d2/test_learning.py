@@ -11,6 +11,7 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.learning import R2D2Update
@@ -147,6 +148,19 @@ def test_update_equals_a_loop_over_the_steps(names):
         np.testing.assert_allclose(gradient, by_hand, rtol=1e-3, atol=1e-4 * scale)
 
 
+def test_statistics_are_those_of_the_real_steps():
+    builder, update = make_update(make_config(normalize_observations=True))
+    random = np.random.default_rng(3)
+    items = [(case, make_rows(case, random)) for case in CASES.values()]
+    update.compute(make_batch(builder, items), tf.ones(len(items)))
+    seen = np.concatenate([rows["observation"][case.burn_in :] for case, rows in items])
+    modules = update.network.submodules
+    (statistics,) = [module for module in modules if isinstance(module, RunningNormalization)]
+    assert statistics.count == len(seen)
+    np.testing.assert_allclose(statistics.mean, seen.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(statistics.variance, seen.var(axis=0), rtol=1e-5)
+
+
 def test_state_holds_all_that_the_next_updates_depend_on(tmp_path):
     config = make_config(target_update_period=3, normalize_observations=True)
     builder, update = make_update(config)
@@ -167,3 +181,9 @@ def test_state_holds_all_that_the_next_updates_depend_on(tmp_path):
     tf.train.Checkpoint(**restored.state).read(path).assert_consumed()
     for found, array in zip(do_two(restored), expected, strict=True):
         np.testing.assert_array_equal(found, array)
+
+
+def test_the_learner_starts_after_as_many_steps_as_its_sequences_have():
+    flow = R2D2Builder(make_config()).data_flow(num_envs_per_actor=8)
+    # Episodes of one step make an item each, long ones one every 4 steps.
+    assert (flow.min_size, flow.min_steps, flow.usual_min_steps) == (1, 1, 4)

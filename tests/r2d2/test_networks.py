@@ -23,6 +23,20 @@ def make_two_layers(spec, config):
     return snt.DeepRNN([snt.GRU(config.core_size), tf.nn.relu, snt.LSTM(2)])
 
 
+def make_layer(spec, config):
+    return snt.DeepRNN([snt.Linear(7), tf.nn.tanh])
+
+
+def make_learned_state(spec, config):
+    class Learned(snt.GRU):
+        def initial_state(self, batch_size, **kwargs):
+            if not hasattr(self, "start"):
+                self.start = tf.Variable(tf.zeros([1, 5]))
+            return tf.tile(self.start, [batch_size, 1])
+
+    return Learned(5)
+
+
 def make_integer_state(spec, config):
     class Counter(snt.RNNCore):
         def __call__(self, inputs, prev_state):
@@ -51,7 +65,13 @@ def draw_steps() -> Steps:
     )
 
 
-CORES = {"lstm": [5, 5], "gru": [5], "none": [], f"{__name__}:make_two_layers": [5, 2, 2]}
+CORES = {
+    "lstm": [5, 5],
+    "gru": [5],
+    "none": [],
+    f"{__name__}:make_two_layers": [5, 2, 2],
+    f"{__name__}:make_layer": [],
+}
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -93,6 +113,7 @@ def test_inputs_can_be_left_out(field):
         ("make_integer_state", ["agent.core", "int32", "float32"]),
         ("make_no_core", ["agent.core", "Linear", "snt.RNNCore"]),
         ("make_failing_core", ["agent.core", "AttributeError", "no_such_field"]),
+        ("make_learned_state", ["agent.core", "learned", "constants"]),
         ("make_missing", ["agent.core", "make_missing"]),
     ],
 )

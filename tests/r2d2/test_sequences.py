@@ -8,6 +8,9 @@ a reset, or if padding changes a state.
 from __future__ import annotations
 
 import collections
+import itertools
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import acme
@@ -18,10 +21,12 @@ import tensorflow as tf
 from dm_env import specs
 
 from apex_agents.acting.actor import run_in_lock_step
+from apex_agents.acting.policy import PolicyOutput
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.vector_environment import SyncVectorEnvironment
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.r2d2.config import R2D2Config
+from apex_agents.replay.config import ReplayConfig
 from tests.r2d2.sequences import make_config
 
 # Steps of the episodes, one after the other: shorter than a block, of exactly one, of several.
@@ -30,10 +35,18 @@ NUM_ENVS = 2
 
 
 class Noise(dm_env.Environment):
-    """Random observations and rewards; its episodes have the lengths above, and end in turn."""
+    """Random observations and rewards; its episodes have the lengths above, and end in turn.
+
+    If it abandons episodes, every third one is left without a LAST.
+    """
 
     def __init__(
-        self, seed: int, dtype: Any = np.float32, shape: tuple[int, ...] = (3,), stack: int = 0
+        self,
+        seed: int,
+        dtype: Any = np.float32,
+        shape: tuple[int, ...] = (3,),
+        stack: int = 0,
+        abandons: bool = False,
     ):
         self._random = np.random.default_rng(seed)
         self._dtype, self._shape = dtype, shape
@@ -41,6 +54,7 @@ class Noise(dm_env.Environment):
         if stack:
             self._frames = collections.deque(maxlen=stack)
         self._episode = seed
+        self._abandons = abandons
         self._num_steps = 0
 
     def reset(self) -> dm_env.TimeStep:
@@ -55,6 +69,8 @@ class Noise(dm_env.Environment):
         reward = float(self._random.normal())
         if self._num_steps < LENGTHS[self._episode % len(LENGTHS)]:
             return dm_env.transition(reward, self._observe())
+        if self._abandons and self._episode % 3 == 0:
+            return self.reset()
         end = dm_env.termination if self._episode % 2 else dm_env.truncation
         return end(reward, self._observe())
 
@@ -154,6 +170,7 @@ KINDS = {
         {"torso": "conv", "conv_kernel_sizes": (2,), "frame_stack": 3},
         {"dtype": np.uint8, "shape": (4, 4), "stack": 3},
     ),
+    "abandoned episodes": ({}, {"abandons": True}),
     "no burn-in": ({"burn_in_length": 0}, {}),
     "Acme's loop": ({}, {}),
 }
@@ -269,3 +286,95 @@ def test_staleness_is_zero_with_the_weights_that_acted_and_not_with_others(serve
         for name in ("delta_q_first", "delta_q_last"):
             assert (metrics[name] > 1e-3) == is_stale
             assert metrics[name] > 1e-3 or metrics[name] < 1e-5
+
+
+def make_adder(serve: Any, config: R2D2Config, **calls: Any) -> Any:
+    """Return builder, spec, client and the adder of one environment."""
+    builder, spec = R2D2Builder(config), acme.make_environment_spec(Noise(0))
+    client = serve(*builder.make_replay_tables(spec))
+    (adder,) = builder.make_adders(client, spec, **calls)
+    return builder, spec, client, adder
+
+
+def add_episode(
+    adder: Any, rewards: Sequence[float], values: Sequence[float] = (), is_over: bool = True
+) -> None:
+    """Add an episode with these rewards; steps have values of 0 but those that are given."""
+    zeros = np.zeros(5, np.float32)
+    for t, reward in enumerate([0.0, *rewards]):
+        observation = np.full(3, t, np.float32)
+        timestep = dm_env.transition(reward, observation)
+        if t == 0:
+            timestep = dm_env.restart(observation)
+        elif t == len(rewards) and is_over:
+            timestep = dm_env.termination(reward, observation)
+        value = np.float32(values[t] if t < len(values) else 0.0)
+        adder.add(timestep, PolicyOutput(np.int32(0), value, value, (zeros, zeros)))
+
+
+def count_items(client: Any) -> int:
+    return client.server_info()["transitions"].current_size
+
+
+def test_items_are_sent_while_their_episode_goes_on(serve):
+    _, _, client, adder = make_adder(serve, make_config())
+    add_episode(adder, [0.0] * 60, is_over=False)
+    assert adder.num_items == 13  # With 10, 14, ... 58 steps.
+    deadline = time.monotonic() + 30
+    while count_items(client) < 12:  # The rows of the last one may share a chunk with later ones.
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("initial_priority", ["td_error", "max"])
+@pytest.mark.parametrize(
+    ("rewards", "num_added", "num_left_out"),
+    [
+        ([1.0, np.nan, 1.0], 1, 11),
+        ([1.0, 1e39, 1.0], 1, 11),
+        # These are numbers, but not their sum: only the first block has errors that are none.
+        ([1.0, 3e38, 3e38], 2, 8),
+    ],
+)
+def test_sequences_that_are_not_finite_are_left_out(
+    rewards, num_added, num_left_out, initial_priority, serve
+):
+    replay = ReplayConfig(max_size=100, min_size=1, initial_priority=initial_priority)
+    _, _, client, adder = make_adder(serve, make_config(replay=replay))
+    add_episode(adder, [1.0, 1.0])
+    # Blocks of steps 0 to 7 and, with a burn-in of steps 0 to 3, 4 to 10.
+    add_episode(adder, [*rewards, *[1.0] * 8])
+    adder.flush()
+    assert (adder.num_items, adder.num_not_finite) == (num_added, num_left_out)
+    assert count_items(client) == num_added
+
+
+def test_the_highest_initial_priority(serve):
+    replay = ReplayConfig(max_size=100, min_size=1, initial_priority="max")
+    builder, spec, client, adder = make_adder(serve, make_config(replay=replay))
+    for reward in (1.0, 5.0, 2.0):
+        add_episode(adder, [reward])
+    adder.flush()
+    # h(r) - 0, the only error of a sequence: sqrt(r + 1) - 1 + 0.001 r.
+    low, high = 2**0.5 - 1 + 0.001, 6**0.5 - 1 + 0.005
+    priorities = np.sort(read_all(builder, spec, client).info.priority)
+    np.testing.assert_allclose(priorities, [low, high, high], rtol=1e-5)
+
+
+def test_learner_steps_are_those_of_the_first_trained_step(serve):
+    counts = itertools.count()
+    builder, spec, client, adder = make_adder(
+        serve, make_config(), learner_steps_fn=lambda: next(counts)
+    )
+    add_episode(adder, [0.0] * 16)
+    adder.flush()
+    batch = read_all(builder, spec, client).data
+    first = batch.steps.observation[:, 0, 0]
+    assert sorted(np.asarray(first)) == [0, 4, 8]
+    np.testing.assert_array_equal(batch.learner_steps, first)
+
+
+def test_stacks_that_do_not_slide_are_refused(serve):
+    config = make_config(torso="conv", conv_kernel_sizes=(2,), frame_stack=3)
+    with pytest.raises(ValueError, match="do not slide by one frame per step"):
+        act(config, serve, dtype=np.uint8, shape=(3, 4, 4))

@@ -13,6 +13,7 @@ from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.sequences import SequenceLayout, SequenceSizes
 from apex_agents.replay.tables import make_transition_table
 from apex_agents.replay.transitions import PackedLayout, PackedWriter, make_layout, pack_outcome
 
@@ -53,6 +54,32 @@ ATARI = make_spec((4, 84, 84), np.uint8)
 def test_estimate_by_hand(spec, n_step, frame_stack, eviction_policy, replicas, expected):
     replay = ReplayConfig(eviction_policy=eviction_policy, replicas=replicas)
     layout = make_layout(spec, replay, n_step, frame_stack)
+    assert layout.bytes_per_item == pytest.approx(expected)
+
+
+SIZES = SequenceSizes(burn_in=2, trained=8, following=2, stride=4)
+
+
+# Heads of 3 + 5 numbers in chunks of 972 bytes; rows in chunks of 12 / 6, of which 4 are new.
+@pytest.mark.parametrize(
+    ("spec", "frame_stack", "eviction_policy", "replicas", "expected"),
+    [
+        # Rows of 4 + 4 floats.
+        (CART_POLE, 0, "fifo", 1, 930 + 972 + 4 * (940 / 2 + 32)),
+        (CART_POLE, 0, "fifo", 2, 930 + (972 + 4 * (940 / 2 + 32)) / 2),
+        # Chunks of 2 rows; items span 12 and begin every 4: up to 4 of them refer to a chunk.
+        (
+            *(CART_POLE, 0, "prioritized", 1),
+            930 + 972 + (1 + 1 / 2 + 1 / 3 + 1 / 4) * 4 * (940 / 2 + 32),
+        ),
+        # Frames of bytes become a 7th, those of floats do not.
+        (ATARI, 4, "fifo", 1, 1230 + 972 + 4 * (2 * 940 / 2 + 1008 + 16)),
+        (make_spec((4, 5, 5), np.float32), 4, "fifo", 1, 1230 + 972 + 4 * (940 + 100 + 16)),
+    ],
+)
+def test_estimate_of_sequences_by_hand(spec, frame_stack, eviction_policy, replicas, expected):
+    replay = ReplayConfig(eviction_policy=eviction_policy, replicas=replicas)
+    layout = SequenceLayout(spec, replay, SIZES, [(5,)], frame_stack)
     assert layout.bytes_per_item == pytest.approx(expected)
 
 

@@ -40,7 +40,7 @@ def append_numbers(stream: RowStream, numbers: range) -> list:
 
 
 def test_items_are_slices_of_consecutive_rows(client):
-    stream = RowStream(client, num_columns=1, chunk_length=3)
+    stream = RowStream(client, chunk_lengths=[3])
     rows = append_numbers(stream, range(6))
     stream.create_item({"numbers": rows[3:6]}, 1.0)
     stream.create_item({"numbers": rows[4:6]}, 1.0)
@@ -50,7 +50,7 @@ def test_items_are_slices_of_consecutive_rows(client):
 
 
 def test_columns_go_by_the_order_of_their_names_and_may_be_left_out_of_a_row(client):
-    stream = RowStream(client, num_columns=2, chunk_length=3)
+    stream = RowStream(client, chunk_lengths=[3, 3])
     first = stream.append(np.int64(1), None)
     second = stream.append(np.int64(2), np.float32(0.5))
     assert first[1] is None
@@ -60,7 +60,7 @@ def test_columns_go_by_the_order_of_their_names_and_may_be_left_out_of_a_row(cli
 
 
 def test_rows_before_the_newest_chunk_cannot_be_referred_to(client):
-    stream = RowStream(client, num_columns=1, chunk_length=3)
+    stream = RowStream(client, chunk_lengths=[3])
     rows = append_numbers(stream, range(6))
     for slice_of_old_rows in (rows[2:4], [rows[0]], rows):
         with pytest.raises(ValueError, match="expired"):
@@ -71,7 +71,7 @@ def test_rows_before_the_newest_chunk_cannot_be_referred_to(client):
 
 
 def test_replicas_are_items_of_the_same_rows(client):
-    stream = RowStream(client, num_columns=1, chunk_length=1, replicas=3)
+    stream = RowStream(client, chunk_lengths=[1], replicas=3)
     (row,) = append_numbers(stream, range(1))
     stream.create_item({"numbers": row}, 7.0)
     stream.flush()
@@ -82,7 +82,7 @@ def test_replicas_are_items_of_the_same_rows(client):
 
 
 def test_items_go_to_the_table_of_the_stream(client):
-    stream = RowStream(client, num_columns=1, chunk_length=1, table=OTHER_TABLE)
+    stream = RowStream(client, chunk_lengths=[1], table=OTHER_TABLE)
     (row,) = append_numbers(stream, range(1))
     stream.create_item({"numbers": row}, 1.0)
     stream.end_episode()
