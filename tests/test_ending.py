@@ -41,7 +41,7 @@ FINISHED = {
 STOPPED = {**FINISHED, "finished": False, "reason": "stopped from outside"}
 INTERRUPTED, TERMINATED = Outcome(None, signal.SIGINT), Outcome(None, signal.SIGTERM)
 FAILED = Outcome("Node actor_3 failed.", log="actor_3.log ends with:\n  | no")
-FLOW = types.SimpleNamespace(min_steps=1000, min_size_field="agent.replay.min_size")
+FLOW = types.SimpleNamespace(usual_min_steps=1000, min_size_field="agent.replay.min_size")
 EXPERIMENT = types.SimpleNamespace(data_flow=lambda: FLOW)
 
 

@@ -89,11 +89,13 @@ class ActorCriticBuilder:
         return roles
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
+        min_steps = self.config.n_step * num_envs_per_actor
         return DataFlow(
             table=GRADIENTS,
             max_size=self.config.queue_size,
             max_size_field="agent.queue_size",
-            min_steps=self.config.n_step * num_envs_per_actor,
+            min_steps=min_steps,
+            usual_min_steps=min_steps,
             min_size_field="agent.n_step * run.num_envs_per_actor",
         )
 

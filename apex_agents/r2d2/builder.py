@@ -37,7 +37,7 @@ class R2D2Builder(ApexBuilder):
 
     def data_flow(self, num_envs_per_actor: int) -> DataFlow:
         flow = super().data_flow(num_envs_per_actor)
-        return flow._replace(steps_per_item=self.config.sequence_period)
+        return flow._replace(usual_min_steps=flow.min_steps * self.config.sequence_period)
 
 
 def _check_environment(config: R2D2Config, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> bool:

@@ -121,31 +121,18 @@ class RowStream:
 class SlideCheck:
     """Looks now and then whether the stacked frames of an observation slide by one per step."""
 
-    def __init__(self) -> None:
-        self._num_steps = 0
-        self._before: np.ndarray | None = None
-
-    def begin_episode(self, observation: np.ndarray) -> None:
-        """Take the first stack, `[K, ...]`."""
-        self._num_steps, self._before = 0, observation
-
-    def check(self, observation: np.ndarray) -> None:
-        """Compare a stack with that of the step before.
-
-        Raises:
-          ValueError: it did not slide by one frame.
-        """
-        before, self._before = self._before, observation
-        is_due = self._num_steps % _SLIDE_CHECK_PERIOD == 0
-        self._num_steps += 1
+    def follow(self, observation: np.ndarray, is_first: bool) -> None:
+        """Take the stack of the next step, `[K, ...]`; raise a ValueError if it did not slide."""
+        is_due = not is_first and self._num_steps % _SLIDE_CHECK_PERIOD == 1
         # Bytes are compared rather than numbers, of which NaN differs from itself.
-        if before is None or not is_due or observation[:-1].tobytes() == before[1:].tobytes():
-            return
-        raise ValueError(
-            f"agent.frame_stack is {len(observation)}, but observations of shape "
-            f"{observation.shape} do not slide by one frame per step. Stack frames along the first "
-            "axis, oldest first, or set agent.frame_stack=0."
-        )
+        if is_due and observation[:-1].tobytes() != self._before[1:].tobytes():
+            raise ValueError(
+                f"agent.frame_stack is {len(observation)}, but observations of shape "
+                f"{observation.shape} do not slide by one frame per step. Stack frames along the "
+                "first axis, oldest first, or set agent.frame_stack=0."
+            )
+        self._num_steps = 1 if is_first else self._num_steps + 1
+        self._before: np.ndarray = observation
 
 
 def repeat_until_sent(send: Callable[..., None], should_stop: Callable[[], bool]) -> None:
@@ -182,8 +169,7 @@ def estimate_bytes_per_item(
       chunk_length: rows that share a chunk.
       rows_per_item: rows to which an item refers, at most.
       new_rows_per_item: rows that are written for each item.
-      head_bytes: bytes of a value that each item has for itself, in its own chunk; None if there is
-        no such value.
+      head_bytes: bytes of a value that each item has in its own chunk; None if there is none.
 
     Returns:
       Bytes, within 30 % for floats.

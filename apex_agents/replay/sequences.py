@@ -250,8 +250,6 @@ class SequenceWriter:
         """Write the older frames of the first observation."""
         self._frames.clear()
         self._steps.clear()
-        if self._is_stack:
-            self._slide.begin_episode(observation)
         for index in range(self._num_older):
             self._frames.append(self.stream.append(observation[index], None, None)[0])
 
@@ -267,8 +265,8 @@ class SequenceWriter:
         """
         frame = None
         if self._has_frames:
-            if self._is_stack and self._steps:
-                self._slide.check(observation)
+            if self._is_stack:
+                self._slide.follow(observation, is_first=not self._steps)
             frame = observation[-1] if self._is_stack else observation
         else:
             step = np.concatenate([np.ravel(observation), step], dtype=np.float32, casting="unsafe")

@@ -113,7 +113,7 @@ class DataFlow(NamedTuple):
       max_size_field: what determines `max_size`, such as a field of the config; for messages.
       min_size: items needed before the learner starts, without their replicas.
       min_steps: agent steps that lead to so many items, at least.
-      steps_per_item: agent steps for each item, where episodes are long.
+      usual_min_steps: agent steps that do so where episodes are long.
       min_size_field: what determines `min_size`, for messages.
       items_per_step: items for each learner step, where acting and learning take turns.
       steps_per_call: learner steps of one call of the learner.
@@ -125,15 +125,10 @@ class DataFlow(NamedTuple):
     max_size_field: str = ""
     min_size: int = 1
     min_steps: int = 1
-    steps_per_item: int = 1
+    usual_min_steps: int = 1
     min_size_field: str = ""
     items_per_step: float = 1.0
     steps_per_call: int = 1
-
-    @property
-    def usual_min_steps(self) -> int:
-        """Agent steps after which the learner starts, where episodes are long."""
-        return self.min_steps * self.steps_per_item
 
 
 def make_data_flow(config: Any) -> DataFlow:
@@ -153,6 +148,7 @@ def make_data_flow(config: Any) -> DataFlow:
         max_size_field="agent.replay.max_size",
         min_size=min_size,
         min_steps=min_size,
+        usual_min_steps=min_size,
         min_size_field="agent.replay.min_size",
         items_per_step=config.batch_size / (replay.samples_per_insert or 1.0),
         steps_per_call=config.num_sgd_steps_per_step,

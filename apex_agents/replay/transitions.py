@@ -192,7 +192,7 @@ class FrameWriter:
         """Write the frames of the first observation."""
         observation = self._as_stack(observation)
         self._frames.clear()
-        self._slide.begin_episode(observation)
+        self._slide.follow(observation, is_first=True)
         # Shorter transitions need as many frames: the first one is repeated before itself.
         for frame in (*[observation[0]] * self._num_padding, *observation):
             self._append(frame, None)
@@ -204,7 +204,7 @@ class FrameWriter:
           ValueError: the stack did not slide by one frame since the step before.
         """
         observation = self._as_stack(observation)
-        self._slide.check(observation)
+        self._slide.follow(observation, is_first=False)
         self._frame: np.ndarray | None = observation[-1]  # None as soon as it is written.
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:

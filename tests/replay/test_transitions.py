@@ -34,7 +34,7 @@ class CountingStream(RowStream):
     """Remembers the frames of its rows, None where a row has none."""
 
     def __init__(self, client: reverb.Client, chunk_length: int):
-        super().__init__(client, 2, chunk_length)
+        super().__init__(client, 2 * [chunk_length])
         self.frames: list[int | None] = []
 
     def append(self, *row: np.ndarray | None) -> list:
