@@ -131,7 +131,7 @@ class SlideCheck:
                 f"{observation.shape} do not slide by one frame per step. Stack frames along the "
                 "first axis, oldest first, or set agent.frame_stack=0."
             )
-        self._num_steps = 1 if is_first else self._num_steps + 1
+        self._num_steps: int = 1 if is_first else self._num_steps + 1
         self._before: np.ndarray = observation
 
 
