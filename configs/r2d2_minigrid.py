@@ -5,18 +5,8 @@
 The agent sees a part of the maze at a time, 7 by 7 cells in front of it.
 """
 
-from typing import Any
-
 from apex_agents.config import ExperimentConfig
 from apex_agents.presets import load_config
-
-
-def make_environment(size: int, render_mode: str | None = None) -> Any:
-    """Make the maze without its mission, a text that is always the same."""
-    from minigrid.envs import MemoryEnv
-    from minigrid.wrappers import ImgObsWrapper
-
-    return ImgObsWrapper(MemoryEnv(size=size, max_steps=5 * size**2, render_mode=render_mode))
 
 
 def get_config() -> ExperimentConfig:
@@ -25,8 +15,10 @@ def get_config() -> ExperimentConfig:
     config.agent.torso = "conv"
     config.agent.conv_channels, config.agent.conv_kernel_sizes = (16, 32), (2, 2)
     config.agent.conv_strides = (1, 1)
+    # The only reward is at the end of the maze.
+    config.agent.n_step, config.agent.discount = 5, 0.99
     config.environment.suite = "function"
-    config.environment.task = f"{__name__}:make_environment"
+    config.environment.task = "apex_agents.environments.toy:make_minigrid_memory"
     config.environment.kwargs = {"size": 7}
     config.run.max_actor_steps = 1_000_000
     return config

@@ -152,3 +152,11 @@ class PositionOnlyCartPole(gymnasium.ObservationWrapper):
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
         return observation[:, ::2].reshape(-1)
+
+
+def make_minigrid_memory(size: int, render_mode: str | None = None) -> gymnasium.Env:
+    """Make MiniGrid's memory maze without its mission, a text that is always the same."""
+    from minigrid.envs import MemoryEnv
+    from minigrid.wrappers import ImgObsWrapper
+
+    return ImgObsWrapper(MemoryEnv(size=size, max_steps=5 * size**2, render_mode=render_mode))
