@@ -41,9 +41,12 @@ except ValueError as error:
     sys.exit(f"refused: {error}")
 print("went on")
 """
+# Where the tests run in the background of a shell, it ignores SIGINT.
 WAITS = """
+import signal
 import time
 from apex_agents.nodes.isolation import isolate
+signal.signal(signal.SIGINT, signal.default_int_handler)
 isolate()
 print("inside", flush=True)
 time.sleep(60)
