@@ -95,9 +95,9 @@ def write_agent_folder(
     if half_precision:
         parameters = parameters._replace(arrays=_round_trained(policy, parameters.arrays))
         observations, outputs = record_observations(policy), policy.greedy.output_name
-        expected = policy.output(outputs, observations)
+        expected = policy.output(outputs, observations, reward=0.0)
         assign(policy.variables, parameters)
-        pairs = [(policy.output(outputs, observations), expected)]
+        pairs = [(policy.output(outputs, observations, reward=0.0), expected)]
         name = f"rounded to float16, as --float16 asks, {outputs}"
         difference = check_difference(name, pairs, 0.0, _HALF_TOLERANCE)
     rows = {

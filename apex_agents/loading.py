@@ -184,7 +184,8 @@ class TrainedPolicy:
         """Return the rewards `[B]` of a batch where the agent sees them; else nothing."""
         if not self.greedy.sees_reward:
             return ()
-        require(reward is not None, "reward", reward, "what came with the observation, or 0")
+        is_finite = reward is not None and bool(np.isfinite(reward).all())
+        require(is_finite, "reward", reward, "what came with the observation, or 0")
         return (np.array(np.broadcast_to(np.asarray(reward, np.float32), [num_rows])),)
 
     def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:

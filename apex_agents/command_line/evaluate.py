@@ -45,6 +45,7 @@ from apex_agents.evaluation.atari_scores import no_op_rules, protocol_deviations
 from apex_agents.evaluation.final_evaluation import MAX_ENVS, Request, Result
 from apex_agents.exit_codes import EXIT_FAILURE
 from apex_agents.experiment import Experiment, make_experiment
+from apex_agents.r2d2.config import R2D2Config
 from apex_agents.registry import CONFIG_CLASSES
 from apex_agents.runs.checkpoints import find_parameters, is_of_run
 from apex_agents.runs.config_file import read_config
@@ -105,8 +106,8 @@ def _apply_rules(config: ExperimentConfig) -> None:
     """Apply the rules of evaluation; warn if scores do not compare with the paper's."""
     environment = config.environment
     if _EPSILON.value is not None:
-        if not isinstance(config.agent, ApexDQNConfig):
-            raise ValueError("--epsilon is for Ape-X DQN; this run's agent has no epsilon.")
+        if not isinstance(config.agent, ApexDQNConfig | R2D2Config):
+            raise ValueError("--epsilon is for Ape-X DQN and R2D2; this agent has no epsilon.")
         config.agent.exploration.evaluation_epsilon = _EPSILON.value
     if environment.suite == "atari":
         environment.atari = no_op_rules(environment.atari)

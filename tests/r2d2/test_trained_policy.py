@@ -56,8 +56,9 @@ def test_values_depend_on_the_episode_so_far_and_on_the_reward(run):
     assert not np.allclose(after, policy.q_values(second, reward=1.0))
     policy.reset()
     np.testing.assert_allclose(policy.q_values(second, reward=0.0), alone, atol=1e-6)
-    with pytest.raises(ValueError, match="reward"):
-        policy.act(first)
+    for reward in (None, float("nan")):
+        with pytest.raises(ValueError, match="reward"):
+            policy.act(first, reward)
 
 
 def test_the_example_plays_an_export_as_the_policy_plays(tmp_path, monkeypatch, capsys):
