@@ -104,34 +104,38 @@ class EpsilonGreedy:
     """Chooses the action of the highest value, or a uniformly random one.
 
     Attributes:
-      variables: `{'num_updates': ...}`, the learner steps that annealed epsilons depend on; nothing
-        without annealing.
-      epsilons: `[E]`, probability of a random action in each environment; with annealing, the final
-        value.
+      variables: `{'network': ...}`, variables of the network; where epsilons are annealed, also
+        `'num_updates'`, the learner steps that they depend on.
+      exploration: `{'epsilon': [E]}`, probability of a uniformly random action in each environment;
+        with annealing, the final value.
     """
 
     def __init__(
         self,
+        network: Any,
         epsilons: Sequence[float] | np.ndarray,
         seed: int,
         annealing_steps: int | None = None,
     ):
-        """Start a stream of random numbers.
+        """Wrap a network whose variables exist.
 
         Args:
+          network: module with the action values of E environments among its outputs.
           epsilons: epsilon of each environment, `[E]`.
           seed: seed of the random actions.
           annealing_steps: learner steps during which all of them fall linearly from 1.
         """
-        self.epsilons = np.asarray(epsilons)
-        self.variables: dict[str, Sequence[tf.Variable]] = {}
+        self._evaluate = CompiledFunction(network)
+        self._epsilons = np.asarray(epsilons)
+        self.exploration = {"epsilon": self._epsilons}
+        self.variables: dict[str, Sequence[tf.Variable]] = {"network": network.variables}
         self._num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._annealing_steps = annealing_steps
         if annealing_steps is not None:
             self.variables["num_updates"] = [self._num_updates]
         self._random = np.random.default_rng(seed)
 
-    def choose(self, q_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _choose(self, q_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the actions, `[E]` int32, and their values, `[E]`, given all values `[E, A]`."""
         num_envs, num_actions = q_values.shape
         explore = self._random.random(num_envs) < self._current_epsilons()
@@ -141,9 +145,9 @@ class EpsilonGreedy:
 
     def _current_epsilons(self) -> np.ndarray:
         if self._annealing_steps is None:
-            return self.epsilons
+            return self._epsilons
         progress = min(int(self._num_updates) / self._annealing_steps, 1.0)
-        return 1.0 + progress * (self.epsilons - 1.0)
+        return 1.0 + progress * (self._epsilons - 1.0)
 
 
 class CompiledFunction:
