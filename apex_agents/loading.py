@@ -101,10 +101,19 @@ class TrainedPolicy:
 
         Args:
           rows: `[B]` bool, the environments of a batch that begin an episode; None for all.
+
+        Raises:
+          ValueError: there are other numbers of rows and of observations that it remembers.
         """
         if rows is None:
             self._num_rows = 0
             return
+        rows, num_rows = np.asarray(rows), self._num_rows
+        is_mask = rows.dtype == bool and rows.ndim == 1
+        fits = is_mask and (len(rows) == num_rows or not num_rows or bool(rows.all()))
+        given = rows.tolist() if rows.ndim == 1 else f"{rows.dtype} {list(rows.shape)}"
+        of_batch = f"one bool for each of the {num_rows} observations of the last call"
+        require(fits, "rows", given, of_batch if num_rows else "a bool for each observation")
         state, initial = self._remembered(len(rows)), self.greedy.initial_state(len(rows))
         self._state = tuple(
             tf.where(np.reshape(rows, [-1] + [1] * (new.shape.rank - 1)), new, old)

@@ -109,6 +109,11 @@ def _find_control(config: EnvironmentConfig) -> Callable[..., Any]:
 
 
 def _find_function(config: EnvironmentConfig) -> Callable[..., Any]:
+    if ":" not in config.task:
+        raise ValueError(
+            f"{_FIELD} is {config.task!r}, but environment.suite is 'function', whose tasks are "
+            "'module:function'. For an id of gymnasium set environment.suite=gymnasium."
+        )
     return find_function(config.task, _FIELD)
 
 

@@ -38,7 +38,9 @@ class R2D2Config:
       conv_strides: its strides.
       mlp_hidden_sizes: units of the layers of 'mlp', and of those behind the convolutions of
         'conv'.
-      core: recurrent core: 'lstm' (the paper), 'gru', or 'none', a network without a memory.
+      core: recurrent core: 'lstm' (the paper), 'gru', 'none', a network without a memory, or
+        'module:function', a function of the environment's spec and this config that returns a new
+        `snt.RNNCore`; see docs/tutorials/memory.md.
       core_size: units of the core (512).
       previous_action_input: whether the core sees the previous action (the paper: yes).
       previous_reward_input: whether the core sees the reward of the previous action (yes).

@@ -22,7 +22,10 @@ _CORES: dict[str, Callable[[int], snt.RNNCore]] = {
     "gru": lambda size: snt.GRU(size, name="core"),
     "none": lambda size: snt.DeepRNN([], name="core"),  # Its output is its input.
 }
-_NEEDED = "It has to return a new snt.RNNCore at each call, whose state is float32."
+_NEEDED = (
+    "It has to return a new snt.RNNCore at each call, from features [B, F] and a state of float32 "
+    "[B, ...] to outputs [B, G] and the next state."
+)
 
 
 def make_network(
@@ -47,11 +50,27 @@ def make_network(
         layers.append(RunningNormalization(spec.observations.shape, name="normalization"))
         observations = layers[0](observations)
     layers.append(make_torso(config, spec, observations, dtype, torso_fn))
-    core = make_core(config, spec)
-    head = DuelingHead(config.stream_hidden_size, spec.actions.num_values, name="head")
-    network = RecurrentNetwork(snt.Sequential(layers), core, head, spec.actions.num_values, config)
-    previous_action, reward = tf.constant([-1, -1]), tf.zeros([2])
-    network(zero_observations(spec), previous_action, reward, *network.initial_state(2))
+    made: list[tf.Variable] = []
+
+    def make_variable(make_next: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
+        made.append(make_next(**settings))
+        return made[-1]
+
+    with tf.variable_creator_scope(make_variable):
+        core = make_core(config, spec)
+        head = DuelingHead(config.stream_hidden_size, spec.actions.num_values, name="head")
+        network = RecurrentNetwork(
+            snt.Sequential(layers), core, head, spec.actions.num_values, config
+        )
+        first = zero_observations(spec), tf.constant([-1, -1]), tf.zeros([2])
+        if config.core not in _CORES:
+            _check_own_core(core, network.core_input(*first), f"agent.core {config.core!r}")
+        network(*first, *network.initial_state(2))
+    new = set(map(id, made))
+    if old := [v.name for v in snt.allow_empty_variables(core).variables if id(v) not in new]:
+        raise ValueError(
+            f"agent.core {config.core!r} has variables of an earlier call: {old}. {_NEEDED}"
+        )
     return network
 
 
@@ -87,6 +106,38 @@ def make_core(config: R2D2Config, spec: EnvironmentSpec) -> snt.RNNCore:
     if not dtypes <= {"float32"}:
         raise ValueError(f"{label} has a state of {', '.join(sorted(dtypes))}. {_NEEDED}")
     return core
+
+
+def _check_own_core(core: snt.RNNCore, features: tf.Tensor, label: str) -> None:
+    """Let a user-defined core take one step.
+
+    Raises:
+      ValueError: it cannot, or gives outputs or a state of other shapes.
+    """
+    state = core.initial_state(len(features))
+    shapes = [part.shape for part in tf.nest.flatten(state)]
+    if any(shape.rank == 0 or shape[0] != len(features) for shape in shapes):
+        given = ", ".join(map(str, shapes))
+        raise ValueError(
+            f"{label} has an initial state of shapes {given} for a batch of {len(features)}. "
+            f"{_NEEDED}"
+        )
+    try:
+        output, next_state = core(features, state)
+        tf.nest.assert_same_structure(state, next_state)
+    except Exception as error:  # The user's code may raise anything.
+        line = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"{label} raises {type(error).__name__} for features {features.shape}: {line}. "
+            f"{_NEEDED}"
+        ) from error
+    next_shapes = [part.shape for part in tf.nest.flatten(next_state)]
+    if output.shape.rank != 2 or output.shape[0] != len(features) or next_shapes != shapes:
+        raise ValueError(
+            f"{label} maps features {features.shape} and a state of shapes "
+            f"{', '.join(map(str, shapes))} to an output {output.shape} and a state of shapes "
+            f"{', '.join(map(str, next_shapes))}. {_NEEDED}"
+        )
 
 
 class RecurrentNetwork(snt.Module):
@@ -135,7 +186,7 @@ class RecurrentNetwork(snt.Module):
         Returns:
           Action values `[B, A]`, and the state for the next time step.
         """
-        features = self._embed(observation, previous_action, reward)
+        features = self.core_input(observation, previous_action, reward)
         output, next_state = self._core(features, self._pack(state))
         return self._head(output), tuple(tf.nest.flatten(next_state))
 
@@ -153,7 +204,7 @@ class RecurrentNetwork(snt.Module):
           Action values `[B, T, A]`, and the state behind the last step that counts.
         """
         length = steps.reward.shape[1]
-        features = self._embed(*map(_flatten_time, steps))
+        features = self.core_input(*map(_flatten_time, steps))
         if state:
             features = tf.reshape(features, [-1, length, features.shape[-1]])
             features, packed = snt.dynamic_unroll(
@@ -165,13 +216,10 @@ class RecurrentNetwork(snt.Module):
             features, _ = self._core(features, self._pack(()))
         return tf.reshape(self._head(features), [-1, length, self._num_actions]), state
 
-    def initial_state(self, batch_size: int) -> State:
-        """Return the state before the first step of an episode, `[B, ...]` each."""
-        return tuple(tf.nest.flatten(self._core.initial_state(batch_size)))
-
-    def _embed(
+    def core_input(
         self, observation: tf.Tensor, previous_action: tf.Tensor, reward: tf.Tensor
     ) -> tf.Tensor:
+        """Return what the core sees of time steps, `[B, F]`; see `__call__`."""
         parts = [tf.cast(self.torso(observation), tf.float32)]
         if self._sees_action:
             # Zeros for -1, which is the last action to ONNX's one-hot encoding.
@@ -180,6 +228,10 @@ class RecurrentNetwork(snt.Module):
         if self.sees_reward:
             parts.append(rescale(reward)[:, tf.newaxis])
         return tf.concat(parts, axis=1)
+
+    def initial_state(self, batch_size: int) -> State:
+        """Return the state before the first step of an episode, `[B, ...]` each."""
+        return tuple(tf.nest.flatten(self._core.initial_state(batch_size)))
 
     def _pack(self, state: State) -> Any:
         return tf.nest.pack_sequence_as(self._core.initial_state(1), state)

@@ -52,6 +52,38 @@ def make_no_core(spec, config):
     return snt.Linear(3)
 
 
+SHARED = snt.GRU(5)
+
+
+def make_shared_core(spec, config):
+    return SHARED
+
+
+def make_core_of_one_row(spec, config):
+    class OneRow(snt.GRU):
+        def initial_state(self, batch_size, **kwargs):
+            return tf.zeros([1, 5])
+
+    return OneRow(5)
+
+
+def make_core_with_three_axes(spec, config):
+    class Deep(snt.GRU):
+        def __call__(self, inputs, prev_state):
+            output, state = super().__call__(inputs, prev_state)
+            return output[:, tf.newaxis], state
+
+    return Deep(5)
+
+
+def make_core_that_raises(spec, config):
+    class Broken(snt.GRU):
+        def __call__(self, inputs, prev_state):
+            return super().__call__(inputs[:, :0], prev_state[:, :2])
+
+    return Broken(5)
+
+
 def make_failing_core(spec, config):
     return snt.LSTM(config.no_such_field)
 
@@ -115,11 +147,16 @@ def test_inputs_can_be_left_out(field):
         ("make_failing_core", ["agent.core", "AttributeError", "no_such_field"]),
         ("make_learned_state", ["agent.core", "learned", "constants"]),
         ("make_missing", ["agent.core", "make_missing"]),
+        ("make_shared_core", ["agent.core", "earlier call", "gru/"]),
+        ("make_core_of_one_row", ["agent.core", "(1, 5)", "batch of 2"]),
+        ("make_core_with_three_axes", ["agent.core", "(2, 1, 5)", "[B, G]"]),
+        ("make_core_that_raises", ["agent.core", "InvalidArgumentError", "features (2, "]),
     ],
 )
 def test_a_core_that_cannot_be_used_is_refused(function, words):
     with pytest.raises(ValueError, match="core") as error:
-        make_network(make_config(core=f"{__name__}:{function}"), SPEC)
+        for _ in range(2):  # The online network and its target.
+            make_network(make_config(core=f"{__name__}:{function}"), SPEC)
     assert all(word in str(error.value) for word in words)
 
 
