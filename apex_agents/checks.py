@@ -30,7 +30,7 @@ from apex_agents.environments import (
 from apex_agents.environments.conversion import describe_rounding
 from apex_agents.environments.vector_environment import MAX_FAILURES_IN_A_ROW
 from apex_agents.experiment import Experiment
-from apex_agents.networks.torso_choice import torso_warning
+from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.process_state import restoring_process
 from apex_agents.registry import STANDARD, make_builder
 from apex_agents.replay.tables import DataFlow
@@ -80,6 +80,18 @@ def check_environment(experiment: Experiment) -> EnvironmentSpec:
     if config and knows_evaluations(config):
         _try_environment(experiment, True, functools.partial(_require_same, spec))
     return spec
+
+
+def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
+    """Return a warning if fully connected layers get images that convolutions would fit."""
+    automatic = copy.copy(config)
+    automatic.torso = "auto"
+    if getattr(config, "torso", None) != "mlp" or fit_torso(automatic, spec).torso == "mlp":
+        return None
+    return (
+        f"agent.torso is 'mlp', but observations are images {list(spec.observations.shape)}: with "
+        "agent.torso='auto' they pass convolutions."
+    )
 
 
 def check_own_networks(builder: Builder, spec: EnvironmentSpec) -> None:

@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dpg.networks import DPGNetworks, make_distribution
-from apex_agents.learning.losses import TDLoss, check_shapes, dpg_loss
+from apex_agents.learning.losses import TDLoss, check_shapes
 from apex_agents.learning.optimizers import Adam, GuardedOptimizer
+from apex_agents.learning.policy_losses import dpg_loss
 from apex_agents.learning.update import Computed, TargetCopies
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.replay.transitions import Transition
@@ -35,6 +36,7 @@ class DPGUpdate:
       td_loss: loss of the critic towards a bootstrapped return; see `ReturnDistribution`.
       trained: variables that gradients are of: the policy's and the critic's.
       variables: `{'policy': ..., 'critic': ...}`, the online networks' variables, for actors.
+      targets: variables of the target networks.
       state: networks, optimisers and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
@@ -52,13 +54,13 @@ class DPGUpdate:
         critic_optimizer = Adam(config.learning_rate)
         optimizers = (policy_optimizer, critic_optimizer)
         self._optimizer = GuardedOptimizer(*zip(optimizers, self.trained, strict=True))
-        self._target_copies = TargetCopies(
+        self.targets = TargetCopies(
             [*online.policy.variables, *online.critic.variables],
             [*target.policy.variables, *target.critic.variables],
             config.target_update_period,
             config.target_update_rate,
         )
-        self.num_updates = self._target_copies.num_updates
+        self.num_updates = self.targets.num_updates
         self.variables = {name: net.variables for name, net in online._asdict().items()}
         self.state = {
             **online._asdict(),
@@ -83,7 +85,7 @@ class DPGUpdate:
         policy_norm = tf.linalg.global_norm(policy_gradients)
         clipped, critic_norm = tf.clip_by_global_norm(critic_gradients, self._max_gradient_norm)
         self._optimizer.apply([policy_gradients, clipped], [policy_norm, critic_norm])
-        self._target_copies.count_update()
+        self.targets.count_update()
         return {
             "gradient_norm": critic_norm,
             "policy_gradient_norm": policy_norm,

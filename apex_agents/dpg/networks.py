@@ -9,12 +9,8 @@ import tensorflow as tf
 
 from apex_agents.dpg.config import TORSOS, ApexDPGConfig
 from apex_agents.environments import EnvironmentSpec
-from apex_agents.learning.distributions import (
-    ReturnDistribution,
-    categorical,
-    expected_value,
-    quantiles,
-)
+from apex_agents.learning.categorical import categorical
+from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.learning.losses import TDLoss, check_shapes
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations

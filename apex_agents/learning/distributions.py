@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from apex_agents.learning.losses import TDLoss, categorical_td_loss, quantile_td_loss, td_loss
+from apex_agents.learning.losses import TDLoss, quantile_td_loss, td_loss
 
 
 class ReturnDistribution(NamedTuple):
@@ -35,18 +35,3 @@ def quantiles(num_quantiles: int) -> ReturnDistribution:
     """Make a distribution of quantiles at (i + 0.5) / N (Dabney et al. 2018, section 4)."""
     mean = functools.partial(tf.reduce_mean, axis=-1)
     return ReturnDistribution((num_quantiles,), mean, quantile_td_loss)
-
-
-def categorical(num_atoms: int, min_return: float, max_return: float) -> ReturnDistribution:
-    """Make probabilities of returns from `min_return` to `max_return` (Bellemare et al. 2017)."""
-
-    def atoms() -> tf.Tensor:  # Made anew in every graph.
-        return tf.linspace(float(min_return), float(max_return), num_atoms)
-
-    def mean(logits: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(tf.nn.softmax(logits) * atoms(), axis=-1)
-
-    def loss(logits_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, logits_t: tf.Tensor) -> TDLoss:
-        return categorical_td_loss(logits_tm1, r_t, d_t, logits_t, atoms())
-
-    return ReturnDistribution((num_atoms,), mean, loss)

@@ -1,4 +1,4 @@
-"""Losses as pure functions of batches (Horgan et al. 2018, sections 3.1 and 3.2).
+"""Losses as pure functions of batches (Horgan et al. 2018, section 3.1).
 
 Names follow the usual notation of TD learning: `tm1` is the time S_t, A_t of a transition, `t` the
 time S_{t+n} at which it ends.
@@ -115,74 +115,6 @@ def quantile_td_loss(z_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, z_t: tf.T
     slope = tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0.0, tf.float32))
     loss = tf.reduce_sum(tf.reduce_mean(slope * huber, axis=2), axis=1)
     return TDLoss(loss, td_error=tf.reduce_mean(target, axis=1) - tf.reduce_mean(z_tm1, axis=1))
-
-
-def categorical_td_loss(
-    logits_tm1: tf.Tensor, r_t: tf.Tensor, d_t: tf.Tensor, logits_t: tf.Tensor, atoms: tf.Tensor
-) -> TDLoss:
-    """Compute the cross-entropy towards a bootstrapped return that is projected onto the atoms.
-
-      p_t = softmax(logits_t),  G_j = r_t + d_t * atoms[j], clipped to the range of the atoms
-      target[i] = sum_j p_t[j] * max(0, 1 - |G_j - atoms[i]| / spacing)
-      loss = -sum_i target[i] * log softmax(logits_tm1)[i]
-
-    Source: Bellemare et al. 2017, equation 7 and algorithm 1.
-
-    Args:
-      logits_tm1: `[B, N]`, logits of the return's distribution for the actions taken.
-      r_t: `[B]`, n-step return R.
-      d_t: `[B]`, n-step discount D, 0 where the episode terminated.
-      logits_t: `[B, N]`, logits of the distribution at S_{t+n}.
-      atoms: `[N]`, returns in equal steps, increasing.
-
-    Returns:
-      Loss, and the error of the means before the projection; gradients flow into `logits_tm1` only.
-
-    Raises:
-      ValueError: an argument has the wrong shape.
-    """
-    check_shapes([None, None], logits_tm1=logits_tm1)
-    check_shapes(logits_tm1.shape, logits_t=logits_t)
-    check_shapes(logits_tm1.shape[:1], r_t=r_t, d_t=d_t)
-    check_shapes(logits_tm1.shape[1:], atoms=atoms)
-    probabilities_t = tf.stop_gradient(tf.nn.softmax(logits_t))
-    returns = r_t[:, tf.newaxis] + d_t[:, tf.newaxis] * atoms
-    clipped = tf.clip_by_value(returns, atoms[0], atoms[-1])
-    distance = tf.abs(clipped[:, tf.newaxis, :] - atoms[:, tf.newaxis])  # [B, i, j]
-    share = tf.maximum(0.0, 1.0 - distance / (atoms[1] - atoms[0]))
-    target = tf.stop_gradient(tf.linalg.matvec(share, probabilities_t))
-    loss = tf.nn.softmax_cross_entropy_with_logits(target, logits_tm1)
-    mean_t = tf.reduce_sum(probabilities_t * returns, axis=1)
-    mean_tm1 = tf.reduce_sum(tf.nn.softmax(logits_tm1) * atoms, axis=1)
-    return TDLoss(loss, td_error=tf.stop_gradient(mean_t) - mean_tm1)
-
-
-def dpg_loss(a_tm1: tf.Tensor, dqda_tm1: tf.Tensor, max_dqda: float) -> tf.Tensor:
-    """Compute a loss whose gradient descent ascends the deterministic policy gradient.
-
-      loss = -sum_i clip(dqda_tm1[i], -max_dqda, max_dqda) * a_tm1[i]
-      d loss / d phi = -clip(dq/da) * da/dphi  at a = pi(S_t; phi)
-
-    Only the gradient of the loss has a meaning, not its value.
-
-    Source: Silver et al. 2014, theorem 1; Lillicrap et al. 2016, algorithm 1; Horgan et al. 2018,
-    section 3.2, and appendix D for clipping each element of dq/da.
-
-    Args:
-      a_tm1: `[B, D]`, pi(S_t), the actions of the online policy.
-      dqda_tm1: `[B, D]`, gradients of the online critic's q(S_t, a) with respect to a at pi(S_t).
-      max_dqda: limit of each element of dq/da.
-
-    Returns:
-      `[B]`; gradients flow into `a_tm1` only.
-
-    Raises:
-      ValueError: an argument has the wrong shape.
-    """
-    check_shapes([None, None], a_tm1=a_tm1)
-    check_shapes(a_tm1.shape, dqda_tm1=dqda_tm1)
-    direction = tf.stop_gradient(tf.clip_by_value(dqda_tm1, -max_dqda, max_dqda))
-    return -tf.reduce_sum(direction * a_tm1, axis=-1)
 
 
 def importance_weights(probability: tf.Tensor, table_size: tf.Tensor, exponent: float) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Losses of actor-critics, in plain functions of tensors.
+"""Losses of policies, in plain functions of tensors.
 
 The notation is explained in `learning.losses`.
 """
@@ -8,6 +8,34 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from apex_agents.learning.losses import check_shapes
+
+
+def dpg_loss(a_tm1: tf.Tensor, dqda_tm1: tf.Tensor, max_dqda: float) -> tf.Tensor:
+    """Compute a loss whose gradient descent ascends the deterministic policy gradient.
+
+      loss = -sum_i clip(dqda_tm1[i], -max_dqda, max_dqda) * a_tm1[i]
+      d loss / d phi = -clip(dq/da) * da/dphi  at a = pi(S_t; phi)
+
+    Only the gradient of the loss has a meaning, not its value.
+
+    Source: Silver et al. 2014, theorem 1; Lillicrap et al. 2016, algorithm 1; Horgan et al. 2018,
+    section 3.2, and appendix D for clipping each element of dq/da.
+
+    Args:
+      a_tm1: `[B, D]`, pi(S_t), the actions of the online policy.
+      dqda_tm1: `[B, D]`, gradients of the online critic's q(S_t, a) with respect to a at pi(S_t).
+      max_dqda: limit of each element of dq/da.
+
+    Returns:
+      `[B]`; gradients flow into `a_tm1` only.
+
+    Raises:
+      ValueError: an argument has the wrong shape.
+    """
+    check_shapes([None, None], a_tm1=a_tm1)
+    check_shapes(a_tm1.shape, dqda_tm1=dqda_tm1)
+    direction = tf.stop_gradient(tf.clip_by_value(dqda_tm1, -max_dqda, max_dqda))
+    return -tf.reduce_sum(direction * a_tm1, axis=-1)
 
 
 class ActorCriticLoss(NamedTuple):

@@ -95,17 +95,6 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
     return config
 
 
-def torso_warning(config: Any, spec: EnvironmentSpec) -> str | None:
-    """Return a warning if fully connected layers get images that convolutions would fit."""
-    is_mlp = getattr(config, "torso", None) == "mlp"
-    if not is_mlp or not fitting_convolutions(spec, _stack_size(config, spec)):
-        return None
-    return (
-        f"agent.torso is 'mlp', but observations are images {list(spec.observations.shape)}: with "
-        "agent.torso='auto' they pass convolutions."
-    )
-
-
 def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> None:
     """Raise a ValueError that says what to set, unless torso and stack fit the observations."""
     shape, dtype = spec.observations.shape, spec.observations.dtype

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from apex_agents.learning.categorical import categorical_td_loss
 from apex_agents.learning.losses import (
     TDLoss,
-    categorical_td_loss,
     check_shapes,
     double_q_values,
-    dpg_loss,
     importance_weights,
     quantile_td_loss,
     td_loss,
 )
+from apex_agents.learning.policy_losses import dpg_loss
 
 # Rows: the selector's best action (1) is not the value network's (2); termination; the selector's
 # best action (0) has the lowest value of all.

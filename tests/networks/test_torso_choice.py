@@ -14,6 +14,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from apex_agents.actor_critic.config import A2CConfig
+from apex_agents.checks import torso_warning
 from apex_agents.dpg.builder import ApexDPGBuilder
 from apex_agents.dpg.config import ApexDPGConfig
 from apex_agents.dqn.builder import ApexDQNBuilder
@@ -21,7 +22,7 @@ from apex_agents.dqn.config import ApexDQNConfig
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations
-from apex_agents.networks.torso_choice import fit_torso, is_own_torso, make_own_torso, torso_warning
+from apex_agents.networks.torso_choice import fit_torso, is_own_torso, make_own_torso
 
 AUTO = ApexDQNConfig(torso="auto", frame_stack=0, mlp_hidden_sizes=(32,), stream_hidden_size=16)
 DQN, SMALL = ((32, 64, 64), (8, 4, 3), (4, 2, 1)), ((16,), (3,), (1,))
