@@ -18,7 +18,7 @@ from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_
 from apex_agents.learning.update import Update
 from apex_agents.networks.torso_choice import TorsoFn
 from apex_agents.replay.config import share_config
-from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.layout import Layout
 from apex_agents.replay.messages import make_message_tables
@@ -394,5 +394,6 @@ class ApexBuilder:
         sizes = (config.batch_size, config.num_sgd_steps_per_step)
         shared = self.share(1 if isinstance(client, reverb.Client) else len(client))
         replays = ReplayConnections(client, lambda c: shared.make_dataset(c, spec), *sizes)
-        source = ReplaySource(update, replays, config)
-        return ApexLearner(update, source, config.publish_period, logger, should_stop)
+        source = ReplaySource(make_update_on_sample(update, config), replays, config)
+        publisher = ParameterPublisher(client)
+        return ApexLearner(update, source, publisher, config.publish_period, logger, should_stop)

@@ -3,12 +3,13 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from apex_agents.environments import EnvironmentConfig
+from apex_agents.fields import ReadWith
 from apex_agents.validation import Probability, Rule, check_config, matching, require
 
 _CUSTOM = re.compile(r"\s*([^\s=,]+)\s*=\s*(\d+(?:\.\d+)?)\s*")
@@ -89,13 +90,15 @@ class ClusterConfig:
     """What the nodes of each role reserve on a cluster; a run on one machine ignores it.
 
     Attributes:
-      replay, learner, evaluator: resources of these nodes.
+      replay, learner, evaluator: resources of these nodes; of each learner, if there are several.
+      parameter_server: resources of the node that applies the gradients of several learners.
       actor: resources of each actor.
       wait_seconds: seconds for which the run waits for hosts with room for all nodes.
     """
 
     replay: NodeResources = dataclasses.field(default_factory=NodeResources)
     learner: NodeResources = dataclasses.field(default_factory=NodeResources)
+    parameter_server: NodeResources = dataclasses.field(default_factory=NodeResources)
     evaluator: NodeResources = dataclasses.field(default_factory=NodeResources)
     actor: NodeResources = dataclasses.field(default_factory=NodeResources)
     wait_seconds: PositiveFloat = 300.0
@@ -103,6 +106,28 @@ class ClusterConfig:
     def resources(self, role: str) -> NodeResources:
         """Return the resources of each node of a role, such as 'actor'."""
         return getattr(self, role, NodeResources())
+
+
+@dataclasses.dataclass
+class LearnersConfig:
+    """How several learners work together; a run with one learner ignores it.
+
+    Attributes:
+      mode: 'synchronous': an update applies the mean of a gradient of each learner, all of the same
+        parameters, as one learner with a batch of all does; or 'asynchronous': each gradient is an
+        update (Nair et al. 2015, Gorila).
+      max_wait_seconds: seconds that a synchronous update waits for further gradients after its
+        first one, and that a learner waits for new parameters.
+      max_staleness: learner steps since the parameters of a gradient, above which an asynchronous
+        update leaves it out (Gorila, section 4.2: no number); None: none is left out.
+      num_deviations: an asynchronous learner leaves out gradients whose absolute loss is so many
+        deviations above the running mean (Gorila, section 4.2: several); None: none is left out.
+    """
+
+    mode: Literal["synchronous", "asynchronous"] = "synchronous"
+    max_wait_seconds: Annotated[PositiveFloat, ReadWith("mode", ("synchronous",))] = 10.0
+    max_staleness: Annotated[NonNegativeInt | None, ReadWith("mode", ("asynchronous",))] = None
+    num_deviations: Annotated[PositiveFloat | None, ReadWith("mode", ("asynchronous",))] = None
 
 
 @dataclasses.dataclass
@@ -116,6 +141,9 @@ class RunConfig:
         what the paper calls an actor, with a separate epsilon or noise.
       num_replays: number of replay servers (the paper: 1), a divisor of `num_actors`. Each of them
         has as many of the actors, and its share of the replay and of every batch.
+      num_learners: number of learners (the paper: 1). With several, each computes gradients of
+        batches of its own, and a parameter server applies them; see docs/tutorials/learners.md.
+      learners: how several learners work together.
       cpu_split: fraction of a machine's cores, at least one, on which its learner runs; other nodes
         run on the remaining ones, or on all if none remain. None: every process runs on all.
       max_learner_steps: limit in learner steps, checked after every call of the learner.
@@ -138,6 +166,8 @@ class RunConfig:
     num_actors: Annotated[int, Field(ge=1, le=10_000)] = 1
     num_envs_per_actor: Annotated[int, Field(ge=1, le=1_000)] = 8
     num_replays: Annotated[int, Field(ge=1, le=100)] = 1
+    num_learners: Annotated[int, Field(ge=1, le=100)] = 1
+    learners: LearnersConfig = dataclasses.field(default_factory=LearnersConfig)
     cpu_split: Probability | None = None
     max_learner_steps: PositiveInt | None = None
     max_actor_steps: PositiveInt | None = None

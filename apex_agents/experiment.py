@@ -24,6 +24,7 @@ from apex_agents.networks.torso_choice import fit_torso
 from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.tables import DataFlow
 from apex_agents.stopwatch import Stopwatch
+from apex_agents.validation import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +122,7 @@ def make_experiment(
 
     Raises:
       ValueError: a field has an invalid value, or no known agent has such settings, or its data
-        cannot be shared out to so many replays.
+        cannot be shared out to so many replays or learners.
     """
     if workdir and not workdir.startswith("~"):
         # User code may change the current folder.
@@ -145,6 +146,7 @@ def make_experiment(
         config = without_other_target(config)
     builder = make_builder(agent, torso_fn)
     builder.share(config.run.num_replays)
+    _check_learners(builder, config.run)
     return Experiment(
         builder=builder,
         make_vector_environment=functools.partial(
@@ -156,3 +158,17 @@ def make_experiment(
         config=config,
         notes=notes,
     )
+
+
+def _check_learners(builder: Builder, run: RunConfig) -> None:
+    """Raise a ValueError unless an agent can learn with as many learners as a run has."""
+    if run.num_learners == 1:
+        return
+    path, config = "run.num_learners", builder.config
+    given = run.num_learners
+    has_replay = hasattr(config, "replay")
+    require(has_replay, path, given, "1: the actors of A2C and A3C compute the gradients")
+    is_one_by_one = config.num_sgd_steps_per_step == 1
+    require(is_one_by_one, path, given, "1, unless agent.num_sgd_steps_per_step is 1")
+    normalizes = config.normalize_observations
+    require(not normalizes, path, given, "1, unless agent.normalize_observations is False")

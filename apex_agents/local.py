@@ -16,6 +16,7 @@ from apex_agents.metrics.statistics import read_statistics
 from apex_agents.process_state import restoring_process
 from apex_agents.replay.tables import DataFlow, serve
 from apex_agents.run_end import end_reason
+from apex_agents.validation import require
 
 
 @restoring_process()
@@ -37,8 +38,8 @@ def run_local(
       The learner, closed; its variables are the result.
 
     Raises:
-      ValueError: the run has no limit, or one below the replay's least size, or the agent cannot
-        learn in the environment.
+      ValueError: the run has no limit, or one below the replay's least size, or several learners,
+        or the agent cannot learn in the environment.
     """
     builder, run = experiment.builder, experiment.run
     started_at = time.monotonic()
@@ -46,6 +47,7 @@ def run_local(
         raise ValueError(
             "run_local needs run.max_learner_steps, run.max_actor_steps or run.max_seconds."
         )
+    require(run.num_learners == 1, "run.num_learners", run.num_learners, "1 for run_local")
     check_limits(run, builder.data_flow(run.num_envs))
     environment = experiment.make_vector_environment(
         run.num_envs, run.node_seed("actor"), evaluation=False

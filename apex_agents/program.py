@@ -7,7 +7,9 @@ decides when the run ends.
 """
 
 import contextlib
+import functools
 import math
+from collections.abc import Callable
 
 import launchpad as lp
 import reverb
@@ -16,8 +18,9 @@ from apex_agents.acting.actor import run_in_lock_step
 from apex_agents.builder import Role
 from apex_agents.evaluation.evaluator import run_evaluator
 from apex_agents.experiment import Experiment
+from apex_agents.learners import make_learner_tables, make_parameter_server, run_gradient_learner
 from apex_agents.learning.learner import ApexLearner
-from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, LearnerLogger
+from apex_agents.metrics.loggers import ActorLogger, HistogramLogger, make_learner_logger
 from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import (
     Replays,
@@ -31,6 +34,7 @@ from apex_agents.replay.messages import ParameterSource
 from apex_agents.run_end import RunEnd, StepReporter
 from apex_agents.runs.checkpoints import LearnerCheckpoints
 from apex_agents.runs.opening import open_run
+from apex_agents.runs.workdir import PARAMETER_SERVER
 from apex_agents.waits import WORKS, Waiting, say
 
 _PAUSE_SECONDS = 0.5
@@ -54,13 +58,13 @@ def make_program(experiment: Experiment) -> lp.Program:
             addresses.append(replay.reverb_address)
             program.add_node(replay)
 
-    replays = Replays(addresses, experiment.run_id)
-    roles = [
-        # The learner writes a checkpoint when it stops.
-        Role("learner", _learn, computes=True, stop_seconds=60.0),
-        Role("evaluator", run_evaluator),
-        Role("actor", _act, experiment.run.num_actors),
-    ]
+    replays, run = Replays(addresses, experiment.run_id), experiment.run
+    # It writes a checkpoint when it stops.
+    learners = [Role("learner", _learn, computes=True, stop_seconds=60.0)]
+    if run.num_learners > 1:
+        server = learners[0]._replace(name=PARAMETER_SERVER)
+        learners = [server, Role("learner", run_gradient_learner, run.num_learners, computes=True)]
+    roles = [*learners, Role("evaluator", run_evaluator), Role("actor", _act, run.num_actors)]
     for role in experiment.builder.roles(roles):
         with program.group(role.name):
             for index, name in enumerate(role.node_names()):
@@ -69,8 +73,11 @@ def make_program(experiment: Experiment) -> lp.Program:
 
 
 def _make_tables(experiment: Experiment) -> list[reverb.Table]:
-    builder = experiment.builder.share(experiment.run.num_replays)
-    return builder.make_replay_tables(experiment.environment_spec())
+    run, spec = experiment.run, experiment.environment_spec()
+    tables = experiment.builder.share(run.num_replays).make_replay_tables(spec)
+    if run.num_learners > 1:
+        tables += make_learner_tables(experiment.builder, spec, run)
+    return tables
 
 
 def _act(experiment: Experiment, replays: Replays, index: int) -> None:
@@ -129,11 +136,17 @@ def _learn(experiment: Experiment, replays: Replays, index: int) -> ApexLearner:
     """
     clients = replays.connect(follows=True)
     poller = StatisticsPoller(clients, experiment.data_flow())
-    logger = LearnerLogger(experiment, poller)
-    learner = experiment.builder.make_learner(
+    logger = make_learner_logger(experiment, poller)
+    builder, run = experiment.builder, experiment.run
+    end: RunEnd  # After the learner.
+    make_learner: Callable[..., ApexLearner] = builder.make_learner
+    if run.num_learners > 1:
+        gradients = replays.connect(0, follows=True)
+        make_learner = functools.partial(make_parameter_server, builder, run, gradients)
+    learner = make_learner(
         experiment.environment_spec(),
         clients,
-        seed=experiment.run.node_seed("learner"),
+        seed=run.node_seed("learner"),
         logger=logger,
         should_stop=lambda: end.is_due(),
     )

@@ -10,10 +10,16 @@ FILES = re.findall(r"^## `logs/(.+)\.csv`$", DOCUMENT, re.MULTILINE)
 
 # What an agent is called where a column is said to be of some agents only.
 _NAMES = {
-    "dqn": {"Ape-X", "DQN"},
-    "dpg": {"Ape-X", "DPG"},
-    "r2d2": {"R2D2"},
-    "r2d2_staleness": {"R2D2", "R2D2 with `agent.measure_staleness`"},
+    "dqn": {"Ape-X", "Ape-X with one learner", "DQN"},
+    "dpg": {"Ape-X", "Ape-X with one learner", "DPG"},
+    "r2d2": {"R2D2", "R2D2 with one learner"},
+    "r2d2_staleness": {
+        "R2D2",
+        "R2D2 with one learner",
+        "R2D2 with `agent.measure_staleness`",
+    },
+    "several_dqn": {"Ape-X", "DQN", "several learners"},
+    "several_dpg": {"Ape-X", "DPG", "several learners"},
     "a2c": {"A2C"},
 }
 

@@ -21,6 +21,7 @@ LAYERS = (
     ("training",),
     ("launcher",),
     ("ending", "program"),
+    ("learners",),
     ("agent_folder",),
     ("export",),
     ("studies", "cluster", "local", "loading", "initial_run"),
@@ -60,6 +61,7 @@ PUBLIC_NAMES = "apex_agents/__init__.py"
 ALLOWED_IMPORTERS = {
     "launchpad": (
         "apex_agents/program.py",
+        "apex_agents/learners.py",
         "apex_agents/launcher.py",
         "apex_agents/nodes/",
         "apex_agents/cluster/",
@@ -71,6 +73,7 @@ ALLOWED_IMPORTERS = {
         "apex_agents/replay/",
         "apex_agents/learning/",
         "apex_agents/builder.py",
+        "apex_agents/learners.py",
         "apex_agents/actor_critic/builder.py",
         "apex_agents/local.py",
         "apex_agents/run_end.py",

@@ -76,8 +76,15 @@ BOTH = pytest.mark.parametrize("name", ["dqn", "dpg"])
 
 
 def test_learner(record):
-    recorder, source, connections = map(
-        record, ("ApexLearner", "ReplaySource", "ReplayConnections")
+    recorder, source, connections, publisher, compiled = map(
+        record,
+        (
+            "ApexLearner",
+            "ReplaySource",
+            "ReplayConnections",
+            "ParameterPublisher",
+            "make_update_on_sample",
+        ),
     )
     given = {name: object() for name in ("logger", "should_stop")}
     BUILDER.make_learner(SPEC, ["client"] * 3, seed=1, **given)
@@ -87,8 +94,11 @@ def test_learner(record):
     dataset = record("make_dataset")
     make_dataset_of("client")
     assert dataset.args[:3] == ("client", dataclasses.replace(REPLAY, max_size=34, min_size=1), 3)
-    assert source.args == (arguments.pop("update"), connections.made, BUILDER.config)
-    assert arguments == {"source": source.made, "publish_period": 3, **given}
+    assert compiled.args == (arguments.pop("update"), BUILDER.config)
+    assert source.args == (compiled.made, connections.made, BUILDER.config)
+    assert publisher.args == (["client"] * 3,)
+    made = {"source": source.made, "publisher": publisher.made}
+    assert arguments == {**made, "publish_period": 3, **given}
 
 
 @BOTH

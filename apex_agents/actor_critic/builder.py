@@ -22,6 +22,7 @@ from apex_agents.learning.gradients import (
     GRADIENTS,
     GradientSender,
     GradientSource,
+    count_parameters,
     make_gradient_dataset,
     make_gradient_table,
 )
@@ -30,7 +31,7 @@ from apex_agents.learning.update import Update
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.torso_choice import TorsoFn, check_observations
-from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.messages import make_message_tables
 from apex_agents.replay.tables import DataFlow
 from apex_agents.validation import require
@@ -109,15 +110,16 @@ class ActorCriticBuilder:
         rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
     ) -> list[reverb.Table]:
         network = self.make_networks(spec)
-        size = _count_parameters(network)
+        size = count_parameters(network.trainable_variables)
         table = make_gradient_table(size, len(METRICS), self.config.queue_size, rate_limiter)
         return [table, *make_message_tables({"network": network.variables})]
 
     def estimate_replay_bytes(self, spec: EnvironmentSpec) -> int:
-        return 4 * _count_parameters(self.make_networks(spec)) * self.config.queue_size
+        size = count_parameters(self.make_networks(spec).trainable_variables)
+        return 4 * size * self.config.queue_size
 
     def make_dataset(self, client: reverb.Client, spec: EnvironmentSpec) -> tf.data.Dataset:
-        size = _count_parameters(self.make_networks(spec))
+        size = count_parameters(self.make_networks(spec).trainable_variables)
         return make_gradient_dataset(client, size, len(METRICS))
 
     def make_adders(
@@ -207,8 +209,5 @@ class ActorCriticBuilder:
         replays = ReplayConnections(client, lambda c: self.make_dataset(c, spec))
         max_wait_seconds = self.config.max_wait_seconds if self.config.is_synchronous else None
         source = GradientSource(update, replays, METRICS, max_wait_seconds)
-        return ApexLearner(update, source, logger=logger, should_stop=should_stop)
-
-
-def _count_parameters(network: ActorCriticNetwork) -> int:
-    return sum(variable.shape.num_elements() for variable in network.trainable_variables)
+        publisher = ParameterPublisher(client)
+        return ApexLearner(update, source, publisher, logger=logger, should_stop=should_stop)

@@ -45,6 +45,7 @@ class ActorCriticUpdate:
       network: from observations `[B, ...]` to logits `[B, A]` and values `[B]`.
       trained: variables whose gradients are computed.
       variables: `{'network': ...}`, variables of the network, for actors.
+      targets: None, there is no target network.
       state: network, optimiser and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
@@ -60,6 +61,7 @@ class ActorCriticUpdate:
         self._optimizer = GuardedOptimizer((optimizer, self.trained))
         self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.variables = {"network": network.variables}
+        self.targets = None
         self.state = {"network": network, "optimizer": optimizer, "num_updates": self.num_updates}
 
     def compute(self, batch: Rollout, weights: tf.Tensor | None = None) -> Computed:

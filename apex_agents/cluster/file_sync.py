@@ -10,25 +10,33 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from apex_agents.metrics.columns import role_of
+from apex_agents.metrics.columns import (
+    LEARNER,
+    LEARNER_HISTOGRAMS,
+    learner_file,
+)
 from apex_agents.runs.files import remove, report_failure, report_success
 from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,
     CHECKPOINT_PROGRESS,
     CHECKPOINTS,
     LAST_CHECKPOINT,
+    PARAMETER_SERVER,
     SUMMARY_FILE,
     VIDEOS,
     actor_steps_file,
     parse_replay_name,
 )
 
-# The files that nodes write besides their logs, by the names of their roles.
+_LOGS = "logs/"  # In these files, lines are appended; all others are replaced as a whole.
+# The files that nodes write besides the logs with their names.
+_OF_LEARNING = (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE)
 _PATTERNS = {
-    "learner": (f"{CHECKPOINTS}/learner-*[0-9]/*", LAST_CHECKPOINT, SUMMARY_FILE),
+    LEARNER: _OF_LEARNING,
+    PARAMETER_SERVER: (f"{_LOGS}{LEARNER}.csv", *_OF_LEARNING),
+    learner_file(0): (f"{_LOGS}{LEARNER_HISTOGRAMS}.csv",),
     "evaluator": (BEST_CHECKPOINT, f"{VIDEOS}/**/*"),
 }
-_LOGS = "logs/"  # In these files, lines are appended; all others are replaced as a whole.
 _PARTIAL = ".partial"
 _MAX_BYTES = 64 << 20
 
@@ -59,7 +67,7 @@ class NodeFiles:
 
     def __init__(self, workdir: str, node: str):
         self.folder = pathlib.Path(workdir)
-        others: tuple[str, ...] = (f"{_LOGS}{node}_*", *_PATTERNS.get(role_of(node), ()))
+        others: tuple[str, ...] = (f"{_LOGS}{node}_*", *_PATTERNS.get(node, ()))
         if (number := parse_replay_name(node)) is not None:
             others = (actor_steps_file(number),)
         self._patterns = (f"{_LOGS}{node}.*", *others)

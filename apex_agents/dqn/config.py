@@ -42,7 +42,8 @@ class ApexDQNConfig:
       n_step: steps per transition (appendix C: 3).
       discount: gamma per agent step (Mnih et al. 2015: 0.99).
       batch_size: transitions per learner step (section 4.1: 512).
-      optimizer: 'rmsprop', centered RMSProp (appendix C), or 'adam' (Kingma & Ba 2015).
+      optimizer: 'rmsprop', centered RMSProp (appendix C), 'adam' (Kingma & Ba 2015) or 'adagrad'
+        (Duchi et al. 2011), that of Gorila.
       learning_rate: step size of the optimizer (appendix C: 0.00025 / 4).
       learning_rate_steps: learner steps over which the learning rate of Adam falls linearly to a
         tenth, where it stays; None: it does not fall (appendix C).
@@ -76,7 +77,7 @@ class ApexDQNConfig:
     n_step: Annotated[int, Field(ge=1, le=10_000)] = 3
     discount: Probability = 0.99
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 512
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    optimizer: Literal["rmsprop", "adam", "adagrad"] = "rmsprop"
     learning_rate: PositiveFloat = 0.00025 / 4
     learning_rate_steps: Annotated[PositiveInt | None, _ADAM] = None
     adam_epsilon: Annotated[PositiveFloat | None, _ADAM] = None

@@ -1,5 +1,9 @@
-"""The queue of gradients, from workers to the learner: its table, its writer and its reader."""
+"""The queue of gradients, from workers to the learner: its table, its writer and its reader.
 
+A worker is who computes gradients: an actor of A2C or A3C, or one of several learners.
+"""
+
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,13 +22,14 @@ GRADIENTS = "gradients"
 
 
 class Gradient(NamedTuple):
-    """One item of the queue: the gradient of one rollout of a worker.
+    """One item of the queue: the gradient of one rollout, or one batch, of a worker.
 
     Attributes:
-      gradient: `[P]` float32, a mean over the rollout's steps, see `to_vector`.
-      metrics: `[M]` float32, the number of these steps, and means over them.
-      version: `[]` int64, learner steps of the parameters that acted.
-      worker: `[]` int64, index of the worker's first environment.
+      gradient: `[P]` float32, a mean over the steps of the rollout or the items of the batch, see
+        `to_vector`.
+      metrics: `[M]` float32, the number of these, and means over them.
+      version: `[]` int64, learner steps of the parameters with which it was computed.
+      worker: `[]` int64, index of the worker, or of its first environment.
       num_workers: `[]` int64, workers of the run.
     """
 
@@ -35,9 +40,14 @@ class Gradient(NamedTuple):
     num_workers: np.ndarray
 
 
+def count_parameters(trained: Any) -> int:
+    """Return the number of numbers in a nest of variables, and thus in a gradient."""
+    return sum(variable.shape.num_elements() for variable in tf.nest.flatten(trained))
+
+
 def make_gradient_table(
     num_parameters: int,
-    num_metrics: int,
+    num_metrics: int | None,
     queue_size: int,
     rate_limiter: reverb.rate_limiters.RateLimiter | None = None,
 ) -> reverb.Table:
@@ -45,7 +55,7 @@ def make_gradient_table(
 
     Args:
       num_parameters: P, numbers in a gradient.
-      num_metrics: M, numbers that are logged.
+      num_metrics: M, numbers that are logged; None for any number.
       queue_size: gradients in a full queue, before which workers wait.
       rate_limiter: limiter in place of one that does so.
     """
@@ -60,7 +70,7 @@ def make_gradient_table(
     )
 
 
-def _make_signature(num_parameters: int, num_metrics: int) -> dict[str, tf.TensorSpec]:
+def _make_signature(num_parameters: int, num_metrics: int | None) -> dict[str, tf.TensorSpec]:
     numbers = [tf.TensorSpec([size], tf.float32) for size in (num_parameters, num_metrics)]
     return Gradient(*numbers, *[tf.TensorSpec([], tf.int64)] * 3)._asdict()
 
@@ -102,7 +112,7 @@ class GradientSender:
           env_indices: indices of the worker's environments among those of all workers.
           num_envs: number of environments of all workers, of which each has as many.
           should_stop: asked while waiting for room in the queue.
-          learner_steps_fn: returns the learner steps of the parameters that act.
+          learner_steps_fn: returns the learner steps of the parameters in use.
         """
         self._client = client
         self._worker = np.asarray(env_indices[0], np.int64)
@@ -117,11 +127,11 @@ class GradientSender:
 
     @property
     def version(self) -> int:
-        """Learner steps of the parameters that act."""
+        """Learner steps of the parameters in use."""
         return self._learner_steps_fn()
 
     def send(self, gradient: np.ndarray, metrics: np.ndarray) -> bool:
-        """Send a gradient of the parameters that act, and wait until the queue has it.
+        """Send a gradient of the parameters in use, and wait until the queue has it.
 
         Returns:
           Whether it was sent: a gradient that is NaN or infinite is not.
@@ -158,7 +168,7 @@ class GradientSource:
     """Gradients of workers: the mean of one of each worker, or each as it arrives.
 
     Attributes:
-      replays, description, recent_samples: see `learner.Source`; there are no samples.
+      description, recent_samples: see `learner.Source`; there are no samples.
     """
 
     description = "gradients of the workers"
@@ -170,6 +180,7 @@ class GradientSource:
         replays: ReplayConnections,
         metric_names: Sequence[str],
         max_wait_seconds: float | None,
+        max_staleness: int | None = None,
     ):
         """Compile the step; nothing is read yet.
 
@@ -179,11 +190,14 @@ class GradientSource:
           metric_names: names of the numbers `[M]` beside a gradient; the number of steps is first.
           max_wait_seconds: seconds to wait for the other workers after the first gradient of an
             update; None: each gradient is an update.
+          max_staleness: learner steps since the parameters of a gradient, above which it is left
+            out; None: however old, if each is an update.
         """
         self._update = update
-        self.replays = replays
+        self._replays = replays
         self._metric_names = metric_names
         self._max_wait_seconds = max_wait_seconds
+        self._max_staleness = math.inf if max_staleness is None else max_staleness
         self._num_dropped = 0
         self._present: set[int] | None = None  # Workers to wait for; None: all of them.
         signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.float32)]
@@ -204,10 +218,13 @@ class GradientSource:
         def should_end() -> bool:
             return should_stop() or time.monotonic() >= deadline
 
-        while (sample := self.replays.sample(should_end)) is not None:
+        while (sample := self._replays.sample(should_end)) is not None:
             gradient = Gradient(*[tensor.numpy() for tensor in sample.batches.data])
             if self._max_wait_seconds is None:
-                return [gradient]
+                if learner_steps - gradient.version <= self._max_staleness:
+                    return [gradient]
+                self._num_dropped += 1
+                continue
             worker = int(gradient.worker)
             if self._present is not None:
                 self._present.add(worker)
@@ -240,6 +257,9 @@ class GradientSource:
             "gradients_dropped": self._num_dropped,
             "num_updates": 1,
         }
+
+    def close(self) -> None:
+        self._replays.close()
 
     def _apply_mean(self, gradients: tf.Tensor, num_steps: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Apply the mean of gradients `[K, P]`, weighted by their numbers of steps, `[K]`."""

@@ -2,6 +2,7 @@
 
 import atexit
 import collections
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -13,8 +14,8 @@ from acme import core, types
 from acme.utils import loggers
 
 from apex_agents.learning.losses import check_shapes, importance_weights
-from apex_agents.learning.update import Update, UpdateOutput, update_in_turn, update_on_batch
-from apex_agents.replay.connections import ReplayConnections, Sample
+from apex_agents.learning.update import Computed, Update, update_in_turn, update_on_batch
+from apex_agents.replay.connections import ParameterPublisher, ReplayConnections, Sample
 from apex_agents.replay.messages import to_finite_arrays
 from apex_agents.replay.priorities import at_bound_fraction
 from apex_agents.replay.tables import make_data_flow
@@ -44,13 +45,9 @@ class Source(Protocol):
     """Data to learn from: samples of replays (`ReplaySource`), or gradients of workers.
 
     Attributes:
-      replays: servers that the data comes from, on which parameters are published.
       description: name of the data, for messages about a long wait.
       recent_samples: the newest batches; None for a source without transitions.
     """
-
-    @property
-    def replays(self) -> ReplayConnections: ...
 
     @property
     def description(self) -> str: ...
@@ -74,6 +71,9 @@ class Source(Protocol):
           learner_steps: learner steps done before.
         """
 
+    def close(self) -> None:
+        """Send what is pending, if the servers answer soon, and end."""
+
 
 class ApexLearner(core.Learner):
     """Learns from a source, counts, logs and publishes parameters.
@@ -86,6 +86,7 @@ class ApexLearner(core.Learner):
         self,
         update: Update,
         source: Source,
+        publisher: ParameterPublisher,
         publish_period: int = 1,
         logger: loggers.Logger | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -95,12 +96,14 @@ class ApexLearner(core.Learner):
         Args:
           update: the update of an algorithm, which the source calls; its variables are published.
           source: data to learn from.
+          publisher: publishes the parameters.
           publish_period: learner steps between two publications.
           logger: receives learner steps, metrics, updates and seconds of waiting of every `step`.
           should_stop: asked while waiting for data.
         """
         self._update = update
         self._source = source
+        self._publisher = publisher
         self._publish_period = publish_period
         self._logger = logger or loggers.NoOpLogger()
         self._should_stop = should_stop
@@ -132,7 +135,7 @@ class ApexLearner(core.Learner):
         """Wait for data and learn from it; return without it if told to stop."""
         started = time.monotonic()
         with self._waiting:
-            data = self._source.take(self.num_steps, self._should_stop)
+            data = self._source.take(self.num_steps, self._should_stop_waiting)
         waiting_seconds = time.monotonic() - started
         if data is None:
             return
@@ -146,7 +149,7 @@ class ApexLearner(core.Learner):
 
     def publish(self) -> None:
         """Publish the current parameters, in the background."""
-        self._source.replays.publish(self.get_all_variables(), self.num_steps)
+        self._publisher.publish(self.get_all_variables(), self.num_steps)
 
     def get_variables(self, names: Sequence[str]) -> list[types.NestedArray]:
         arrays = self.get_all_variables()
@@ -165,28 +168,33 @@ class ApexLearner(core.Learner):
         atexit.unregister(self.close)
         if not self._should_stop():
             self.publish()
-        self._source.replays.close()
+        self._source.close()
+        self._publisher.close()
         self._logger.close()
+
+    def _should_stop_waiting(self) -> bool:
+        self._publisher.check()
+        return self._should_stop()
 
 
 class ReplaySource:
     """Samples of prioritized replays, to which new priorities are written back.
 
     Attributes:
-      replays: see `Source`.
       description: see `Source`; it names the limits of the replay.
       recent_samples: the newest batches.
     """
 
-    def __init__(self, update: Update, replays: ReplayConnections, config: Any):
+    def __init__(self, learn: Callable[[Any], Any], replays: ReplayConnections, config: Any):
         """Prepare to sample; nothing is read yet.
 
         Args:
-          update: the update that learns from the samples.
+          learn: learns from a sample, as what `make_update_on_sample` makes does.
           replays: samples of `config.num_sgd_steps_per_step` batches.
           config: the agent's settings; `num_sgd_steps_per_step` and `replay` are read.
         """
-        self.replays = replays
+        self._learn = learn
+        self._replays = replays
         self._num_updates = config.num_sgd_steps_per_step
         flow, ratio = make_data_flow(config), config.replay.samples_per_insert
         limits = f"{flow.min_size_field} is {flow.min_size:,}"
@@ -195,16 +203,15 @@ class ReplaySource:
         self.recent_samples: collections.deque[SampledBatch] = collections.deque(
             maxlen=_NUM_BATCHES
         )
-        self._update_on_sample = make_update_on_sample(update, config)
 
     def take(self, learner_steps: int, should_stop: Callable[[], bool]) -> Sample | None:
         del learner_steps
-        return self.replays.sample(should_stop)
+        return self._replays.sample(should_stop)
 
     def learn(self, data: Sample, learner_steps: int) -> dict[str, Any]:
-        output = self._update_on_sample(data.batches)
+        output = self._learn(data.batches)
         priorities = output.priorities.numpy()
-        self.replays.write_priorities(data, priorities)
+        self._replays.write_priorities(data, priorities)
         info, transitions = data.batches
         self.recent_samples.append(
             SampledBatch(info, transitions.learner_steps, output.priorities, learner_steps)
@@ -213,9 +220,12 @@ class ReplaySource:
             **output.metrics,
             "num_updates": self._num_updates,
             "priorities_at_bound_fraction": at_bound_fraction(priorities),
-            "priorities_not_finite": self.replays.num_not_finite,
-            "priority_batches_dropped": self.replays.num_dropped_batches,
+            "priorities_not_finite": self._replays.num_not_finite,
+            "priority_batches_dropped": self._replays.num_dropped_batches,
         }
+
+    def close(self) -> None:
+        self._replays.close()
 
 
 def make_update_on_sample(update: Update, config: Any) -> Any:
@@ -226,22 +236,34 @@ def make_update_on_sample(update: Update, config: Any) -> Any:
       config: the agent's settings; `num_sgd_steps_per_step` and `replay` are read.
 
     Returns:
-      A `tf.function` from a `reverb.ReplaySample`, `[K * B, ...]`, to an `UpdateOutput`.
+      A `tf.function` from a `reverb.ReplaySample`, `[K * B, ...]`, to a `Computed`.
     """
-    exponent = config.replay.importance_sampling_exponent
-
-    def learn(batch: reverb.ReplaySample) -> UpdateOutput:
-        weights = importance_weights(batch.info.probability, batch.info.table_size, exponent)
-        num_updates = update.num_updates.read_value()
-        output = update_on_batch(update, batch.data, weights)
-        check_shapes(weights.shape, priorities=output.priorities)
-        # A learner that resumed from a checkpoint is behind the parameters it published before.
-        ages = tf.maximum(tf.cast(num_updates, tf.float32) - batch.data.learner_steps, 0.0)
-        metrics = {**output.metrics, "sample_age_steps": tf.reduce_mean(ages)}
-        return output._replace(metrics=metrics)
-
+    learn = weigh_batches(functools.partial(update_on_batch, update), update.num_updates, config)
     # AutoGraph would take as long as importing TensorFlow, to convert all that is called.
     return tf.function(
         lambda sample: update_in_turn(learn, sample, config.num_sgd_steps_per_step),
         autograph=False,
     )
+
+
+def weigh_batches(
+    learn: Callable[[Any, tf.Tensor], Computed], num_updates: tf.Variable, config: Any
+) -> Callable[[reverb.ReplaySample], Computed]:
+    """Make a function of samples from one of batches and importance weights, `[B]`.
+
+    It adds the age of the sample in learner steps, of which there were `num_updates`, to the
+    metrics. The agent's settings `config` have the exponent of the weights.
+    """
+    exponent = config.replay.importance_sampling_exponent
+
+    def learn_weighted(sample: reverb.ReplaySample) -> Computed:
+        weights = importance_weights(sample.info.probability, sample.info.table_size, exponent)
+        steps = tf.cast(num_updates.read_value(), tf.float32)
+        computed = learn(sample.data, weights)
+        check_shapes(weights.shape, priorities=computed.priorities)
+        # A learner that resumed from a checkpoint is behind the parameters it published before.
+        ages = tf.maximum(steps - sample.data.learner_steps, 0.0)
+        metrics = {**computed.metrics, "sample_age_steps": tf.reduce_mean(ages)}
+        return computed._replace(metrics=metrics)
+
+    return learn_weighted

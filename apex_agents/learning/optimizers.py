@@ -89,6 +89,30 @@ class Adam(snt.optimizers.Adam):
             )
 
 
+class AdaGrad(snt.Optimizer):
+    """AdaGrad (Duchi et al. 2011).
+
+    sum <- sum + gradient^2
+    parameter <- parameter - learning_rate * gradient / (sqrt(sum) + epsilon)
+    """
+
+    def __init__(self, learning_rate: float, epsilon: float = 1e-7):
+        super().__init__()
+        self._settings = {"lr": learning_rate, "epsilon": epsilon}
+        self.sums: list[tf.Variable] = []
+
+    def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
+        self._initialize(parameters)
+        for gradient, parameter, total in zip(updates, parameters, self.sums, strict=True):
+            if gradient is not None:
+                handles = {"var": parameter.handle, "accum": total.handle}
+                tf.raw_ops.ResourceApplyAdagradV2(**handles, **self._settings, grad=gradient)
+
+    @snt.once
+    def _initialize(self, parameters: Sequence[tf.Variable]) -> None:
+        self.sums += [tf.Variable(tf.zeros_like(each), trainable=False) for each in parameters]
+
+
 class GuardedOptimizer:
     """Several optimisers that step together; none steps if a gradient is not finite.
 

@@ -22,6 +22,7 @@ class QLearningUpdate(abc.ABC):
       trained: variables that gradients are of, the online network's.
       variables: `{'network': ...}`, the online network's variables, for actors, and `'num_updates'`
         where their epsilons depend on it.
+      targets: variables of the target network.
       state: networks, optimiser and number of updates, for checkpoints.
       num_updates: int64 scalar, updates done so far.
     """
@@ -47,10 +48,10 @@ class QLearningUpdate(abc.ABC):
         self._config = config
         self._compute_dtype = compute_dtype(config.bfloat16)
         self._optimizer = GuardedOptimizer((optimizer, self.trained))
-        self._target_copies = TargetCopies(
+        self.targets = TargetCopies(
             network.variables, target_network.variables, config.target_update_period
         )
-        self.num_updates = self._target_copies.num_updates
+        self.num_updates = self.targets.num_updates
         self.variables = {"network": network.variables}
         if config.exploration.annealing_steps is not None:
             self.variables["num_updates"] = [self.num_updates]
@@ -87,7 +88,7 @@ class QLearningUpdate(abc.ABC):
         """Descend gradients, clipped by their global norm; see `learning.update.Update`."""
         gradients, norm = tf.clip_by_global_norm(gradients, self._config.max_gradient_norm)
         self._optimizer.apply([gradients], [norm])
-        self._target_copies.count_update()
+        self.targets.count_update()
         steps_skipped = self._optimizer.num_skipped.read_value()
         return {"gradient_norm": norm, "steps_skipped": steps_skipped}
 

@@ -7,29 +7,17 @@ import tensorflow as tf
 
 
 class Computed(NamedTuple):
-    """Results of a batch before anything is learned from it.
+    """Results of a batch.
 
     Attributes:
       gradients: gradients of the loss, to be descended, in the structure of `Update.trained`; None
-        for a variable on which the loss does not depend.
-      priorities: `[B]`, `|td error|`, the transitions' new priorities; None without a replay.
-      metrics: scalars to log, by name; see `UpdateOutput`.
-    """
-
-    gradients: Any
-    priorities: tf.Tensor | None
-    metrics: Mapping[str, tf.Tensor]
-
-
-class UpdateOutput(NamedTuple):
-    """Results of one update.
-
-    Attributes:
+        for a variable on which the loss does not depend. `()` once they have been descended.
       priorities: `[B]`, `|td error|`, the transitions' new priorities; None without a replay.
       metrics: scalars to log, by name: numbers, whose means over several updates are logged, or
         integers that count from the start, whose newest values are.
     """
 
+    gradients: Any
     priorities: tf.Tensor | None
     metrics: Mapping[str, tf.Tensor]
 
@@ -42,6 +30,7 @@ class Update(Protocol):
     Attributes:
       trained: variables whose gradients are computed, a nest.
       variables: variables that actors need, by the names under which they are published.
+      targets: variables of the target networks; None without target networks.
       state: everything that a checkpoint has to hold, by name; `num_updates` is part of it.
       num_updates: int64 scalar, steps applied so far.
     """
@@ -51,6 +40,9 @@ class Update(Protocol):
 
     @property
     def variables(self) -> Mapping[str, Sequence[tf.Variable]]: ...
+
+    @property
+    def targets(self) -> "TargetCopies | None": ...
 
     @property
     def state(self) -> Mapping[str, Any]: ...
@@ -75,10 +67,10 @@ class Update(Protocol):
         ...
 
 
-def update_on_batch(update: Update, batch: Any, weights: tf.Tensor) -> UpdateOutput:
+def update_on_batch(update: Update, batch: Any, weights: tf.Tensor) -> Computed:
     """Compute gradients on one batch and apply them at once."""
     gradients, priorities, metrics = update.compute(batch, weights)
-    return UpdateOutput(priorities, {**metrics, **update.apply(gradients)})
+    return Computed((), priorities, {**metrics, **update.apply(gradients)})
 
 
 class TargetCopies:
@@ -90,6 +82,7 @@ class TargetCopies:
     trained, such as statistics, are always copied.
 
     Attributes:
+      variables: variables of the target networks.
       num_updates: int64 scalar, updates counted so far.
     """
 
@@ -102,6 +95,7 @@ class TargetCopies:
     ):
         """Make the target variables equal to the online ones, which are in the same order."""
         self._pairs = list(zip(online, target, strict=True))
+        self.variables = [pair[1] for pair in self._pairs]
         self._update_period = update_period
         self._update_rate = update_rate
         self.num_updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="num_updates")
@@ -114,6 +108,10 @@ class TargetCopies:
         is_due = self.num_updates % self._update_period == 0
         tf.cond(is_due, self._move, lambda: None)
 
+    def last_move(self, num_updates: int) -> int:
+        """Return the number of updates after which the target variables had last moved."""
+        return num_updates - num_updates % self._update_period
+
     def _move(self) -> None:
         for online, target in self._pairs:
             if self._update_rate == 1 or not online.trainable:
@@ -122,9 +120,7 @@ class TargetCopies:
                 target.assign_add(self._update_rate * (online - target))
 
 
-def update_in_turn(
-    update: Callable[[Any], UpdateOutput], sample: Any, num_updates: int
-) -> UpdateOutput:
+def update_in_turn(update: Callable[[Any], Computed], sample: Any, num_updates: int) -> Computed:
     """Learn from the batches of a sample one after the other, within one compiled function.
 
     Updates of small networks take less time than calling a function.
@@ -150,4 +146,4 @@ def update_in_turn(
         name: values[-1] if values.dtype.is_integer else tf.reduce_mean(tf.cast(values, tf.float32))
         for name, values in outputs.metrics.items()
     }
-    return UpdateOutput(tf.reshape(outputs.priorities, [-1]), metrics)
+    return Computed((), tf.reshape(outputs.priorities, [-1]), metrics)

@@ -32,6 +32,10 @@ ENTROPY = "entropy"
 VALUE = "value"
 STALENESS_STEPS = "staleness_steps"
 
+GRADIENTS_PER_SECOND = "gradients_per_second"
+PARAMETER_WAIT_FRACTION = "parameter_wait_fraction"
+SEND_FRACTION = "send_fraction"
+
 QUANTITY = "quantity"
 LOWER = "lower"
 UPPER = "upper"
@@ -62,6 +66,11 @@ STANDARD_ERROR = "standard_error"
 def role_of(node: str) -> str:
     """Return the name of a node's role, which is its own without its number."""
     return re.sub(r"_\d+$", "", node)
+
+
+def learner_file(index: int) -> str:
+    """Return the name of the file with the rows of one of several learners."""
+    return f"learner_{index}"
 
 
 def actor_file(index: int) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 from apex_agents.metrics import columns
 from apex_agents.metrics.run_state import RunState, format_return, number
 from apex_agents.runs.csv_file import Row
+from apex_agents.runs.workdir import PARAMETER_SERVER
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_BARS = 24
@@ -99,18 +100,14 @@ def _draw_progress(state: RunState) -> RenderableType:
 
 def _draw_nodes(state: RunState) -> RenderableType:
     """Draw a row per role of nodes: how many are alive, and their speed."""
-    replay, learner = state.replay, state.learner
+    replay = state.replay
     cells = {
         "replay": (
             f"{_format(replay, columns.INSERTS_PER_SECOND)} added/s",
             f"{_format(replay, columns.SAMPLES_PER_SECOND)} sampled/s",
             f"{_format(replay, columns.SAMPLES_PER_INSERT, '.2f')} per insert",
         ),
-        "learner": (
-            f"{_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s",
-            f"{_format(learner, columns.LEARNER_STEPS)} steps",
-            f"{_format(learner, columns.DATA_WAIT_FRACTION, '.0%')} waiting",
-        ),
+        **_describe_learners(state),
         "actor": (
             f"{state.actor_speed():,.0f} steps/s",
             f"{_format(replay, columns.ACTOR_STEPS)} steps",
@@ -131,6 +128,24 @@ def _draw_nodes(state: RunState) -> RenderableType:
         texts = cells.get(role, ("", "", ""))
         table.add_row(Text(role, style="bold"), *health, *texts, *hosts)
     return table
+
+
+def _describe_learners(state: RunState) -> dict[str, tuple[str, str, str]]:
+    """Return the cells of the learner, or of several and their parameter server."""
+    learner = state.learner
+    cells = (
+        f"{_format(learner, columns.LEARNER_STEPS_PER_SECOND, ',.1f')} steps/s",
+        f"{_format(learner, columns.LEARNER_STEPS)} steps",
+        f"{_format(learner, columns.DATA_WAIT_FRACTION, '.0%')} waiting",
+    )
+    if state.num_learners() == 1:
+        return {columns.LEARNER: cells}
+    of_each = (
+        f"{state.gradient_speed():,.1f} gradients/s",
+        f"{_format(learner, columns.STALENESS_STEPS, '.2f')} steps stale",
+        f"{_format_number(state.learners_waiting(), '.0%')} waiting",
+    )
+    return {PARAMETER_SERVER: cells, columns.LEARNER: of_each}
 
 
 def _describe_longest_wait(state: RunState, role: str) -> Text:
@@ -177,7 +192,7 @@ def _draw_learning(state: RunState) -> RenderableType:
         "sample age": f"{_format(row, columns.SAMPLE_AGE_STEPS)} steps",
         "parameter age": f"{_format_number(state.parameter_age())} steps",
     }
-    if columns.STALENESS_STEPS in row:  # An actor-critic.
+    if columns.ENTROPY in row:  # An actor-critic.
         metrics = {
             "loss": metrics["loss"],
             "entropy": _format(row, columns.ENTROPY, ".3g"),

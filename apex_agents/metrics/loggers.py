@@ -12,6 +12,7 @@ from apex_agents.acting.policy import Policy
 from apex_agents.builder import Adder
 from apex_agents.environments import Episode, VectorEnvironment
 from apex_agents.experiment import Experiment
+from apex_agents.learning.gradient_learner import GradientLearner
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import SampledTransitions, make_histogram, read_samples
@@ -23,12 +24,6 @@ from apex_agents.runs.workdir import LOGS
 PERIOD_SECONDS = 5.0
 _SHORTEST_PERIOD_SECONDS = 0.5
 _HISTOGRAM_PERIOD_SECONDS = 30.0
-
-# Columns that are amounts per second, from amounts logged per step.
-_PER_SECOND = {
-    columns.LEARNER_STEPS_PER_SECOND: "num_updates",
-    columns.DATA_WAIT_FRACTION: "waiting_seconds",
-}
 
 
 def make_logger(
@@ -197,8 +192,8 @@ def _mean_of_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
     }
 
 
-class LearnerLogger(loggers.Logger):
-    """Writes means over all learner steps since the row before, with the counts of the replay.
+class StepLogger(loggers.Logger):
+    """Writes means over all steps of a learner since the row before.
 
     A row follows every five seconds, or a tenth of the time since the first row if that is less, so
     that the curves of a run of some seconds have points, too.
@@ -206,14 +201,19 @@ class LearnerLogger(loggers.Logger):
 
     def __init__(
         self,
-        experiment: Experiment,
-        poller: StatisticsPoller,
+        logger: CSVLogger,
+        per_second: Mapping[str, str],
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Open the learner's CSV file; `clock` returns a time in seconds."""
-        self._logger = make_logger(
-            experiment, columns.LEARNER, lambda: name_statistics(poller.latest)
-        )
+        """Write rows into a CSV file.
+
+        Args:
+          logger: writes them.
+          per_second: columns that are amounts per second, with the names of the amounts per step.
+          clock: returns a time in seconds.
+        """
+        self._logger = logger
+        self._per_second = per_second
         self._clock = clock
         self._steps: list[Mapping[str, Any]] = []  # Since the row before.
         self._first: float | None = None
@@ -233,9 +233,9 @@ class LearnerLogger(loggers.Logger):
         if not self._steps:
             return
         now, steps = self._clock(), self._steps
-        names = steps[-1].keys() - _PER_SECOND.values()
+        names = steps[-1].keys() - self._per_second.values()
         row = {name: _mean_or_newest([step[name] for step in steps]) for name in names}
-        for name, amount in _PER_SECOND.items():
+        for name, amount in self._per_second.items():
             row[name] = sum(step[amount] for step in steps) / (now - self._last)
         self._logger.write(row)
         self._steps = []
@@ -247,13 +247,38 @@ class LearnerLogger(loggers.Logger):
         self._logger.close()
 
 
+def make_learner_logger(
+    experiment: Experiment,
+    poller: StatisticsPoller,
+    clock: Callable[[], float] = time.monotonic,
+) -> StepLogger:
+    """Open the CSV file of the learner, whose rows have the counts of the replay, too."""
+    logger = make_logger(experiment, columns.LEARNER, lambda: name_statistics(poller.latest))
+    per_second = {
+        columns.LEARNER_STEPS_PER_SECOND: "num_updates",
+        columns.DATA_WAIT_FRACTION: "waiting_seconds",
+    }
+    return StepLogger(logger, per_second, clock)
+
+
+def make_gradient_logger(experiment: Experiment, index: int) -> StepLogger:
+    """Open the CSV file of one of several learners."""
+    per_second = {
+        columns.GRADIENTS_PER_SECOND: "num_updates",
+        columns.DATA_WAIT_FRACTION: "waiting_seconds",
+        columns.PARAMETER_WAIT_FRACTION: "parameter_wait_seconds",
+        columns.SEND_FRACTION: "sending_seconds",
+    }
+    return StepLogger(make_logger(experiment, columns.learner_file(index)), per_second)
+
+
 class HistogramLogger:
     """Writes the distributions of the newest batches every half a minute, and the last ones."""
 
     def __init__(
         self,
         experiment: Experiment,
-        learner: ApexLearner,
+        learner: ApexLearner | GradientLearner,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Open the CSV file, for a learner that has its state; `clock` returns seconds."""

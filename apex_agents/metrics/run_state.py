@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from apex_agents.metrics import columns
 from apex_agents.replay.config import MAX_PRIORITY, MIN_PRIORITY
 from apex_agents.runs.csv_file import Row, RowReader
 from apex_agents.runs.folder import RunFolder
+from apex_agents.runs.workdir import PARAMETER_SERVER
 from apex_agents.stopwatch import Stopwatch
 
 # Rows come every 5 s: a node whose file is older than this has stopped, or waits for something.
@@ -138,26 +139,36 @@ class RunState:
 
     def actor_speed(self) -> float:
         """Return the steps per second of all actors that wrote rows lately, or before the end."""
-        oldest = -np.inf if self.is_over() else self._clock() - _STALE_SECONDS
-        return sum(
-            number(log.newest, columns.ACTOR_STEPS_PER_SECOND)
-            for log in self._actors()
-            if log.read_at >= oldest
-        )
+        return self._add_speeds(self._actors(), columns.ACTOR_STEPS_PER_SECOND)
 
     def waits(self) -> list[tuple[str, str, int]]:
         """Return nodes that wait: the name, what for, and how many seconds.
 
-        The longest wait comes first, the learner's last. Waits of less than ten seconds are left
-        out.
+        The longest wait comes first, those of learners last. Waits of less than ten seconds are
+        left out.
         """
         waits = [
             (name, node["waits_for"], node["waiting_seconds"])
             for name, node in self.nodes.items()
             if self.is_running and node.get("is_alive") and node.get("waits_for")
         ]
-        # The learner may wait because of the others.
-        return sorted(waits, key=lambda wait: (wait[0] == columns.LEARNER, -wait[2]))
+        # Who learns may wait because of the others.
+        last = {columns.LEARNER: 1, PARAMETER_SERVER: 2}
+        return sorted(waits, key=lambda wait: (last.get(columns.role_of(wait[0]), 0), -wait[2]))
+
+    def num_learners(self) -> int:
+        """Return the number of learners of the run, whether they have written rows or not."""
+        return max(self._read_count("num_learners"), 1)
+
+    def gradient_speed(self) -> float:
+        """Return the gradients per second of several learners that wrote rows lately."""
+        return self._add_speeds(self._learners(), columns.GRADIENTS_PER_SECOND)
+
+    def learners_waiting(self) -> float:
+        """Return the mean share of time for which several learners wait; NaN if not known."""
+        names = columns.DATA_WAIT_FRACTION, columns.PARAMETER_WAIT_FRACTION, columns.SEND_FRACTION
+        shares = [sum(number(log.newest, name) for name in names) for log in self._learners()]
+        return float(np.mean(shares)) if shares else np.nan
 
     def parameter_age(self) -> float:
         """Return the mean age of the actors' parameters in learner steps; NaN if not known."""
@@ -191,6 +202,15 @@ class RunState:
 
     def _newest(self, name: str) -> Row:
         return self._logs[name].newest if name in self._logs else {}
+
+    def _add_speeds(self, logs: Iterable[_Log], column: str) -> float:
+        oldest = -np.inf if self.is_over() else self._clock() - _STALE_SECONDS
+        return sum(number(log.newest, column) for log in logs if log.read_at >= oldest)
+
+    def _learners(self) -> list[_Log]:
+        """Return the files of several learners that have a row."""
+        names = map(columns.learner_file, range(self.num_learners()))
+        return [self._logs[n] for n in names if n in self._logs and self._logs[n].newest]
 
     def _actors(self) -> list[_Log]:
         """Return the files of the actors whose processes have written a row."""

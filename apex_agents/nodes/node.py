@@ -138,13 +138,17 @@ class RoleNode(lp.PyNode):
     def __init__(self, name: str, role: Role, experiment: Experiment, replays: Replays, index: int):
         """Run the role's function for the node with this index."""
         function = functools.partial(role.function, experiment, replays, index)
-        super().__init__(run_node, name, function, role, experiment.run.cpu_split)
+        super().__init__(run_node, name, function, role, experiment.run.cpu_split, index)
         self.name = name
         self.role = role
 
 
 def run_node(
-    name: str, function: Callable[[], Any], role: Role, cpu_split: float | None = None
+    name: str,
+    function: Callable[[], Any],
+    role: Role,
+    cpu_split: float | None = None,
+    index: int = 0,
 ) -> None:
     """Run the function of one node.
 
@@ -157,6 +161,7 @@ def run_node(
         until the process ends: destroying a Reverb sampler can take half a minute.
       role: what the node may use, and how it stops.
       cpu_split: see `apex_agents.config.RunConfig`; ignored by nodes that share a process.
+      index: index of the node among those of its role.
 
     Raises:
       RuntimeError: the node failed in a thread; names the node.
@@ -168,7 +173,7 @@ def run_node(
         prctl(_PR_SET_NAME, name.encode())  # The name that `top` shows, up to 15 characters.
         # If the launcher dies while it has stopped this process, it continues, and exits.
         prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
-        limit_cores(role.computes, cpu_split)
+        limit_cores(role, cpu_split, index)
     exit_code, result = 0, None
     try:
         result = function()
@@ -241,13 +246,18 @@ def _take_addresses(line: str) -> None:
         _told_addresses[:] = line.strip().split(",")
 
 
-def limit_cores(computes: bool, cpu_split: float | None) -> None:
+def limit_cores(role: Role, cpu_split: float | None, index: int = 0) -> None:
     """Restrict this process to its cores, and TensorFlow to its threads; see `builder.Role`."""
     cores = sorted(os.sched_getaffinity(0))
+    num_sharing = role.num_nodes or 1
     if cpu_split is not None:
-        cores = select_cores(cores, computes, cpu_split)
+        cores = select_cores(cores, role.computes, cpu_split)
+        if role.computes:  # Each of several learners has an equal part, if there are enough.
+            cores = cores[index % len(cores) :: num_sharing]
         os.sched_setaffinity(0, cores)
-    num_threads = len(cores) if computes else 1
+    elif role.computes:
+        cores = cores[: max(len(cores) // num_sharing, 1)]
+    num_threads = len(cores) if role.computes else 1
     with contextlib.suppress(RuntimeError):  # User code may have made a tensor already.
         tf.config.threading.set_intra_op_parallelism_threads(num_threads)
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)

@@ -100,7 +100,6 @@ class ReplayConnection:
     Attributes:
       reader: reads its share of batches.
       priorities: writes priorities back to it.
-      publisher: publishes parameters on it.
       is_absent: whether it gave nothing lately, and is not waited for.
     """
 
@@ -108,13 +107,11 @@ class ReplayConnection:
         """Read samples of `num_rows` transitions from a dataset; nothing is read yet."""
         self.reader = BatchReader(dataset, num_rows)
         self.priorities = PriorityWriter(client)
-        self.publisher = Publisher(client, PARAMETERS, PARAMETER_VERSION)
         self.is_absent = False
         self._num_ready = 0
 
     def take(self, seconds: float) -> "Share | None":
         """Wait for its next share for so many seconds; one that is absent has to be ready."""
-        self.publisher.check()
         batches = self.reader.poll(0.0 if self.is_absent else seconds)
         if batches is None:
             self._num_ready = 0
@@ -126,7 +123,6 @@ class ReplayConnection:
     def close(self) -> None:
         """Write what is pending if the server answers soon, and end the threads."""
         self.reader.close()
-        self.publisher.close()
         self.priorities.close()
 
 
@@ -173,7 +169,6 @@ class ReplayConnections:
         self._num_batches = num_batches
         self._make_dataset = make_dataset
         self._has_sampled = False
-        self._published: tuple[Any, ...] = ()  # The newest messages.
         self._first = 0  # Index of the server that is asked first.
         self._servers = PerServer(clients, self._connect)
 
@@ -224,30 +219,21 @@ class ReplayConnections:
         for index, (server, keys) in enumerate(sample.shares):
             server.priorities.write(keys.numpy(), rows[:, index].ravel())
 
-    def publish(self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int) -> None:
-        """Publish parameters on all servers, in the background; see `Publisher`."""
-        self._published = parameter_messages(variables, learner_steps)
-        for server in self._servers:
-            server.publisher.publish(*self._published)
-
     def flush(self) -> None:
-        """Block until the servers have all priorities and parameters handed over so far."""
+        """Block until the servers have all priorities handed over so far."""
         for server in self._servers:
             server.priorities.flush()
-            server.publisher.flush()
 
     def close(self) -> None:
         """Write what is pending if the servers answer soon, and end the threads."""
         self._servers.close()
 
     def _connect(self, client: reverb.Client, before: ReplayConnection | None) -> ReplayConnection:
-        """Connect to a server, which may have moved; then it gets the parameters at once."""
+        """Connect to a server, which may have moved."""
         server = ReplayConnection(client, self._make_dataset(client), self._num_rows)
         if before is not None:
             server.priorities.num_not_finite = before.priorities.num_not_finite
             server.priorities.num_dropped_batches = before.priorities.num_dropped_batches
-        if self._published:
-            server.publisher.publish(*self._published)
         return server
 
     def _in_turn(self) -> list[int]:
@@ -274,3 +260,53 @@ class ReplayConnections:
         num_batches = self._num_batches
         by_batch = [tf.reshape(r, [num_batches, -1, *r.shape[1:]]) for r in rows]
         return tf.reshape(tf.concat(by_batch, axis=1), [-1, *rows[0].shape[1:]])
+
+
+class ParameterPublisher:
+    """Publishes parameters on all servers, in the background; one that has moved gets them, too."""
+
+    def __init__(
+        self,
+        clients: reverb.Client | Sequence[reverb.Client],
+        followers: Sequence[str] = (),
+        tables: Sequence[str] = (),
+    ):
+        """Publish nothing yet; `PerServer` and `Publisher` explain clients and followers.
+
+        Further tables are those of messages that are sent before the parameters.
+        """
+        self._followers = followers
+        self._tables = (*tables, PARAMETERS, PARAMETER_VERSION)
+        self._published: tuple[Any, ...] = ()  # The newest messages.
+        self._publishers = PerServer(clients, self._connect)
+
+    def publish(
+        self, variables: Mapping[str, Sequence[np.ndarray]], learner_steps: int, *messages: Any
+    ) -> None:
+        """Hand over parameters after so many learner steps, and messages for further tables.
+
+        Raises as `Publisher.publish` does.
+        """
+        self._published = (*messages, *parameter_messages(variables, learner_steps))
+        for publisher in self._publishers:
+            publisher.publish(*self._published)
+
+    def check(self) -> None:
+        """Raise the error of a thread that sends, if there is one."""
+        for publisher in self._publishers:
+            publisher.check()
+
+    def flush(self) -> None:
+        """Block until the servers have what was handed over so far."""
+        for publisher in self._publishers:
+            publisher.flush()
+
+    def close(self) -> None:
+        """Send what is pending if the servers answer soon, and end the threads."""
+        self._publishers.close()
+
+    def _connect(self, client: reverb.Client, before: Publisher | None) -> Publisher:
+        publisher = Publisher(client, *self._tables, followers=self._followers)
+        if self._published:
+            publisher.publish(*self._published)
+        return publisher

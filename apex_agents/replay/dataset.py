@@ -2,7 +2,8 @@
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 import reverb
 import tensorflow as tf
@@ -20,7 +21,7 @@ _CLOSE_TIMEOUT_SECONDS = 1
 
 
 def read_table(
-    client: reverb.Client, table: str, signature: Mapping[str, tf.TensorSpec], max_in_flight: int
+    client: reverb.Client, table: str, signature: Any, max_in_flight: int, dataset: Any = None
 ) -> tf.data.Dataset:
     """Sample a table for as long as its limiter allows.
 
@@ -29,18 +30,19 @@ def read_table(
     Args:
       client: client of the replay server.
       table: name of the table, as in a run without an id.
-      signature: columns of an item, by name.
+      signature: nest of `tf.TensorSpec` of an item, such as its columns by name.
       max_in_flight: items that the server sends before the first of them is taken.
+      dataset: class of the dataset, by default `reverb.TrajectoryDataset`.
 
     Returns:
       `reverb.ReplaySample`s of single items. An iterator ends when the limiter lets nothing through
       for half a second.
     """
-    return reverb.TrajectoryDataset(
+    return (dataset or reverb.TrajectoryDataset)(
         server_address=client.server_address,
         table=table_name(client, table),
-        dtypes={name: column.dtype for name, column in signature.items()},
-        shapes={name: column.shape for name, column in signature.items()},
+        dtypes=tf.nest.map_structure(lambda column: column.dtype, signature),
+        shapes=tf.nest.map_structure(lambda column: column.shape, signature),
         max_in_flight_samples_per_worker=max_in_flight,
         num_workers_per_iterator=1,
         rate_limiter_timeout_ms=_RATE_LIMITER_TIMEOUT_MS,

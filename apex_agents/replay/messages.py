@@ -52,29 +52,15 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
     Args:
       variables: variables that the learner will publish.
     """
-    parameters = {
-        name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
-        for name, group in variables.items()
-    }
     integer = tf.TensorSpec([], tf.int64)
     signatures = {
-        PARAMETERS: {_LEARNER_STEPS: integer, "variables": parameters},
+        PARAMETERS: parameter_signature(variables),
         PARAMETER_VERSION: integer,
         EVALUATION: Evaluation(*[tf.TensorSpec([], tf.float64) for _ in Evaluation._fields]),
         ACTOR_STEPS: tf.TensorSpec([None], tf.int64),  # Steps of each actor since the run began.
         LAST_STEP: integer,  # Learner steps of the run's last parameters, sent at its end.
     }
-    latest = [
-        reverb.Table(
-            name=name,
-            sampler=reverb.selectors.Lifo(),
-            remover=reverb.selectors.Fifo(),
-            max_size=1,
-            rate_limiter=reverb.rate_limiters.MinSize(1),
-            signature=signature,
-        )
-        for name, signature in signatures.items()
-    ]
+    latest = [make_latest_table(name, signature) for name, signature in signatures.items()]
     reports = reverb.Table(
         name=STEP_REPORTS,  # The index of an actor and its steps since the run began.
         sampler=reverb.selectors.Fifo(),
@@ -85,6 +71,28 @@ def make_message_tables(variables: Mapping[str, Sequence[tf.Variable]]) -> list[
         signature=tf.TensorSpec([2], tf.int64),
     )
     return [*latest, reports]
+
+
+def parameter_signature(variables: Mapping[str, Sequence[tf.Variable]]) -> dict[str, Any]:
+    """Return the signature of parameters with the learner steps after which they are published."""
+    groups = {
+        name: [tf.TensorSpec(variable.shape, variable.dtype) for variable in group]
+        for name, group in variables.items()
+    }
+    return {_LEARNER_STEPS: tf.TensorSpec([], tf.int64), "variables": groups}
+
+
+def make_latest_table(name: str, signature: Any, max_reads: int = 0) -> reverb.Table:
+    """Build the table of a message, the newest one; it vanishes after `max_reads`, 0 for never."""
+    return reverb.Table(
+        name=name,
+        sampler=reverb.selectors.Lifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=1,
+        max_times_sampled=max_reads,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=signature,
+    )
 
 
 def read_latest(client: reverb.Client, table: str) -> Any:
@@ -100,12 +108,26 @@ class Publisher:
     since inserting into one that is gone would never return.
     """
 
-    def __init__(self, client: reverb.Client, *tables: str, check_period_seconds: float = 1.0):
-        """Start the thread, which checks periodically that the server's tables have a message."""
+    def __init__(
+        self,
+        client: reverb.Client,
+        *tables: str,
+        followers: Sequence[str] = (),
+        check_period_seconds: float = 1.0,
+    ):
+        """Start the thread, which checks periodically that the server's tables have a message.
+
+        What is sent to `PARAMETERS` goes to the tables of `followers`, too, which may be empty: who
+        waits for a message takes it away.
+        """
         self._client = client
         self._tables = [table_name(client, table) for table in tables]
+        self._also = {
+            table_name(client, PARAMETERS): [table_name(client, table) for table in followers]
+        }
         self._check_period_seconds = check_period_seconds
         self._latest: Sequence[Any] = ()
+        self._in_tables: dict[str, Any] = {}  # The message that each table has got last.
         self._num_received = 0
         self._num_sent = 0  # Includes those that were replaced before they were sent.
         self._error: Exception | None = None
@@ -118,7 +140,8 @@ class Publisher:
         """Hand over new messages, in place of any that still wait.
 
         Args:
-          messages: a nest of arrays with the signature of each table; sent in this order.
+          messages: a nest of arrays with the signature of each table; sent in this order. What the
+            server has already, the same object, is not sent again.
 
         Raises:
           KeyError: the server has no such table.
@@ -159,9 +182,8 @@ class Publisher:
                 latest, num_received = self._latest, self._num_received
             if not latest or self._closed:
                 continue
-            send = functools.partial(self._send, latest, num_received > self._num_sent)
             try:
-                if not if_reachable(send):
+                if not if_reachable(functools.partial(self._send, latest)):
                     time.sleep(_RETRY_SECONDS)  # The server went away: a new one has empty tables.
                     continue
             except Exception as error:  # A mistake of the caller, raised by its next `publish`.
@@ -172,12 +194,14 @@ class Publisher:
                 self._num_sent = num_received
                 self._changed.notify_all()
 
-    def _send(self, messages: Sequence[Any], are_new: bool) -> bool:
-        """Send messages that are new, or that the server has not; return that it has answered."""
+    def _send(self, messages: Sequence[Any]) -> bool:
+        """Send messages that the server has not; return that it has answered."""
         found = self._client.server_info(_ASK_TIMEOUT_SECONDS)
-        if are_new or any(found[table].current_size == 0 for table in self._tables):
-            for table, message in zip(self._tables, messages, strict=True):
-                self._client.insert(message, {table: 1.0})
+        for table, message in zip(self._tables, messages, strict=True):
+            if found[table].current_size == 0 or message is not self._in_tables.get(table):
+                tables = [table, *self._also.get(table, ())]
+                self._client.insert(message, dict.fromkeys(tables, 1.0))
+                self._in_tables[table] = message
         return True
 
 

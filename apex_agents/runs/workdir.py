@@ -20,6 +20,8 @@ TENSORBOARD = "tensorboard"
 VIDEOS = "videos"
 EVALUATIONS = "evaluations"
 LOCK_FILE = ".lock"
+# The node that applies the gradients of several learners, and writes the files of the learner.
+PARAMETER_SERVER = "parameter_server"
 
 _PATTERN = "[]*?\\"  # Characters.
 

@@ -14,7 +14,7 @@ from apex_agents.dpg.learning import DPGUpdate
 from apex_agents.dpg.networks import CriticEnsemble, DPGNetworks, make_distribution, smallest_of
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
-from apex_agents.learning.update import Update, UpdateOutput, update_on_batch
+from apex_agents.learning.update import Computed, Update, update_on_batch
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.transitions import Transition
 
@@ -146,7 +146,7 @@ class Parts:
         return [variable.numpy().tobytes() for part in parts for variable in part.variables]
 
 
-def in_one(update: Update) -> Callable[[Transition, tf.Tensor], UpdateOutput]:
+def in_one(update: Update) -> Callable[[Transition, tf.Tensor], Computed]:
     """Return both halves of an update as one function."""
     return functools.partial(update_on_batch, update)
 

@@ -20,7 +20,7 @@ from apex_agents.dqn.networks import ActionValueNetwork
 from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.learning.distributions import expected_value, quantiles
 from apex_agents.learning.losses import TDLoss
-from apex_agents.learning.update import Update, UpdateOutput, update_on_batch
+from apex_agents.learning.update import Computed, Update, update_on_batch
 from apex_agents.networks import RunningNormalization
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.transitions import Transition
@@ -82,7 +82,7 @@ def make_update(
     return update, network, target_network
 
 
-def in_one(update: Update) -> Callable[[Transition, tf.Tensor], UpdateOutput]:
+def in_one(update: Update) -> Callable[[Transition, tf.Tensor], Computed]:
     """Return both halves of an update as one function."""
     return functools.partial(update_on_batch, update)
 

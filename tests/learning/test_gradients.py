@@ -146,24 +146,16 @@ class Descent:
 
 
 class Replays:
-    """Stands for the connections: gives out gradients as they are added.
-
-    Attributes:
-      versions: those that are published.
-    """
+    """Stands for the connections: gives out gradients as they are added."""
 
     def __init__(self) -> None:
         self._samples: queue.Queue = queue.Queue()
-        self.versions: list[int] = []
 
     def sample(self, should_stop: Callable[[], bool]) -> Sample | None:
         while not should_stop():
             with contextlib.suppress(queue.Empty):
                 return self._samples.get(timeout=0.02)
         return None
-
-    def publish(self, variables: Any, learner_steps: int) -> None:
-        self.versions.append(learner_steps)
 
     def close(self) -> None:
         """Do nothing."""
@@ -178,6 +170,26 @@ class Replays:
         )
         batches = reverb.ReplaySample(None, Gradient(*map(Tensor, gradient)))
         self._samples.put(Sample(batches, ()))
+
+
+class Publications:
+    """Stands for the publisher.
+
+    Attributes:
+      versions: those that are published.
+    """
+
+    def __init__(self) -> None:
+        self.versions: list[int] = []
+
+    def publish(self, variables: Any, learner_steps: int) -> None:
+        self.versions.append(learner_steps)
+
+    def check(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class Tensor:
@@ -203,7 +215,7 @@ class Rows(loggers.Logger):
 
 class Parts:
     def __init__(self, max_wait_seconds: float | None):
-        self.replays, self.logger = Replays(), Rows()
+        self.replays, self.published, self.logger = Replays(), Publications(), Rows()
         self.update = Descent()
         self.is_stopping = False
         self.source = GradientSource(
@@ -213,7 +225,11 @@ class Parts:
             max_wait_seconds,
         )
         self.learner = ApexLearner(
-            self.update, self.source, logger=self.logger, should_stop=lambda: self.is_stopping
+            self.update,
+            self.source,
+            self.published,  # type: ignore[arg-type]
+            logger=self.logger,
+            should_stop=lambda: self.is_stopping,
         )
 
     def step(self) -> tuple[float, float]:
@@ -242,7 +258,7 @@ LONG = 1000.0  # Seconds that an update of A2C would wait for.
 
 def test_the_update_is_compiled_before_workers_get_parameters(make_parts):
     parts = make_parts(LONG)
-    assert parts.replays.versions == []
+    assert parts.published.versions == []
     assert parts.update.num_calls == 1
     assert int(parts.update.num_updates) == 0
     for num_workers in (1, 3):
@@ -260,7 +276,7 @@ def test_a2c_applies_one_gradient_of_each_worker(make_parts):
     # Each counts as many times as its rollout has steps.
     assert parts.step() == (pytest.approx((5 * 0.0 + 4 * 0.1) / 9), 2)
     assert parts.step() == (pytest.approx((5 * 0.2 + 4 * 0.3) / 9), 2)
-    assert parts.replays.versions == [1, 2]
+    assert parts.published.versions == [1, 2]
     assert parts.learner.num_steps == 2
     row = parts.logger.rows[-1]
     assert row["learner_steps"] == 2
@@ -318,7 +334,7 @@ def test_a3c_applies_each_gradient(make_parts):
         parts.replays.add(worker, version, version)
     assert [parts.step() for _ in range(3)] == [(10.0, 1), (8.0, 1), (7.0, 1)]
     assert [row["staleness_steps"] for row in parts.logger.rows] == [0.0, 3.0, 5.0]
-    assert parts.replays.versions == [11, 12, 13]
+    assert parts.published.versions == [11, 12, 13]
 
 
 def test_gradients_from_before_a_learner_was_restarted_are_not_stale(make_parts):

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,13 +12,13 @@ import reverb
 import tensorflow as tf
 from acme.utils import loggers
 from numbered_transitions import SPEC, add_transitions, read_priorities
-from waiting import wait_for
+from waiting import TIMEOUT_SECONDS, wait_for
 
-from apex_agents.learning.learner import ApexLearner, ReplaySource
+from apex_agents.learning.learner import ApexLearner, ReplaySource, make_update_on_sample
 from apex_agents.learning.update import Computed
 from apex_agents.metrics.histograms import read_samples
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.connections import ReplayConnections
+from apex_agents.replay.connections import ParameterPublisher, ReplayConnections
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import PARAMETERS, ParameterSource, make_message_tables
 from apex_agents.replay.tables import make_transition_table
@@ -86,8 +87,9 @@ class Replay:
         self.connections = ReplayConnections(
             self.client, lambda _: dataset, BATCH_SIZE, num_batches
         )
-        source = ReplaySource(update, self.connections, config)
-        return ApexLearner(update, source, config.publish_period, **arguments)
+        self.publisher = ParameterPublisher(self.client)
+        source = ReplaySource(make_update_on_sample(update, config), self.connections, config)
+        return ApexLearner(update, source, self.publisher, config.publish_period, **arguments)
 
     def num_publications(self) -> int:
         table = self.client.server_info()[PARAMETERS]
@@ -151,14 +153,14 @@ def test_publishes_when_told_to_every_period_and_at_the_end(replay):
     source = ParameterSource(replay.client)
     learner = replay.make_learner(CountingUpdate(), Config(publish_period=2))
     learner.publish()
-    replay.connections.flush()
+    replay.publisher.flush()
     assert replay.num_publications() == 1  # Without one, the source below would wait forever.
     published = []
     for _ in range(6):
         ((count,),) = source.get_variables(["network"])
         published.append((replay.num_publications(), source.learner_steps, count.tolist()))
         learner.step()
-        replay.connections.flush()
+        replay.publisher.flush()
     assert published == [
         (1, 0, [0.0]),
         (1, 0, [0.0]),
@@ -181,7 +183,7 @@ def test_several_updates_per_call(replay):
     published = []
     for _ in range(4):
         learner.step()
-        replay.connections.flush()
+        replay.publisher.flush()
         published.append((learner.num_steps, replay.num_publications()))
     assert update.count.numpy().tolist() == [16.0]
     assert published == [(4, 0), (8, 1), (12, 2), (16, 2)]
@@ -213,10 +215,20 @@ def test_parameters_that_are_not_finite_go_nowhere(value, replay):
     update.count.assign([value])
     with pytest.raises(FloatingPointError):
         learner.publish()
-    replay.connections.flush()
+    replay.publisher.flush()
     assert replay.num_publications() == 0
     update.count.assign([1.0])
     learner.close()
+
+
+def test_a_learner_that_waits_hears_that_its_parameters_do_not_fit(serve):
+    others = make_message_tables({"network": [tf.Variable([0.0, 0.0])]})
+    replay = Replay(serve(make_transition_table(REPLAY, LAYOUT.signature), *others))
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    learner = replay.make_learner(CountingUpdate(), should_stop=lambda: time.monotonic() > deadline)
+    learner.publish()
+    with pytest.raises(ValueError, match="table 'parameters'"):
+        learner.step()
 
 
 def test_get_variables_returns_copies(replay):

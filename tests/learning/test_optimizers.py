@@ -7,7 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.learning.optimizers import Adam, CenteredRMSProp, GuardedOptimizer
+from apex_agents.learning.optimizers import AdaGrad, Adam, CenteredRMSProp, GuardedOptimizer
 
 LEARNING_RATE = 0.1
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -153,3 +153,21 @@ def test_steady_gradients_of_any_size_leave_the_parameters_finite(decay):
 
     descend()
     assert np.isfinite(parameter).all()
+
+
+@EAGER_AND_GRAPH
+def test_adagrad_divides_by_the_root_of_all_squares_so_far(run):
+    variable, unused = tf.Variable([1.0, 2.0]), tf.Variable(5.0)
+    optimizer = AdaGrad(LEARNING_RATE, epsilon=0.5)
+    guarded = GuardedOptimizer((optimizer, [variable, unused]))
+
+    def apply(gradient: tf.Tensor) -> None:
+        guarded.apply([[gradient, None]], [tf.norm(gradient)])
+
+    step = run(apply)
+    step(tf.constant([3.0, -1.0]))
+    np.testing.assert_allclose(variable, [1.0 - 0.1 * 3 / 3.5, 2.0 + 0.1 / 1.5], rtol=1e-6)
+    step(tf.constant([4.0, 0.0]))
+    expected = [1.0 - 0.1 * 3 / 3.5 - 0.1 * 4 / 5.5, 2.0 + 0.1 / 1.5]
+    np.testing.assert_allclose(variable, expected, rtol=1e-6)
+    assert float(unused) == 5.0

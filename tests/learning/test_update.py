@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from apex_agents.learning.update import TargetCopies, UpdateOutput, update_in_turn
+from apex_agents.learning.update import Computed, TargetCopies, update_in_turn
 
 ROWS = np.arange(1.0, 13.0, dtype=np.float32)
 EAGER_AND_GRAPH = pytest.mark.parametrize(
@@ -18,13 +18,13 @@ class RunningSum:
     def __init__(self):
         self.total = tf.Variable(0.0)
 
-    def __call__(self, batch: dict[str, tf.Tensor]) -> UpdateOutput:
+    def __call__(self, batch: dict[str, tf.Tensor]) -> Computed:
         self.total.assign_add(tf.reduce_sum(batch["rows"]))
         priorities = batch["rows"] + 1000.0 * self.total
         count = tf.cast(batch["pairs"][0, 0], tf.int64)
         is_large = batch["rows"][0] >= 7.0
         metrics = {"total": self.total.read_value(), "count": count, "is_large": is_large}
-        return UpdateOutput(priorities, metrics)
+        return Computed((), priorities, metrics)
 
 
 @EAGER_AND_GRAPH

@@ -18,7 +18,7 @@ from apex_agents.environments import EnvironmentConfig, make_vector_environment
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
 from apex_agents.metrics.histograms import Bin, SampledTransitions
-from apex_agents.metrics.loggers import LearnerLogger
+from apex_agents.metrics.loggers import make_learner_logger
 from apex_agents.metrics.statistics import ReplayStatistics
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
@@ -60,7 +60,7 @@ def test_metrics_of_a_learner_are_columns(agent, serve, tmp_path):
     adders[0].flush()
     (tmp_path / "logs").mkdir()
     experiment = Experiment(builder, make_vector_environment, RunConfig(), str(tmp_path))
-    logger = LearnerLogger(experiment, types.SimpleNamespace(latest=ReplayStatistics()))
+    logger = make_learner_logger(experiment, types.SimpleNamespace(latest=ReplayStatistics()))
     learner = builder.make_learner(spec, client, seed=0, logger=logger)
     learner.step()
     learner.close()

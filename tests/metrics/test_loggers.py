@@ -209,7 +209,7 @@ def learner_step(steps: int, loss: float) -> dict[str, float]:
 def test_a_row_of_the_learner_has_means_and_newest_counts(experiment, clock):
     statistics = ReplayStatistics(actor_steps=1400, inserted=400, sampled=1000, replay_size=300)
     poller = types.SimpleNamespace(latest=statistics)
-    logger = loggers.LearnerLogger(experiment, poller, clock)
+    logger = loggers.make_learner_logger(experiment, poller, clock)
     clock.now += 2
     logger.write(learner_step(4, 0.5))  # The first row comes at once.
     clock.now += 0.25
@@ -242,7 +242,7 @@ def test_a_row_of_the_learner_has_means_and_newest_counts(experiment, clock):
 
 def test_rows_of_the_learner_come_less_often_in_a_longer_run(experiment, clock):
     poller = types.SimpleNamespace(latest=ReplayStatistics())
-    logger = loggers.LearnerLogger(experiment, poller, clock)
+    logger = loggers.make_learner_logger(experiment, poller, clock)
     written = []
     for step in range(1001):
         clock.now += 0.25

@@ -68,29 +68,41 @@ def test_learner_and_others_share_the_cores(cpu_split, learner, others):
 LIMIT = """
 import os, sys
 import tensorflow as tf
+from apex_agents.builder import Role
 from apex_agents.nodes.node import limit_cores
-computes, cpu_split, makes_tensor = eval(sys.argv[1])
+computes, cpu_split, makes_tensor, num_nodes, index = eval(sys.argv[1])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 if makes_tensor:
     tf.constant(1.0)
-limit_cores(computes, cpu_split)
+limit_cores(Role("name", print, num_nodes, computes), cpu_split, index)
 threading = tf.config.threading
-print(len(os.sched_getaffinity(0)), threading.get_intra_op_parallelism_threads())
+print(*sorted(os.sched_getaffinity(0)), threading.get_intra_op_parallelism_threads())
 """
 
 
+# The cores of the process, beginning with 0, and TensorFlow's threads.
 @pytest.mark.parametrize(
-    ("computes", "cpu_split", "makes_tensor", "expected"),
+    ("computes", "cpu_split", "makes_tensor", "num_nodes", "index", "expected"),
     [
-        (True, 0.5, False, [1, 1]),
-        (True, None, False, [2, 2]),
-        (False, None, False, [2, 1]),
+        (True, 0.5, False, None, 0, ([0], 1)),
+        (True, None, False, None, 0, ([0, 1], 2)),
+        (False, None, False, 3, 0, ([0, 1], 1)),
         # User code may make a tensor when it is imported; the number of threads is then given.
-        (False, None, True, [2, 0]),
+        (False, None, True, None, 0, ([0, 1], 0)),
+        # Several learners.
+        (True, None, False, 2, 1, ([0, 1], 1)),
+        (True, 1.0, False, 2, 1, ([1], 1)),
+        (True, 1.0, False, 4, 2, ([0], 1)),
     ],
 )
-def test_a_process_keeps_to_its_cores(computes, cpu_split, makes_tensor, expected):
-    command = [sys.executable, "-c", LIMIT, str((computes, cpu_split, makes_tensor))]
+def test_a_process_keeps_to_its_cores(
+    computes, cpu_split, makes_tensor, num_nodes, index, expected
+):
+    arguments = computes, cpu_split, makes_tensor, num_nodes, index
+    command = [sys.executable, "-c", LIMIT, str(arguments)]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
-    num_cores = min(2, len(os.sched_getaffinity(0)))
-    assert [int(n) for n in finished.stdout.split()] == [min(n, num_cores) for n in expected]
+    *cores, num_threads = map(int, finished.stdout.split())
+    ours = sorted(os.sched_getaffinity(0))[:2]
+    possible = [core for core in expected[0] if core < len(ours)] or [0]
+    assert [ours.index(core) for core in cores] == possible
+    assert num_threads == min(expected[1], len(ours))

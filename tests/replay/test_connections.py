@@ -19,7 +19,12 @@ from waiting import TIMEOUT_SECONDS, Clock, wait_for
 from apex_agents.learning.losses import importance_weights
 from apex_agents.replay import connections as connections_module
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.connections import PerServer, ReplayConnections, Share
+from apex_agents.replay.connections import (
+    ParameterPublisher,
+    PerServer,
+    ReplayConnections,
+    Share,
+)
 from apex_agents.replay.dataset import make_dataset
 from apex_agents.replay.messages import ParameterSource, make_message_tables
 from apex_agents.replay.tables import TRANSITIONS, make_transition_table
@@ -83,14 +88,6 @@ def start(serve) -> Callable[..., list[reverb.Client]]:
         return clients
 
     return start_servers
-
-
-def test_a_learner_that_waits_hears_that_its_parameters_do_not_fit(serve, connect):
-    replays = connect(serve(*make_tables()))  # They hold no transition.
-    replays.publish({"network": [np.ones(1, np.float32)], "predictor": [np.ones(1)]}, 0)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    with pytest.raises(ValueError, match="table 'parameters'"):
-        replays.sample(lambda: time.monotonic() > deadline)
 
 
 @pytest.mark.parametrize(
@@ -282,10 +279,7 @@ def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect, p
     sample = replays.sample()
     replays.write_priorities(sample, np.full(BATCH_SIZE, np.nan))
     replays.flush()
-    replays.publish({"network": [np.array([6.0], np.float32)]}, 7)
     clients[0] = moved
-    # It gets the parameters at once.
-    assert ParameterSource(moved).get_variables(["network"])[0][0].tolist() == [6.0]
     while 5.0 not in np.asarray((sample := replays.sample()).batches.data.n_step_return):
         """Those that were read ahead come first."""
     assert set(np.asarray(sample.batches.data.n_step_return)) == {3.0, 4.0, 5.0}
@@ -295,15 +289,18 @@ def test_a_server_that_has_moved_is_sampled_at_its_new_address(start, connect, p
     assert replays.num_not_finite == BATCH_SIZE  # Those for the old address count, too.
 
 
-def test_parameters_are_published_on_all_servers(start, connect):
-    clients = start(*EQUAL_SUMS)
-    replays = connect(*clients)
-    replays.publish({"network": [np.array([5.0], np.float32)]}, 7)
-    replays.flush()
-    for client in clients:
+def test_parameters_are_published_on_all_servers_and_on_one_that_has_moved(start):
+    first, second, moved = start({}, {}, {})
+    clients = collections.UserList([first, second])
+    publisher = ParameterPublisher(clients)
+    publisher.publish({"network": [np.array([5.0], np.float32)]}, 7)
+    publisher.flush()
+    clients[0] = moved
+    for client in (first, second, moved):
         source = ParameterSource(client)
         assert source.get_variables(["network"])[0][0].tolist() == [5.0]
         assert source.learner_steps == 7
+    publisher.close()
 
 
 def test_sampling_ends_when_told_to(start, connect):

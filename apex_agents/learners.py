@@ -1,0 +1,143 @@
+"""Several learners: each computes gradients of batches of its own, a parameter server applies them.
+
+The parameter server is a learner whose data are gradients (`learning/gradients.py`). It publishes
+parameters for everybody, and for the learners the variables of the target networks, too
+(`learning/following.py`). All of this travels through the first replay server.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import launchpad as lp
+import reverb
+from acme.utils import loggers
+
+from apex_agents.config import RunConfig
+from apex_agents.environments import EnvironmentSpec
+from apex_agents.experiment import Experiment
+from apex_agents.learning.following import (
+    FollowedPublisher,
+    ParameterFollower,
+    make_following_tables,
+)
+from apex_agents.learning.gradient_learner import (
+    GradientLearner,
+    OutlierFilter,
+    make_compute_on_sample,
+    metric_names,
+)
+from apex_agents.learning.gradients import (
+    GradientSender,
+    GradientSource,
+    count_parameters,
+    make_gradient_dataset,
+    make_gradient_table,
+)
+from apex_agents.learning.learner import ApexLearner
+from apex_agents.metrics.loggers import HistogramLogger, make_gradient_logger
+from apex_agents.nodes.node import Replays, await_answer
+from apex_agents.replay.connections import ReplayConnections
+from apex_agents.waits import WORKS, say
+
+
+def make_learner_tables(builder: Any, spec: EnvironmentSpec, run: RunConfig) -> list[reverb.Table]:
+    """Build the tables with which several learners and their parameter server work together."""
+    update = builder.make_update(spec)
+    return [
+        make_gradient_table(count_parameters(update.trained), None, run.num_learners),
+        *make_following_tables(update, run.num_learners),
+    ]
+
+
+def make_parameter_server(
+    builder: Any,
+    run: RunConfig,
+    gradients: Sequence[reverb.Client],
+    spec: EnvironmentSpec,
+    clients: Sequence[reverb.Client],
+    seed: int = 0,
+    **options: Any,
+) -> ApexLearner:
+    """Build the learner that applies the gradients of the others.
+
+    Args:
+      builder: maker of the agent's parts.
+      run: number of learners, and how they work together.
+      gradients: client of the first replay server, which has the gradients.
+      spec: specification of one environment.
+      clients: clients of all replay servers, on which parameters are published.
+      seed: seed of the initial parameters.
+      **options: `logger` and `should_stop` as in `Builder.make_learner`.
+    """
+    update, settings = builder.make_update(spec, seed), run.learners
+    samples = builder.make_dataset(gradients[0], spec).element_spec
+    names = metric_names(make_compute_on_sample(update, builder.config), samples)
+    sizes = count_parameters(update.trained), len(names)
+    is_synchronous = settings.mode == "synchronous"
+    source = GradientSource(
+        update,
+        ReplayConnections(gradients, lambda client: make_gradient_dataset(client, *sizes)),
+        names,
+        settings.max_wait_seconds if is_synchronous else None,
+        settings.max_staleness,
+    )
+    publisher = FollowedPublisher(clients, update, run.num_learners)
+    return ApexLearner(update, source, publisher, **options)
+
+
+def make_gradient_learner(  # noqa: PLR0913
+    builder: Any,
+    spec: EnvironmentSpec,
+    run: RunConfig,
+    clients: Sequence[reverb.Client],
+    index: int,
+    logger: loggers.Logger | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> GradientLearner:
+    """Build one of several learners.
+
+    Args:
+      builder: maker of the agent's parts.
+      spec: specification of one environment.
+      run: number of learners, and how they work together.
+      clients: clients of all replay servers; the first of them gets the gradients.
+      index: index of the learner.
+      logger: receives learner steps, speeds and metrics.
+      should_stop: asked while waiting.
+    """
+    config, settings = builder.config, run.learners
+    update, shared = builder.make_update(spec), builder.share(len(clients))
+    replays = ReplayConnections(clients, lambda c: shared.make_dataset(c, spec), config.batch_size)
+    is_synchronous = settings.mode == "synchronous"
+    max_wait_seconds = settings.max_wait_seconds if is_synchronous else None
+    follower = ParameterFollower(clients[0], index, update, max_wait_seconds, should_stop)
+    sender = GradientSender(
+        clients[0], [index], run.num_learners, should_stop, lambda: follower.learner_steps
+    )
+    limit = settings.num_deviations
+    outlier_filter = None if is_synchronous or limit is None else OutlierFilter(limit)
+    return GradientLearner(
+        update, replays, config, follower, sender, outlier_filter, logger, should_stop
+    )
+
+
+def run_gradient_learner(experiment: Experiment, replays: Replays, index: int) -> GradientLearner:
+    """Compute gradients, as one of several learners, until the program stops.
+
+    Returns:
+      The learner, which keeps its connections.
+    """
+    clients, stop = replays.connect(), lp.stop_event()
+    builder, run, spec = experiment.builder, experiment.run, experiment.environment_spec()
+    logger = make_gradient_logger(experiment, index)
+    learner = make_gradient_learner(builder, spec, run, clients, index, logger, stop.is_set)
+    # The first one writes them for all.
+    histograms = HistogramLogger(experiment, learner) if index == 0 else None
+    await_answer(clients, stop.is_set)
+    while not stop.is_set():
+        learner.step()
+        say(WORKS)
+        if histograms is not None:
+            histograms.write_if_due()
+    learner.close()
+    return learner
