@@ -67,7 +67,7 @@ def driver(run: Command, hosts: Hosts) -> psutil.Process:
 
 
 def _nodes(hosts: Hosts) -> list[str]:
-    names = ("replay", "learner", "evaluator", "actor_", "ray::HostAgent")
+    names = ("replay", "learner", "parameter_", "evaluator", "actor_", "ray::HostAgent")
     return [
         f"{process.name()} on {host.name}"
         for host in hosts.by_name.values()

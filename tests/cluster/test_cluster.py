@@ -343,3 +343,35 @@ def test_lost_replay_of_two(idle, start, record_property):
     record_property("seen", f"a row of the learner after {learns}, moved after {moved}")
     assert run.num_restarts().get("learner", 0) == 0
     stop(run, idle)
+
+
+@pytest.mark.fault(
+    breaks="the host of one of two learners loses its power",
+    holds="the other one goes on with the parameter server; the learner moves as soon as a host has "
+    "room",
+)
+def test_lost_learner_of_two(idle, start, record_property):
+    two = (
+        "--config.run.num_learners=2",
+        "--config.run.cluster.learner.custom=abroad=1",
+        "--config.run.cluster.parameter_server.custom=a=0.1",
+        "--config.run.learners.max_wait_seconds=2",
+    )
+    run = start(*on_cluster(idle, *two, ACTORS_ANYWHERE, *MANY_RESTARTS))
+    run.wait_for(lambda: len(where(run)) == 7 and len(run.rows("learner_1")) > 2)
+    assert where(run)["parameter_server"] == "A" and where(run)["learner_0"] != "A"
+    rows, lost, learned = len(run.rows("learner_0")), where(run)["learner_1"], run.learner_steps()
+    of_lost = len(run.rows("learner_1"))
+    killed_at = time.monotonic()
+    idle.lose(lost)
+    run.wait_for(lambda: len(run.rows("learner_0")) > rows + 2)
+    run.wait_for(lambda: run.learner_steps() > learned + 100)
+    learns = seconds_since(killed_at)
+    run.wait_for(lambda: "waits for a host with room" in run.output())
+    add_host(idle, idle.free_name())
+    run.wait_for(lambda: where(run).get("learner_1", lost) != lost)
+    run.wait_for(lambda: len(run.rows("learner_1")) > of_lost + 2)
+    run.wait_for(lambda: float(run.rows("learner")[-1]["gradients_per_step"]) > 1.5)
+    record_property("seen", f"learns after {learns}, with both after {seconds_since(killed_at)}")
+    assert run.num_restarts().get("parameter_server", 0) == 0
+    stop(run, idle)
