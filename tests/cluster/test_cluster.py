@@ -347,8 +347,8 @@ def test_lost_replay_of_two(idle, start, record_property):
 
 @pytest.mark.fault(
     breaks="the host of one of two learners loses its power",
-    holds="the other one goes on with the parameter server; the learner moves as soon as a host has "
-    "room",
+    holds="the other one goes on with the parameter server; the learner moves as soon as a host "
+    "has room",
 )
 def test_lost_learner_of_two(idle, start, record_property):
     two = (
