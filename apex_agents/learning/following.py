@@ -153,9 +153,8 @@ class ParameterFollower:
         newest = None
         # More than one waits if learning went on without this learner.
         while sample := self._reader.poll(0.0) if newest else self._reader.next(should_end):
-            found = tf.nest.map_structure(lambda tensor: tensor.numpy(), sample.data)
-            if found["learner_steps"] != self.learner_steps:
-                newest = found
+            if sample.data["learner_steps"] != self.learner_steps:
+                newest = sample.data
         return newest
 
     def _assign(self, message: Any) -> None:
@@ -179,8 +178,8 @@ class ParameterFollower:
 
 
 def _assign_all(
-    variables: Mapping[str, Sequence[tf.Variable]], arrays: Mapping[str, Sequence[np.ndarray]]
+    variables: Mapping[str, Sequence[tf.Variable]], values: Mapping[str, Sequence[Any]]
 ) -> None:
     for name, group in variables.items():
-        for variable, array in zip(group, arrays[name], strict=True):
-            variable.assign(array)
+        for variable, value in zip(group, values[name], strict=True):
+            variable.assign(value)

@@ -219,7 +219,8 @@ class GradientSource:
             return should_stop() or time.monotonic() >= deadline
 
         while (sample := self._replays.sample(should_end)) is not None:
-            gradient = Gradient(*[tensor.numpy() for tensor in sample.batches.data])
+            vector, *numbers = sample.batches.data
+            gradient = Gradient(vector, *[tensor.numpy() for tensor in numbers])
             if self._max_wait_seconds is None:
                 if learner_steps - gradient.version <= self._max_staleness:
                     return [gradient]
@@ -245,7 +246,7 @@ class GradientSource:
     def learn(self, data: list[Gradient], learner_steps: int) -> dict[str, Any]:
         metrics = np.stack([gradient.metrics for gradient in data])  # `[K, M]`
         num_steps = metrics[:, 0]
-        applied = self._apply(np.stack([gradient.gradient for gradient in data]), num_steps)
+        applied = self._apply(tf.stack([gradient.gradient for gradient in data]), num_steps)
         means = (num_steps @ metrics) / max(num_steps.sum(), 1)
         # A learner that resumed from a checkpoint is behind the parameters it published before.
         staleness = [max(learner_steps - int(gradient.version), 0) for gradient in data]

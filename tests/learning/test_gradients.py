@@ -168,7 +168,7 @@ class Replays:
             np.array([steps, *[value] * (len(METRICS) - 1)], np.float32),
             *(np.asarray(number, np.int64) for number in (version, worker, num_workers)),
         )
-        batches = reverb.ReplaySample(None, Gradient(*map(Tensor, gradient)))
+        batches = reverb.ReplaySample(None, Gradient(*map(tf.constant, gradient)))
         self._samples.put(Sample(batches, ()))
 
 
@@ -190,16 +190,6 @@ class Publications:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-class Tensor:
-    """An array that, as a tensor, is read by `numpy`."""
-
-    def __init__(self, array: np.ndarray):
-        self._array = array
-
-    def numpy(self) -> np.ndarray:
-        return self._array
 
 
 class Rows(loggers.Logger):
