@@ -112,8 +112,11 @@ FILES = {  # Files by the names under which `docs/reference/logs.md` documents t
 
 
 def assert_columns_are_documented(run: Command, agent: str) -> None:
-    found = {name: set(run.rows(file)[0]) for name, file in FILES.items()}
-    assert found == {name: documented_logs.columns(name, agent) for name in documented_logs.FILES}
+    of_learners = {"learner_<i>": "learner_0"}
+    assert {*FILES, *of_learners} == {*documented_logs.FILES}
+    files = FILES | of_learners if agent == "several_dqn" else FILES
+    found = {name: set(run.rows(file)[0]) for name, file in files.items()}
+    assert found == {name: documented_logs.columns(name, agent) for name in files}
 
 
 def test_columns_are_the_documented_ones(processes_run):
@@ -201,14 +204,15 @@ CATCH = (
 SCRIPTS = {"dpg": ("launch/apex_dpg.py", *POINT_MASS), "r2d2": ("launch/r2d2.py", *CATCH)}
 # A lock-step of eight environments, and three transitions of an episode that ends, or a sequence of
 # a whole episode.
-MOST_BEHIND = {"dqn": 8 * 3, "dpg": 8 * 3, "r2d2": 8 * 9}
+MOST_BEHIND = {"dqn": 8 * 3, "several_dqn": 8 * 3, "dpg": 8 * 3, "r2d2": 8 * 9}
+SEVERAL = ("--config.run.num_learners=2", "--config.agent.num_sgd_steps_per_step=1")
 
 
 @pytest.mark.parametrize("agent", MOST_BEHIND)
 def test_threads_end_with_success(start, agent):
     flags = ("--config.run.max_actor_steps=2000", "--config.run.target_return=2")
-    if agent == "dqn":
-        command = apex_dqn("local_mt", *flags)
+    if agent in ("dqn", "several_dqn"):
+        command = apex_dqn("local_mt", *flags, *(SEVERAL if agent == "several_dqn" else ()))
     else:
         script, *settings = SCRIPTS[agent]
         options = ("--lp_launch_type=local_mt", "--workdir={workdir}")

@@ -109,7 +109,10 @@ def test_environments_have_seeds_of_their_own(config):
         (("atari", "ALE/MsPacman-v5"), "environment.task is 'ALE/MsPacman-v5', an id of gymnasium"),
         (("gymnasium", "CartPol-v1"), "unknown gymnasium task 'CartPol-v1'; closest: CartPole-v1"),
         (("gymnasium", "no_such:A-v0"), "environment.task is 'no_such:A-v0', but the module 'no_s"),
-        (("function", "make_env"), "environment.task is 'make_env'; it has to be"),
+        (
+            ("function", "make_env"),
+            "environment.task is 'make_env', but environment.suite is 'function'",
+        ),
         (
             ("function", "json:dumps_"),
             "environment.task is 'json:dumps_', but json has no callable",
