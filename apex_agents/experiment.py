@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from apex_agents.builder import Builder
+from apex_agents.builder import ApexBuilder, Builder
 from apex_agents.config import (
     ExperimentConfig,
     RunConfig,
@@ -25,6 +25,8 @@ from apex_agents.registry import make_builder, with_builder_fn, with_torso_fn
 from apex_agents.replay.tables import DataFlow
 from apex_agents.stopwatch import Stopwatch
 from apex_agents.validation import require
+
+_UNLESS = "1, unless agent.{} is {}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,11 +166,18 @@ def _check_learners(builder: Builder, run: RunConfig) -> None:
     """Raise a ValueError unless an agent can learn with as many learners as a run has."""
     if run.num_learners == 1:
         return
-    path, config = "run.num_learners", builder.config
-    given = run.num_learners
-    has_replay = hasattr(config, "replay")
-    require(has_replay, path, given, "1: the actors of A2C and A3C compute the gradients")
-    is_one_by_one = config.num_sgd_steps_per_step == 1
-    require(is_one_by_one, path, given, "1, unless agent.num_sgd_steps_per_step is 1")
-    normalizes = config.normalize_observations
-    require(not normalizes, path, given, "1, unless agent.normalize_observations is False")
+    config, kind = builder.config, type(builder).__name__
+    makes_own = getattr(type(builder), "make_learner", None) is not ApexBuilder.make_learner
+    for can_learn, allowed in (
+        (hasattr(config, "replay"), "1: the actors of A2C and A3C compute the gradients"),
+        (not makes_own, f"1, unless {kind} leaves make_learner to ApexBuilder"),
+        (
+            getattr(config, "num_sgd_steps_per_step", 1) == 1,
+            _UNLESS.format("num_sgd_steps_per_step", 1),
+        ),
+        (
+            not getattr(config, "normalize_observations", False),
+            _UNLESS.format("normalize_observations", False),
+        ),
+    ):
+        require(can_learn, "run.num_learners", run.num_learners, allowed)

@@ -30,6 +30,7 @@ from apex_agents.learners import (
     make_learner_tables,
     make_parameter_server,
 )
+from apex_agents.learning.following import ParameterFollower
 from apex_agents.learning.gradient_learner import GradientLearner, OutlierFilter
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import update_on_batch
@@ -336,6 +337,15 @@ def test_targets_are_those_of_the_server_when_it_moves_them(serve):
             for expected, variable in zip(moved, update.targets.variables, strict=True):
                 np.testing.assert_array_equal(expected, variable)
         assert not np.array_equal(before[1], moved[1])
+        # One that begins between two moves has the same targets, not the newest parameters.
+        team.await_publication()
+        late = team.builder.make_update(team.spec)
+        follower = ParameterFollower(team.client, 0, late, max_wait_seconds=None)
+        follower.take()
+        follower.close()
+        assert follower.learner_steps == period + 1
+        for expected, variable in zip(moved, late.targets.variables, strict=True):
+            np.testing.assert_array_equal(expected, variable)
 
 
 def test_a_learner_that_is_gone_is_not_waited_for(serve):
@@ -418,6 +428,18 @@ def test_actors_that_compute_gradients_have_one_learner():
     config.run.num_learners = 2
     with pytest.raises(ValueError, match=r"run.num_learners is 2; .* A2C and A3C"):
         make_experiment(config)
+
+
+class OwnLearnerBuilder(ApexDQNBuilder):
+    def make_learner(self, *arguments, **options):
+        return super().make_learner(*arguments, **options)
+
+
+def test_a_learner_of_the_users_is_not_left_out_in_silence():
+    config = load_config("apex_dqn_cartpole")
+    config.agent.num_sgd_steps_per_step, config.run.num_learners = 1, 2
+    with pytest.raises(ValueError, match=r"run.num_learners is 2; .* OwnLearnerBuilder"):
+        make_experiment(config, builder_fn=OwnLearnerBuilder)
 
 
 def test_run_local_has_one_learner():

@@ -117,11 +117,6 @@ class ParameterFollower:
         self._waiting = Waiting("new parameters of the server of parameters")
         self.learner_steps = -1
 
-    def is_run_over(self) -> bool:
-        """Return whether the last parameters have been published, if the server answers."""
-        self._source.refresh()
-        return self._source.is_run_over
-
     def take(self) -> None:
         """Assign the next version or the newest one, as the constructor says.
 
