@@ -1,0 +1,27 @@
+"""One, two and four learners on two games of MinAtar at equal numbers of updates.
+
+Synchronous learners apply the mean of their gradients, asynchronous ones each gradient (Nair et al.
+2015, Gorila); all have the settings of `gorila_minatar`.
+
+Example:
+  apex-study benchmarks/gorila.py --workdir=runs/gorila
+"""
+
+from apex_agents.metrics import columns
+from apex_agents.studies.study import Setting, Study
+
+
+def get_study() -> Study:
+    """Return the numbers of learners, and how they work together, on both games."""
+    settings = {"1 learner": Setting("gorila_minatar", {"run.num_learners": 1})}
+    for mode in ("synchronous", "asynchronous"):
+        for number in (2, 4):
+            fields = {"run.num_learners": number, "run.learners.mode": mode}
+            settings[f"{number} {mode} learners"] = Setting("gorila_minatar", fields)
+    return Study(
+        title="Several learners at equal updates",
+        settings=settings,
+        tasks=("MinAtar/Breakout-v1", "MinAtar/Asterix-v1"),
+        fields={"run.max_actor_steps": None, "run.max_learner_steps": 20_000},
+        x=columns.LEARNER_STEPS,
+    )
