@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -161,6 +162,11 @@ class Team:
         self.client = start(*tables)
         self.updates.clear()
         self.is_stopping = False
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+
+        def should_stop() -> bool:
+            return self.is_stopping or time.monotonic() > deadline
+
         server_log, learner_log = loggers.InMemoryLogger(), loggers.InMemoryLogger()
         self.server_rows, self.learner_rows = server_log.data, learner_log.data
         self.server: ApexLearner = make_parameter_server(
@@ -171,7 +177,7 @@ class Team:
             [self.client],
             seed=1,
             logger=server_log,
-            should_stop=lambda: self.is_stopping,
+            should_stop=should_stop,
         )
         stack.callback(self.server.close)
         self.given = [GivenBatches(of_learner) for of_learner in batches]
@@ -186,7 +192,7 @@ class Team:
                     [self.client],
                     index,
                     logger=None if index else learner_log,
-                    should_stop=lambda: self.is_stopping,
+                    should_stop=should_stop,
                 )
             self.learners.append(learner)
             stack.callback(learner.close)
