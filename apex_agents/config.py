@@ -119,9 +119,9 @@ class LearnersConfig:
       max_wait_seconds: seconds that a synchronous update waits for further gradients after its
         first one, and that a learner waits for new parameters.
       max_staleness: learner steps since the parameters of a gradient, above which an asynchronous
-        update leaves it out (Gorila, section 4.2: no number); None: none is left out.
+        update leaves it out (Gorila: a threshold without a number); None: none is left out.
       num_deviations: an asynchronous learner leaves out gradients whose absolute loss is so many
-        deviations above the running mean (Gorila, section 4.2: several); None: none is left out.
+        deviations above the running mean (Gorila: several); None: none is left out.
     """
 
     mode: Literal["synchronous", "asynchronous"] = "synchronous"

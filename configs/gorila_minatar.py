@@ -1,6 +1,6 @@
 """MinAtar's Breakout by Gorila, asynchronous learners around a parameter server; needs minatar.
 
-Nair et al. 2015, sections 4 and 5: DQN with uniform samples of single steps, AdaGrad, gradients
+Nair et al. 2015: DQN with uniform samples of single steps, AdaGrad, gradients
 that are too old or of outlying losses left out, targets of the parameter server. Unlike there:
 four learners and 16 environments, not a hundred each; one replay and one server, not many shards;
 batches of 64; a target that is copied every 1,000 updates, not 60,000, of networks for MinAtar,

@@ -114,7 +114,7 @@ class ParameterFollower:
         )
         self._reader = BatchReader(publications)
         self._moved_at: int | None = None  # Learner steps after which the targets in use had moved.
-        self._waiting = Waiting("new parameters of the server of parameters")
+        self._waiting = Waiting("new parameters of the parameter server")
         self.learner_steps = -1
 
     def take(self) -> None:

@@ -1,6 +1,6 @@
-"""One of several learners: it computes gradients of samples, which a server of parameters applies.
+"""One of several learners: it computes gradients of samples, which a parameter server applies.
 
-Nair et al. 2015 ("Massively Parallel Methods for Deep Reinforcement Learning", Gorila), section 4.
+Nair et al. 2015 ("Massively Parallel Methods for Deep Reinforcement Learning", Gorila).
 """
 
 import math
@@ -57,7 +57,7 @@ def metric_names(compute_on_sample: Any, samples: Any) -> list[str]:
 
 
 class OutlierFilter:
-    """Finds losses far above the running mean of their absolute values (Gorila, section 4.2).
+    """Finds losses far above the running mean of their absolute values (Nair et al. 2015).
 
       |loss| > mean + num_deviations * deviation
 
@@ -140,25 +140,25 @@ class GradientLearner:
 
     def step(self) -> None:
         """Take parameters and a sample, and send its gradient; return without if told to stop."""
-        started = time.monotonic()
+        started_at = time.monotonic()
         self._follower.take()
-        following = time.monotonic()
+        followed_at = time.monotonic()
         with self._waiting:
             sample = self._source.take(self.num_steps, self._should_stop)
-        sampled = time.monotonic()
+        sampled_at = time.monotonic()
         if sample is None:
             return
         values = self._source.learn(sample, self.num_steps)
-        computed = time.monotonic()
+        computed_at = time.monotonic()
         self._num_left_out += not self._send(values[_AT_BOUND])
         self._logger.write(
             {
                 **values,
                 "learner_steps": self.num_steps,
                 "gradients_left_out": self._num_left_out,
-                "parameter_wait_seconds": following - started,
-                "waiting_seconds": sampled - following,
-                "sending_seconds": time.monotonic() - computed,
+                "parameter_wait_seconds": followed_at - started_at,
+                "waiting_seconds": sampled_at - followed_at,
+                "sending_seconds": time.monotonic() - computed_at,
             }
         )
 
