@@ -139,5 +139,7 @@ def run_gradient_learner(experiment: Experiment, replays: Replays, index: int) -
         say(WORKS)
         if histograms is not None:
             histograms.write_if_due()
+    if histograms is not None:
+        histograms.write()
     learner.close()
     return learner

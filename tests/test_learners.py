@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import time
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,16 +32,22 @@ from apex_agents.learners import (
     make_learner_tables,
     make_parameter_server,
 )
-from apex_agents.learning.following import ParameterFollower
+from apex_agents.learning.following import (
+    FollowedPublisher,
+    ParameterFollower,
+    following_table_names,
+)
 from apex_agents.learning.gradient_learner import GradientLearner, OutlierFilter
+from apex_agents.learning.gradients import GRADIENTS
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.update import update_on_batch
 from apex_agents.local import run_local
+from apex_agents.nodes.replay import ReplayNode
 from apex_agents.presets import load_config
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.connections import Sample
-from apex_agents.replay.messages import ParameterSource
+from apex_agents.replay.messages import ParameterSource, to_arrays
 from apex_agents.replay.transitions import Transition
 from tests.r2d2.sequences import make_config as make_r2d2_config
 
@@ -352,6 +359,26 @@ def test_targets_are_those_of_the_server_when_it_moves_them(serve):
         assert follower.learner_steps == period + 1
         for expected, variable in zip(moved, late.targets.variables, strict=True):
             np.testing.assert_array_equal(expected, variable)
+
+
+def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve):
+    run = RunConfig(num_learners=2)
+    builder, spec, _ = make_agent("dueling")
+    of_learners = make_learner_tables(builder, spec, run)
+    client = serve(*builder.make_replay_tables(spec), *of_learners)
+    node = types.SimpleNamespace(_experiment=types.SimpleNamespace(run=run))
+    publisher = FollowedPublisher(client, builder.make_update(spec), run.num_learners)
+    publisher.publish(to_arrays(builder.make_update(spec).variables), 0)
+    publisher.flush()
+    publisher.close()
+    sizes = client.server_info()
+    assert [sizes[name].current_size for name in ("targets", "parameters_0", "parameters_1")] == [
+        1
+    ] * 3
+    ReplayNode._reset_messages(node, client)  # type: ignore[arg-type]
+    assert not any(client.server_info()[table.name].current_size for table in of_learners)
+    names = {table.name for table in of_learners}
+    assert names == {GRADIENTS, *following_table_names(run.num_learners)}
 
 
 def test_a_learner_that_is_gone_is_not_waited_for(serve):

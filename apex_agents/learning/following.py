@@ -40,6 +40,11 @@ def make_following_tables(update: Update, num_followers: int) -> list[reverb.Tab
     ]
 
 
+def following_table_names(num_followers: int) -> list[str]:
+    """Return the names of these tables."""
+    return [*map(_follower_table, range(num_followers)), TARGETS]
+
+
 def _follower_table(index: int) -> str:
     return f"{PARAMETERS}_{index}"
 

@@ -12,6 +12,8 @@ import reverb
 
 from apex_agents.builder import Role
 from apex_agents.experiment import Experiment
+from apex_agents.learning.following import following_table_names
+from apex_agents.learning.gradients import GRADIENTS
 from apex_agents.metrics.loggers import ReplayLogger
 from apex_agents.metrics.statistics import StatisticsPoller
 from apex_agents.nodes.node import Replays, await_answer, is_supervised, run_node
@@ -122,7 +124,10 @@ class ReplayNode(lp.ReverbNode):
         return _Duty(save_if_due, end)
 
     def _reset_messages(self, client: reverb.Client) -> None:
-        for table in MESSAGES:
+        tables, num_learners = [*MESSAGES], self._experiment.run.num_learners
+        if num_learners > 1:
+            tables += [GRADIENTS, *following_table_names(num_learners)]
+        for table in tables:
             client.reset(table_name(client, table))
 
     def _start_server(self, address: str) -> reverb.Server:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from whole_runs import MANY_RESTARTS, Command, seconds_since
 
@@ -43,6 +45,8 @@ def test_killed_node_of_several_learners(run, node, record_property):
     files = ("learner", "learner_0", "learner_1", "evaluator")
     run.wait_for_rows(*files)
     run.wait_for(lambda: run.checkpoints() and len(run.nodes()) == 6)
+    config = json.loads((run.workdir / "config.json").read_text())
+    is_synchronous = config["run"]["learners"]["mode"] == "synchronous"
     checkpoint, learner_steps = run.newest_checkpoint(), run.learner_steps()
     rows = {name: len(run.rows(name)) for name in files}
     killed_at = run.kill(node)
@@ -52,5 +56,6 @@ def test_killed_node_of_several_learners(run, node, record_property):
     record_property("seen", f"{node}: all at work after {seconds_since(killed_at)}")
     least = checkpoint if node == "parameter_server" else learner_steps
     run.wait_for(lambda: float(run.rows("learner")[-1]["learner_steps"]) > least)
-    run.wait_for(lambda: float(run.rows("learner")[-1]["gradients_per_step"]) >= 1)
+    if is_synchronous:  # Both learners are part of the updates again.
+        run.wait_for(lambda: float(run.rows("learner")[-1]["gradients_per_step"]) > 1.5)
     assert {name for name, number in run.num_restarts().items() if number} >= {node}
