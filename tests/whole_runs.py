@@ -41,6 +41,15 @@ CATCH = (
 )
 ENDLESS = ("--config.run.max_actor_steps=1000000000",)
 MANY_RESTARTS = ("--config.run.max_restarts=100", "--config.run.restart_window_seconds=20")
+# A run that does not end by itself, with checkpoints, evaluations and restarts whenever one is due.
+UNSETTLED = (
+    *ENDLESS,
+    *MANY_RESTARTS,
+    "--config.run.target_return=None",
+    "--config.run.checkpoint_period_seconds=0.5",
+    "--config.run.evaluation.num_episodes=3",
+    "--config.run.evaluation.min_period_seconds=0.5",
+)
 
 
 def apex_dqn(launch_type: str, *flags: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from whole_runs import MANY_RESTARTS, Command, seconds_since
+from whole_runs import UNSETTLED, Command, seconds_since
 
 
 @pytest.fixture(scope="module", params=["a2c", "a3c"])
@@ -22,12 +22,7 @@ def run(start, mode) -> Command:
         "--config.environment.task=catch",
         "--config.agent.max_wait_seconds=2",
         "--config.run.num_envs_per_actor=2",
-        "--config.run.target_return=None",
-        "--config.run.max_actor_steps=1000000000",
-        "--config.run.checkpoint_period_seconds=0.5",
-        "--config.run.evaluation.num_episodes=3",
-        "--config.run.evaluation.min_period_seconds=0.5",
-        *MANY_RESTARTS,
+        *UNSETTLED,
     )
     run.wait_for(lambda: run.rows("evaluator"))
     return run

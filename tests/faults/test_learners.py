@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from whole_runs import MANY_RESTARTS, Command, seconds_since
+from whole_runs import UNSETTLED, Command, seconds_since
 
 
 @pytest.fixture(scope="module", params=["synchronous", "asynchronous"])
@@ -26,12 +26,7 @@ def run(start, request) -> Command:
         f"--config.run.learners.mode={request.param}",
         "--config.run.num_actors=1",
         "--config.run.num_envs_per_actor=2",
-        "--config.run.target_return=None",
-        "--config.run.max_actor_steps=1000000000",
-        "--config.run.checkpoint_period_seconds=0.5",
-        "--config.run.evaluation.num_episodes=3",
-        "--config.run.evaluation.min_period_seconds=0.5",
-        *MANY_RESTARTS,
+        *UNSETTLED,
     )
 
 
