@@ -129,6 +129,11 @@ class LearnersConfig:
     max_staleness: Annotated[NonNegativeInt | None, ReadWith("mode", ("asynchronous",))] = None
     num_deviations: Annotated[PositiveFloat | None, ReadWith("mode", ("asynchronous",))] = None
 
+    @property
+    def wait_seconds(self) -> float | None:
+        """Seconds to wait for other learners; None where they are not waited for."""
+        return self.max_wait_seconds if self.mode == "synchronous" else None
+
 
 @dataclasses.dataclass
 class RunConfig:

@@ -26,8 +26,6 @@ from apex_agents.replay.tables import DataFlow
 from apex_agents.stopwatch import Stopwatch
 from apex_agents.validation import require
 
-_UNLESS = "1, unless agent.{} is {}"
-
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
@@ -167,17 +165,13 @@ def _check_learners(builder: Builder, run: RunConfig) -> None:
     if run.num_learners == 1:
         return
     config, kind = builder.config, type(builder).__name__
-    makes_own = getattr(type(builder), "make_learner", None) is not ApexBuilder.make_learner
-    for can_learn, allowed in (
-        (hasattr(config, "replay"), "1: the actors of A2C and A3C compute the gradients"),
-        (not makes_own, f"1, unless {kind} leaves make_learner to ApexBuilder"),
-        (
-            getattr(config, "num_sgd_steps_per_step", 1) == 1,
-            _UNLESS.format("num_sgd_steps_per_step", 1),
-        ),
-        (
-            not getattr(config, "normalize_observations", False),
-            _UNLESS.format("normalize_observations", False),
-        ),
-    ):
-        require(can_learn, "run.num_learners", run.num_learners, allowed)
+
+    def require_one(unless: bool, allowed: str) -> None:
+        require(unless, "run.num_learners", run.num_learners, allowed)
+
+    require_one(hasattr(config, "replay"), "1: the actors of A2C and A3C compute the gradients")
+    makes_none = getattr(type(builder), "make_learner", None) is ApexBuilder.make_learner
+    require_one(makes_none, f"1, unless {kind} leaves make_learner to ApexBuilder")
+    require_one(config.num_sgd_steps_per_step == 1, "1, unless agent.num_sgd_steps_per_step is 1")
+    normalizes = config.normalize_observations
+    require_one(not normalizes, "1, unless agent.normalize_observations is False")

@@ -73,12 +73,11 @@ def make_parameter_server(
     samples = builder.make_dataset(gradients[0], spec).element_spec
     names = metric_names(make_compute_on_sample(update, builder.config), samples)
     sizes = count_parameters(update.trained), len(names)
-    is_synchronous = settings.mode == "synchronous"
     source = GradientSource(
         update,
         ReplayConnections(gradients, lambda client: make_gradient_dataset(client, *sizes)),
         names,
-        settings.max_wait_seconds if is_synchronous else None,
+        settings.wait_seconds,
         settings.max_staleness,
     )
     publisher = FollowedPublisher(clients, update, run.num_learners)
@@ -108,14 +107,13 @@ def make_gradient_learner(  # noqa: PLR0913
     config, settings = builder.config, run.learners
     update, shared = builder.make_update(spec), builder.share(len(clients))
     replays = ReplayConnections(clients, lambda c: shared.make_dataset(c, spec), config.batch_size)
-    is_synchronous = settings.mode == "synchronous"
-    max_wait_seconds = settings.max_wait_seconds if is_synchronous else None
-    follower = ParameterFollower(clients[0], index, update, max_wait_seconds, should_stop)
+    follower = ParameterFollower(clients[0], index, update, settings.wait_seconds, should_stop)
     sender = GradientSender(
         clients[0], [index], run.num_learners, should_stop, lambda: follower.learner_steps
     )
-    limit = settings.num_deviations
-    outlier_filter = None if is_synchronous or limit is None else OutlierFilter(limit)
+    outlier_filter = None
+    if settings.wait_seconds is None and settings.num_deviations is not None:
+        outlier_filter = OutlierFilter(settings.num_deviations)
     return GradientLearner(
         update, replays, config, follower, sender, outlier_filter, logger, should_stop
     )

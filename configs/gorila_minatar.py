@@ -1,7 +1,7 @@
 """MinAtar's Breakout by Gorila, asynchronous learners around a parameter server; needs minatar.
 
-Nair et al. 2015: DQN with uniform samples of single steps, AdaGrad, gradients
-that are too old or of outlying losses left out, targets of the parameter server. Unlike there:
+Nair et al. 2015: DQN with uniform samples of single steps, AdaGrad, and the targets of the
+parameter server; gradients that are too old or have outlying losses are left out. Unlike there:
 four learners and 16 environments, not a hundred each; one replay and one server, not many shards;
 batches of 64; a target that is copied every 1,000 updates, not 60,000, of networks for MinAtar,
 dueling and double; thresholds of our own, since the paper names none.

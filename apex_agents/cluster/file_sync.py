@@ -10,11 +10,7 @@ import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from apex_agents.metrics.columns import (
-    LEARNER,
-    LEARNER_HISTOGRAMS,
-    learner_file,
-)
+from apex_agents.metrics.columns import LEARNER, LEARNER_HISTOGRAMS, learner_file
 from apex_agents.runs.files import remove, report_failure, report_success
 from apex_agents.runs.workdir import (
     BEST_CHECKPOINT,

@@ -1,5 +1,6 @@
 """The loggers with which each node writes its CSV files; docs/reference/logs.md explains them."""
 
+import functools
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -281,12 +282,17 @@ class HistogramLogger:
         learner: ApexLearner | GradientLearner,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Open the CSV file, for a learner that has its state; `clock` returns seconds."""
-        self._logger = make_logger(experiment, columns.LEARNER_HISTOGRAMS)
+        """Prepare for a learner that has its state; `clock` returns seconds."""
+        self._experiment = experiment
         self._learner = learner
         self._clock = clock
         self._last = -np.inf
         self._last_steps = learner.num_steps
+
+    @functools.cached_property
+    def _logger(self) -> CSVLogger:
+        """The file, which another node writes if this one's learner has no samples."""
+        return make_logger(self._experiment, columns.LEARNER_HISTOGRAMS)
 
     def write_if_due(self) -> None:
         """Write if a period has passed since the last time."""
