@@ -46,7 +46,7 @@ from apex_agents.nodes.replay import ReplayNode
 from apex_agents.presets import load_config
 from apex_agents.r2d2.builder import R2D2Builder
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.connections import Sample
+from apex_agents.replay.connections import ParameterPublisher, Sample
 from apex_agents.replay.messages import ParameterSource, to_arrays
 from apex_agents.replay.transitions import Transition
 from tests.r2d2.sequences import make_config as make_r2d2_config
@@ -97,6 +97,8 @@ def make_agent(name: str) -> tuple[ApexBuilder, EnvironmentSpec, Callable[..., A
         frame_stack=0,
         head="quantile" if name == "quantile" else "dueling",
         num_quantiles=5,
+        optimizer="adam" if name == "adam" else "rmsprop",
+        adam_epsilon=1e-3,  # By default it depends on the batch size of one learner.
         **SMALL,
     )
     return ApexDQNBuilder(config), DISCRETE, lambda random: draw_transitions(DISCRETE, random)
@@ -246,7 +248,7 @@ def draw_batches(name: str, num_learners: int) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("num_learners", [2, 3])
-@pytest.mark.parametrize("name", ["dueling", "quantile", "dpg", "r2d2"])
+@pytest.mark.parametrize("name", ["dueling", "adam", "quantile", "dpg", "r2d2"])
 def test_learners_with_batches_are_one_with_all_of_them(name, num_learners, serve):
     batches = draw_batches(name, num_learners)
     with contextlib.ExitStack() as stack:
@@ -379,6 +381,58 @@ def test_a_restored_replay_has_nothing_of_learners_from_when_it_was_saved(serve)
     assert not any(client.server_info()[table.name].current_size for table in of_learners)
     names = {table.name for table in of_learners}
     assert names == {GRADIENTS, *following_table_names(run.num_learners)}
+
+
+def spoil(batch: Transition) -> Transition:
+    return batch._replace(n_step_return=batch.n_step_return * np.inf)
+
+
+def test_nobody_waits_for_a_gradient_that_is_not_finite(serve):
+    (first,), (second,) = [batches[:1] for batches in draw_batches("dueling", 2)]
+    given = [[first, spoil(first)], [spoil(second), spoil(second)]]
+    # If the server waited, it would for longer than the test has.
+    with contextlib.ExitStack() as stack:
+        team = Team("dueling", given, serve, stack, max_wait_seconds=2 * TIMEOUT_SECONDS)
+        update = team.builder.make_update(team.spec, seed=1)
+        team.learn(1)
+        arrays = team.server.get_all_variables()["network"]
+        team.learn(1)  # There is no gradient to apply.
+        unchanged = team.server.get_all_variables()["network"]
+    update.apply(update.compute(first, tf.ones([BATCH_SIZE])).gradients)
+    for array, variable, later in zip(arrays, update.variables["network"], unchanged, strict=True):
+        np.testing.assert_allclose(array, variable, rtol=1e-5, atol=1e-7)
+        np.testing.assert_array_equal(array, later)
+    assert [int(row["steps_skipped"]) for row in team.server_rows] == [0, 1]
+    assert [row["gradients_left_out"] for row in team.learner_rows] == [0, 1]
+    assert np.isfinite(team.server_rows[0]["loss"])
+
+
+def test_a_gradient_that_is_not_finite_is_no_asynchronous_update(serve):
+    (first,), (second,) = [batches[:1] for batches in draw_batches("dueling", 2)]
+    with contextlib.ExitStack() as stack:
+        team = Team("dueling", [[first], [spoil(second)]], serve, stack, mode="asynchronous")
+        for learner in reversed(team.learners):
+            learner.step()
+        team.server.step()
+    assert [row["steps_skipped"] for row in team.server_rows] == [0]
+    assert np.isfinite(team.server_rows[0]["loss"])
+
+
+def test_parameters_are_found_by_a_learner_whose_own_table_got_none(serve):
+    # As after a restart of the replay, while its reader waits for the one before.
+    with contextlib.ExitStack() as stack:
+        team = Team("dueling", draw_batches("dueling", 2), serve, stack)
+        team.await_publication()
+        update = team.builder.make_update(team.spec)
+        follower = ParameterFollower(team.client, 0, update, max_wait_seconds=2 * TIMEOUT_SECONDS)
+        stack.callback(follower.close)
+        for learner_steps in (5, 3):  # A parameter server may resume from an earlier checkpoint.
+            publisher = ParameterPublisher(team.client, (), ())
+            stack.callback(publisher.close)
+            publisher.publish(team.server.get_all_variables(), learner_steps)
+            publisher.flush()
+            follower.take()
+            assert follower.learner_steps == learner_steps
 
 
 def test_a_learner_that_is_gone_is_not_waited_for(serve):

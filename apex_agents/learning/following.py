@@ -29,6 +29,8 @@ from apex_agents.waits import Waiting
 
 TARGETS = "targets"
 _RETRY_SECONDS = 0.2
+# Seconds without a version before the newest one is asked for.
+_ASK_SECONDS = 1.0
 
 
 def make_following_tables(update: Update, num_followers: int) -> list[reverb.Table]:
@@ -130,12 +132,7 @@ class ParameterFollower:
         """
         with self._waiting:
             message = self._read_next()
-        if message is None:
-            names = list(self._update.variables)
-            groups = self._source.get_variables(names)
-            arrays = dict(zip(names, groups, strict=True))
-            message, _ = parameter_messages(arrays, self._source.learner_steps)
-        self._assign(message)
+        self._assign(self._newest() if message is None else message)
 
     def close(self) -> None:
         """End the thread that reads."""
@@ -146,16 +143,24 @@ class ParameterFollower:
         if self._max_wait_seconds is None or self.learner_steps < 0:
             return None
         deadline = time.monotonic() + self._max_wait_seconds
+        while not self._should_stop() and time.monotonic() < deadline:
+            sample = self._reader.poll(_ASK_SECONDS)
+            # More than one waits if learning went on without this learner.
+            while sample is not None and (more := self._reader.poll(0.0)) is not None:
+                sample = more
+            if sample is not None and sample.data["learner_steps"] > self.learner_steps:
+                return sample.data
+            # The reader may not have noticed yet that the server, or learning, began again.
+            newest = self._newest()
+            if newest["learner_steps"] != self.learner_steps:
+                return newest
+        return None
 
-        def should_end() -> bool:
-            return self._should_stop() or time.monotonic() >= deadline
-
-        newest = None
-        # More than one waits if learning went on without this learner.
-        while sample := self._reader.poll(0.0) if newest else self._reader.next(should_end):
-            if sample.data["learner_steps"] != self.learner_steps:
-                newest = sample.data
-        return newest
+    def _newest(self) -> Any:
+        names = list(self._update.variables)
+        groups = self._source.get_variables(names)
+        arrays = dict(zip(names, groups, strict=True))
+        return parameter_messages(arrays, self._source.learner_steps)[0]
 
     def _assign(self, message: Any) -> None:
         learner_steps = int(message["learner_steps"])

@@ -134,12 +134,14 @@ class GradientSender:
         """Send a gradient of the parameters in use, and wait until the queue has it.
 
         Returns:
-          Whether it was sent: a gradient that is NaN or infinite is not.
+          Whether it counts: one that is NaN or infinite is sent as that of 0 steps, so that nobody
+          waits for it.
         """
         num_steps = int(metrics[0])
-        if not np.isfinite(gradient).all():
+        is_finite = bool(np.isfinite(gradient).all())
+        if not is_finite:
             self.num_not_finite += num_steps
-            return False
+            gradient, metrics, num_steps = np.zeros_like(gradient), np.zeros_like(metrics), 0
         if self._stream is None:
             self._stream = RowStream(self._client, len(Gradient._fields) * [1], table=GRADIENTS)
         version = np.asarray(self.version, np.int64)
@@ -149,7 +151,7 @@ class GradientSender:
         self.num_steps += num_steps
         self.num_items += 1
         self.flush()
-        return True
+        return is_finite
 
     def flush(self) -> None:
         """Wait until the queue has all gradients, or the program stops."""
@@ -222,6 +224,8 @@ class GradientSource:
             vector, *numbers = sample.batches.data
             gradient = Gradient(vector, *[tensor.numpy() for tensor in numbers])
             if self._max_wait_seconds is None:
+                if not gradient.metrics[0]:
+                    continue
                 if learner_steps - gradient.version <= self._max_staleness:
                     return [gradient]
                 self._num_dropped += 1
@@ -263,8 +267,11 @@ class GradientSource:
         self._replays.close()
 
     def _apply_mean(self, gradients: tf.Tensor, num_steps: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        """Apply the mean of gradients `[K, P]`, weighted by their numbers of steps, `[K]`."""
-        weights = tf.math.divide_no_nan(num_steps, tf.reduce_sum(num_steps))
+        """Apply the mean of gradients `[K, P]`, weighted by their numbers of steps, `[K]`.
+
+        Without any step it is NaN, which optimizers skip and count.
+        """
+        weights = num_steps / tf.reduce_sum(num_steps)
         mean = tf.linalg.matvec(gradients, weights, transpose_a=True)
         return self._update.apply(from_vector(mean, self._update.trained))
 

@@ -44,6 +44,7 @@ _NUM_LOG_LINES = 15
 _SAME_SIGNAL_SECONDS = 1.0
 _launchpad_handlers: dict[int, Any] = {}
 
+_GPUS, _GROWTH = "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"
 _PASSED_ON = ("TF_CPP_MIN_LOG_LEVEL", "MUJOCO_GL")  # Passed to nodes: hosts may differ in them.
 
 
@@ -248,10 +249,12 @@ class LocalNodes:
 def make_command(node: Any, experiment: Experiment, sees_gpus: bool) -> NodeCommand:
     """Return the part of a node's command that does not depend on its host."""
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    # Several learners may share a GPU: TensorFlow takes all of its memory otherwise.
+    more = {_GROWTH: os.environ.get(_GROWTH, "true")} if sees_gpus else {_GPUS: "-1"}
     return NodeCommand(
         name=node.name,
         argv=(),
-        env=env if sees_gpus else {**env, "CUDA_VISIBLE_DEVICES": "-1"},
+        env={**env, **more},
         log=pathlib.Path(experiment.workdir, LOGS, f"{node.name}.log"),
         stop_seconds=node.role.stop_seconds,
         stops_last=node.role.stops_last,

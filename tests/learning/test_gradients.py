@@ -108,12 +108,14 @@ def test_a_stopping_program_ends_the_waiting(client):
     sender.close()
 
 
-def test_a_gradient_that_is_not_finite_is_left_out(client):
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_is_one_of_no_steps(bad, client):
     sender = make_sender(client)
-    bad = sender.send(np.full(2, np.nan, np.float32), np.array([20], np.float32))
-    assert (bad, send(sender, 1.0)) == (False, True)
-    assert (sender.num_not_finite, sender.num_steps, sender.num_items) == (20, 10, 1)
-    assert [g.gradient[0] for g in read(client, 1)] == [1]
+    is_sent = sender.send(np.array([bad, 1], np.float32), np.array([20], np.float32))
+    assert (is_sent, send(sender, 1.0)) == (False, True)
+    assert (sender.num_not_finite, sender.num_steps, sender.num_items) == (20, 10, 2)
+    found = [(g.gradient.tolist(), g.metrics.tolist()) for g in read(client, 2)]
+    assert found == [([0, 0], [0]), ([1, -1], [10])]
 
 
 SIZE = 3

@@ -48,6 +48,8 @@ def test_one_command_per_node(experiment, tmp_path):
         ]
         assert [c.name for c in nodes.commands if c.stops_last] == ["replay"]
         assert name_by_gpus(nodes.commands) == ["learner"]
+        growth = {command.env.get("TF_FORCE_GPU_ALLOW_GROWTH") for command in nodes.commands}
+        assert growth == {"true", None}
         assert {command.stopwatch for command in nodes.commands} == {experiment.stopwatch}
         (job,) = {command.fds[0] for command in nodes.commands}
         assert os.readlink(f"/proc/self/fd/{job}").startswith("/memfd:")
