@@ -237,10 +237,16 @@ def _require_same(trained: EnvironmentSpec, evaluated: EnvironmentSpec) -> None:
 
 
 def check_limits(run: RunConfig, flow: DataFlow) -> None:
-    """Raise a ValueError if the run ends before the replay holds what the learner starts at."""
+    """Raise a ValueError if the run ends before the learner has taken a step."""
     limit = run.max_actor_steps
     if limit is not None and limit < flow.min_steps:
         raise ValueError(
             f"run.max_actor_steps is {limit}, but the learner starts at {flow.min_steps} "
             f"actor steps, by {flow.min_size_field}; raise the one or lower the other."
+        )
+    period = flow.items_per_step * flow.min_steps / flow.min_size
+    if limit is not None and limit < period and flow.items_per_step_field:
+        raise ValueError(
+            f"run.max_actor_steps is {limit}, but a learner step is due every {period:,.0f} "
+            f"actor steps, by {flow.items_per_step_field}; raise either."
         )

@@ -59,7 +59,8 @@ from apex_agents.learning.losses import TDLoss
 from apex_agents.learning.update import Computed, Update
 from apex_agents.local import run_local
 from apex_agents.presets import load_config
-from apex_agents.replay.tables import TRANSITIONS, DataFlow
+from apex_agents.replay.config import ReplayConfig
+from apex_agents.replay.tables import TRANSITIONS, DataFlow, make_data_flow
 from apex_agents.replay.transitions import Transition
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -720,4 +721,18 @@ def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused
     if not is_refused:
         return check_limits(run, flow)
     with pytest.raises(ValueError, match=r"max_actor_steps is 99, .* at 100 .*min_size"):
+        check_limits(run, flow)
+
+
+@pytest.mark.parametrize(
+    ("limit", "ratio", "is_refused"),
+    [(None, 0.001, False), (64_000, 0.001, False), (63_999, 0.001, True), (100, None, False)],
+)
+def test_a_limit_before_the_first_learner_step_is_refused(limit, ratio, is_refused):
+    replay = ReplayConfig(min_size=10, max_size=100, samples_per_insert=ratio)
+    flow = make_data_flow(ApexDQNConfig(batch_size=64, replay=replay))
+    run = RunConfig(max_actor_steps=limit)
+    if not is_refused:
+        return check_limits(run, flow)
+    with pytest.raises(ValueError, match=r"is 63999, .* every 64,000 .*samples_per_insert"):
         check_limits(run, flow)

@@ -118,3 +118,5 @@ class R2D2Config:
         yield from convolution_rules(self)
         fits = self.sequence_period <= self.sequence_length
         yield "sequence_period", fits, f"at most sequence_length, {self.sequence_length}"
+        has_state = self.core != "none"
+        yield "measure_staleness", has_state or not self.measure_staleness, "False without a core"

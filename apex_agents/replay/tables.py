@@ -116,6 +116,7 @@ class DataFlow(NamedTuple):
       usual_min_steps: agent steps that do so where episodes are long.
       min_size_field: what determines `min_size`, for messages.
       items_per_step: items for each learner step, where acting and learning take turns.
+      items_per_step_field: what determines it; '' where they need not.
       steps_per_call: learner steps of one call of the learner.
     """
 
@@ -128,6 +129,7 @@ class DataFlow(NamedTuple):
     usual_min_steps: int = 1
     min_size_field: str = ""
     items_per_step: float = 1.0
+    items_per_step_field: str = ""
     steps_per_call: int = 1
 
 
@@ -151,5 +153,6 @@ def make_data_flow(config: Any) -> DataFlow:
         usual_min_steps=min_size,
         min_size_field="agent.replay.min_size",
         items_per_step=config.batch_size / (replay.samples_per_insert or 1.0),
+        items_per_step_field="agent.replay.samples_per_insert" if replay.samples_per_insert else "",
         steps_per_call=config.num_sgd_steps_per_step,
     )

@@ -11,6 +11,7 @@ from dm_env import specs
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.r2d2.networks import make_network
 from apex_agents.replay.sequences import Steps
+from apex_agents.validation import check_config
 from tests.r2d2.sequences import make_config
 
 SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(3), None, None)
@@ -163,3 +164,9 @@ def test_a_core_that_cannot_be_used_is_refused(function, words):
 def test_variables_have_different_names():
     names = [variable.name for variable in make_network(make_config(), SPEC).variables]
     assert len(names) == len(set(names))
+
+
+def test_staleness_of_a_core_without_a_state_is_refused():
+    config = make_config(core="none", measure_staleness=True)
+    with pytest.raises(ValueError, match="measure_staleness is True; it has to be False without"):
+        check_config(config)
