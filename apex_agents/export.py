@@ -2,7 +2,8 @@
 
 Both have the input `observation` `[B, ...]` and the output `action`, `[B]` or `[B, D]`, in the
 units and the dtype of the environment's action space; those of Ape-X DQN also have `q_values`,
-those of A2C and A3C `logits`, both `[B, A]`. A policy with memory has an input `state_0`,
+those of A2C and A3C `logits`, both `[B, A]`. Where some actions are not legal, there is an input
+`action_mask` int8 `[B, A]`, 1 for those that are. A policy with memory has an input `state_0`,
 `state_1` ... `[B, ...]` for each part of its state, and an output `next_state_0` ... for the next
 call; one that sees rewards has an input `reward` `[B]`. B is free. `describe` has the shapes, and
 the state that begins an episode.
@@ -19,10 +20,17 @@ from typing import Any
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
-from dm_env import specs
 
-from apex_agents.environments import BoxActions, DiscreteActions, EnvironmentConfig
+from apex_agents.environments import (
+    Actions,
+    BoxActions,
+    CombinedActions,
+    DiscreteActions,
+    EnvironmentConfig,
+    MaskedObservationSpec,
+)
 from apex_agents.environments.atari import emulator_settings, rom_name
+from apex_agents.legal_actions import ILLEGAL
 from apex_agents.loading import TrainedPolicy
 from apex_agents.networks.torsos import PixelConv2D
 from apex_agents.registry import find_agent
@@ -52,7 +60,7 @@ def record_observations(
         for _ in range(num_steps):
             actions = policy.act_at(timestep)
             is_random = random.random(num_envs) < 0.5
-            drawn = _random_actions(policy.actions.environment_spec, num_envs, random)
+            drawn = _random_actions(policy, timestep.observation, random)
             actions[is_random] = drawn[is_random]
             timestep = environment.step(actions)
             observations.append(timestep.observation)
@@ -60,17 +68,23 @@ def record_observations(
 
 
 def _random_actions(
-    spec: specs.BoundedArray, num_envs: int, random: np.random.Generator
+    policy: TrainedPolicy, observations: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-    if not spec.shape:  # Numbers of a discrete space.
-        return random.integers(spec.minimum, spec.maximum, num_envs, endpoint=True)
-    return random.uniform(spec.minimum, spec.maximum, [num_envs, *spec.shape])
+    """Draw an action of the environment, which is legal, for each of the observations."""
+    actions, observed = policy.actions, policy.spec.observations
+    if isinstance(actions, BoxActions):
+        spec = actions.environment_spec
+        return random.uniform(spec.minimum, spec.maximum, [len(observations), *spec.shape])
+    numbers = random.random([len(observations), actions.num_values])
+    if isinstance(observed, MaskedObservationSpec):
+        numbers *= observed.split(observations)[1]
+    return actions.to_environment(numbers.argmax(axis=1))
 
 
 def describe(policy: TrainedPolicy) -> dict[str, Any]:
     """Return the facts with which a program uses an export; docs/how_to/export.md explains them."""
-    environment, observations = policy.config.environment, policy.spec.observations
-    action = policy.actions.environment_spec
+    environment, action = policy.config.environment, policy.actions.environment_spec
+    observations = getattr(policy.spec.observations, "unmasked", policy.spec.observations)
     described = {
         "agent": find_agent(policy.config.agent),
         "parameters": policy.path.stem,
@@ -86,9 +100,11 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
             "high": action.maximum.tolist(),
         },
     }
-    if isinstance(policy.actions, DiscreteActions):
+    if not isinstance(policy.actions, BoxActions):
         output = {"shape": [policy.actions.num_values], "dtype": "float32"}
         described[policy.greedy.output_name] = output
+    if observations is not policy.spec.observations:
+        described["action_mask"] = {"shape": [policy.actions.num_values], "dtype": "int8"}
     described["memory"] = memory = {}
     if policy.greedy.sees_reward:
         memory["reward"] = {"shape": [], "dtype": "float32", "initial": 0.0}
@@ -193,14 +209,22 @@ def export_onnx(policy: TrainedPolicy, path: pathlib.Path, observations: np.ndar
 def _make_function(policy: TrainedPolicy) -> Any:
     """Return a function with one signature, from the inputs to outputs by name."""
     greedy, spec = policy.greedy, policy.spec.observations
+    observed = [("observation", spec)]
+    if isinstance(spec, MaskedObservationSpec):
+        mask = tf.TensorSpec([policy.actions.num_values], tf.int8)
+        observed = [("observation", spec.unmasked), ("action_mask", mask)]
 
     def evaluate(*inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        output, next_state = greedy.evaluate(*inputs)
+        parts, rest = inputs[: len(observed)], inputs[len(observed) :]
+        joined = parts[0]
+        if len(parts) > 1:
+            joined = tf.concat([snt.flatten(joined), tf.cast(parts[1], joined.dtype)], axis=1)
+        output, next_state = greedy.evaluate(joined, *rest)
         outputs = {greedy.output_name: output, "action": _to_action(policy.actions, output)}
         return {**outputs, **_name_state(next_state, "next_state")}
 
     signature = [
-        tf.TensorSpec([None, *spec.shape], spec.dtype, name="observation"),
+        *(tf.TensorSpec([None, *part.shape], part.dtype, name) for name, part in observed),
         *([tf.TensorSpec([None], tf.float32, "reward")] if greedy.sees_reward else []),
         *(
             tf.TensorSpec([None, *part.shape[1:]], part.dtype, name)
@@ -214,15 +238,23 @@ def _name_state(state: Sequence[tf.Tensor], name: str = "state") -> dict[str, tf
     return {f"{name}_{index}": part for index, part in enumerate(state)}
 
 
-def _to_action(actions: DiscreteActions | BoxActions, output: tf.Tensor) -> tf.Tensor:
+def _to_action(actions: Actions, output: tf.Tensor) -> tf.Tensor:
     """Return the environment's action for the output of a network; see `Actions.to_environment`."""
-    if isinstance(actions, DiscreteActions):
-        action = tf.argmax(output, axis=-1) + int(actions.space.start)
+    spec = actions.environment_spec
+    if isinstance(actions, CombinedActions):
+        # ONNX has no operation that takes such numbers apart.
+        rest, numbers = tf.argmax(output, axis=-1), list[tf.Tensor]()
+        for size in reversed(actions.sizes):
+            numbers.insert(0, rest % size)
+            rest //= size
+        action = tf.reshape(tf.stack(numbers, axis=-1), [-1, *spec.shape]) + spec.minimum
+    elif isinstance(actions, DiscreteActions):
+        action = tf.argmax(output, axis=-1) + int(spec.minimum)
     else:
         bounds = [tf.cast(bound, tf.float64) for bound in (actions.space.low, actions.space.high)]
         scaled = actions.middle + actions.radius * tf.cast(output, tf.float64)
         action = tf.clip_by_value(scaled, *bounds)
-    return tf.cast(action, actions.space.dtype)
+    return tf.cast(action, spec.dtype)
 
 
 @contextlib.contextmanager
@@ -258,14 +290,19 @@ def _greatest_difference(
     """
     greedy, name = policy.greedy, policy.greedy.output_name
     pairs: dict[str, list[tuple[np.ndarray, np.ndarray]]] = collections.defaultdict(list)
-    for batch in map(tf.convert_to_tensor, (observations, observations[:1])):
+    spec = policy.spec.observations
+    for batch in (observations, observations[:1]):
         state = greedy.initial_state(len(batch))
         for _ in range(2 if state else 1):
-            inputs = {"observation": batch}
+            arrays = {"observation": batch}
+            if isinstance(spec, MaskedObservationSpec):
+                arrays = dict(zip(("observation", "action_mask"), spec.split(batch), strict=True))
+            inputs = {part: tf.convert_to_tensor(array) for part, array in arrays.items()}
+            rewards = {}
             if greedy.sees_reward:
-                inputs["reward"] = tf.random.stateless_normal([len(batch)], seed=[0, 0])
-            found = evaluate({**inputs, **_name_state(state)})
-            output, state = greedy.evaluate(*inputs.values(), *state)
+                rewards["reward"] = tf.random.stateless_normal([len(batch)], seed=[0, 0])
+            found = evaluate({**inputs, **rewards, **_name_state(state)})
+            output, state = greedy.evaluate(tf.convert_to_tensor(batch), *rewards.values(), *state)
             expected = {name: output.numpy(), **_name_state(state, "next_state")}
             if name == "action":
                 expected[name] = policy.actions.to_environment(expected[name])
@@ -295,6 +332,8 @@ def check_difference(
       tolerance: greatest difference that is allowed.
       relative_tolerance: the same as a part of the network's greatest output, if that is more.
     """
+    # What stands for actions that are not legal would make every difference a small one.
+    pairs = [(_without_illegal(found), _without_illegal(expected)) for found, expected in pairs]
     difference = float(np.max([np.abs(found - expected).max() for found, expected in pairs]))
     greatest = float(np.max([np.abs(expected).max() for _, expected in pairs]))
     allowed = max(tolerance, relative_tolerance * greatest)
@@ -304,3 +343,7 @@ def check_difference(
             f"{allowed:.1e}."
         )
     return difference
+
+
+def _without_illegal(output: np.ndarray) -> np.ndarray:
+    return np.where(output == ILLEGAL, 0, output)

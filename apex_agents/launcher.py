@@ -21,6 +21,7 @@ from apex_agents.ending import (
     describe_summary,
     find_ended,
 )
+from apex_agents.environments import describe_actions
 from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
@@ -70,7 +71,7 @@ def launch(
         close_server()  # It forks processes of this machine only.
     backend.prepare(experiment)
     experiment = open_run(experiment)
-    for note in experiment.notes:
+    for note in [*describe_actions(spec), *experiment.notes]:
         print(f"note: {note}", file=sys.stderr)
     try:
         _warn(warning_of_resumption(experiment))

@@ -17,8 +17,9 @@ from apex_agents.config import ExperimentConfig
 from apex_agents.environments import (
     EnvironmentSpec,
     EnvironmentUnits,
-    OwnObservations,
+    MaskedObservationSpec,
     VectorEnvironment,
+    own_observations,
     record_spec,
 )
 from apex_agents.experiment import Experiment, make_experiment
@@ -58,13 +59,13 @@ class TrainedPolicy:
         self.network, *_ = self.greedy.networks.values()
         self.learner_steps = load_into(self.variables, path)
         self._experiment = experiment
-        self._own_observations = OwnObservations(cast(Any, spec.observations))
+        self._own_observations = own_observations(cast(Any, spec.observations))
         self._evaluate = CompiledFunction(self.greedy.evaluate)
         self._state: tuple[tf.Tensor, ...] = ()
         self._num_rows = 0
 
-    def act(self, observation: Any, reward: Any = None) -> np.ndarray:
-        """Return the best action, `[]` or `[D]`, or those of a batch, and remember the observation.
+    def act(self, observation: Any, reward: Any = None, action_mask: Any = None) -> Any:
+        """Return the best action, one of the space, or those of a batch; remember the observation.
 
         Only a policy with memory remembers it. The memory begins anew when the number of
         observations changes.
@@ -73,17 +74,20 @@ class TrainedPolicy:
           observation: one observation, or a batch.
           reward: `[]` or `[B]`, which came with it; 0 at the first step of an episode. Only agents
             that see rewards need it.
+          action_mask: mask of legal actions, as `info` of the environment has it, or one for each
+            observation. Only agents of environments with masks in `info` need it.
 
         Raises:
-          ValueError: the observation has the wrong shape or dtype, or the agent needs a reward.
+          ValueError: the observation has the wrong shape or dtype, the agent needs a reward or a
+            mask, or no action is legal.
         """
-        batch, is_batch = self._to_batch(observation)
+        batch, is_batch = self._to_batch(observation, action_mask)
         state = self._remembered(len(batch))
         output, self._state = self._evaluate(batch, *self._rewards(len(batch), reward), *state)
         output = output.numpy()
         is_action = self.greedy.output_name == "action"
-        actions = self.actions.to_environment(output if is_action else output.argmax(axis=-1))
-        return actions if is_batch else actions[0]
+        best = output if is_action else output.argmax(axis=-1)
+        return self.actions.to_environment(best if is_batch else best[0])
 
     action = act
 
@@ -120,34 +124,39 @@ class TrainedPolicy:
             for new, old in zip(initial, state, strict=True)
         )
 
-    def q_values(self, observation: Any, reward: Any = None) -> np.ndarray:
+    def q_values(self, observation: Any, reward: Any = None, action_mask: Any = None) -> np.ndarray:
         """Return the values of all actions, `[A]` or `[B, A]`; raises as `output` does."""
-        return self.output("q_values", observation, reward)
+        return self.output("q_values", observation, reward, action_mask)
 
-    def logits(self, observation: Any) -> np.ndarray:
+    def logits(self, observation: Any, action_mask: Any = None) -> np.ndarray:
         """Return the logits of all actions, `[A]` or `[B, A]`; raises as `output` does."""
-        return self.output("logits", observation)
+        return self.output("logits", observation, action_mask=action_mask)
 
-    def output(self, name: str, observation: Any, reward: Any = None) -> np.ndarray:
+    def output(
+        self, name: str, observation: Any, reward: Any = None, action_mask: Any = None
+    ) -> np.ndarray:
         """Return the output of the network for an observation, or a batch; nothing is remembered.
+
+        That of an action which is not legal is -1e9.
 
         Raises:
           ValueError: the agent has no output of that name, the observation does not fit, or the
             agent needs a reward, as `act` does.
         """
         require(name == self.greedy.output_name, "output", name, repr(self.greedy.output_name))
-        batch, is_batch = self._to_batch(observation)
+        batch, is_batch = self._to_batch(observation, action_mask)
         is_same_batch = len(batch) == self._num_rows
         state = self._state if is_same_batch else self.greedy.initial_state(len(batch))
         output, _ = self._evaluate(batch, *self._rewards(len(batch), reward), *state)
         return output.numpy() if is_batch else output[0].numpy()
 
-    def value(self, observation: Any, action: Any = None) -> np.ndarray:
+    def value(self, observation: Any, action: Any = None, action_mask: Any = None) -> np.ndarray:
         """Return v(s) of A2C and A3C, q(s, a) of Ape-X DPG, `[]` or `[B]`.
 
         Args:
           observation: one observation, or a batch.
           action: actions `[D]` or `[B, D]` of the environment, for Ape-X DPG only.
+          action_mask: as `act` takes it.
 
         Raises:
           ValueError: observations or actions do not have the environment's shapes or dtypes, their
@@ -161,7 +170,7 @@ class TrainedPolicy:
             given = "an action was" if action is not None else "no action was"
             needed = "an observation and an action" if needs_action else "an observation alone"
             raise ValueError(f"{given} given; the agent has values of {needed}.")
-        observations, is_batch = self._to_batch(observation)
+        observations, is_batch = self._to_batch(observation, action_mask)
         actions = None
         if action is not None:
             actions, _ = _to_batch("action", action, self.actions.environment_spec)
@@ -197,17 +206,34 @@ class TrainedPolicy:
         require(is_finite, "reward", reward, "what came with the observation, or 0")
         return (np.array(np.broadcast_to(np.asarray(reward, np.float32), [num_rows])),)
 
-    def _to_batch(self, observation: Any) -> tuple[np.ndarray, bool]:
+    def _to_batch(self, observation: Any, action_mask: Any) -> tuple[np.ndarray, bool]:
         """Return observations as agents see them, as a batch, and whether they were one."""
-        spec = self.spec.observations
-        is_seen = isinstance(observation, np.ndarray) and observation.dtype == spec.dtype
+        spec: Any = self.spec.observations
+        needs_mask = isinstance(spec, MaskedObservationSpec) and spec.in_info
+        if needs_mask and _is_seen(observation, spec):
+            needs_mask = action_mask is not None
+        allowed = f"what info has as {spec.mask!r}" if needs_mask else "left out"
+        require(needs_mask == (action_mask is not None), "action_mask", action_mask, allowed)
+        plain = spec.unmasked if needs_mask else spec
         own = None
-        if not (is_seen and observation.shape[-len(spec.shape) :] == spec.shape):
+        if not _is_seen(observation, plain):
             own = self._own_observations.convert(observation)
-        batch, is_batch = _to_batch("observation", observation, spec) if own is None else own
+        batch, is_batch = _to_batch("observation", observation, plain) if own is None else own
         if not np.isfinite(batch).all():
             raise ValueError("observation is not finite.")
+        if needs_mask:
+            masks = action_mask if is_batch else [action_mask]
+            require(len(masks) == len(batch), "action_mask", len(masks), f"{len(batch)} masks")
+            legal = np.stack([spec.actions.to_mask(mask) for mask in masks])
+            require(bool(legal.any(axis=1).all()), "action_mask", action_mask, "1 for an action")
+            batch = spec.join(batch, legal)
         return batch, is_batch
+
+
+def _is_seen(observation: Any, spec: specs.Array) -> bool:
+    """Return whether an array has the shape and the dtype of agents' observations, or a batch."""
+    is_array = isinstance(observation, np.ndarray) and observation.dtype == spec.dtype
+    return is_array and observation.shape[-len(spec.shape) :] == spec.shape
 
 
 def load(

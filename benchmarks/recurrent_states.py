@@ -26,13 +26,16 @@ def get_study() -> Study:
                     "agent.sequence_length": 20,
                     "agent.sequence_period": 10,
                     "agent.measure_staleness": True,
+                    # The previous action would remember for the network.
+                    "agent.previous_action_input": False,
+                    "agent.replay.samples_per_insert": 16.0,
                 },
             )
             for state in ("zero", "stored")
             for burn_in in (0, _BURN_IN)
         },
         tasks=("popgym-RepeatFirstEasy-v0", "popgym-PositionOnlyCartPoleEasy-v0"),
-        fields={"run.max_actor_steps": 300_000},
+        fields={"run.max_actor_steps": 100_000},
         x=columns.ACTOR_STEPS,
         num_seeds=5,
     )

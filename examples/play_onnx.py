@@ -19,16 +19,17 @@ if is_atari and policy["environment"]["atari"]["life_loss_ends_episode"]:
     from atari_lives import LivesBeginBlack
 
     environment = LivesBeginBlack(environment)
-observation, _ = environment.reset(seed=0)
+observation, info = environment.reset(seed=0)
 memory = {name: numpy.array([x["initial"]], x["dtype"]) for name, x in policy["memory"].items()}
 states = [name for name in memory if name.startswith("state")]
 inputs, returns, ended = dict(memory), [0.0], False
 while len(returns) <= 5:
     inputs["observation"] = observation.astype(policy["observation"]["dtype"])
+    inputs |= {k: numpy.stack(info[k]).astype("int8") for k in {"action_mask"} & policy.keys()}
     actions, *next_state = session.run(["action", *(f"next_{name}" for name in states)], inputs)
     inputs, reward = memory | ({} if ended else dict(zip(states, next_state, strict=True))), 0.0
     for _ in range(1 if ended else policy["action_repeat"]):  # A step after the end resets.
-        observation, rewards, terminated, truncated, _ = environment.step(actions)
+        observation, rewards, terminated, truncated, info = environment.step(actions)
         reward += float(rewards[0])
         returns[-1] += float(rewards[0])
         if ended := terminated[0] or truncated[0]:

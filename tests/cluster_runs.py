@@ -23,10 +23,12 @@ def add_host(hosts: Hosts, name: str, *options: str) -> Host:
     return host
 
 
-def on_cluster(hosts: Hosts, *flags: str, config: str = CATCH) -> tuple[str, ...]:
+def on_cluster(
+    hosts: Hosts, *flags: str, config: str = CATCH, agent: str = "apex_dqn"
+) -> tuple[str, ...]:
     """Returns the command of a run; unless flags say otherwise, all but its actors are on A."""
     return (
-        "launch/apex_dqn.py",
+        f"launch/{agent}.py",
         "--lp_launch_type=ray",
         f"--ray_address={hosts.head.ip}:{HEAD_PORT}",
         "--workdir={workdir}",

@@ -31,7 +31,7 @@ def make_config(is_synchronous: bool = True, **settings: Any) -> ActorCriticConf
 def make_network() -> ActorCriticNetwork:
     """Make the network of one seed."""
     tf.random.set_seed(0)
-    network = ActorCriticNetwork(snt.nets.MLP([8], activate_final=True), 4, NUM_ACTIONS)
+    network = ActorCriticNetwork(snt.nets.MLP([8], activate_final=True), 4, SPEC)
     network(tf.zeros([1, 4]))
     return network
 

@@ -41,6 +41,7 @@ LAYERS = (
     ("presets",),
     ("config",),
     ("networks",),
+    ("legal_actions",),
     ("environments",),
     ("user_code", "torso_config"),
     (

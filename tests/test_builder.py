@@ -200,11 +200,11 @@ def reseed() -> None:
 
 
 def explore(name: str, between: Callable[[], None]) -> list:
-    """Return the actions of six steps, and all variables of networks made after them."""
+    """Return the actions of 20 steps, and all variables of networks made after them."""
     builder, spec = make_builder(name)
     policy = builder.make_policy(spec, range(3), 3, seed=5)
     actions = []
-    for _ in range(6):
+    for _ in range(20):
         between()
         actions += np.asarray(policy(restart_batch(np.zeros((3, 4), np.float32))).action).tolist()
     between()

@@ -277,6 +277,7 @@ def test_half_of_the_recorded_actions_are_random():
             act_at=lambda timestep: np.full(4, 7, np.int32),
             make_environment=lambda num_envs, seed: environment,
             actions=convert_actions(spaces.Discrete(5)),
+            spec=types.SimpleNamespace(observations=specs.Array((3,), np.int64)),
         ),
         num_steps=200,
         num_envs=4,
@@ -299,6 +300,7 @@ def test_recorded_actions_of_dpg_are_within_their_bounds(policies):
 
 BOX = spaces.Box(np.float64([0, -1]), np.float64([3, 10]), dtype=np.float64)
 NUMBERS = spaces.Discrete(3, start=1)
+PAIR = spaces.MultiDiscrete([2, 3], dtype=np.int32, start=[0, 5])
 
 
 @pytest.mark.parametrize(
@@ -307,6 +309,7 @@ NUMBERS = spaces.Discrete(3, start=1)
         ("point_mass", BOX, {"dtype": "float64", "low": [0, -1], "high": [3, 10]}),
         ("cartpole", NUMBERS, {"dtype": "int64", "low": 1, "high": 3}),
         ("catch", NUMBERS, {"dtype": "int64", "low": 1, "high": 3}),
+        ("catch", PAIR, {"dtype": "int32", "shape": [2], "low": [0, 5], "high": [1, 7]}),
     ],
 )
 def test_exports_act_in_the_units_of_the_environment(tmp_path, run, space, described):
@@ -326,6 +329,8 @@ def test_exports_act_in_the_units_of_the_environment(tmp_path, run, space, descr
     expected = output.argmax(axis=1) + 1
     if space is BOX:
         expected = np.stack([1.5 + 1.5 * output[:, 0], 4.5 + 5.5 * output[:, 1]], axis=1)
+    if space is PAIR:
+        expected = np.stack([output.argmax(axis=1) // 3, 5 + output.argmax(axis=1) % 3], axis=1)
     for actions in (of_onnx, of_saved_model, policy.act(observations)):
         np.testing.assert_allclose(actions, expected, rtol=1e-5)
         assert actions.dtype == space.dtype

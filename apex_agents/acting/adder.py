@@ -182,11 +182,6 @@ class PrioritizedNStepAdder(PrioritizedAdder):
     def add(self, timestep: dm_env.TimeStep, output: PolicyOutput) -> None:
         """Record one time step; see the class for what each step type does.
 
-        Args:
-          timestep: one environment's; its arrays are kept without a copy and must not change.
-          output: the policy's for this observation, `[]` or `[D]` each, kept in the same way; on
-            LAST only the value is used.
-
         Raises:
           ValueError: observations are no stacks of frames, although the layout has stacks.
         """

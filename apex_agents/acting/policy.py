@@ -7,6 +7,8 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
+from apex_agents.legal_actions import ILLEGAL
+
 
 class PolicyOutput(NamedTuple):
     """Output of a policy for one time step of every environment.
@@ -136,10 +138,14 @@ class EpsilonGreedy:
         self._random = np.random.default_rng(seed)
 
     def _choose(self, q_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the actions, `[E]` int32, and their values, `[E]`, given all values `[E, A]`."""
-        num_envs, num_actions = q_values.shape
+        """Return the actions, `[E]` int32, and their values, `[E]`, given all values `[E, A]`.
+
+        Those that are `ILLEGAL` are not taken.
+        """
+        num_envs = len(q_values)
         explore = self._random.random(num_envs) < self._current_epsilons()
-        uniform = self._random.integers(num_actions, size=num_envs)
+        drawn = np.where(q_values > ILLEGAL, self._random.random(q_values.shape), -1.0)
+        uniform = drawn.argmax(axis=-1)
         action = np.where(explore, uniform, q_values.argmax(axis=-1)).astype(np.int32)
         return action, q_values[np.arange(num_envs), action]
 

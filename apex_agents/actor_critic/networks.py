@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from apex_agents.actor_critic.config import ActorCriticConfig
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.legal_actions import mask_values
 from apex_agents.networks.observations import zero_observations
 from apex_agents.networks.torso_choice import TorsoFn, make_torso
 
@@ -26,7 +27,7 @@ def make_network(
     """
     observations = zero_observations(spec)
     torso = make_torso(config, spec, observations, torso_fn=torso_fn)
-    network = ActorCriticNetwork(torso, config.hidden_size, spec.actions.num_values)
+    network = ActorCriticNetwork(torso, config.hidden_size, spec)
     network(observations)
     return network
 
@@ -47,13 +48,14 @@ class ActorCriticNetwork(snt.Module):
     """A torso, a hidden layer, and an output layer each for the policy and for the value."""
 
     def __init__(
-        self, torso: snt.Module, hidden_size: int, num_actions: int, name: str | None = None
+        self, torso: snt.Module, hidden_size: int, spec: EnvironmentSpec, name: str | None = None
     ):
         """Put the layers on a torso; with `hidden_size` 0 the heads read it directly."""
         super().__init__(name=name)
-        self._torso = torso
+        self._torso, self._spec = torso, spec
         self._hidden = snt.Linear(hidden_size, name="hidden") if hidden_size else None
         # Small weights: a policy that begins close to uniform, and values close to 0.
+        num_actions = spec.actions.num_values
         self._policy = snt.Linear(num_actions, w_init=_orthogonal(0.01), name="policy")
         self._value = snt.Linear(1, w_init=_orthogonal(1.0), name="value")
 
@@ -62,7 +64,8 @@ class ActorCriticNetwork(snt.Module):
         features = self._torso(observation)
         if self._hidden is not None:
             features = tf.nn.relu(self._hidden(features))
-        return PolicyAndValue(self._policy(features), tf.squeeze(self._value(features), axis=-1))
+        logits = mask_values(self._policy(features), observation, self._spec)
+        return PolicyAndValue(logits, tf.squeeze(self._value(features), axis=-1))
 
 
 def _orthogonal(gain: float) -> snt.initializers.Initializer:

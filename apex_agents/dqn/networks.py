@@ -4,8 +4,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.dqn.config import ApexDQNConfig
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, has_mask
 from apex_agents.learning.distributions import ReturnDistribution, expected_value, quantiles
+from apex_agents.legal_actions import LegalActions
 from apex_agents.networks.dueling import DuelingHead
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
@@ -42,7 +43,10 @@ def make_network(
     num_actions = spec.actions.num_values
     head = DuelingHead(config.stream_hidden_size, num_actions, distribution.shape, name="head")
     head(torso(observations))
-    return ActionValueNetwork(snt.Sequential([*layers, torso, head]), distribution)
+    network = snt.Sequential([*layers, torso, head])
+    if has_mask(spec):
+        network = LegalActions(network, spec)
+    return ActionValueNetwork(network, distribution)
 
 
 def make_distribution(config: ApexDQNConfig) -> ReturnDistribution:

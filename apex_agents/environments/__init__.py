@@ -1,7 +1,9 @@
 """Environments that are stepped together: Atari, control suite, gymnasium, toys, users' own."""
 
 from apex_agents.environments.actions import (
+    Actions,
     BoxActions,
+    CombinedActions,
     DiscreteActions,
     EnvironmentUnits,
     require_discrete_actions,
@@ -9,13 +11,19 @@ from apex_agents.environments.actions import (
 )
 from apex_agents.environments.adapters import adapt
 from apex_agents.environments.atari import AtariConfig
-from apex_agents.environments.conversion import OwnObservations
 from apex_agents.environments.factory import (
     EnvironmentConfig,
     find_environment_fn,
     knows_evaluations,
     make_vector_environment,
     with_environment_fn,
+)
+from apex_agents.environments.masks import (
+    MaskedObservationSpec,
+    describe_actions,
+    has_mask,
+    own_observations,
+    without_mask,
 )
 from apex_agents.environments.spec_record import SpecRecord, find_spec_difference, record_spec
 from apex_agents.environments.toy import Catch, PointMass
@@ -27,26 +35,32 @@ from apex_agents.environments.vector_environment import (
 )
 
 __all__ = [
+    "Actions",
     "AtariConfig",
     "BoxActions",
     "Catch",
+    "CombinedActions",
     "DiscreteActions",
     "EnvironmentConfig",
     "EnvironmentSpec",
     "EnvironmentUnits",
     "Episode",
-    "OwnObservations",
+    "MaskedObservationSpec",
     "PointMass",
     "SpecRecord",
     "SyncVectorEnvironment",
     "VectorEnvironment",
     "adapt",
+    "describe_actions",
     "find_environment_fn",
     "find_spec_difference",
+    "has_mask",
     "knows_evaluations",
     "make_vector_environment",
+    "own_observations",
     "record_spec",
     "require_discrete_actions",
     "require_unit_vectors",
     "with_environment_fn",
+    "without_mask",
 ]

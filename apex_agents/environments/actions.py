@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
@@ -10,6 +13,9 @@ from dm_env import specs
 from gymnasium import spaces
 
 from apex_agents.environments.vector_environment import EnvironmentSpec, VectorEnvironment
+
+# Combinations of several discrete actions that are as many actions of an agent.
+MAX_COMBINATIONS = 1_000
 
 
 class DiscreteActions(specs.DiscreteArray):
@@ -40,6 +46,116 @@ class DiscreteActions(specs.DiscreteArray):
     def to_agent(self, actions: Any) -> Any:
         """Convert the environment's action numbers, `[]` or `[B]`, to the agent's, int32."""
         return (np.asarray(actions, np.int64) - self.space.start).astype(np.int32)
+
+    def to_mask(self, legal: Any) -> np.ndarray:
+        """Return a mask of legal actions as bool `[A]`.
+
+        Raises:
+          ValueError: it is not an array of A numbers that are 0 or 1.
+        """
+        return _to_mask(legal, self.num_values)
+
+
+class CombinedActions(specs.DiscreteArray):
+    """Spec of actions that are combinations of several discrete ones, which agents count from 0.
+
+    The last one changes fastest, as in `numpy.unravel_index`.
+
+    Attributes:
+      space: action space of the environment: MultiDiscrete, MultiBinary or a Tuple of Discrete.
+      sizes: number of values of each of the D actions that are combined.
+    """
+
+    def __init__(self, space: spaces.MultiDiscrete | spaces.MultiBinary | spaces.Tuple):
+        """Count the combinations; a ValueError says that they are too many."""
+        self.space = space
+        self._own_dtype: Any = space.dtype
+        if isinstance(space, spaces.MultiDiscrete):
+            sizes, starts = np.ravel(space.nvec), np.ravel(space.start)
+        elif isinstance(space, spaces.MultiBinary):
+            sizes, starts = np.full(space.shape, 2).ravel(), np.zeros(space.shape, int).ravel()
+        else:
+            parts: Sequence[Any] = space.spaces
+            sizes, starts = np.array([(int(part.n), int(part.start)) for part in parts]).T
+            self._own_dtype = np.dtype(np.int64)
+        self.sizes = tuple(map(int, sizes))
+        self._starts = starts
+        number = math.prod(self.sizes)
+        if number > MAX_COMBINATIONS:
+            raise ValueError(
+                f"actions are {space}, {number:,} combinations; each is an action of the agent, "
+                f"which can have {MAX_COMBINATIONS:,}. Let a gymnasium.ActionWrapper leave some "
+                "out, in a function that environment.suite='function' names."
+            )
+        super().__init__(number, np.int32, name="action")
+
+    def __reduce__(self) -> Any:
+        return CombinedActions, (self.space,)
+
+    @property
+    def environment_spec(self) -> specs.BoundedArray:
+        """Spec of the environment's own numbers, `[D]` or as its MultiDiscrete is shaped."""
+        shape = self.space.shape or (len(self.sizes),)
+        low, high = self._starts, self._starts + self.sizes - 1
+        bounds = [np.reshape(bound, shape) for bound in (low, high)]
+        return specs.BoundedArray(shape, self._own_dtype, *bounds, name="action")
+
+    def to_environment(self, actions: Any) -> Any:
+        """Convert an agent's action numbers to the environment's.
+
+        Args:
+          actions: `[]` or `[B]`.
+
+        Returns:
+          An action of the space, a tuple for a Tuple; or a batch, `[B, ...]`, an array.
+        """
+        numbers = np.stack(np.unravel_index(np.asarray(actions, np.int64), self.sizes), axis=-1)
+        numbers = (numbers + self._starts).astype(self._own_dtype)
+        if isinstance(self.space, spaces.Tuple) and numbers.ndim == 1:
+            return tuple(numbers)
+        return numbers.reshape([*numbers.shape[:-1], *self.environment_spec.shape])
+
+    def to_agent(self, actions: Any) -> Any:
+        """Convert the environment's actions, one or a batch, to the agent's numbers, int32."""
+        numbers = np.asarray(actions, np.int64)
+        batch_shape = numbers.shape[: numbers.ndim - len(self.environment_spec.shape)]
+        flat = numbers.reshape([*batch_shape, len(self.sizes)])
+        by_action = tuple(np.moveaxis(flat - self._starts, -1, 0))
+        return np.asarray(np.ravel_multi_index(by_action, self.sizes), np.int32)
+
+    def to_mask(self, legal: Any) -> np.ndarray:
+        """Return a mask of legal combinations as bool `[A]`.
+
+        Args:
+          legal: a number, 0 or 1, for each combination, `[A]` or in the shape of `sizes`; or a
+            tuple of a mask for each of the D actions, as `MultiDiscrete.sample` takes it, whose
+            combinations are legal if all of their parts are.
+
+        Raises:
+          ValueError: it is neither.
+        """
+        are_parts = isinstance(legal, tuple) and len(legal) == len(self.sizes)
+        if are_parts and any(map(np.ndim, legal)):
+            masks = [_to_mask(mask, n) for mask, n in zip(legal, self.sizes, strict=True)]
+            return functools.reduce(np.logical_and.outer, masks).ravel()
+        array = np.asarray(legal)
+        return _to_mask(array.ravel() if array.shape == self.sizes else array, self.num_values)
+
+
+def _to_mask(legal: Any, num_actions: int) -> np.ndarray:
+    try:
+        array = np.asarray(legal)
+    except ValueError:  # Its parts have different lengths.
+        array = np.asarray(None)
+    is_mask = array.shape == (num_actions,) and array.dtype.kind in "biuf"
+    if not is_mask or not np.isin(array, (0, 1)).all():
+        is_array = array.dtype != np.object_ and array.size > 10
+        given = f"{array.dtype} {list(array.shape)}" if is_array else repr(legal)
+        raise ValueError(
+            f"the mask of legal actions is {given}; it has to hold a 0 or a 1 for each of the "
+            f"{num_actions} actions"
+        )
+    return array != 0
 
 
 class BoxActions(specs.BoundedArray):
@@ -89,23 +205,28 @@ class BoxActions(specs.BoundedArray):
         return (moved / np.where(self.radius > 0, self.radius, 1)).astype(self.dtype)
 
 
-Actions = DiscreteActions | BoxActions
+Actions = DiscreteActions | CombinedActions | BoxActions
 
 
 def convert_actions(space: spaces.Space) -> Actions:
     """Return the spec of an agent's actions, which converts them to the environment's.
 
     Raises:
-      ValueError: the space is neither discrete nor a box.
+      ValueError: the space is neither discrete, nor a combination of discrete ones, nor a box, or
+        it has too many combinations.
     """
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(space)
     if isinstance(space, spaces.Box):
         return BoxActions(space)
+    parts: Sequence[Any] = space.spaces if isinstance(space, spaces.Tuple) else ()
+    are_discrete = bool(parts) and all(isinstance(part, spaces.Discrete) for part in parts)
+    if are_discrete or isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        return CombinedActions(space)  # type: ignore[arg-type]
     raise ValueError(
-        f"actions are {space}; agents need Discrete actions (Ape-X DQN) or a Box (Ape-X DPG). "
-        "Let a gymnasium.ActionWrapper number the combinations, in a function that "
-        "environment.suite='function' names."
+        f"actions are {space}; agents need Discrete, MultiDiscrete or MultiBinary actions, or a "
+        "Tuple of Discrete ones (Ape-X DQN), or a Box (Ape-X DPG). Let a gymnasium.ActionWrapper "
+        "make them so, in a function that environment.suite='function' names."
     )
 
 

@@ -16,13 +16,17 @@ from gymnasium import spaces
 
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations, space_of, to_number
+from apex_agents.environments.masks import DEFAULT_MASK, MaskedObservationSpec, find_mask
 from apex_agents.environments.opengl import has_display, prepare_opengl
 from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
 
 
 def adapt(
-    environment: Any, seed: int | None = None, max_episode_steps: int | None = None
-) -> dm_env.Environment:
+    environment: Any,
+    seed: int | None = None,
+    max_episode_steps: int | None = None,
+    action_mask: str | None = DEFAULT_MASK,
+) -> AdaptedEnvironment:
     """Return an environment of gymnasium or dm_env with the observations and actions of agents.
 
     A termination is a LAST step with discount 0, a truncation (time limit) a LAST step with
@@ -36,6 +40,8 @@ def adapt(
       seed: seed of the first reset of a `gymnasium.Env`, which decides the later episodes, too.
       max_episode_steps: number of steps after which an episode is truncated; None: no limit besides
         the environment's.
+      action_mask: name of the mask of legal actions, which joins the observations; see
+        `AdaptedEnvironment.use_mask`.
 
     Raises:
       TypeError: it is neither of them.
@@ -48,10 +54,12 @@ def adapt(
     elif not isinstance(environment, dm_env.Environment):
         kind = type(environment).__name__
         raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
-    return _AdaptedEnvironment(environment, max_episode_steps)
+    adapted = AdaptedEnvironment(environment, max_episode_steps)
+    adapted.use_mask(action_mask)
+    return adapted
 
 
-class _AdaptedEnvironment(dm_env.Environment):
+class AdaptedEnvironment(dm_env.Environment):
     """A dm_env environment with observations and actions as agents have them.
 
     Attributes:
@@ -61,15 +69,35 @@ class _AdaptedEnvironment(dm_env.Environment):
     def __init__(self, environment: Any, max_episode_steps: int | None):
         self._environment = environment
         self._max_steps = max_episode_steps
-        self._observation_spec, self._convert_observation = convert_observations(
-            space_of(environment.observation_spec(), "observation")
-        )
+        self._space = space_of(environment.observation_spec(), "observation")
+        self._observation_spec, self._convert_observation = convert_observations(self._space)
         self._action_spec = convert_actions(space_of(environment.action_spec(), "action"))
         self.frames_per_second = getattr(
             environment, "frames_per_second", DEFAULT_FRAMES_PER_SECOND
         )
         self._num_steps = 0
         self._needs_reset = True
+
+    def use_mask(self, name: str | None) -> None:
+        """Join the mask of legal actions with the observations, if there is one.
+
+        It is an entry of a Dict observation, or of `info`. To look there, gymnasium environments
+        are reset, to the state with which their first episode begins.
+
+        Args:
+          name: name of the mask; None for no mask.
+
+        Raises:
+          ValueError: there is no such mask, unless the name is the usual one.
+        """
+        info: Mapping[str, Any] = {}
+        if name is not None and isinstance(self._environment, _GymnasiumSteps):
+            is_entry = isinstance(self._space, spaces.Dict) and name in self._space.spaces
+            is_discrete = isinstance(self._action_spec, specs.DiscreteArray)
+            info = self._environment.first_info() if is_discrete and not is_entry else {}
+        found = find_mask(self._space, self._action_spec, name, info)
+        if found is not None:
+            self._observation_spec, self._convert_observation = found
 
     def reset(self) -> dm_env.TimeStep:
         return self._convert(self._environment.reset())
@@ -103,7 +131,18 @@ class _AdaptedEnvironment(dm_env.Environment):
         self._needs_reset = step_type == dm_env.StepType.LAST
         if not timestep.first():  # Reward and discount of a FIRST step are not read.
             reward, discount = to_number(reward, "reward"), to_number(discount, "discount")
-        return dm_env.TimeStep(step_type, reward, discount, self._convert_observation(observation))
+        row = self._read_observation(observation, self._needs_reset and discount == 0)
+        return dm_env.TimeStep(step_type, reward, discount, row)
+
+    def _read_observation(self, observation: Any, is_terminal: bool) -> np.ndarray:
+        spec = self._observation_spec
+        if not isinstance(spec, MaskedObservationSpec):
+            return self._convert_observation(observation)
+        info = self._environment.info if spec.in_info else None
+        observation, legal = spec.take_mask(observation, info)
+        if not legal.any() and not is_terminal:
+            raise ValueError(f"no action is legal by {spec.mask!r}, but the episode goes on")
+        return spec.join(self._convert_observation(observation), legal)
 
 
 class _GymnasiumSteps(dm_env.Environment):
@@ -112,18 +151,32 @@ class _GymnasiumSteps(dm_env.Environment):
     def __init__(self, environment: gymnasium.Env, seed: int | None):
         self._environment = environment
         self._seed = seed
+        self._first: dm_env.TimeStep | None = None
+        self.info: Mapping[str, Any] = {}
         fps = environment.metadata.get("render_fps")
         self.frames_per_second = float(fps or DEFAULT_FRAMES_PER_SECOND)
 
+    def first_info(self) -> Mapping[str, Any]:
+        """Begin the first episode, and return what the reset gave; `reset` does not repeat it.
+
+        If that fails, nothing is returned, and `reset` tries it again.
+        """
+        with contextlib.suppress(Exception):
+            self._first = self.reset()
+        return self.info if isinstance(self.info, Mapping) else {}
+
     def reset(self) -> dm_env.TimeStep:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         returned = self._environment.reset(seed=self._seed)
-        observation, _ = _unpack("reset", ("observation", "info"), returned)
+        observation, self.info = _unpack("reset", ("observation", "info"), returned)
         self._seed = None
         return dm_env.restart(observation)
 
     def step(self, action: Any) -> dm_env.TimeStep:
         names = ("observation", "reward", "terminated", "truncated", "info")
-        observation, reward, terminated, truncated, _ = _unpack(
+        observation, reward, terminated, truncated, self.info = _unpack(
             "step", names, self._environment.step(action)
         )
         for name, value in (("terminated", terminated), ("truncated", truncated)):

@@ -48,7 +48,7 @@ _NUMBERS = "fiub"  # Kinds of dtypes.
 _VECTORS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
 
-def convert_observations(space: spaces.Space) -> tuple[specs.BoundedArray, ObservationConverter]:
+def convert_observations(space: spaces.Space) -> tuple[ObservationSpec, ObservationConverter]:
     """Return the spec of agents' observations, and the function that converts one.
 
     Images, boxes of uint8 or bool with two axes or more, are uint8 with the maximum of their space,
@@ -165,10 +165,10 @@ def space_of(spec: Any, name: str) -> spaces.Space:
 class OwnObservations:
     """Converts an environment's own observations, one or a batch."""
 
-    def __init__(self, spec: ObservationSpec):
-        """Take the spec of agents' observations in the environment."""
+    def __init__(self, spec: ObservationSpec, convert: ObservationConverter | None = None):
+        """Take the spec of agents' observations in the environment, and what converts one."""
         self._spec = spec
-        _, self._convert = convert_observations(spec.space)
+        self._convert = convert or convert_observations(spec.space)[1]
 
     def convert(self, observation: Any) -> tuple[np.ndarray, bool] | None:
         """Convert an observation of the space, or a batch whose arrays have one more axis in front.

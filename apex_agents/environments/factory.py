@@ -8,16 +8,20 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-import dm_env
 import gymnasium
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from apex_agents.environments.adapters import adapt, make_to_render
+from apex_agents.environments.adapters import AdaptedEnvironment, adapt, make_to_render
 from apex_agents.environments.atari import AtariConfig, AtariVectorEnvironment, rom_name
 from apex_agents.environments.gymnasium_tasks import find_task
+from apex_agents.environments.masks import DEFAULT_MASK, has_mask
 from apex_agents.environments.toy import Catch, PointMass
-from apex_agents.environments.vector_environment import SyncVectorEnvironment, VectorEnvironment
+from apex_agents.environments.vector_environment import (
+    SyncVectorEnvironment,
+    VectorEnvironment,
+    name_call,
+)
 from apex_agents.fields import ReadWith
 from apex_agents.user_code import find_function, name_function
 from apex_agents.validation import Rule, check_config, require, unknown_name
@@ -44,6 +48,9 @@ class EnvironmentConfig:
       action_repeat: number of environment steps for which an action is held, whose rewards are
         added up, with the environment's discounts: an agent step. For 'atari' it is
         `atari.action_repeat`.
+      action_mask: name of the mask of legal actions: an entry of `info` (gymnasium) or of a Dict
+        observation (PettingZoo) with a 1 for each legal action and a 0 for each other one. Nothing
+        is masked if there is no entry of the usual name, 'action_mask'; None: in no case.
       atari: preprocessing of the 'atari' suite; the others do not read it.
       step_timeout_seconds: seconds within which an environment has to return from `step` and from
         `reset`, or else its node is restarted (local_mp, ray); None: it may take any time.
@@ -56,6 +63,7 @@ class EnvironmentConfig:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     max_episode_steps: PositiveInt | None = None
     action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 1
+    action_mask: Annotated[str, Field(min_length=1)] | None = DEFAULT_MASK
     atari: Annotated[AtariConfig, ReadWith("suite", ("atari",))] = dataclasses.field(
         default_factory=AtariConfig
     )
@@ -193,6 +201,7 @@ def make_vector_environment(  # noqa: PLR0913
             num_rendered=num_rendered,
             step_timeout_seconds=config.step_timeout_seconds,
         )
+    timeout = config.step_timeout_seconds
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
         environments, earlier = [], list[Any]()
         numbers = zip(seeds, env_indices or range(num_envs), strict=True)
@@ -202,8 +211,12 @@ def make_vector_environment(  # noqa: PLR0913
             with Waiting(f"environment {index} to be made"):
                 environment = _make(environment_fn, config, offered, render, earlier)
             environments.append(made.enter_context(contextlib.closing(environment)))
-        timeout = config.step_timeout_seconds
+            with name_call(f"environment {index}", "reset", timeout):
+                environment.use_mask(config.action_mask)
         vector = SyncVectorEnvironment(environments, config.action_repeat, timeout)
+        may_repeat, name = not has_mask(vector.spec), "environment.action_repeat"
+        allowed = "1, since a repeated action may not stay legal"
+        require(may_repeat or config.action_repeat == 1, name, config.action_repeat, allowed)
         made.pop_all()
         return vector
 
@@ -214,7 +227,7 @@ def _make(
     offered: Mapping[str, Any],
     render: bool,
     earlier: list[Any],
-) -> dm_env.Environment:
+) -> AdaptedEnvironment:
     """Make an environment of code that is not ours, and adapt it.
 
     Args:
@@ -241,7 +254,7 @@ def _make(
         is_gymnasium = isinstance(environment, gymnasium.Env)
         if render and is_gymnasium and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
-        return adapt(environment, offered["seed"], config.max_episode_steps)
+        return adapt(environment, offered["seed"], config.max_episode_steps, action_mask=None)
     # The code may raise anything. Often its library is missing, or an argument is wrong.
     except Exception as error:
         how = "made to be drawn" if render else "made"

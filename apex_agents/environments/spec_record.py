@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from apex_agents.environments.actions import BoxActions
+from apex_agents.environments.actions import BoxActions, CombinedActions, DiscreteActions
 from apex_agents.environments.vector_environment import EnvironmentSpec
 
 SpecRecord = Mapping[str, Mapping[str, Any]]
@@ -36,10 +36,15 @@ _OWN = {"start", "low", "high", "parts"}
 
 
 def _record(spec: Any) -> dict[str, Any]:
-    space = getattr(spec, "space", None)
     if hasattr(spec, "num_values"):
-        own = {} if space is None else {"start": int(space.start)}
+        own: dict[str, Any] = (
+            {"start": int(spec.space.start)} if isinstance(spec, DiscreteActions) else {}
+        )
+        if isinstance(spec, CombinedActions):
+            own = {"sizes": list(spec.sizes)}
         return {"num_values": int(spec.num_values), **own}
+    if unmasked := getattr(spec, "unmasked", None):
+        return {**_record(unmasked), "mask": spec.mask}
     record: dict[str, Any] = {"dtype": str(spec.dtype), "shape": list(spec.shape)}
     if spec.dtype == np.uint8:  # Networks divide bytes by their maximum.
         record["maximum"] = int(np.max(getattr(spec, "maximum", 255)))
@@ -55,9 +60,11 @@ def _record(spec: Any) -> dict[str, Any]:
 def _describe(record: Mapping[str, Any]) -> str:
     if "num_values" in record:
         start = f", from {record['start']}" if record.get("start") else ""
-        return f"discrete, {record['num_values']} of them{start}"
+        sizes = f", combinations of {record['sizes']}" if "sizes" in record else ""
+        return f"discrete, {record['num_values']} of them{start}{sizes}"
     most = f" up to {record['maximum']}" if "maximum" in record else ""
     bounds = f" between {record['low']} and {record['high']}" if "low" in record else ""
     parts = [f"{path}: {part}" for path, part in record.get("parts", {}).items()]
     listed = f" ({', '.join(parts)})" if parts else ""
-    return f"{record['dtype']} {record['shape']}{most}{bounds}{listed}"
+    masked = f" with the mask {record['mask']!r}" if "mask" in record else ""
+    return f"{record['dtype']} {record['shape']}{most}{bounds}{listed}{masked}"

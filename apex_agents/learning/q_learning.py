@@ -10,6 +10,7 @@ import tensorflow as tf
 from apex_agents.learning.losses import check_shapes
 from apex_agents.learning.optimizers import GuardedOptimizer
 from apex_agents.learning.update import Computed, TargetCopies
+from apex_agents.legal_actions import mean_of_legal
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.precision import compute_dtype, computing_in
 
@@ -99,4 +100,4 @@ class QLearningUpdate(abc.ABC):
     def _measure(self, batch: Any, q_values: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Return metrics of the online network's action values, by name."""
         del batch
-        return {"q_value": tf.reduce_mean(q_values)}
+        return {"q_value": mean_of_legal(q_values)}

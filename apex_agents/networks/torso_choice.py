@@ -19,7 +19,8 @@ from typing import Any
 import sonnet as snt
 import tensorflow as tf
 
-from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments import EnvironmentSpec, has_mask, without_mask
+from apex_agents.legal_actions import drop_masks
 from apex_agents.networks.observations import has_images, is_image, part_specs
 from apex_agents.networks.torsos import (
     DQN_CONVOLUTIONS,
@@ -61,6 +62,10 @@ def make_torso(
     Raises:
       ValueError: the torso does not fit the environment.
     """
+    if has_mask(spec):
+        own, rest = drop_masks(observations, spec), without_mask(spec)
+        torso = make_torso(config, rest, own, dtype, torso_fn)
+        return snt.Sequential([lambda masked: drop_masks(masked, spec), torso])
     if is_own_torso(config.torso, torso_fn):
         return make_own_torso(config.torso, "agent.torso", torso_fn, spec, config, observations)
     require_torso(config.torso, "agent.torso", TORSOS)
@@ -85,6 +90,7 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
     """
     if getattr(config, "torso", None) != _AUTO:
         return config
+    spec = without_mask(spec)
     config = copy.copy(config)  # A copy keeps attributes that are no fields, unlike `replace`.
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     fitting = fitting_convolutions(spec, _stack_size(config, spec))
@@ -97,6 +103,7 @@ def fit_torso(config: Any, spec: EnvironmentSpec) -> Any:
 
 def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | None) -> None:
     """Raise a ValueError that says what to set, unless torso and stack fit the observations."""
+    spec = without_mask(spec)
     shape, dtype = spec.observations.shape, spec.observations.dtype
     stack, is_one_image = _stack_size(config, spec), is_image(spec)
     fits = config.frame_stack == stack
@@ -124,6 +131,7 @@ def check_observations(config: Any, spec: EnvironmentSpec, torso_fn: TorsoFn | N
 
 def require_no_normalized_images(normalize_observations: bool, spec: EnvironmentSpec) -> None:
     """Raise a ValueError if observations are images, or have some, and are to be normalized."""
+    spec = without_mask(spec)
     if normalize_observations and has_images(spec):
         shapes = [part.observations.shape for part in part_specs(spec) if is_image(part)]
         raise ValueError(

@@ -15,6 +15,7 @@ from apex_agents.learning.sequence_losses import (
     sequence_td_loss,
     unrescale,
 )
+from apex_agents.legal_actions import ILLEGAL, mean_of_legal
 from apex_agents.networks.normalization import update_statistics
 from apex_agents.r2d2.config import R2D2Config
 from apex_agents.r2d2.networks import RecurrentNetwork, State
@@ -148,14 +149,14 @@ class R2D2Update(QLearningUpdate):
 
         Source: Kapturowski et al. 2019, section 3.
         """
-        metrics = {"q_value": tf.reduce_mean(tf.boolean_mask(q_values, batch.is_trained))}
+        metrics = {"q_value": mean_of_legal(tf.boolean_mask(q_values, batch.is_trained))}
         last = tf.reduce_sum(tf.cast(batch.is_trained, tf.int32), axis=1) - 1
         indices = {"delta_q_first": tf.zeros_like(last), "delta_q_last": last}
         for (name, index), state in zip(indices.items(), batch.acted_states, strict=False):
             inputs = [tf.gather(tensor, index, batch_dims=1) for tensor in batch.steps]
             acted, _ = self.network(*inputs, *state)
             learned = tf.gather(q_values, index, batch_dims=1)
-            size = tf.reduce_max(tf.abs(learned), axis=1)
+            size = tf.reduce_max(tf.where(learned > ILLEGAL, tf.abs(learned), 0.0), axis=1)
             metrics[name] = tf.reduce_mean(tf.norm(learned - acted, axis=1) / size)
         return metrics
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
 from apex_agents.learning.sequence_losses import rescale
+from apex_agents.legal_actions import mask_values
 from apex_agents.networks.dueling import DuelingHead
 from apex_agents.networks.normalization import RunningNormalization
 from apex_agents.networks.observations import zero_observations
@@ -59,9 +60,7 @@ def make_network(
     with tf.variable_creator_scope(make_variable):
         core = make_core(config, spec)
         head = DuelingHead(config.stream_hidden_size, spec.actions.num_values, name="head")
-        network = RecurrentNetwork(
-            snt.Sequential(layers), core, head, spec.actions.num_values, config
-        )
+        network = RecurrentNetwork(snt.Sequential(layers), core, head, spec, config)
         first = zero_observations(spec), tf.constant([-1, -1]), tf.zeros([2])
         if config.core not in _CORES:
             _check_own_core(core, network.core_input(*first), f"agent.core {config.core!r}")
@@ -156,7 +155,7 @@ class RecurrentNetwork(snt.Module):
         torso: snt.Module,
         core: snt.RNNCore,
         head: DuelingHead,
-        num_actions: int,
+        spec: EnvironmentSpec,
         config: R2D2Config,
     ):
         """Put the parts together."""
@@ -164,7 +163,8 @@ class RecurrentNetwork(snt.Module):
         self.torso = torso
         self._core = core
         self._head = head
-        self._num_actions = num_actions
+        self._spec = spec
+        self._num_actions = spec.actions.num_values
         self._sees_action = config.previous_action_input
         self.sees_reward = config.previous_reward_input
 
@@ -188,7 +188,8 @@ class RecurrentNetwork(snt.Module):
         """
         features = self.core_input(observation, previous_action, reward)
         output, next_state = self._core(features, self._pack(state))
-        return self._head(output), tuple(tf.nest.flatten(next_state))
+        q_values = mask_values(self._head(output), observation, self._spec)
+        return q_values, tuple(tf.nest.flatten(next_state))
 
     def unroll(
         self, steps: Steps, state: State, num_steps: tf.Tensor | None = None
@@ -214,7 +215,9 @@ class RecurrentNetwork(snt.Module):
             state = tuple(tf.nest.flatten(packed))
         else:  # A core without memory takes all steps at once.
             features, _ = self._core(features, self._pack(()))
-        return tf.reshape(self._head(features), [-1, length, self._num_actions]), state
+        observations = _flatten_time(steps.observation)
+        q_values = mask_values(self._head(features), observations, self._spec)
+        return tf.reshape(q_values, [-1, length, self._num_actions]), state
 
     def core_input(
         self, observation: tf.Tensor, previous_action: tf.Tensor, reward: tf.Tensor

@@ -21,8 +21,6 @@ _ITEM_BYTES = 330
 _COLUMN_BYTES = 300
 _CHUNK_BYTES = 940
 _SEND_TIMEOUT_MS = 500
-# Every so many steps of an episode, beginning with its first one.
-_SLIDE_CHECK_PERIOD = 16
 
 
 class Layout(Protocol):
@@ -116,23 +114,6 @@ class RowStream:
     def close(self) -> None:
         """Close the stream and drop the items that the server has not confirmed."""
         self._stream.close()
-
-
-class SlideCheck:
-    """Looks now and then whether the stacked frames of an observation slide by one per step."""
-
-    def follow(self, observation: np.ndarray, is_first: bool) -> None:
-        """Take the stack of the next step, `[K, ...]`; raise a ValueError if it did not slide."""
-        is_due = not is_first and self._num_steps % _SLIDE_CHECK_PERIOD == 1
-        # Bytes are compared rather than numbers, of which NaN differs from itself.
-        if is_due and observation[:-1].tobytes() != self._before[1:].tobytes():
-            raise ValueError(
-                f"agent.frame_stack is {len(observation)}, but observations of shape "
-                f"{observation.shape} do not slide by one frame per step. Stack frames along the "
-                "first axis, oldest first, or set agent.frame_stack=0."
-            )
-        self._num_steps: int = 1 if is_first else self._num_steps + 1
-        self._before: np.ndarray = observation
 
 
 def repeat_until_sent(send: Callable[..., None], should_stop: Callable[[], bool]) -> None:

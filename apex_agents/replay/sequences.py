@@ -21,8 +21,9 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
+from apex_agents.environments.frames import SlideCheck, find_frames
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Reference, RowStream, SlideCheck, estimate_bytes_per_item
+from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
 
 _NUM_COUNTS = 3  # At the beginning of a head.
 _NUM_SCALARS = 3  # At the end of a step.
@@ -130,12 +131,10 @@ class SequenceLayout:
         self._replay = replay
         self.num_states = 3 if keeps_acted_states else 1
         self._state_shapes = [tuple(shape) for shape in state_shapes]
+        self._has_frames, frame_stack = find_frames(spec, frame_stack)
         self._frame_stack = frame_stack
         self.sizes = sizes
         observations = spec.observations
-        self._has_frames = bool(frame_stack) or (
-            observations.dtype == np.uint8 and len(observations.shape) > 1
-        )
         # Frames of an observation before its newest one.
         self._num_older = max(frame_stack, 1) - 1
         state_size = self.num_states * sum(_size(shape) for shape in self._state_shapes)

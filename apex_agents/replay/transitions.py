@@ -23,8 +23,9 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
+from apex_agents.environments.frames import SlideCheck, find_frames
 from apex_agents.replay.config import ReplayConfig
-from apex_agents.replay.layout import Reference, RowStream, SlideCheck, estimate_bytes_per_item
+from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 # Transitions that share a chunk when they are removed in order: about 0.6 KB less memory per
@@ -33,7 +34,6 @@ _PACKED_CHUNK_LENGTH = 4
 # Reverb compresses chunks: 84x84 frames of MsPacman to a 5th, of Pong to a 19th, of Battle Zone to
 # a 7th; frames may take half of the estimate. For floats no compression is assumed.
 _FRAME_COMPRESSION = 7
-# Steps between two checks. Comparing two Atari stacks takes 2.5 us, adding a transition 110 us.
 
 
 class Transition(NamedTuple):
@@ -69,8 +69,8 @@ def make_layout(
       frame_stack: frames that are stacked along the first axis of an observation, oldest first; 0
         if observations are no stacks.
     """
-    is_image = spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
-    if frame_stack or is_image:
+    are_frames, frame_stack = find_frames(spec, frame_stack)
+    if are_frames:
         return FrameLayout(spec, replay, n_step, frame_stack)
     return PackedLayout(spec, replay)
 

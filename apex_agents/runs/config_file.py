@@ -115,6 +115,8 @@ def read_config(
     name = str(values.pop(AGENT_TYPE, None))
     values.pop(FORMAT_VERSION, None)
     values.pop(ENVIRONMENT_SPEC, None)
+    if isinstance(environment := values.get("environment"), dict):
+        environment.setdefault("action_mask", None)  # Earlier versions masked nothing.
     try:
         if with_file and user_code.CONFIG_MODULE in json.dumps([name, values]):
             user_code.execute_recorded_file(recorded)  # It defines what they name.

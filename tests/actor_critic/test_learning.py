@@ -6,6 +6,7 @@ import sonnet as snt
 import tensorflow as tf
 from small_actor_critic import (
     NUM_ACTIONS,
+    SPEC,
     E,
     T,
     make_config,
@@ -105,7 +106,7 @@ def test_metrics_and_gradient_of_one_step_by_hand(network):
 
 def test_a_hidden_layer_is_rectified():
     torso = snt.Sequential([lambda observation: observation])
-    network = ActorCriticNetwork(torso, 2, NUM_ACTIONS)
+    network = ActorCriticNetwork(torso, 2, SPEC)
     network(tf.zeros([1, 2]))
     arrays = {
         "hidden/w": [[1.0, 1.0], [2.0, -2.0]],

@@ -97,9 +97,11 @@ def steps_per_second(run: Command, actor: str, num_rows: int) -> float:
     return steps / seconds
 
 
-def test_cartpole_is_solved(idle, start):
+@pytest.mark.parametrize("agent", ["apex_dqn", "r2d2"])
+def test_cartpole_is_solved(agent, idle, start):
     flags = ("--config.run.num_actors=2", "--config.run.num_envs_per_actor=4")
-    command = on_cluster(idle, *flags, config="--config=configs/apex_dqn_cartpole.py")
+    config = f"--config=configs/{agent}_cartpole.py"
+    command = on_cluster(idle, *flags, config=config, agent=agent)
     run = start(*command).finish(timeout=1200)
     assert run.exit_code == 0, run.output()
     assert run.summary()["finished"]

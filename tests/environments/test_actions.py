@@ -49,9 +49,11 @@ def test_actions_of_other_boxes_are_not_scaled(box, action):
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.MultiDiscrete([2, 3]),
-        spaces.MultiBinary(2),
         spaces.Dict({"a": spaces.Box(-1, 1, (2,))}),
+        spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (2,))]),
+        spaces.Tuple([]),
+        spaces.MultiDiscrete([7, 11, 13]),  # 1,001 combinations.
+        spaces.MultiBinary(10),
     ],
 )
 def test_refused_action_spaces(space):
@@ -131,3 +133,68 @@ def test_environments_that_are_stepped_in_their_own_units(space, given, agents):
     environment.step(np.array(given))
     assert [one.actions for one in recorders] == [[action] for action in agents]
     assert environment.num_envs == 2
+
+
+PAIR = spaces.MultiDiscrete([2, 3], start=[0, 5])
+TRIPLE = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(4, start=1), spaces.Discrete(2)])
+
+
+@pytest.mark.parametrize(
+    ("space", "number", "own"),
+    [
+        (PAIR, 4, [1, 6]),
+        (TRIPLE, 23, (2, 4, 1)),
+        (spaces.MultiDiscrete([[2], [3]], dtype=np.int32), 5, [[1], [2]]),
+        (spaces.MultiBinary(3), 6, [1, 1, 0]),
+        (spaces.MultiDiscrete([10, 10, 10]), 999, [9, 9, 9]),
+    ],
+)
+def test_combinations_are_counted_with_the_last_action_fastest(space, number, own):
+    actions = convert_actions(space)
+    converted = actions.to_environment(np.int32(number))
+    assert space.contains(converted)
+    assert np.array_equal(converted, own)
+    assert int(actions.to_agent(own)) == number
+    everything = np.arange(actions.num_values)
+    batch = actions.to_environment(everything)
+    assert len({*map(str, batch.tolist())}) == actions.num_values
+    assert actions.to_agent(batch).tolist() == everything.tolist()
+    bounds = actions.environment_spec
+    assert np.array_equal(batch.min(axis=0), bounds.minimum)
+    assert np.array_equal(batch.max(axis=0), bounds.maximum)
+    assert pickle.loads(pickle.dumps(actions)) == actions
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "legal"),
+    [
+        (spaces.Discrete(3, start=7), np.array([0, 1, 1], np.int8), [0, 1, 1]),
+        (spaces.Discrete(2), [True, False], [1, 0]),
+        (PAIR, [0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0]),
+        (PAIR, [[0, 0, 1], [1, 0, 0]], [0, 0, 1, 1, 0, 0]),
+        (PAIR, (np.array([0, 1]), np.array([1, 0, 1])), [0, 0, 0, 1, 0, 1]),
+        (spaces.MultiDiscrete([2, 2]), [1, 0, 0, 1], [1, 0, 0, 1]),
+        (spaces.MultiDiscrete([2, 2]), ([0, 1], [1, 0]), [0, 0, 1, 0]),
+    ],
+)
+def test_masks(space, mask, legal):
+    found = convert_actions(space).to_mask(mask)
+    assert (found.dtype, found.tolist()) == (bool, [bool(number) for number in legal])
+
+
+@pytest.mark.parametrize(
+    ("space", "mask"),
+    [
+        (spaces.Discrete(3), [0, 1]),
+        (spaces.Discrete(3), [0, 1, 2]),
+        (spaces.Discrete(3), [0, 0.5, 1]),
+        (spaces.Discrete(3), None),
+        (spaces.Discrete(3), ["a", "b", "c"]),
+        (PAIR, [0, 1, 1]),
+        (PAIR, ([0, 1], [1, 0])),
+        (PAIR, ([0, 1], [1, 0, 2])),
+    ],
+)
+def test_what_is_no_mask_is_refused(space, mask):
+    with pytest.raises(ValueError, match=r"mask of legal actions is .* it has to hold a 0 or a 1"):
+        convert_actions(space).to_mask(mask)

@@ -30,6 +30,7 @@ EXAMPLES = (
     "own_program",
     "own_update",
     "play_onnx",
+    "two_players",
 )
 # Runs an example as a script and prints which libraries it has imported.
 SCRIPT = """
@@ -199,3 +200,15 @@ def test_play_onnx_without_tensorflow(installation, copy, name, tmp_path):
     ).splitlines()
     assert imported == "[]"
     assert len(lines) == len(read_returns(lines)) == 5
+
+
+def test_two_players_make_legal_moves(installation, copy, tmp_path):
+    project, workdir = copy("two_players.py"), tmp_path / "run"
+    environment = {"suite": "function", "task": "two_players:TwoPlayers"}
+    flags = [f"--config.environment.{name}={value}" for name, value in environment.items()]
+    flags += ["--config.environment.kwargs.game=connect_four_v3", "--config.agent.torso=auto"]
+    flags += [f"--workdir={workdir}", "--config.run.max_actor_steps=3000"]
+    installation.run("apex-dqn", "--config=apex_dqn_cartpole", *flags, cwd=project)
+    assert read_summary(workdir)["actor_steps"] >= 3000
+    logs = "".join(path.read_text() for path in (workdir / "logs").glob("*.log"))
+    assert "Illegal move" not in logs and "Traceback" not in logs
