@@ -13,6 +13,7 @@ in a process of its own, less what it had while empty. Actions are random.
 import argparse
 import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 import reverb
@@ -41,7 +42,7 @@ def main() -> None:
         replay, max_size=max_size, min_size=1, samples_per_insert=None, eviction_policy=policy
     )
     config.environment.task = arguments.task or config.environment.task
-    builder = make_builder(config.agent)
+    builder: Any = make_builder(config.agent)
     environment = make_vector_environment(config.environment, 1, seed=0)
     estimate = builder.estimate_replay_bytes(environment.spec) / max_size
     print(f"{arguments.config}, {config.environment.task}, {max_size} items, {policy}")

@@ -21,8 +21,7 @@ if is_atari and policy["environment"]["atari"]["life_loss_ends_episode"]:
     environment = LivesBeginBlack(environment)
 observation, info = environment.reset(seed=0)
 memory = {name: numpy.array([x["initial"]], x["dtype"]) for name, x in policy["memory"].items()}
-states = [name for name in memory if name.startswith("state")]
-inputs, returns, ended = dict(memory), [0.0], False
+inputs, states, returns, ended = dict(memory), sorted({*memory} - {"reward"}), [0.0], False
 while len(returns) <= 5:
     inputs["observation"] = observation.astype(policy["observation"]["dtype"])
     inputs |= {k: numpy.stack(info[k]).astype("int8") for k in {"action_mask"} & policy.keys()}
