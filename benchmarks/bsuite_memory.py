@@ -64,10 +64,14 @@ def main() -> None:
     ]
     with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as executor:
         waiting = [executor.submit(run_id, *task) for task in wanted]
-        for future in concurrent.futures.as_completed(waiting):
-            with arguments.out.open("a", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerow(future.result())
-            print(*future.result())
+        try:
+            for future in concurrent.futures.as_completed(waiting):
+                with arguments.out.open("a", newline="") as file:
+                    csv.writer(file, lineterminator="\n").writerow(future.result())
+                print(*future.result(), flush=True)
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
     print(format_table([["experiment", "agent", "ids", "score"], *score(read(arguments.out))]))
 
 

@@ -138,10 +138,7 @@ class EpsilonGreedy:
         self._random = np.random.default_rng(seed)
 
     def _choose(self, q_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the actions, `[E]` int32, and their values, `[E]`, given all values `[E, A]`.
-
-        Those that are `ILLEGAL` are not taken.
-        """
+        """Return the actions `[E]`, int32, none of them `ILLEGAL`, and their values of `[E, A]`."""
         num_envs = len(q_values)
         explore = self._random.random(num_envs) < self._current_epsilons()
         drawn = np.where(q_values > ILLEGAL, self._random.random(q_values.shape), -1.0)

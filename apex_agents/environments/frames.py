@@ -1,6 +1,15 @@
-"""Frames: observations that a replay stores once, alone or as the newest one of a stack."""
+"""Frames: what of an observation a replay stores once, as bytes, and not with each transition."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from dm_env import specs
 
 from apex_agents.environments.masks import has_mask, without_mask
 from apex_agents.environments.vector_environment import EnvironmentSpec
@@ -9,20 +18,82 @@ from apex_agents.environments.vector_environment import EnvironmentSpec
 _SLIDE_CHECK_PERIOD = 16
 
 
-def find_frames(spec: EnvironmentSpec, frame_stack: int) -> tuple[bool, int]:
-    """Return whether observations are frames, which are stored once, and how many slide in a stack.
-
-    Images are frames, and so are images with a mask behind them, which no longer slide.
+def find_frames(spec: EnvironmentSpec, frame_stack: int) -> Frames | None:
+    """Return how observations come apart into frames and the rest, None if they have no frame.
 
     Args:
       spec: specification of one environment.
       frame_stack: frames that are stacked along the first axis of an observation, 0 for none.
     """
-    observations = without_mask(spec).observations
-    is_image = observations.dtype == np.uint8 and len(observations.shape) > 1
-    if has_mask(spec):
-        return is_image, 0
-    return is_image or frame_stack > 0, frame_stack
+    observations: Any = without_mask(spec).observations
+    parts: Sequence[specs.Array] = getattr(observations, "parts", ())
+    blocks = [(math.prod(part.shape), _is_image(part)) for part in parts]
+    if any(is_image for _, is_image in blocks):
+        if has_mask(spec):
+            blocks.append((spec.observations.shape[0] - observations.shape[0], False))
+        return Frames(spec.observations, 0, blocks)
+    if has_mask(spec):  # A stack with a mask behind it no longer slides.
+        return Frames(spec.observations, 0) if _is_image(observations) else None
+    is_frame = frame_stack > 0 or _is_image(observations)
+    return Frames(observations, frame_stack) if is_frame else None
+
+
+def _is_image(spec: specs.Array) -> bool:
+    return spec.dtype == np.uint8 and len(spec.shape) > 1
+
+
+class Frames:
+    """How observations come apart: into a frame, or a stack of them, and the rest.
+
+    An image is a frame as a whole, and so is one with a mask behind it. Of a Dict or a Tuple, which
+    is one vector, the pixels of its images are.
+
+    Attributes:
+      stack: frames of an observation that slide by one per step, oldest first; 0: it has one.
+      shape: shape of a frame.
+      dtype: dtype of a frame.
+      rest_size: R, numbers of the rest.
+    """
+
+    def __init__(
+        self, observations: specs.Array, stack: int, blocks: Sequence[tuple[int, bool]] = ()
+    ):
+        """Take the spec of observations, and sizes of the blocks that alternate in a vector.
+
+        Each block has the number of its elements and whether they are pixels.
+        """
+        self.stack = stack
+        self.shape, self.dtype = observations.shape[1 if stack else 0 :], observations.dtype
+        self.rest_size = 0
+        self._observation_shape, self._blocks = observations.shape, blocks
+        if blocks:
+            sizes, are_pixels = zip(*blocks, strict=True)
+            self._is_pixel = np.repeat(are_pixels, sizes)
+            self.shape, self.dtype = (int(self._is_pixel.sum()),), np.dtype(np.uint8)
+            self.rest_size = len(self._is_pixel) - self.shape[0]
+
+    def split(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the frame of an observation, or its stack `[K, ...]`, and the rest, `[R]`."""
+        if not self._blocks:
+            return observation, _NOTHING
+        is_pixel = self._is_pixel
+        return observation[is_pixel].astype(self.dtype), observation[~is_pixel]
+
+    def merge(self, frames: tf.Tensor, rest: tf.Tensor, batch_shape: Sequence[int]) -> tf.Tensor:
+        """Put observations `[*batch_shape, ...]` together from frames and the rest, `[..., R]`."""
+        if not self._blocks:
+            return tf.reshape(frames, [*batch_shape, *self._observation_shape])
+        pixels = tf.cast(tf.reshape(frames, [*batch_shape, *self.shape]), tf.float32)
+        parts = [*map(self._take_apart, (rest, pixels), (False, True))]
+        return tf.concat([next(parts[is_pixel]) for _, is_pixel in self._blocks], axis=-1)
+
+    def _take_apart(self, numbers: tf.Tensor, are_pixels: bool) -> Iterator[tf.Tensor]:
+        sizes = [size for size, is_pixel in self._blocks if is_pixel == are_pixels]
+        ends = [*itertools.accumulate(sizes, initial=0)]
+        return (numbers[..., start:end] for start, end in itertools.pairwise(ends))
+
+
+_NOTHING = np.zeros(0, np.float32)
 
 
 class SlideCheck:

@@ -3,10 +3,10 @@
 A row is one time step: what came with it and what was done at it. Every row is written once, and
 neighbouring sequences, which overlap, refer to the same rows. An item has three columns, or two:
 
-- `frames`, for images alone: the newest frame of each step, and before them the older frames of the
-  first step's stack;
+- `frames`, for images: the newest frame of each step, and before them the older frames of the first
+  step's stack;
 - `steps`: a float32 vector `[S_t..., A_{t-1}..., r_t, d_t, learner steps]` for each step, without
-  S_t for images: all that precedes A_t, which is in the next row;
+  the images of S_t: all that precedes A_t, which is in the next row;
 - `head`: a float32 vector `[number of rows, burn-in steps, trained steps, states...]`.
 
 The rows of an item are burn-in steps, trained steps and the steps that their targets need. Short
@@ -21,7 +21,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from apex_agents.environments.frames import SlideCheck, find_frames
+from apex_agents.environments.frames import Frames, SlideCheck, find_frames
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
 
@@ -131,22 +131,18 @@ class SequenceLayout:
         self._replay = replay
         self.num_states = 3 if keeps_acted_states else 1
         self._state_shapes = [tuple(shape) for shape in state_shapes]
-        self._has_frames, frame_stack = find_frames(spec, frame_stack)
-        self._frame_stack = frame_stack
+        self._frames = frames = find_frames(spec, frame_stack)
         self.sizes = sizes
-        observations = spec.observations
         # Frames of an observation before its newest one.
-        self._num_older = max(frame_stack, 1) - 1
+        self._num_older = max(frames.stack, 1) - 1 if frames else 0
         state_size = self.num_states * sum(_size(shape) for shape in self._state_shapes)
         step_size = _size(spec.actions.shape) + _NUM_SCALARS
         self.padded_shapes: dict[str, Any] = {"head": [_NUM_COUNTS + state_size]}
-        if self._has_frames:
-            frame_shape = observations.shape[1 if frame_stack else 0 :]
-            self.padded_shapes["frames"] = [sizes.total + self._num_older, *frame_shape]
-        else:
-            step_size += _size(observations.shape)
+        if frames is not None:
+            self.padded_shapes["frames"] = [sizes.total + self._num_older, *frames.shape]
+        step_size += _size(spec.observations.shape) if frames is None else frames.rest_size
         self.padded_shapes["steps"] = [sizes.total, step_size]
-        dtypes = {"frames": tf.as_dtype(observations.dtype)}
+        dtypes = {"frames": tf.as_dtype(frames.dtype)} if frames else {}
         self.signature = {
             name: tf.TensorSpec(
                 [None, *shape[1:]] if len(shape) > 1 else shape, dtypes.get(name, tf.float32)
@@ -171,7 +167,7 @@ class SequenceLayout:
         # Whole chunks travel with an item; of heads there is one per item.
         chunk_lengths = [self._chunk_length, 1, self._chunk_length]
         stream = RowStream(client, chunk_lengths, self._replay.replicas, num_rows=num_rows)
-        return SequenceWriter(stream, num_rows, self._has_frames, self._frame_stack)
+        return SequenceWriter(stream, num_rows, self._frames)
 
     def unpack(self, item: Mapping[str, tf.Tensor]) -> Sequences:
         sizes = self.sizes
@@ -204,16 +200,15 @@ class SequenceLayout:
         """Return the steps of rows `[B, T]`, their discounts and their learner steps."""
         action_size = _size(self._spec.actions.shape)
         numbers = tf.gather(item["steps"], rows, batch_dims=1)
-        observation, action, scalars = tf.split(numbers, [-1, action_size, _NUM_SCALARS], axis=2)
-        if self._has_frames:
+        observed, action, scalars = tf.split(numbers, [-1, action_size, _NUM_SCALARS], axis=2)
+        if self._frames is None:
+            observation = _restore(observed, rows, self._spec.observations)
+        else:
             stack = rows[..., tf.newaxis] + tf.range(self._num_older + 1)
-            observation = tf.gather(item["frames"], stack, batch_dims=1)
+            frames = tf.gather(item["frames"], stack, batch_dims=1)
+            observation = self._frames.merge(frames, observed, [-1, rows.shape[1]])
         reward, discount, learner_steps = tf.unstack(scalars, axis=2)
-        steps = Steps(
-            _restore(observation, rows, self._spec.observations),
-            _restore(action, rows, self._spec.actions),
-            reward,
-        )
+        steps = Steps(observation, _restore(action, rows, self._spec.actions), reward)
         return steps, discount, learner_steps
 
     def _unpack_states(self, flat: tf.Tensor) -> list[tuple[tf.Tensor, ...]]:
@@ -228,19 +223,18 @@ class SequenceLayout:
 class SequenceWriter:
     """Writes every time step once; items refer to consecutive ones."""
 
-    def __init__(self, stream: RowStream, num_rows: int, has_frames: bool, frame_stack: int):
+    def __init__(self, stream: RowStream, num_rows: int, of_observation: Frames | None):
         """Take the stream.
 
         Args:
           stream: stream of the columns frames, head and steps.
           num_rows: newest rows that an item can refer to.
-          has_frames: whether observations are frames or stacks of them.
-          frame_stack: frames of a stack; 0 if observations are no stacks.
+          of_observation: how observations come apart; None if they have no frames.
         """
         self.stream = stream
-        self._has_frames = has_frames
-        self._is_stack = frame_stack > 0
-        self._num_older = max(frame_stack, 1) - 1
+        self._of_observation = of_observation
+        self._is_stack = bool(of_observation and of_observation.stack)
+        self._num_older = of_observation.stack - 1 if of_observation and self._is_stack else 0
         self._frames: collections.deque[Reference] = collections.deque(maxlen=num_rows)
         self._steps: collections.deque[Reference] = collections.deque(maxlen=num_rows)
         self._slide = SlideCheck()
@@ -262,13 +256,13 @@ class SequenceWriter:
         Raises:
           ValueError: the stack did not slide by one frame since the step before.
         """
-        frame = None
-        if self._has_frames:
+        frame, rest = None, observation
+        if self._of_observation is not None:
+            frame, rest = self._of_observation.split(observation)
             if self._is_stack:
-                self._slide.follow(observation, is_first=not self._steps)
-            frame = observation[-1] if self._is_stack else observation
-        else:
-            step = np.concatenate([np.ravel(observation), step], dtype=np.float32, casting="unsafe")
+                self._slide.follow(frame, is_first=not self._steps)
+                frame = frame[-1]
+        step = np.concatenate([np.ravel(rest), step], dtype=np.float32, casting="unsafe")
         frame_reference, _, step_reference = self.stream.append(frame, None, step)
         self._frames.append(frame_reference)
         self._steps.append(step_reference)
@@ -277,7 +271,7 @@ class SequenceWriter:
         """Add a sequence of the newest `num_rows` steps."""
         _, head_reference, _ = self.stream.append(None, head, None)
         item = {"head": head_reference, "steps": list(self._steps)[-num_rows:]}
-        if self._has_frames:
+        if self._of_observation is not None:
             item["frames"] = list(self._frames)[-(num_rows + self._num_older) :]
         self.stream.create_item(item, priority)
 

@@ -5,7 +5,7 @@ Every column of an item costs Reverb memory and time, so that items have as few 
 - packed: one column `transition`, a float32 vector `[S_t..., outcome..., S_{t+n}...]`;
 - frames: `frames`, the last n + k frames up to the end of the transition, each of which is stored
   once for all items that refer to it, and `outcome` (see `pack_outcome`). An observation is a stack
-  of k frames or, k = 1, a single one.
+  of k frames or, k = 1, a single one; what it has beside its frame is in `outcome`.
 
 float32 holds discrete actions, values of 8-bit observations and the first 16 million learner steps
 exactly.
@@ -23,7 +23,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from apex_agents.environments.frames import SlideCheck, find_frames
+from apex_agents.environments.frames import Frames, SlideCheck, find_frames
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.layout import Reference, RowStream, estimate_bytes_per_item
 
@@ -69,10 +69,8 @@ def make_layout(
       frame_stack: frames that are stacked along the first axis of an observation, oldest first; 0
         if observations are no stacks.
     """
-    are_frames, frame_stack = find_frames(spec, frame_stack)
-    if are_frames:
-        return FrameLayout(spec, replay, n_step, frame_stack)
-    return PackedLayout(spec, replay)
+    frames = find_frames(spec, frame_stack)
+    return FrameLayout(spec, replay, n_step, frames) if frames else PackedLayout(spec, replay)
 
 
 class PackedLayout:
@@ -133,19 +131,18 @@ class PackedWriter:
 class FrameLayout:
     """Every frame is a row, and an item refers to n + k of them; see `replay.layout.Layout`."""
 
-    def __init__(self, spec: Any, replay: ReplayConfig, n_step: int, frame_stack: int = 0):
+    def __init__(self, spec: Any, replay: ReplayConfig, n_step: int, of_observation: Frames):
         """Lay out transitions of an environment; `make_layout` describes the arguments."""
         self._spec = spec
         self._replay = replay
         self._n_step = n_step
-        self._frame_stack = frame_stack
-        num_frames = n_step + (frame_stack or 1)
+        self._of_observation = of_observation
+        num_frames = n_step + (of_observation.stack or 1)
         # The frames of an item and one more. Longer chunks would slow sampling.
         self._chunk_length = num_frames + 1
-        observations = spec.observations
-        frame_shape = observations.shape[1 if frame_stack else 0 :]
-        frames = tf.TensorSpec((num_frames, *frame_shape), observations.dtype)
-        outcome = tf.TensorSpec([_outcome_size(spec)], tf.float32)
+        frames = tf.TensorSpec((num_frames, *of_observation.shape), of_observation.dtype)
+        size = 2 * of_observation.rest_size + _outcome_size(spec)
+        outcome = tf.TensorSpec([size], tf.float32)
         self.signature = {"frames": frames, "outcome": outcome}
         self.padded_shapes: dict[str, Any] = {"frames": frames.shape, "outcome": outcome.shape}
         compression = _FRAME_COMPRESSION if frames.dtype == tf.uint8 else 1
@@ -158,16 +155,16 @@ class FrameLayout:
 
     def make_writer(self, client: reverb.Client) -> "FrameWriter":
         stream = RowStream(client, 2 * [self._chunk_length], self._replay.replicas)
-        return FrameWriter(stream, self._n_step, self._frame_stack)
+        return FrameWriter(stream, self._n_step, self._of_observation)
 
     def unpack(self, item: Mapping[str, tf.Tensor]) -> Transition:
-        frames, outcome = item["frames"], item["outcome"]
+        frames, parts = item["frames"], self._of_observation
+        rest_sizes = [parts.rest_size, -1, parts.rest_size]
+        first_rest, outcome, last_rest = tf.split(item["outcome"], rest_sizes, axis=1)
         num_steps = tf.cast(outcome[:, -1], tf.int32)
-        first = (self._n_step - num_steps)[:, tf.newaxis] + tf.range(self._frame_stack or 1)
-        observation, next_observation = [
-            tf.reshape(part, [-1, *self._spec.observations.shape])
-            for part in (tf.gather(frames, first, batch_dims=1), frames[:, self._n_step :])
-        ]
+        first = (self._n_step - num_steps)[:, tf.newaxis] + tf.range(parts.stack or 1)
+        observation = parts.merge(tf.gather(frames, first, batch_dims=1), first_rest, [-1])
+        next_observation = parts.merge(frames[:, self._n_step :], last_rest, [-1])
         return _make_transition(observation, outcome, next_observation, self._spec)
 
 
@@ -176,25 +173,26 @@ class FrameWriter:
 
     The stream has a column of frames and one of outcomes. The first transition that ends at an
     observation puts its outcome into the row of its frame. Where several transitions end, at the
-    end of an episode, further rows hold an outcome alone.
+    end of an episode, further rows hold an outcome alone. What observations have beside frames is
+    a part of the outcome.
     """
 
-    def __init__(self, stream: RowStream, n_step: int, frame_stack: int):
-        """Take the stream; with `frame_stack` 0 every observation is one frame."""
+    def __init__(self, stream: RowStream, n_step: int, of_observation: Frames):
+        """Take the stream, and how observations come apart."""
         self.stream = stream
-        num_frames = (frame_stack or 1) + n_step
+        num_frames = (of_observation.stack or 1) + n_step
         self._frames: collections.deque[Reference] = collections.deque(maxlen=num_frames)
-        self._is_stack = frame_stack > 0
+        self._of_observation = of_observation
         self._num_padding = n_step - 1
         self._slide = SlideCheck()
 
     def begin_episode(self, observation: np.ndarray) -> None:
         """Write the frames of the first observation."""
-        observation = self._as_stack(observation)
+        stack, _ = self._as_stack(observation)
         self._frames.clear()
-        self._slide.follow(observation, is_first=True)
+        self._slide.follow(stack, is_first=True)
         # Shorter transitions need as many frames: the first one is repeated before itself.
-        for frame in (*[observation[0]] * self._num_padding, *observation):
+        for frame in (*[stack[0]] * self._num_padding, *stack):
             self._append(frame, None)
 
     def begin_step(self, observation: np.ndarray) -> None:
@@ -203,9 +201,9 @@ class FrameWriter:
         Raises:
           ValueError: the stack did not slide by one frame since the step before.
         """
-        observation = self._as_stack(observation)
-        self._slide.follow(observation, is_first=False)
-        self._frame: np.ndarray | None = observation[-1]  # None as soon as it is written.
+        stack, self._newest_rest = self._as_stack(observation)
+        self._slide.follow(stack, is_first=False)
+        self._frame: np.ndarray | None = stack[-1]  # None as soon as it is written.
 
     def add_item(self, observation: np.ndarray, outcome: np.ndarray, priority: float) -> bool:
         """Write a row with the outcome, and an item that refers to it and to frames.
@@ -218,12 +216,15 @@ class FrameWriter:
         Returns:
           Whether all observed numbers are finite; if not, there is no item.
         """
+        if self._of_observation.rest_size:
+            first_rest = self._of_observation.split(observation)[1]
+            outcome = np.concatenate([first_rest, outcome, self._newest_rest], dtype=np.float32)
         reference = self._append(self._frame, outcome)
         self._frame = None
         # Must be consecutive rows: Reverb returns wrong rows for an item with a gap.
         frames = list(self._frames)
         assert len(frames) == self._frames.maxlen
-        if None in frames:
+        if None in frames or not np.isfinite(outcome).all():
             return False
         self.stream.create_item({"frames": frames, "outcome": reference}, priority)
         return True
@@ -233,8 +234,9 @@ class FrameWriter:
         if self._frame is not None:
             self._append(self._frame, None)
 
-    def _as_stack(self, observation: np.ndarray) -> np.ndarray:
-        return observation if self._is_stack else observation[np.newaxis]
+    def _as_stack(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        frame, rest = self._of_observation.split(observation)
+        return frame if self._of_observation.stack else frame[np.newaxis], rest
 
     def _append(self, frame: np.ndarray | None, outcome: np.ndarray | None) -> Reference | None:
         """Write a row and return the reference to its outcome; None stands for a bad frame."""

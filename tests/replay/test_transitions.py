@@ -8,6 +8,7 @@ import reverb
 from dm_env import specs
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments.frames import find_frames
 from apex_agents.replay.config import ReplayConfig
 from apex_agents.replay.layout import RowStream
 from apex_agents.replay.tables import TRANSITIONS
@@ -64,7 +65,7 @@ class Frames:
         )
         self._client = serve(table)
         self.stream = CountingStream(self._client, chunk_length=5)
-        self.writer = FrameWriter(self.stream, n_step=2, frame_stack=2)
+        self.writer = FrameWriter(self.stream, 2, find_frames(spec, 2))
 
     def step(self, number: int, *num_steps: int) -> None:
         """Take a step to the frame `number`, where transitions of so many steps end."""
