@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apex_agents.dpg.config import ApexDPGConfig
     from apex_agents.dqn.builder import ApexDQNBuilder
     from apex_agents.dqn.config import ApexDQNConfig
+    from apex_agents.environment_report import check
     from apex_agents.environments import EnvironmentConfig, make_vector_environment
     from apex_agents.experiment import Experiment, make_experiment
     from apex_agents.loading import load
@@ -61,6 +62,7 @@ _MODULES = {
     "RunConfig": "config",
     "Setting": "studies.study",
     "Study": "studies.study",
+    "check": "environment_report",
     "load": "loading",
     "load_config": "presets",
     "make_experiment": "experiment",

@@ -130,7 +130,7 @@ def _set_field(config: Any, path: str, text: str) -> None:
     try:
         if path != field:
             names = path.removeprefix(f"{field}.").split(".")
-            _set_entry(get_field(config, field), names, _parse_value(text))
+            _set_entry(get_field(config, field), names, parse_value(text))
             return
         section_path, _, name = field.rpartition(".")
         section = get_field(config, section_path) if section_path else config
@@ -158,7 +158,7 @@ def _parse(text: str, declared: Any) -> Any:
     if bool in origins:
         with contextlib.suppress(ValueError):
             return _BOOL.validate_python(text)
-    value = _parse_value(text)
+    value = parse_value(text)
     if dict in origins and not isinstance(value, dict):
         raise ValueError(
             "it has to be a dict as JSON or Python writes it, with its quotes, such as "
@@ -178,7 +178,7 @@ def is_union(declared: Any) -> bool:
     return typing.get_origin(declared) in (types.UnionType, typing.Union)
 
 
-def _parse_value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Return the value of a text in JSON or Python syntax; the text itself if it has none."""
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text, parse_constant=int)  # It raises for NaN and infinity.

@@ -31,6 +31,7 @@ LAYERS = (
     ("plotting",),
     ("metrics",),
     ("runs",),
+    ("environment_report",),
     ("checks",),
     ("experiment",),
     ("registry",),

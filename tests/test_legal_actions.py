@@ -24,7 +24,14 @@ from apex_agents.dqn.policy import EpsilonGreedyPolicy
 from apex_agents.environments import EnvironmentConfig, EnvironmentSpec, MaskedObservationSpec
 from apex_agents.environments.actions import DiscreteActions
 from apex_agents.environments.conversion import convert_observations
-from apex_agents.export import describe, export_onnx, export_saved_model, record_observations
+from apex_agents.export import (
+    ExportError,
+    check_difference,
+    describe,
+    export_onnx,
+    export_saved_model,
+    record_observations,
+)
 from apex_agents.legal_actions import ILLEGAL, drop_masks, mask_values, mean_of_legal
 from apex_agents.loading import load
 from apex_agents.r2d2.builder import R2D2Builder
@@ -208,6 +215,7 @@ def test_sequences_learn_among_the_legal_actions():
     assert np.all(computed.priorities < 100)
     for name, value in computed.metrics.items():
         assert abs(float(value)) < 100, name
+    assert float(computed.metrics["delta_q_last"]) > 1e-4
     # With one legal action in each state, the value to bootstrap from is that of this action.
     values, _ = update.network.unroll(batch.steps, update._burn_in(batch)[0])
     legal = np.asarray(batch.steps.observation)[..., -NUM_ACTIONS:] > 0
@@ -312,6 +320,16 @@ def test_the_mask_is_an_input_of_exports(name, tmp_path):
     (actions,) = session.run(["action"], inputs)
     has_legal = masks.any(axis=1)
     assert has_legal.any() and masks[has_legal, actions[has_legal] - 5].all()
+
+
+def test_a_difference_counts_whatever_stands_for_illegal_actions():
+    expected = np.array([[1.0, ILLEGAL], [ILLEGAL, 2.0]], np.float32)
+    assert check_difference("q_values", [(expected, expected)], 1e-4, 1e-6) == 0
+    with pytest.raises(ExportError, match=r"by up to 1.0e-01"):
+        found = np.where(expected == 2.0, np.float32(2.1), expected)
+        check_difference("q_values", [(found, expected)], 1e-4, 1e-6)
+    with pytest.raises(ExportError):
+        check_difference("q_values", [(np.zeros_like(expected), expected)], 1e-4, 1e-6)
 
 
 def test_a_run_from_before_there_were_masks_is_read_without(tmp_path):

@@ -27,7 +27,7 @@ def find_spec_difference(before: SpecRecord, now: SpecRecord) -> tuple[str, str,
         if old.keys() - _OWN != new.keys() - _OWN or any(
             old[key] != new[key] for key in old.keys() & new.keys()
         ):
-            return name, _describe(old), _describe(new)
+            return name, describe_record(old), describe_record(new)
     return None
 
 
@@ -52,12 +52,13 @@ def _record(spec: Any) -> dict[str, Any]:
         low, high = spec.space.low, spec.space.high
         record |= {"low": low.tolist(), "high": high.tolist()}
     elif parts := getattr(spec, "parts", ()):
-        described = {part.name: _describe(_record(part)) for part in parts}
+        described = {part.name: describe_record(_record(part)) for part in parts}
         record["parts"] = {name.removeprefix("observation"): d for name, d in described.items()}
     return record
 
 
-def _describe(record: Mapping[str, Any]) -> str:
+def describe_record(record: Mapping[str, Any]) -> str:
+    """Describe observations or actions, of which `record_spec` has made a record, for people."""
     if "num_values" in record:
         start = f", from {record['start']}" if record.get("start") else ""
         sizes = f", combinations of {record['sizes']}" if "sizes" in record else ""

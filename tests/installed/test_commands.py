@@ -7,7 +7,7 @@ from whole_runs import ROOT
 
 COMMANDS = {
     *("apex-dqn", "apex-dpg", "apex-a2c", "apex-a3c", "apex-r2d2", "apex-evaluate", "apex-play"),
-    *("apex-export", "apex-monitor", "apex-plot", "apex-study"),
+    *("apex-check", "apex-export", "apex-monitor", "apex-plot", "apex-study"),
 }
 
 

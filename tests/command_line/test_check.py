@@ -1,0 +1,55 @@
+"""`apex-check` as a user runs it."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ENVIRONMENT = """
+import gymnasium
+
+class Steps(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(100)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length):
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        self.place = 0
+        return 0, {}
+
+    def step(self, action):
+        self.place += 1
+        return self.place, 1.0, self.place == self.length, False, {}
+"""
+
+
+def run(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
+    argv = [sys.executable, str(ROOT / "launch" / "check.py"), *arguments]
+    return subprocess.run(argv, cwd=folder, capture_output=True, encoding="utf-8", timeout=600)
+
+
+def test_an_environment_of_the_current_folder_is_described(tmp_path):
+    (tmp_path / "my_envs.py").write_text(ENVIRONMENT)
+    ended = run(tmp_path, "my_envs:Steps", "length=7", "--num_steps=50")
+    assert ended.returncode == 0, ended.stderr
+    assert "lengths 7 (7 to 7), returns 7 (7 to 7)" in ended.stdout
+    assert "Discrete(100)" in ended.stdout and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ["TASK is missing"]),
+        (("CartPole-v1", "Pendulum-v1"), ["'Pendulum-v1' is no NAME=VALUE"]),
+        (("Nowhere-v0",), ["unknown gymnasium task 'Nowhere-v0'"]),
+        (("CartPole-v1", "gravity=3"), ["CartPole-v1", "gravity"]),
+    ],
+)
+def test_mistakes_are_named(arguments, words, tmp_path):
+    ended = run(tmp_path, *arguments)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert all(word in ended.stderr for word in words)
