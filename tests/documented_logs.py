@@ -21,6 +21,7 @@ _NAMES = {
     "several_dqn": {"Ape-X", "DQN", "several learners"},
     "several_dpg": {"Ape-X", "DPG", "several learners"},
     "a2c": {"A2C"},
+    "gymnasium": {"gymnasium"},
 }
 
 

@@ -7,6 +7,7 @@ Each figure is saved as .png and .svg:
   speeds       speeds of actors and learner, samples per insert, waiting time, size of the replay
   learning     loss, TD error, gradient norm, Q-value, age of the samples
   memory       Delta Q at the first and at the last trained step (R2D2 with agent.measure_staleness)
+  metrics      numbers of `info` in evaluations: is_success and those of environment.metrics
   priorities   distributions of priorities and ages in the replay and in the sampled batches
   exploration  returns of the environments over their epsilons (Ape-X DQN, R2D2)
 

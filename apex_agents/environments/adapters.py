@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from apex_agents.environments.actions import convert_actions
 from apex_agents.environments.conversion import convert_observations, space_of, to_number
+from apex_agents.environments.info_metrics import InfoMetrics
 from apex_agents.environments.masks import DEFAULT_MASK, MaskedObservationSpec, find_mask
 from apex_agents.environments.opengl import has_display, prepare_opengl
 from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
@@ -26,6 +27,7 @@ def adapt(
     seed: int | None = None,
     max_episode_steps: int | None = None,
     action_mask: str | None = DEFAULT_MASK,
+    metrics: Sequence[str] = (),
 ) -> AdaptedEnvironment:
     """Return an environment of gymnasium or dm_env with the observations and actions of agents.
 
@@ -42,6 +44,7 @@ def adapt(
         the environment's.
       action_mask: name of the mask of legal actions, which joins the observations; see
         `AdaptedEnvironment.use_mask`.
+      metrics: numbers in `info` that episodes report, as in `EnvironmentConfig`.
 
     Raises:
       TypeError: it is neither of them.
@@ -54,7 +57,7 @@ def adapt(
     elif not isinstance(environment, dm_env.Environment):
         kind = type(environment).__name__
         raise TypeError(f"it is a {kind}, neither a gymnasium.Env nor a dm_env.Environment")
-    adapted = AdaptedEnvironment(environment, max_episode_steps)
+    adapted = AdaptedEnvironment(environment, max_episode_steps, metrics)
     adapted.use_mask(action_mask)
     return adapted
 
@@ -64,10 +67,16 @@ class AdaptedEnvironment(dm_env.Environment):
 
     Attributes:
       frames_per_second: speed of videos, the environment's own where it has this attribute.
+      metric_names: names of `episode_metrics`; none for dm_env, which has no `info`.
     """
 
-    def __init__(self, environment: Any, max_episode_steps: int | None):
+    def __init__(
+        self, environment: Any, max_episode_steps: int | None, metrics: Sequence[str] = ()
+    ):
         self._environment = environment
+        has_info = isinstance(environment, _GymnasiumSteps)
+        self._metrics = InfoMetrics(metrics) if has_info else None
+        self.metric_names = self._metrics.names if self._metrics else ()
         self._max_steps = max_episode_steps
         self._space = space_of(environment.observation_spec(), "observation")
         self._observation_spec, self._convert_observation = convert_observations(self._space)
@@ -113,6 +122,10 @@ class AdaptedEnvironment(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:
         return self._action_spec
 
+    def episode_metrics(self) -> tuple[tuple[str, float], ...]:
+        """Return names and values of the metrics that the episode has so far."""
+        return self._metrics.values() if self._metrics else ()
+
     def render(self) -> np.ndarray:
         """Let the environment draw itself, if it has a method `render` that returns the frame."""
         return np.asarray(self._environment.render())
@@ -131,6 +144,10 @@ class AdaptedEnvironment(dm_env.Environment):
         self._needs_reset = step_type == dm_env.StepType.LAST
         if not timestep.first():  # Reward and discount of a FIRST step are not read.
             reward, discount = to_number(reward, "reward"), to_number(discount, "discount")
+        if self._metrics and timestep.first():
+            self._metrics.begin()
+        elif self._metrics:
+            self._metrics.add(self._environment.info)
         row = self._read_observation(observation, self._needs_reset and discount == 0)
         return dm_env.TimeStep(step_type, reward, discount, row)
 

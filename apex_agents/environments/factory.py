@@ -51,6 +51,9 @@ class EnvironmentConfig:
       action_mask: name of the mask of legal actions: an entry of `info` (gymnasium) or of a Dict
         observation (PettingZoo) with a 1 for each legal action and a 0 for each other one. Nothing
         is masked if there is no entry of the usual name, 'action_mask'; None: in no case.
+      metrics: names of numbers in `info` of gymnasium environments that become columns of logs,
+        such as 'x_position' for its value at the end of an episode or 'mean(x_velocity)' for the
+        mean over its steps; 'is_success' is one in any case.
       atari: preprocessing of the 'atari' suite; the others do not read it.
       step_timeout_seconds: seconds within which an environment has to return from `step` and from
         `reset`, or else its node is restarted (local_mp, ray); None: it may take any time.
@@ -64,6 +67,7 @@ class EnvironmentConfig:
     max_episode_steps: PositiveInt | None = None
     action_repeat: Annotated[int, Field(ge=1, le=1_000)] = 1
     action_mask: Annotated[str, Field(min_length=1)] | None = DEFAULT_MASK
+    metrics: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     atari: Annotated[AtariConfig, ReadWith("suite", ("atari",))] = dataclasses.field(
         default_factory=AtariConfig
     )
@@ -254,7 +258,7 @@ def _make(
         is_gymnasium = isinstance(environment, gymnasium.Env)
         if render and is_gymnasium and environment.render_mode != "rgb_array":
             raise ValueError("its function has no argument `render_mode`")
-        return adapt(environment, offered["seed"], config.max_episode_steps, action_mask=None)
+        return adapt(environment, offered["seed"], config.max_episode_steps, None, config.metrics)
     # The code may raise anything. Often its library is missing, or an argument is wrong.
     except Exception as error:
         how = "made to be drawn" if render else "made"

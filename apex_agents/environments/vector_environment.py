@@ -29,6 +29,7 @@ class Episode(NamedTuple):
     episode_return: float  # Sum of the rewards as the environment gave them.
     clipped_return: float  # Sum of the rewards as the agent received them.
     length: int  # Number of agent steps.
+    metrics: tuple[tuple[str, float], ...] = ()  # Names and numbers of `info` that it had.
 
 
 class VectorEnvironment(Protocol):
@@ -130,6 +131,7 @@ class SyncVectorEnvironment:
                 raise ValueError(f"environment {i} has {spec}, unlike environment 0: {self.spec}")
         frames_per_second = getattr(environments[0], "frames_per_second", DEFAULT_FRAMES_PER_SECOND)
         self.frames_per_second = frames_per_second / num_repeats
+        self.metric_names: Sequence[str] = getattr(environments[0], "metric_names", ())
         self._returns = [0.0] * self.num_envs
         self._clipped_returns = [0.0] * self.num_envs
         self._lengths = [0] * self.num_envs
@@ -169,7 +171,8 @@ class SyncVectorEnvironment:
 
     def current_episode(self, env_index: int) -> Episode:
         returns = self._returns[env_index], self._clipped_returns[env_index]
-        return Episode(env_index, *returns, self._lengths[env_index])
+        metrics: Any = getattr(self._environments[env_index], "episode_metrics", tuple)()
+        return Episode(env_index, *returns, self._lengths[env_index], metrics)
 
     def render(self, env_index: int) -> np.ndarray:
         environment: Any = self._environments[env_index]

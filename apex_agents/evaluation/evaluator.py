@@ -22,7 +22,7 @@ from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.videos import EvaluationVideos
 from apex_agents.experiment import Experiment
 from apex_agents.metrics import columns
-from apex_agents.metrics.loggers import make_logger
+from apex_agents.metrics.loggers import make_logger, mean_metrics, metric_names
 from apex_agents.metrics.statistics import (
     StatisticsPoller,
     read_actor_steps,
@@ -128,7 +128,9 @@ class Evaluator:
             return False
         self._latest = _summarise(episodes, learner_steps, actor_steps)
         self._best.offer(float(self._latest.mean_return), self._policy.variables, learner_steps)
-        self._logger.write({name: float(value) for name, value in self._latest._asdict().items()})
+        values = {name: float(value) for name, value in self._latest._asdict().items()}
+        metrics = mean_metrics(metric_names(self._environment), episodes)
+        self._logger.write({**values, **metrics})
         self._report(self._latest)
         return True
 

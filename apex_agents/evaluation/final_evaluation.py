@@ -22,6 +22,8 @@ from apex_agents.evaluation.atari_scores import (
 from apex_agents.evaluation.episodes import play_episodes, standard_error
 from apex_agents.evaluation.videos import FilmedActor, MakeWriter, VideoWriter
 from apex_agents.experiment import Experiment
+from apex_agents.metrics import columns
+from apex_agents.metrics.loggers import mean_metrics
 from apex_agents.metrics.run_state import format_return
 from apex_agents.runs.config_file import check_same_spec
 from apex_agents.runs.parameter_file import SavedParameters, assign
@@ -101,11 +103,19 @@ def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = ["episode", "env_index", "episode_return", "clipped_return", "episode_length"]
-    writer.writerow([*names, "human_normalized_score"] if game else names)
+    metrics = [*means] if (means := _mean_metrics(episodes)) else []
+    writer.writerow([*names, *metrics, *(["human_normalized_score"] if game else [])])
     for index, episode in enumerate(episodes):
         score = [human_normalized_score(game, episode.episode_return)] if game else []
-        writer.writerow([index, *episode, *score])
+        values = [dict(episode.metrics).get(name, math.nan) for name in metrics]
+        writer.writerow([index, *episode[: len(names) - 1], *values, *score])
     return text.getvalue()
+
+
+def _mean_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the means of the metrics that episodes have."""
+    names = {name: None for episode in episodes for name, _ in episode.metrics}
+    return mean_metrics([*names], episodes)
 
 
 def summarise(config: ExperimentConfig, request: Request, result: Result) -> dict[str, Any]:
@@ -127,6 +137,8 @@ def summarise(config: ExperimentConfig, request: Request, result: Result) -> dic
         "max_return": float(returns.max()),
         "mean_length": float(np.mean([episode.length for episode in result.episodes])),
     }
+    if metrics := _mean_metrics(result.episodes):
+        summary["metrics"] = metrics
     if config.environment.suite == "atari":
         atari = config.environment.atari
         summary["rules"] = {
@@ -159,6 +171,9 @@ def describe(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "median", f"{summary['median_return']:,.2f}"
     yield "lowest, highest", f"{summary['min_return']:,.2f}, {summary['max_return']:,.2f}"
     yield "mean length", f"{summary['mean_length']:,.1f} steps"
+    for name, mean in summary.get("metrics", {}).items():
+        is_rate = name == columns.IS_SUCCESS
+        yield "success rate" if is_rate else name, f"{mean:.1%}" if is_rate else f"{mean:,.4g}"
     if "human_normalized" in summary:
         normalized, scores = summary["human_normalized"], summary["reference_scores"]
         percentages = f"mean {normalized['mean']:.1%}, median {normalized['median']:.1%}"

@@ -59,6 +59,7 @@ ENV_INDEX = "env_index"
 EPSILON = "epsilon"
 NOISE_SCALE = "noise_scale"
 
+IS_SUCCESS = "is_success"
 MEAN_RETURN = "mean_return"
 STANDARD_ERROR = "standard_error"
 

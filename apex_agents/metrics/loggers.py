@@ -1,6 +1,7 @@
 """The loggers with which each node writes its CSV files; docs/reference/logs.md explains them."""
 
 import functools
+import math
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -160,6 +161,7 @@ class ActorLogger:
             {
                 columns.ACTOR_STEPS_PER_SECOND: agent_steps / (now - self._last),
                 **_mean_of_episodes(self._episodes),
+                **mean_metrics(metric_names(self._environment), self._episodes),
                 columns.TRANSITIONS: sum(adder.num_steps for adder in self._adders),
                 columns.TRANSITIONS_NOT_FINITE: sum(a.num_not_finite for a in self._adders),
                 columns.ENVIRONMENT_FAILURES: self._environment.num_failures,
@@ -191,6 +193,19 @@ def _mean_of_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
         columns.CLIPPED_RETURN: mean([episode.clipped_return for episode in episodes]),
         columns.EPISODE_LENGTH: mean([episode.length for episode in episodes]),
     }
+
+
+def metric_names(environment: VectorEnvironment) -> Sequence[str]:
+    """Return the names of the numbers of `info` that episodes report."""
+    return getattr(environment, "metric_names", ())
+
+
+def mean_metrics(names: Sequence[str], episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the means of metrics over the episodes that have them, NaN without one."""
+    values: dict[str, list[float]] = {name: [] for name in names}
+    for name, value in (metric for episode in episodes for metric in episode.metrics):
+        values[name].append(value)
+    return {name: sum(v) / len(v) if v else math.nan for name, v in values.items()}
 
 
 class StepLogger(loggers.Logger):

@@ -34,6 +34,7 @@ X_LABELS = {
     columns.WALL_TIME_SECONDS: "wall time",
 }
 _TARGET = "target_return"
+_METRICS = "environment.metrics"
 
 
 class Quantity(NamedTuple):
@@ -165,6 +166,19 @@ def draw_learning(groups: Sequence[RunGroup]) -> Figure | None:
 def draw_memory(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw how values depend on the age of recurrent states, and the return, over learner steps."""
     return _draw_quantities(groups, _MEMORY, columns.LEARNER_STEPS)
+
+
+@style.styled
+def draw_metrics(groups: Sequence[RunGroup]) -> Figure | None:
+    """Draw the numbers of `info` that evaluations have, and the return, against actor steps."""
+    names = {name: None for group in groups for name in group.field(_METRICS) or ()}
+    tables = [table for group in groups for table in group.read_columns(columns.EVALUATOR)]
+    names = {columns.IS_SUCCESS: None, **names}
+    tables = [table for table in tables if has_numbers(table, columns.ACTOR_STEPS)]
+    shown = [n for n in names if any(np.isfinite(t[n]).any() for t in tables if has_numbers(t, n))]
+    point = _RETURN.point
+    quantities = [Quantity(columns.EVALUATOR, n, n, axis="any", point=point) for n in shown]
+    return _draw_quantities(groups, [*quantities, _RETURN], columns.ACTOR_STEPS) if shown else None
 
 
 def _draw_quantities(

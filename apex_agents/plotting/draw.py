@@ -59,6 +59,7 @@ def draw_runs(
         "speeds": curve_figures.draw_speeds,
         "learning": curve_figures.draw_learning,
         "memory": curve_figures.draw_memory,
+        "metrics": curve_figures.draw_metrics,
         "priorities": priority_figure.draw_priorities,
         "exploration": exploration.draw_exploration,
     }

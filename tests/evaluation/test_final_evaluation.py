@@ -168,3 +168,16 @@ def test_a_single_episode():
     assert lines["episodes"] == "1, seed 1"
     assert not {"rules", "human-normalized"} & set(lines)
     np.testing.assert_allclose(summary["median_return"], 5.0)
+
+
+def test_numbers_of_info_are_in_the_summary_and_the_table():
+    metrics = [(("is_success", 1.0), ("x", 3.0)), (("is_success", 0.0),)]
+    episodes = [Episode(i, 1.0, 1.0, 5, found) for i, found in enumerate(metrics)]
+    config = ExperimentConfig(ATARI, EnvironmentConfig("gymnasium", "CartPole-v1"), RunConfig())
+    summary = summarise(config, REQUEST, Result(episodes, []))
+    assert summary["metrics"] == {"is_success": 0.5, "x": 3.0}
+    lines = dict(describe(summary))
+    assert (lines["success rate"], lines["x"]) == ("50.0%", "3")
+    header, *rows = to_csv(config.environment, episodes).splitlines()
+    assert header.endswith(",episode_length,is_success,x")
+    assert [row.split(",", 5)[5] for row in rows] == ["1.0,3.0", "0.0,nan"]

@@ -42,7 +42,7 @@ def test_every_name_is_a_file_or_column_of_the_document():
     documented = {
         column
         for file in documented_logs.FILES
-        for agent in (*AGENTS, "a2c")
+        for agent in (*AGENTS, "a2c", "gymnasium")
         for column in documented_logs.columns(file, agent)
     }
     assert names <= documented.union(documented_logs.FILES)

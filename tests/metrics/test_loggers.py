@@ -251,3 +251,19 @@ def test_rows_of_the_learner_come_less_often_in_a_longer_run(experiment, clock):
     assert [written[4 * seconds] for seconds in (0, 1, 5)] == [1, 3, 11]
     assert 30 < written[4 * 50] < 40
     assert written[4 * 250] - written[4 * 200] == 10
+
+
+def test_numbers_of_info_are_columns(experiment, clock):
+    logger = make_actor_logger(experiment, clock)
+    logger._environment.metric_names = ("is_success", "x")
+    for success, x in ((1.0, 4.0), (0.0, 8.0)):
+        logger.record([Episode(0, 1.0, 1.0, 1, (("is_success", success), ("x", x)))])
+    logger.record([Episode(1, 1.0, 1.0, 1, (("x", 9.0),))])
+    clock.now += 10
+    logger.record([])
+    clock.now += 10
+    logger.record([])
+    first, second = rows(experiment, "actor_3")
+    assert (float(first["is_success"]), float(first["x"])) == (0.5, 7.0)
+    assert math.isnan(float(second["is_success"])) and math.isnan(float(second["x"]))
+    logger.close()

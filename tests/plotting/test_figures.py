@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from apex_agents.plotting import style
-from apex_agents.plotting.curve_figures import draw_learning, draw_memory, draw_returns, draw_speeds
+from apex_agents.plotting.curve_figures import (
+    draw_learning,
+    draw_memory,
+    draw_metrics,
+    draw_returns,
+    draw_speeds,
+)
 from apex_agents.plotting.exploration import draw_exploration
 from apex_agents.plotting.priority_figure import draw_priorities
 from apex_agents.plotting.run_groups import group_runs
@@ -17,7 +23,15 @@ from apex_agents.runs.setting_labels import read_labels, record_labels
 from apex_agents.studies.results import make_groups
 from apex_agents.studies.study import Run, Setting, Study
 
-FIGURES = [draw_returns, draw_speeds, draw_learning, draw_memory, draw_priorities, draw_exploration]
+FIGURES = [
+    draw_returns,
+    draw_speeds,
+    draw_learning,
+    draw_memory,
+    draw_metrics,
+    draw_priorities,
+    draw_exploration,
+]
 
 
 def evaluation(step, mean_return, standard_error=0.5) -> dict[str, float]:
@@ -429,6 +443,16 @@ def test_delta_q_of_both_steps(make_run):
     assert points(last, SINCE) == ([1, 2], [0.25, 0.0])
 
 
+def test_numbers_of_info_over_actor_steps(make_run):
+    rows = [{**evaluation(step, 1), "is_success": step / 4, "x": float("nan")} for step in (1, 3)]
+    figure = draw_metrics(group_runs([make_run("a", {"evaluator": rows})]))
+    success, _ = figure.axes  # A column without any number has no panel.
+    assert success.get_ylabel() == "is_success"
+    assert points(success, "mean of an evaluation")[1] == [0.25, 0.75]
+    without = [{**row, "is_success": float("nan")} for row in rows]
+    assert draw_metrics(group_runs([make_run("b", {"evaluator": without})])) is None
+
+
 def test_an_entropy_of_the_users_makes_no_actor_critic(make_run):
     rows = [{**learner_row(step), "entropy": 0.5} for step in (1, 2)]
     figure = draw_learning(group_runs([make_run("a", {"learner": rows})]))
@@ -641,6 +665,7 @@ ONE_ROW = {
     draw_speeds: {"replay": [replay_row(5, 1, 1)]},
     draw_learning: {"learner": [learner_row(1)]},
     draw_memory: {"learner": [staleness_row(1, 0.5, 0.25)]},
+    draw_metrics: {"evaluator": [{**evaluation(1, 1), "is_success": 0.5}]},
     draw_priorities: {"learner_histograms": histogram_rows(1, 1.0)},
     draw_exploration: {"actor_0_envs": [env_row(1, 0.4, 1, 1), env_row(1, 0.2, 1, 1)]},
 }
