@@ -28,6 +28,7 @@ from apex_agents.environments import (
     VectorEnvironment,
     adapt,
     describe_actions,
+    has_mask,
     make_vector_environment,
     record_spec,
     require_unit_vectors,
@@ -123,8 +124,8 @@ def _describe(spec: EnvironmentSpec) -> dict[str, str]:
         rows["agents"] = "Ape-X DPG (apex-dpg)"
         return rows
     rows["agents"] = "Ape-X DQN, R2D2, A2C, A3C (apex-dqn, apex-r2d2, apex-a2c, apex-a3c)"
-    for line in describe_actions(spec):
-        rows["actions"] += f". {line.removesuffix('.')}"
+    if has_mask(spec):
+        rows["actions"] += f". {describe_actions(spec)[-1].removesuffix('.')}"
     config = fit_torso(ApexDQNConfig(torso="auto", frame_stack=0), spec)
     rows["network"] = "fully connected layers"
     if config.torso == "conv":
