@@ -89,12 +89,13 @@ def _reached_limits(run: Run, config: RunConfig) -> list[str]:
     ]
 
 
-def conclude(state: RunState, outcome: Outcome) -> Run:
+def conclude(state: RunState, outcome: Outcome, reason: str = "") -> Run:
     """Complete the summary of a run whose nodes have ended.
 
     Args:
       state: state of the run, which is brought up to date.
       outcome: how the nodes ended.
+      reason: why the user's program has ended the run with the signal of Ctrl-C, if it has.
 
     Returns:
       The run; its exit code is 1 if it failed, 143 if it was stopped by SIGTERM.
@@ -112,7 +113,10 @@ def conclude(state: RunState, outcome: Outcome) -> Run:
     exit_code = EXIT_SUCCESS if is_over else EXIT_TERMINATED
     if outcome.stopped_by == signal.SIGINT:
         exit_code = EXIT_INTERRUPTED
-    if not is_over:
+    if reason and written:
+        exit_code = EXIT_SUCCESS
+        changes |= {"finished": True, "reason": reason}
+    elif not is_over:
         stop = "SIGINT (Ctrl-C)" if exit_code == EXIT_INTERRUPTED else "SIGTERM"
         changes["reason"] = f"stopped by {stop}"
     if outcome.failure:

@@ -6,11 +6,13 @@ import pathlib
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import launchpad as lp
 from rich import filesize
 
+from apex_agents.callbacks import EvaluationCallback, EvaluationRecord
 from apex_agents.checks import check_experiment
 from apex_agents.ending import (
     Run,
@@ -39,6 +41,7 @@ from apex_agents.runs.checkpoints import copy_to_step_0
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import close_workdir, open_run, warning_of_resumption
 from apex_agents.runs.workdir import CHECKPOINTS, TENSORBOARD
+from apex_agents.waits import describe
 
 LAUNCH_TYPES = ("local_mp", "local_mt", "ray")
 
@@ -46,13 +49,14 @@ _STOPPING = "Stopping; press Ctrl-C again to kill all processes."
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGQUIT, signal.SIGALRM)
 
 
-def launch(
+def launch(  # noqa: PLR0913
     experiment: Experiment,
     backend: Backend,
     is_live: bool,
     wandb: str | None,
     exports: Sequence[Export] = (),
     initial_run: str | pathlib.Path | None = None,
+    on_evaluation: Callable[[EvaluationRecord], Any] | None = None,
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
     spec = check_experiment(experiment)
@@ -81,7 +85,12 @@ def launch(
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
         exports = [*_open_exports(experiment, wandb), *exports]
-        return launch_program(make_program(experiment), experiment, backend, is_live, exports)
+        callback = None
+        if on_evaluation is not None:
+            callback = EvaluationCallback(on_evaluation, pathlib.Path(experiment.workdir))
+            exports.append(callback)
+        program = make_program(experiment)
+        return launch_program(program, experiment, backend, is_live, exports, callback)
     finally:
         close_workdir(experiment.workdir)
 
@@ -116,6 +125,7 @@ def launch_program(
     backend: Backend,
     is_live: bool = True,
     exports: Sequence[Export] = (),
+    callback: EvaluationCallback | None = None,
 ) -> Run:
     """Run a program to its end, draw the run and print its summary.
 
@@ -125,6 +135,7 @@ def launch_program(
       backend: place where its nodes run; `prepare` has been called.
       is_live: whether to show a live view if the output is a terminal; plain lines otherwise.
       exports: receivers of the rows of the CSV files; closed in the end.
+      callback: the one of them that may end the run.
 
     Returns:
       The run, which is over, or was stopped by SIGINT.
@@ -132,6 +143,7 @@ def launch_program(
     Raises:
       RunFailure: a node failed, or the run ended before its first learner step.
       SystemExit: the run was stopped by SIGTERM.
+      Exception: what the callback's function raised.
     """
     git_commit()  # Cached: the commit of the code that is about to run.
     _print_line(f"Run folder: {experiment.workdir}")
@@ -154,10 +166,14 @@ def launch_program(
             outcome = Outcome(str(error))
         finally:
             monitor.close()
-        run = conclude(state, outcome)
+        if callback is not None and callback.error is not None:
+            outcome = outcome._replace(failure=f"on_evaluation raised {describe(callback.error)}")
+        run = conclude(state, outcome, callback.reason if callback else "")
         if run.exit_code != EXIT_FAILURE and not outcome.is_killed:
             _draw(run.folder)
     _print_line()
+    if callback is not None and callback.error is not None:
+        raise callback.error
     if run.exit_code == EXIT_FAILURE:
         raise RunFailure(describe_failure(run, experiment, outcome))
     for line in describe_summary(run.summary):

@@ -18,6 +18,7 @@ from apex_agents.process_state import restoring_process
 from apex_agents.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from apex_agents.callbacks import EvaluationRecord
     from apex_agents.config import ExperimentConfig
     from apex_agents.ending import Run
     from apex_agents.metrics.exports import Export
@@ -39,6 +40,7 @@ def train(  # noqa: PLR0913
     wandb: str | None = None,
     exports: Sequence[Export] = (),
     initial_run: str | pathlib.Path | None = None,
+    on_evaluation: Callable[[EvaluationRecord], Any] | None = None,
     name: str = "run",
     stopwatch: Stopwatch | None = None,
 ) -> Run:
@@ -67,6 +69,9 @@ def train(  # noqa: PLR0913
         of `metrics.exports.Export`, which are called in a thread of this process.
       initial_run: folder of another run, of the same networks and optimizers; a new run starts with
         what the newest checkpoint of that one holds of them, at learner step 0.
+      on_evaluation: function that is called in this process after each evaluation, in a thread of
+        its own. If it returns True, the run is over; if it raises, the run is stopped, and the
+        error raised here. Either way it is saved, and can be resumed.
       name: beginning of the name of a new folder, or of its path, see `new_workdir`.
       stopwatch: measures the wall time of the run; by default from now.
 
@@ -99,7 +104,7 @@ def train(  # noqa: PLR0913
             workdir=str(folder),
         )
         experiment = dataclasses.replace(experiment, stopwatch=stopwatch)
-        return launch(experiment, backend, is_live, wandb, exports, initial_run)
+        return launch(experiment, backend, is_live, wandb, exports, initial_run, on_evaluation)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ def get_study() -> Study:
             for state in ("zero", "stored")
             for burn_in in (0, _BURN_IN)
         },
-        tasks=("popgym-RepeatFirstEasy-v0", "popgym-PositionOnlyCartPoleEasy-v0"),
+        tasks=("popgym-PositionOnlyCartPoleEasy-v0", "popgym-RepeatPreviousEasy-v0"),
         fields={"run.max_actor_steps": 100_000},
         x=columns.ACTOR_STEPS,
         num_seeds=5,

@@ -20,7 +20,7 @@ LAYERS = (
     ("command_line",),
     ("training",),
     ("launcher",),
-    ("ending", "program"),
+    ("ending", "program", "callbacks"),
     ("learners",),
     ("agent_folder",),
     ("export",),

@@ -194,6 +194,46 @@ def test_a_script_trains_and_resumes_in_processes(tmp_path):
     assert json.loads((folder / "summary.json").read_text())["learner_steps"] == evaluated[-1]
 
 
+CALLBACK = f"""{CONFIG}
+limits.max_actor_steps = limits.max_learner_steps = None
+records = []
+
+def on_evaluation(record):
+    records.append(record)
+    print("evaluated", record.actor_steps > 0, record.num_episodes, record.best_parameters.exists())
+    if len(records) == 2 and sys.argv[2] == "raises":
+        raise ZeroDivisionError("mine")
+    return len(records) == 2
+
+run = train(config, workdir="run", on_evaluation=on_evaluation, launch_type=sys.argv[3])
+print("returned", run.exit_code, run.summary["finished"], run.summary["reason"], len(records))
+"""
+
+
+@pytest.mark.parametrize("launch_type", ["local_mp", "local_mt"])
+def test_a_function_of_the_script_ends_the_run(launch_type, tmp_path):
+    first = execute(tmp_path, CALLBACK, "0", "returns", launch_type)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("evaluated") == first.stdout.count(" 3 True\n") == 2
+    assert first.stdout.endswith("returned 0 True on_evaluation returned True 2\n")
+    steps = json.loads((tmp_path / "run" / "summary.json").read_text())["learner_steps"]
+    # No limit was reached: the same call goes on, and asks about new evaluations only.
+    again = execute(tmp_path, CALLBACK, "0", "returns", launch_type)
+    assert again.stdout.endswith("returned 0 True on_evaluation returned True 2\n"), again.stderr
+    assert f"Resuming from learner step {steps:,}" in again.stdout
+
+
+def test_an_error_of_the_scripts_function_is_raised_after_saving(tmp_path):
+    result = execute(tmp_path, CALLBACK, "0", "raises", "local_mp")
+    assert result.returncode == 1 and "returned" not in result.stdout
+    assert result.stderr.endswith("ZeroDivisionError: mine\n") and "on_evaluation" in result.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert not summary["finished"]
+    assert summary["reason"] == "on_evaluation raised ZeroDivisionError: mine"
+    saved = tmp_path / "run" / "checkpoints" / f"learner-{summary['learner_steps']:012d}"
+    assert saved.is_dir()
+
+
 def test_a_script_trains_with_a_builder_of_its_own(tmp_path):
     result = execute(tmp_path, OWN_BUILDER, "400")
     assert result.returncode == 0, result.stderr

@@ -1,0 +1,87 @@
+"""A function of the user's that is called after each evaluation, and may end the run."""
+
+import os
+import pathlib
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apex_agents.metrics import columns
+from apex_agents.metrics.exports import Histogram, Scalars
+from apex_agents.runs.workdir import BEST_CHECKPOINT
+
+_PREFIX = f"{columns.EVALUATOR}/"
+_MEAN_RETURN = _PREFIX + columns.MEAN_RETURN
+
+
+class EvaluationRecord(NamedTuple):
+    """An evaluation, as `train(on_evaluation=...)` gets it.
+
+    Attributes:
+      actor_steps: agent steps of all actors when it began.
+      learner_steps: learner steps of the evaluated parameters.
+      mean_return: mean return of its episodes.
+      num_episodes: number of its episodes.
+      metrics: means of the numbers of `info` that its episodes had, by name.
+      folder: folder of the run, for `apex_agents.load`.
+      best_parameters: file with the parameters of the best evaluation so far.
+    """
+
+    actor_steps: int
+    learner_steps: int
+    mean_return: float
+    num_episodes: int
+    metrics: Mapping[str, float]
+    folder: pathlib.Path
+    best_parameters: pathlib.Path
+
+
+class EvaluationCallback:
+    """Calls a function for each new row of the evaluator; see `metrics.exports.Export`.
+
+    Attributes:
+      reason: why the run is over, if the function returned True.
+      error: what the function raised.
+    """
+
+    def __init__(self, function: Callable[[EvaluationRecord], Any], folder: pathlib.Path):
+        """Call nothing yet."""
+        self._function = function
+        self._folder = folder
+        self.reason = ""
+        self.error: Exception | None = None
+
+    def write(self, items: Iterable[Scalars | Histogram]) -> None:
+        for item in items:
+            if isinstance(item, Histogram) or _MEAN_RETURN not in item.values:
+                continue
+            if not self.reason and self.error is None:
+                self._call(item.values, item.step)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _call(self, values: Mapping[str, float], learner_steps: int) -> None:
+        values = {name.removeprefix(_PREFIX): value for name, value in values.items()}
+        record = EvaluationRecord(
+            actor_steps=int(values.pop(columns.ACTOR_STEPS)),
+            learner_steps=learner_steps,
+            mean_return=values.pop(columns.MEAN_RETURN),
+            num_episodes=int(values.pop("num_episodes")),
+            metrics={k: v for k, v in values.items() if k not in _OTHERS},
+            folder=self._folder,
+            best_parameters=self._folder / BEST_CHECKPOINT,
+        )
+        try:
+            is_over = self._function(record)
+            if isinstance(is_over, bool | np.bool_) and is_over:
+                self.reason = "on_evaluation returned True"
+        except Exception as error:  # It is raised in the end, when the run has been saved.
+            self.error = error
+        if self.reason or self.error is not None:
+            os.kill(os.getpid(), signal.SIGINT)  # As Ctrl-C does, which stops all kinds of nodes.
+
+
+_OTHERS = (columns.LEARNER_STEPS, columns.STANDARD_ERROR)
