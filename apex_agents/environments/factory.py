@@ -14,6 +14,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from apex_agents.environments.adapters import AdaptedEnvironment, adapt, make_to_render
 from apex_agents.environments.atari import AtariConfig, AtariVectorEnvironment, rom_name
+from apex_agents.environments.batched import BatchedEnvironment
 from apex_agents.environments.gymnasium_tasks import find_task
 from apex_agents.environments.masks import DEFAULT_MASK, has_mask
 from apex_agents.environments.toy import Catch, PointMass
@@ -28,6 +29,8 @@ from apex_agents.validation import Rule, check_config, require, unknown_name
 from apex_agents.waits import Waiting
 
 _FIELD = "environment.task"
+# Parameter of a function that returns a `gymnasium.vector.VectorEnv`.
+_NUM_ENVS = "num_envs"
 
 
 @dataclasses.dataclass
@@ -182,7 +185,8 @@ def make_vector_environment(  # noqa: PLR0913
         count from 0.
       environment_fn: makes one environment, called with `config.kwargs`, instead of `suite` and
         `task`. Arguments `seed`, `evaluation` and `env_index` that it has get the seed of
-        the environment, whether it is one for evaluations, and its number in `env_indices`.
+        the environment, whether it is one for evaluations, and its number in `env_indices`. One
+        with an argument `num_envs` returns as many at once, a `gymnasium.vector.VectorEnv`.
 
     Raises:
       ValueError: `num_envs` is less than 1, the config is invalid, or an environment cannot be made
@@ -206,6 +210,11 @@ def make_vector_environment(  # noqa: PLR0913
             step_timeout_seconds=config.step_timeout_seconds,
         )
     timeout = config.step_timeout_seconds
+    if _NUM_ENVS in _parameters(environment_fn) and _NUM_ENVS not in config.kwargs:
+        offered = {_NUM_ENVS: num_envs, "seed": seeds[0], "evaluation": evaluation}
+        with Waiting("the environments to be made"):
+            batch = _make_batch(environment_fn, config, offered, num_rendered > 0)
+        return BatchedEnvironment(batch, seeds[0], config.action_mask, config.metrics, timeout)
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
         environments, earlier = [], list[Any]()
         numbers = zip(seeds, env_indices or range(num_envs), strict=True)
@@ -223,6 +232,48 @@ def make_vector_environment(  # noqa: PLR0913
         require(may_repeat or config.action_repeat == 1, name, config.action_repeat, allowed)
         made.pop_all()
         return vector
+
+
+def _make_batch(
+    environment_fn: Callable[..., Any],
+    config: EnvironmentConfig,
+    offered: Mapping[str, Any],
+    render: bool,
+) -> gymnasium.vector.VectorEnv:
+    """Make environments of a function that returns many at once.
+
+    Raises:
+      ValueError: it cannot make so many, or the config asks for what they cannot do.
+    """
+    for name, unset in (("action_repeat", 1), ("max_episode_steps", None)):
+        value, allowed = getattr(config, name), f"{unset}: a VectorEnv does this itself"
+        require(value == unset, f"environment.{name}", value, allowed)
+    kwargs = _arguments(environment_fn, config, offered)
+    if render and "render_mode" in _parameters(environment_fn):
+        kwargs["render_mode"] = "rgb_array"
+    try:
+        environment = environment_fn(**kwargs)
+        num_envs = getattr(environment, "num_envs", None)
+        if not isinstance(environment, gymnasium.vector.VectorEnv):
+            kind = type(environment).__name__
+            raise TypeError(f"it takes {_NUM_ENVS} and returns a {kind}, not a VectorEnv")
+        if num_envs != offered[_NUM_ENVS]:
+            raise ValueError(f"it returns {num_envs} environments, not {offered[_NUM_ENVS]}")
+        return environment
+    # The code may raise anything.
+    except Exception as error:
+        name = type(error).__name__
+        raise ValueError(f"{_FIELD} {config.task!r} cannot be made: {name}: {error}") from error
+
+
+def _arguments(
+    environment_fn: Callable[..., Any], config: EnvironmentConfig, offered: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return those of the offered arguments that a function has, and those of the config."""
+    parameters = _parameters(environment_fn)
+    kwargs = {name: value for name, value in offered.items() if name in parameters}
+    given = config.kwargs | (config.evaluation_kwargs if offered["evaluation"] else {})
+    return kwargs | copy.deepcopy(given)  # An environment may change what it gets.
 
 
 def _make(
@@ -243,9 +294,7 @@ def _make(
     """
     try:
         parameters = _parameters(environment_fn)
-        kwargs = {name: value for name, value in offered.items() if name in parameters}
-        given = config.kwargs | (config.evaluation_kwargs if offered["evaluation"] else {})
-        kwargs |= copy.deepcopy(given)  # An environment may change what it gets.
+        kwargs = _arguments(environment_fn, config, offered)
         takes_render_mode = "render_mode" in parameters or _ANY in parameters
         if render and takes_render_mode:
             environment = make_to_render(environment_fn, kwargs)

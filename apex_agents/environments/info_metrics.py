@@ -20,11 +20,13 @@ class InfoMetrics:
 
     Attributes:
       names: names of the metrics.
+      keys: entries of `info` that they are made from.
     """
 
     def __init__(self, names: Sequence[str]):
         self.names = tuple(dict.fromkeys((SUCCESS, *names)))
         self._keys = {name: found[1] for name in names if (found := _MEAN.fullmatch(name))}
+        self.keys = {self._keys.get(name, name) for name in self.names}
         self.begin()
 
     def begin(self) -> None:

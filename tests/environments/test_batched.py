@@ -1,0 +1,194 @@
+"""Tests of environments that come many at once, beside those that are stepped one by one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces, vector
+
+from apex_agents.environments import (
+    EnvironmentConfig,
+    SyncVectorEnvironment,
+    VectorEnvironment,
+    adapt,
+    has_mask,
+    make_vector_environment,
+)
+from tests.environments.test_info_metrics import Reports
+from tests.environments.test_masks import MASKS, Masked, MaskedDict
+
+NUM_ENVS, SEED = 3, 7
+
+
+def make_cartpoles(num_envs: int, mode: str = "NextStep") -> vector.VectorEnv:
+    kwargs = {"autoreset_mode": vector.AutoresetMode(mode)}
+    return gymnasium.make_vec(
+        "CartPole-v1",
+        num_envs,
+        vectorization_mode="sync",
+        vector_kwargs=kwargs,
+        max_episode_steps=30,
+    )
+
+
+def make_batch(environment_fn: Any, num_envs: int = NUM_ENVS, **fields: Any) -> VectorEnvironment:
+    config = EnvironmentConfig("function", "mine", **fields)
+    return make_vector_environment(config, num_envs, SEED, environment_fn=environment_fn)
+
+
+def batch_of(make: Any) -> Any:
+    """Return a function that makes many environments of gymnasium."""
+
+    def make_many(num_envs: int) -> vector.VectorEnv:
+        return vector.SyncVectorEnv([make] * num_envs)
+
+    return make_many
+
+
+def assert_equal_steps(batched: VectorEnvironment, single: VectorEnvironment, steps: int) -> None:
+    """Step both with the same actions; all time steps and episodes are equal."""
+    random = np.random.default_rng(0)
+    pairs = [(batched.reset(), single.reset())]
+    for _ in range(steps):
+        actions = random.integers(2, size=NUM_ENVS).astype(np.int32)
+        pairs.append((batched.step(actions), single.step(actions)))
+        for found, expected in zip(*pairs[-1], strict=True):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+    assert batched.finished_episodes() == single.finished_episodes() != []
+
+
+def test_cartpoles_at_once_are_those_one_by_one():
+    batched = make_batch(make_cartpoles)
+    seed = int(np.random.SeedSequence(SEED).spawn(NUM_ENVS)[0].generate_state(1)[0]) >> 1
+    single = SyncVectorEnvironment(
+        [
+            adapt(gymnasium.make("CartPole-v1", max_episode_steps=30), seed=seed + i)
+            for i in range(NUM_ENVS)
+        ]
+    )
+    assert batched.spec == single.spec
+    assert_equal_steps(batched, single, 200)  # Some end by their limit of steps.
+
+
+def test_truncations_and_terminations_have_their_discounts():
+    class Ends(gymnasium.Env):
+        observation_space = spaces.Discrete(9)
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.t = 0
+            return 0, {}
+
+        def step(self, action):
+            self.t += 1
+            return self.t, 1.5, self.t == 2 and action == 1, self.t == 2 and action == 0, {}
+
+    environment = make_batch(batch_of(Ends))
+    timestep = environment.reset()
+    assert (timestep.step_type == dm_env.StepType.FIRST).all()
+    environment.step(np.array([0, 1, 1], np.int32))
+    timestep = environment.step(np.array([0, 1, 0], np.int32))
+    assert timestep.step_type.tolist() == [dm_env.StepType.LAST] * 3
+    assert timestep.discount.tolist() == [1.0, 0.0, 1.0]
+    assert timestep.observation.argmax(axis=1).tolist() == [2, 2, 2]
+    timestep = environment.step(np.array([1, 1, 1], np.int32))
+    assert timestep.step_type.tolist() == [dm_env.StepType.FIRST] * 3
+    assert (timestep.reward.tolist(), timestep.discount.tolist()) == ([0.0] * 3, [1.0] * 3)
+    assert timestep.observation.argmax(axis=1).tolist() == [0, 0, 0]
+    found = [(e.env_index, e.episode_return, e.length) for e in environment.finished_episodes()]
+    assert found == [(i, 3.0, 2) for i in range(3)]
+
+
+@pytest.mark.parametrize("make", [Masked, lambda: MaskedDict(x=Masked().observation_space)])
+def test_masks_join_the_observations(make):
+    environment = make_batch(batch_of(make))
+    assert has_mask(environment.spec)
+    rows = [environment.reset().observation]
+    for action in (0, 1, 1):
+        rows.append(environment.step(np.full(NUM_ENVS, action, np.int32)).observation)
+    expected = [[step / 4, step / 4, *mask] for step, mask in enumerate(MASKS)]
+    assert np.stack(rows)[:, 1].tolist() == expected
+    assert environment.step(np.zeros(NUM_ENVS, np.int32)).observation[1].tolist() == expected[0]
+
+
+def test_a_state_without_a_legal_action_is_an_error():
+    environment = make_batch(batch_of(lambda: Masked(masks=[[1, 0, 0], [0, 0, 0], [1, 0, 0]])))
+    environment.reset()
+    with pytest.raises(ValueError, match="no action is legal by 'action_mask'"):
+        environment.step(np.zeros(NUM_ENVS, np.int32))
+
+
+def test_numbers_of_info_are_those_of_each_episode():
+    environment = make_batch(batch_of(Reports), metrics=("x", "mean(speed)"))
+    environment.reset()
+    for _ in range(3):
+        environment.step(np.zeros(NUM_ENVS, np.int32))
+    episodes = environment.finished_episodes()
+    assert len(episodes) == NUM_ENVS
+    assert dict(episodes[1].metrics) == {"is_success": 0.0, "x": 3.0, "mean(speed)": 4.0}
+    assert environment.metric_names == ("is_success", "x", "mean(speed)")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.MultiDiscrete([3, 4, 2]),
+        spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)]),
+        spaces.Box(-2.0, 2.0, (2,), np.float32),
+    ],
+)
+def test_actions_have_the_form_of_the_space(space):
+    class Takes(Masked):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = space
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+            assert self.action_space.contains(action), action
+            return self._observe(), 1.0, False, False, {}
+
+    environment = make_batch(batch_of(Takes), action_mask=None)
+    environment.reset()
+    actions = environment.spec.actions
+    batch = np.zeros([NUM_ENVS, *actions.shape], actions.dtype)
+    assert environment.step(batch).reward.tolist() == [1.0] * NUM_ENVS
+
+
+def test_dicts_are_converted_row_by_row():
+    def make() -> gymnasium.Env:
+        return MaskedDict(x=Masked().observation_space, y=Masked().observation_space)
+
+    environment = make_batch(batch_of(make), action_mask=None)
+    assert environment.reset().observation.shape == (NUM_ENVS, 3 + 2 + 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "words"),
+    [
+        (lambda num_envs: make_cartpoles(num_envs, "SameStep"), {}, "AutoresetMode.NEXT_STEP"),
+        (lambda num_envs: make_cartpoles(num_envs + 1), {}, "returns 4 environments, not 3"),
+        (lambda num_envs: gymnasium.make("CartPole-v1"), {}, "not a VectorEnv"),
+        (make_cartpoles, {"action_repeat": 2}, "action_repeat is 2"),
+        (make_cartpoles, {"max_episode_steps": 9}, "max_episode_steps is 9"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, fields, words):
+    with pytest.raises(ValueError, match=words):
+        make_batch(make, **fields)
+
+
+def test_numbers_that_are_not_finite_are_an_error():
+    class Breaks(Masked):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+            return self._observe(), math.inf, False, False, {}
+
+    environment = make_batch(batch_of(Breaks), action_mask=None)
+    environment.reset()
+    with pytest.raises(ValueError, match="not finite"):
+        environment.step(np.zeros(NUM_ENVS, np.int32))
