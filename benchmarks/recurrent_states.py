@@ -1,4 +1,4 @@
-"""The state at the start of a sequence (Kapturowski et al. 2019, figures 1 and 5), on two tasks.
+"""The state at the start of a sequence (Kapturowski et al. 2019, figures 1 and 5), on a task.
 
 `agent.measure_staleness` logs Delta Q, how far values are from those that acting had.
 
@@ -34,7 +34,7 @@ def get_study() -> Study:
             for state in ("zero", "stored")
             for burn_in in (0, _BURN_IN)
         },
-        tasks=("popgym-PositionOnlyCartPoleEasy-v0", "popgym-RepeatPreviousEasy-v0"),
+        tasks=("popgym-PositionOnlyCartPoleEasy-v0",),
         fields={"run.max_actor_steps": 100_000},
         x=columns.ACTOR_STEPS,
         num_seeds=5,
