@@ -10,7 +10,7 @@ import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import dm_env
 import numpy as np
@@ -22,6 +22,7 @@ from apex_agents.builder import ApexBuilder, Builder
 from apex_agents.config import RunConfig
 from apex_agents.environments import (
     EnvironmentSpec,
+    MaskedObservationSpec,
     VectorEnvironment,
     find_spec_difference,
     knows_evaluations,
@@ -199,7 +200,7 @@ def _try_environment(
         with _naming(experiment.task, "reset"):
             observation = environment.reset().observation
         with _naming(experiment.task, "stepped"):
-            _step(environment)
+            _step(environment, observation)
     finally:
         logging.disable(level)
         with _naming(experiment.task, "closed"):
@@ -216,14 +217,17 @@ def _naming(task: str, use: str) -> Iterator[None]:
         raise ValueError(f"{task} fails when it is {use}: {in_one_line(error)}") from error
 
 
-def _step(environment: VectorEnvironment) -> None:
-    """Take the first step of an episode, with the action that is closest to 0."""
-    actions: Any = environment.spec.actions
-    action = np.clip(np.zeros(actions.shape), actions.minimum, actions.maximum)
-    batch = action.astype(actions.dtype)[np.newaxis]
+def _step(environment: VectorEnvironment, observation: np.ndarray) -> None:
+    """Take the first step of an episode, with the legal action that is closest to 0."""
+    actions, observed = cast(Any, environment.spec.actions), environment.spec.observations
+    action = np.clip(np.zeros([1, *actions.shape]), actions.minimum, actions.maximum)
     for _ in range(MAX_FAILURES_IN_A_ROW):  # A failure begins another episode; the last one raises.
-        if environment.step(batch).step_type[0] != dm_env.StepType.FIRST:
+        if isinstance(observed, MaskedObservationSpec):
+            action = observed.split(observation)[1].argmax(axis=1)
+        timestep = environment.step(action.astype(actions.dtype))
+        if timestep.step_type[0] != dm_env.StepType.FIRST:
             return
+        observation = timestep.observation
 
 
 def _require_same(trained: EnvironmentSpec, evaluated: EnvironmentSpec) -> None:

@@ -10,10 +10,11 @@ import pytest
 from apex_agents import user_code
 from apex_agents.checks import acts_as_standard, check_environment
 from apex_agents.dqn.builder import ApexDQNBuilder
-from apex_agents.environments import EnvironmentConfig
+from apex_agents.environments import EnvironmentConfig, has_mask
 from apex_agents.experiment import Experiment, make_experiment
 from apex_agents.presets import load_config
 from apex_agents.user_code import name_function
+from tests.environments.test_masks import Masked
 
 
 class Halls(gymnasium.Env):
@@ -237,3 +238,8 @@ def test_builders_that_evaluate_as_the_agents_own_one(builder, is_standard):
     agent = experiment.config.agent
     assert acts_as_standard(agent, experiment.environment_spec()) is is_standard
     assert agent.builder == ("standard" if builder is None else name_function(builder))
+
+
+def test_the_first_step_of_the_check_is_legal():
+    experiment = make(lambda: Masked(masks=[[0, 0, 1], [0, 1, 0], [1, 0, 0]]))
+    assert has_mask(check_environment(experiment))  # It takes no other action.

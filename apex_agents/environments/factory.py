@@ -106,7 +106,13 @@ def find_environment_fn(config: EnvironmentConfig) -> Callable[..., Any] | None:
     if config.suite not in _SUITES:
         raise unknown_name("suite", config.suite, _SUITES)
     if config.suite not in ("function", "gymnasium"):
-        for name, unset in (("kwargs", {}), ("evaluation_kwargs", {}), ("max_episode_steps", None)):
+        unset_values: dict[str, Any] = {
+            "kwargs": {},
+            "evaluation_kwargs": {},
+            "max_episode_steps": None,
+            "metrics": (),
+        }
+        for name, unset in unset_values.items():
             value, allowed = getattr(config, name), f"left out for the suite {config.suite!r}"
             require(value == unset, f"environment.{name}", value, allowed)
     return _SUITES[config.suite](config)
