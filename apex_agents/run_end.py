@@ -42,7 +42,9 @@ from apex_agents.runs.opening import read_counts
 from apex_agents.waits import Waiting
 
 _CHECK_PERIOD_SECONDS = 0.1
-_REPORT_PERIOD_SECONDS = 1.0
+# Seconds between two reports; the first ones follow each other sooner, since a learner may have
+# taken steps within a second.
+_REPORT_PERIOD_SECONDS, _FIRST_PERIOD_SECONDS = 1.0, 0.1
 _COUNT_PERIOD_SECONDS = 0.02
 _ASK_TIMEOUT_SECONDS = 5
 _COUNTER_TIMEOUT_SECONDS = 1
@@ -228,6 +230,7 @@ class StepReporter:
         self._allowed = math.inf if run.max_actor_steps is None else 0  # Steps of this actor.
         self._clock = clock
         self._reports_at = -math.inf
+        self._period = _FIRST_PERIOD_SECONDS
         self._publisher = Publisher(client, STEP_REPORTS)
         self._before: int | None = None  # Steps of earlier actors with this index.
         self.knows_counts = True  # Whether the server told them when the limit was last asked for.
@@ -263,7 +266,8 @@ class StepReporter:
         return sum(adder.num_steps for adder in self._adders)
 
     def _report(self, steps: int) -> None:
-        self._reports_at = self._clock() + _REPORT_PERIOD_SECONDS
+        self._reports_at = self._clock() + self._period
+        self._period = min(2 * self._period, _REPORT_PERIOD_SECONDS)
         if self._before is None:
             counts = self._read_counts()
             if counts is None:

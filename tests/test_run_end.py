@@ -421,7 +421,9 @@ def test_without_a_limit_an_actor_reports_every_second(start, make_reporter, pat
     reporter = make_reporter(replay, [adder], clock=clock)
     assert not reporter.is_limit_reached()
     wait_for_counts(replay, 0)
-    for clock.now, num_steps, expected in ((0.9, 5, 0), (1.0, 2, 7), (1.9, 1, 7), (2.1, 1, 9)):
+    # The first reports follow each other after 0.1, 0.2, 0.4 and 0.8 s, later ones after a second.
+    early = ((0.05, 5, 0), (0.125, 2, 7), (0.25, 1, 7), (0.375, 1, 9), (0.8, 0, 9), (1.7, 0, 9))
+    for clock.now, num_steps, expected in (*early, (2.6, 5, 9), (2.75, 2, 16), (3.7, 1, 16)):
         adder.add(num_steps)
         assert not reporter.is_limit_reached()
         wait_for_counts(replay, expected)
