@@ -28,6 +28,7 @@ from apex_agents.exit_codes import EXIT_FAILURE, EXIT_TERMINATED
 from apex_agents.experiment import Experiment
 from apex_agents.extras import missing_extra
 from apex_agents.initial_run import find_initial
+from apex_agents.metrics import columns
 from apex_agents.metrics.exports import Export, TensorBoardExport, WandbExport
 from apex_agents.metrics.monitor import Monitor, make_view
 from apex_agents.metrics.run_state import RunState
@@ -37,6 +38,7 @@ from apex_agents.nodes.fork_server import close_server
 from apex_agents.nodes.host import available_memory, memory_warning
 from apex_agents.plotting import draw_run
 from apex_agents.program import make_program
+from apex_agents.replay.messages import Evaluation
 from apex_agents.runs.checkpoints import copy_to_step_0
 from apex_agents.runs.folder import RunFolder
 from apex_agents.runs.opening import close_workdir, open_run, warning_of_resumption
@@ -60,6 +62,7 @@ def launch(  # noqa: PLR0913
 ) -> Run:
     """Train the agent of an experiment on a backend, see `training.train`."""
     spec = check_experiment(experiment)
+    check_metrics(experiment)
     experiment = experiment.with_spec(spec)
     ended = find_ended(experiment)
     if ended is not None:
@@ -93,6 +96,18 @@ def launch(  # noqa: PLR0913
         return launch_program(program, experiment, backend, is_live, exports, callback)
     finally:
         close_workdir(experiment.workdir)
+
+
+def check_metrics(experiment: Experiment) -> None:
+    """Raise a ValueError if a number of `info` has the name of another column."""
+    names = experiment.config.environment.metrics if experiment.config else ()
+    taken = {value for value in vars(columns).values() if isinstance(value, str)}
+    taken = (taken | {*Evaluation._fields}) - {columns.IS_SUCCESS}
+    if clash := [name for name in names if name in taken]:
+        raise ValueError(
+            f"environment.metrics names {clash[0]!r}, which is another column of the logs; let the "
+            "environment call it differently."
+        )
 
 
 def make_backend(launch_type: str, ray_address: str = "auto") -> Backend:

@@ -54,6 +54,7 @@ from apex_agents.experiment import (
     Progress,
     make_experiment,
 )
+from apex_agents.launcher import check_metrics
 from apex_agents.learning.learner import ApexLearner
 from apex_agents.learning.losses import TDLoss
 from apex_agents.learning.update import Computed, Update
@@ -736,3 +737,15 @@ def test_a_limit_before_the_first_learner_step_is_refused(limit, ratio, is_refus
         return check_limits(run, flow)
     with pytest.raises(ValueError, match=r"is 63999, .* every 64,000 .*samples_per_insert"):
         check_limits(run, flow)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_refused"), [(("x", "is_success"), False), (("x", "mean_return"), True)]
+)
+def test_numbers_of_info_do_not_replace_other_columns(names, is_refused):
+    environment = EnvironmentConfig("gymnasium", "CartPole-v1", metrics=names)
+    experiment = make_experiment(ExperimentConfig(ApexDQNConfig(torso="mlp"), environment))
+    if not is_refused:
+        return check_metrics(experiment)
+    with pytest.raises(ValueError, match="names 'mean_return', which is another column"):
+        check_metrics(experiment)

@@ -19,7 +19,10 @@ from apex_agents.environments.conversion import convert_observations, space_of, 
 from apex_agents.environments.info_metrics import InfoMetrics
 from apex_agents.environments.masks import DEFAULT_MASK, MaskedObservationSpec, find_mask
 from apex_agents.environments.opengl import has_display, prepare_opengl
-from apex_agents.environments.vector_environment import DEFAULT_FRAMES_PER_SECOND
+from apex_agents.environments.vector_environment import (
+    DEFAULT_FRAMES_PER_SECOND,
+    MAX_FAILURES_IN_A_ROW,
+)
 
 
 def adapt(
@@ -86,6 +89,7 @@ class AdaptedEnvironment(dm_env.Environment):
         )
         self._num_steps = 0
         self._needs_reset = True
+        self._missed_mask: str | None = None  # Name of a mask that the first reset did not give.
 
     def use_mask(self, name: str | None) -> None:
         """Join the mask of legal actions with the observations, if there is one.
@@ -107,6 +111,8 @@ class AdaptedEnvironment(dm_env.Environment):
         found = find_mask(self._space, self._action_spec, name, info)
         if found is not None:
             self._observation_spec, self._convert_observation = found
+        elif isinstance(self._action_spec, specs.DiscreteArray):
+            self._missed_mask = name
 
     def reset(self) -> dm_env.TimeStep:
         return self._convert(self._environment.reset())
@@ -144,12 +150,28 @@ class AdaptedEnvironment(dm_env.Environment):
         self._needs_reset = step_type == dm_env.StepType.LAST
         if not timestep.first():  # Reward and discount of a FIRST step are not read.
             reward, discount = to_number(reward, "reward"), to_number(discount, "discount")
-        if self._metrics and timestep.first():
-            self._metrics.begin()
-        elif self._metrics:
-            self._metrics.add(self._environment.info)
+        if self._metrics:
+            self._read_info(timestep.first())
         row = self._read_observation(observation, self._needs_reset and discount == 0)
         return dm_env.TimeStep(step_type, reward, discount, row)
+
+    def _read_info(self, is_first: bool) -> None:
+        """Take the metrics of a step.
+
+        Raises:
+          ValueError: there is a mask of legal actions, although the first reset had none.
+        """
+        assert self._metrics is not None
+        info = self._environment.info if isinstance(self._environment.info, Mapping) else {}
+        if is_first:
+            self._metrics.begin()
+        else:
+            self._metrics.add(info)
+        if self._missed_mask is not None and self._missed_mask in info:
+            raise ValueError(
+                f"info has {self._missed_mask!r}, but had none after the first reset; it has to be "
+                "there after each reset and step. environment.action_mask=None leaves it unread"
+            )
 
     def _read_observation(self, observation: Any, is_terminal: bool) -> np.ndarray:
         spec = self._observation_spec
@@ -176,10 +198,15 @@ class _GymnasiumSteps(dm_env.Environment):
     def first_info(self) -> Mapping[str, Any]:
         """Begin the first episode, and return what the reset gave; `reset` does not repeat it.
 
-        If that fails, nothing is returned, and `reset` tries it again.
+        If it fails, it is tried again, as often as a reset may fail in a row.
         """
-        with contextlib.suppress(Exception):
-            self._first = self.reset()
+        for attempt in range(1, MAX_FAILURES_IN_A_ROW + 1):
+            try:
+                self._first = self.reset()
+                break
+            except Exception:
+                if attempt == MAX_FAILURES_IN_A_ROW:
+                    raise
         return self.info if isinstance(self.info, Mapping) else {}
 
     def reset(self) -> dm_env.TimeStep:

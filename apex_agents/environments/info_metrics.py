@@ -54,6 +54,9 @@ class InfoMetrics:
 def _to_number(value: Any) -> float:
     if value is None:
         return math.nan
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # Its parts have different lengths.
+        return math.nan
     is_number = array.size == 1 and array.dtype.kind in "biuf"
     return float(array.item()) if is_number else math.nan

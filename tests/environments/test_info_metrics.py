@@ -40,7 +40,7 @@ def test_the_last_value_or_the_mean_over_the_steps():
     metrics = InfoMetrics(["x", "mean(x)", "missing", "mean(missing)", "text"])
     assert metrics.names == ("is_success", "x", "mean(x)", "missing", "mean(missing)", "text")
     for number in (1.0, 2.0, 6.0):
-        metrics.add({"x": number, "text": "a", "is_success": number > 5})
+        metrics.add({"x": number, "text": [[1], [1, 2]], "is_success": number > 5})
     assert dict(metrics.values()) == {"x": 6.0, "mean(x)": 3.0, "is_success": 1.0}
     metrics.begin()
     assert metrics.values() == ()

@@ -217,16 +217,43 @@ def test_actions_are_not_repeated_with_a_mask():
         make_vector_environment(config, 1, 0, environment_fn=Masked)
 
 
-def test_a_first_reset_that_fails_is_tried_again():
-    class FailsOnce(Masked):
+@pytest.mark.parametrize(("num_failures", "is_refused"), [(1, False), (2, False), (3, True)])
+def test_a_first_reset_that_fails_is_tried_again(num_failures, is_refused):
+    class Fails(Masked):
         def reset(self, **options: Any) -> tuple[Any, dict]:
-            if self.num_resets == 0:
+            if self.num_resets < num_failures:
                 self.num_resets += 1
                 raise RuntimeError("not ready")
             return super().reset(**options)
 
-    environment = adapt(FailsOnce())
-    assert environment.reset().first()
+    if is_refused:
+        with pytest.raises(RuntimeError, match="not ready"):
+            adapt(Fails())
+    else:
+        assert has_mask(spec_of(adapt(Fails())))
+
+
+def test_a_mask_that_the_first_reset_lacks_is_an_error():
+    environment = adapt(StepsOnly())
+    environment.reset()
+    with pytest.raises(ValueError, match="had none after the first reset"):
+        environment.step(np.int32(0))
+    unread = adapt(StepsOnly(), action_mask=None)
+    unread.reset()
+    assert unread.step(np.int32(0)).mid()
+
+
+class StepsOnly(gymnasium.Env):
+    """Has a mask in the `info` of steps alone, and no dict at all where it resets."""
+
+    observation_space = VECTOR
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, Any]:
+        return np.zeros(2, np.float32), None
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        return np.zeros(2, np.float32), 0.0, False, False, {"action_mask": [1, 0]}
 
 
 def test_a_record_says_whether_there_is_a_mask():
