@@ -44,6 +44,7 @@ class EvaluationCallback:
     Attributes:
       reason: why the run is over, if the function returned True.
       error: what the function raised.
+      is_stopping: whether the run stops already, or is over: no signal is sent any more.
     """
 
     def __init__(self, function: Callable[[EvaluationRecord], Any], folder: pathlib.Path):
@@ -52,6 +53,7 @@ class EvaluationCallback:
         self._folder = folder
         self.reason = ""
         self.error: Exception | None = None
+        self.is_stopping = False
 
     def write(self, items: Iterable[Scalars | Histogram]) -> None:
         for item in items:
@@ -80,7 +82,7 @@ class EvaluationCallback:
                 self.reason = "on_evaluation returned True"
         except Exception as error:  # It is raised in the end, when the run has been saved.
             self.error = error
-        if self.reason or self.error is not None:
+        if (self.reason or self.error is not None) and not self.is_stopping:
             os.kill(os.getpid(), signal.SIGINT)  # As Ctrl-C does, which stops all kinds of nodes.
 
 

@@ -35,6 +35,7 @@ from apex_agents.environments import (
     without_mask,
 )
 from apex_agents.environments.conversion import describe_rounding
+from apex_agents.environments.frames import find_frames
 from apex_agents.environments.spec_record import describe_record
 from apex_agents.networks.torso_choice import fit_torso
 
@@ -204,7 +205,8 @@ class _Play:
                 "environment.max_episode_steps unless one is sure to end: what is never over is "
                 "never reported."
             )
-        if spec.observations.dtype != np.uint8 and self._largest > _LARGE_OBSERVATION:
+        can_be_normalized = find_frames(spec, 0) is None
+        if can_be_normalized and self._largest > _LARGE_OBSERVATION:
             yield (
                 f"Observations have numbers up to {self._largest:g}: set "
                 "agent.normalize_observations=True."

@@ -168,6 +168,8 @@ def launch_program(
     monitor = Monitor(state, make_view(is_live, _print_line), exports)
 
     def on_interrupt() -> None:
+        if callback is not None:  # A second signal would kill the nodes.
+            callback.is_stopping = True
         if monitor.is_live:
             monitor.note = _STOPPING
             return
@@ -181,6 +183,8 @@ def launch_program(
             outcome = Outcome(str(error))
         finally:
             monitor.close()
+            if callback is not None:
+                callback.is_stopping = True
         if callback is not None and callback.error is not None:
             outcome = outcome._replace(failure=f"on_evaluation raised {describe(callback.error)}")
         run = conclude(state, outcome, callback.reason if callback else "")

@@ -240,6 +240,17 @@ def test_builders_that_evaluate_as_the_agents_own_one(builder, is_standard):
     assert agent.builder == ("standard" if builder is None else name_function(builder))
 
 
+def test_an_environment_that_never_resets_is_refused_in_one_sentence():
+    class Dead(Halls):
+        def reset(
+            self, *, seed: int | None = None, options: dict | None = None
+        ) -> tuple[int, dict]:
+            raise RuntimeError("no licence")
+
+    with pytest.raises(ValueError, match="fails when it is reset: RuntimeError: no licence"):
+        check_environment(make(lambda: Dead(3)))
+
+
 def test_the_first_step_of_the_check_is_legal():
     experiment = make(lambda: Masked(masks=[[0, 0, 1], [0, 1, 0], [1, 0, 0]]))
     assert has_mask(check_environment(experiment))  # It takes no other action.

@@ -231,13 +231,24 @@ def make_vector_environment(  # noqa: PLR0913
                 environment = _make(environment_fn, config, offered, render, earlier)
             environments.append(made.enter_context(contextlib.closing(environment)))
             with name_call(f"environment {index}", "reset", timeout):
-                environment.use_mask(config.action_mask)
+                _use_mask(environment, config)
         vector = SyncVectorEnvironment(environments, config.action_repeat, timeout)
         may_repeat, name = not has_mask(vector.spec), "environment.action_repeat"
         allowed = "1, since a repeated action may not stay legal"
         require(may_repeat or config.action_repeat == 1, name, config.action_repeat, allowed)
         made.pop_all()
         return vector
+
+
+def _use_mask(environment: AdaptedEnvironment, config: EnvironmentConfig) -> None:
+    """Look for the mask of legal actions; a ValueError says that the first reset fails."""
+    try:
+        environment.use_mask(config.action_mask)
+    except ValueError:
+        raise
+    except Exception as error:  # The code of an environment may raise anything.
+        name = type(error).__name__
+        raise ValueError(f"{config.task} fails when it is reset: {name}: {error}") from error
 
 
 def _make_batch(

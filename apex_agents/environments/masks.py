@@ -138,6 +138,10 @@ def find_mask(
                     f"observation[{name!r}] is {entry}, but {error}. With "
                     "environment.action_mask=None it is observed as all else is."
                 ) from None
+        if not entries:
+            raise ValueError(
+                f"the observation has nothing beside {name!r}; let it have a constant."
+            )
         rest = next(iter(entries.values())) if len(entries) == 1 else spaces.Dict(entries)
     unmasked, convert = convert_observations(rest)
     return MaskedObservationSpec(unmasked, actions, name, not is_entry, space), convert

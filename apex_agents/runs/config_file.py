@@ -30,7 +30,12 @@ ENVIRONMENT_SPEC = "environment_spec"
 _FORMAT = 2
 # Entries that must not change when a run is resumed, except `_FREE_FIELDS`.
 _FIXED_SECTIONS = (FORMAT_VERSION, AGENT_TYPE, "agent", "environment")
-_FREE_FIELDS = ("environment.max_episode_steps", "environment.step_timeout_seconds")
+# Whether the mask is another one is seen by the environment's spec.
+_FREE_FIELDS = (
+    "environment.action_mask",
+    "environment.max_episode_steps",
+    "environment.step_timeout_seconds",
+)
 # Fields of an agent that its environment decides on where its torso is 'auto'.
 _TORSO, _AUTO = "torso", "auto"
 _CHOSEN_FIELDS = (_TORSO, "conv_channels", "conv_kernel_sizes", "conv_strides")

@@ -1,0 +1,64 @@
+"""Tests of the function that is called after each evaluation; runs are in test_training.py."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from apex_agents.callbacks import EvaluationCallback
+from apex_agents.metrics.exports import Scalars
+
+ROW = {
+    "evaluator/mean_return": 2.0,
+    "evaluator/actor_steps": 100.0,
+    "evaluator/num_episodes": 5.0,
+    "evaluator/learner_steps": 7.0,
+    "evaluator/is_success": 0.5,
+}
+
+
+@pytest.fixture
+def signals(monkeypatch) -> list[int]:
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    return sent
+
+
+def call(result: object, signals: list[int], is_stopping: bool = False) -> EvaluationCallback:
+    records = []
+
+    def function(record):
+        records.append(record)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    callback = EvaluationCallback(function, pathlib.Path("run"))
+    callback.is_stopping = is_stopping
+    callback.write(
+        [Scalars(7, "learner_steps", ROW), Scalars(7, "learner_steps", {"learner/x": 1})]
+    )
+    (record,) = records
+    assert (record.actor_steps, record.learner_steps, record.mean_return) == (100, 7, 2.0)
+    assert (record.num_episodes, record.metrics) == (5, {"is_success": 0.5})
+    return callback
+
+
+@pytest.mark.parametrize(("result", "is_over"), [(True, True), (False, False), (None, False)])
+def test_true_ends_the_run(result, is_over, signals):
+    callback = call(result, signals)
+    assert signals == ([signal.SIGINT] if is_over else [])
+    assert bool(callback.reason) == is_over and callback.error is None
+
+
+def test_an_error_ends_the_run_and_is_kept(signals):
+    error = ZeroDivisionError("mine")
+    callback = call(error, signals)
+    assert (signals, callback.error, callback.reason) == ([signal.SIGINT], error, "")
+
+
+@pytest.mark.parametrize("result", [True, ValueError()])
+def test_no_signal_is_sent_to_a_run_that_stops_or_is_over(result, signals):
+    call(result, signals, is_stopping=True)
+    assert signals == []
