@@ -28,6 +28,7 @@ from apex_agents.environments import (
     VectorEnvironment,
     adapt,
     describe_actions,
+    draw_actions,
     has_mask,
     make_vector_environment,
     record_spec,
@@ -154,6 +155,7 @@ class _Play:
         self._legal: list[float] = []
         self._largest = 0.0
         self._first: np.ndarray
+        self._is_seeded = True  # As far as it was compared.
 
     def run(self, num_steps: int) -> None:
         """Play so many steps, or fewer if they take long."""
@@ -162,7 +164,8 @@ class _Play:
         self._first = timestep.observation[0]
         for _ in range(num_steps):
             self._look(timestep)
-            timestep = environment.step(self._draw(timestep.observation))
+            actions = draw_actions(environment.spec, timestep.observation, self._random)
+            timestep = environment.step(actions)
             for episode in environment.finished_episodes():
                 self._lengths.append(episode.length)
                 self._returns.append(episode.episode_return)
@@ -173,8 +176,7 @@ class _Play:
 
     def compare_first(self, again: VectorEnvironment) -> None:
         """Compare the first observation with that of another environment of the same seed."""
-        is_same = np.array_equal(again.reset().observation[0], self._first)
-        self._is_seeded = is_same
+        self._is_seeded = np.array_equal(again.reset().observation[0], self._first)
 
     def rows(self) -> dict[str, str]:
         """Describe what was played."""
@@ -220,7 +222,7 @@ class _Play:
                 f"A step takes {self._seconds * 1e3:.0f} ms: act in as many processes as there are "
                 "cores, run.num_actors, with run.num_envs_per_actor=1."
             )
-        if not getattr(self, "_is_seeded", True):
+        if not self._is_seeded:
             yield "Two environments of the same seed begin differently: runs cannot be repeated."
 
     def _look(self, timestep: dm_env.TimeStep) -> None:
@@ -236,17 +238,6 @@ class _Play:
         self._rewards.append(float(reward))
         if step_type == dm_env.StepType.LAST:
             self._ends["truncated" if discount else "terminated"] += 1
-
-    def _draw(self, observations: np.ndarray) -> np.ndarray:
-        spec: Any = self.environment.spec
-        if isinstance(spec.actions, BoxActions):
-            low, high = spec.actions.minimum, spec.actions.maximum
-            drawn = self._random.uniform(low, high, [1, *spec.actions.shape])
-            return drawn.astype(spec.actions.dtype)
-        numbers = self._random.random([1, spec.actions.num_values])
-        if isinstance(spec.observations, MaskedObservationSpec):
-            numbers *= spec.observations.split(observations)[1]
-        return numbers.argmax(axis=1).astype(np.int32)
 
 
 def _range(numbers: list[Any]) -> str:

@@ -28,6 +28,9 @@ from apex_agents.environments import (
     DiscreteActions,
     EnvironmentConfig,
     MaskedObservationSpec,
+    draw_actions,
+    has_mask,
+    without_mask,
 )
 from apex_agents.environments.atari import emulator_settings, rom_name
 from apex_agents.legal_actions import ILLEGAL
@@ -60,31 +63,18 @@ def record_observations(
         for _ in range(num_steps):
             actions = policy.act_at(timestep)
             is_random = random.random(num_envs) < 0.5
-            drawn = _random_actions(policy, timestep.observation, random)
+            numbers = draw_actions(policy.spec, timestep.observation, random)
+            drawn = policy.actions.to_environment(numbers)
             actions[is_random] = drawn[is_random]
             timestep = environment.step(actions)
             observations.append(timestep.observation)
     return np.concatenate(observations)
 
 
-def _random_actions(
-    policy: TrainedPolicy, observations: np.ndarray, random: np.random.Generator
-) -> np.ndarray:
-    """Draw an action of the environment, which is legal, for each of the observations."""
-    actions, observed = policy.actions, policy.spec.observations
-    if isinstance(actions, BoxActions):
-        spec = actions.environment_spec
-        return random.uniform(spec.minimum, spec.maximum, [len(observations), *spec.shape])
-    numbers = random.random([len(observations), actions.num_values])
-    if isinstance(observed, MaskedObservationSpec):
-        numbers *= observed.split(observations)[1]
-    return actions.to_environment(numbers.argmax(axis=1))
-
-
 def describe(policy: TrainedPolicy) -> dict[str, Any]:
     """Return the facts with which a program uses an export; docs/how_to/export.md explains them."""
     environment, action = policy.config.environment, policy.actions.environment_spec
-    observations = getattr(policy.spec.observations, "unmasked", policy.spec.observations)
+    observations = without_mask(policy.spec).observations
     described = {
         "agent": find_agent(policy.config.agent),
         "parameters": policy.path.stem,
@@ -103,7 +93,7 @@ def describe(policy: TrainedPolicy) -> dict[str, Any]:
     if not isinstance(policy.actions, BoxActions):
         output = {"shape": [policy.actions.num_values], "dtype": "float32"}
         described[policy.greedy.output_name] = output
-    if observations is not policy.spec.observations:
+    if has_mask(policy.spec):
         described["action_mask"] = {"shape": [policy.actions.num_values], "dtype": "int8"}
     described["memory"] = memory = {}
     if policy.greedy.sees_reward:

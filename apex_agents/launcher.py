@@ -88,12 +88,8 @@ def launch(  # noqa: PLR0913
         if backend.is_local:
             _print_checkpoint_size(experiment, replay_bytes)
         exports = [*_open_exports(experiment, wandb), *exports]
-        callback = None
-        if on_evaluation is not None:
-            callback = EvaluationCallback(on_evaluation, pathlib.Path(experiment.workdir))
-            exports.append(callback)
         program = make_program(experiment)
-        return launch_program(program, experiment, backend, is_live, exports, callback)
+        return launch_program(program, experiment, backend, is_live, exports, on_evaluation)
     finally:
         close_workdir(experiment.workdir)
 
@@ -140,7 +136,7 @@ def launch_program(
     backend: Backend,
     is_live: bool = True,
     exports: Sequence[Export] = (),
-    callback: EvaluationCallback | None = None,
+    on_evaluation: Callable[[EvaluationRecord], Any] | None = None,
 ) -> Run:
     """Run a program to its end, draw the run and print its summary.
 
@@ -150,7 +146,7 @@ def launch_program(
       backend: place where its nodes run; `prepare` has been called.
       is_live: whether to show a live view if the output is a terminal; plain lines otherwise.
       exports: receivers of the rows of the CSV files; closed in the end.
-      callback: the one of them that may end the run.
+      on_evaluation: see `training.train`.
 
     Returns:
       The run, which is over, or was stopped by SIGINT.
@@ -158,18 +154,18 @@ def launch_program(
     Raises:
       RunFailure: a node failed, or the run ended before its first learner step.
       SystemExit: the run was stopped by SIGTERM.
-      Exception: what the callback's function raised.
+      Exception: what `on_evaluation` raised.
     """
     git_commit()  # Cached: the commit of the code that is about to run.
     _print_line(f"Run folder: {experiment.workdir}")
     if experiment.resumed_at.learner_steps:
         _print_line(f"Resuming from learner step {experiment.resumed_at.learner_steps:,}.")
     state = RunState(RunFolder(experiment.workdir), experiment.elapsed_seconds)
-    monitor = Monitor(state, make_view(is_live, _print_line), exports)
+    callback = EvaluationCallback(on_evaluation or _ignore, pathlib.Path(experiment.workdir))
+    monitor = Monitor(state, make_view(is_live, _print_line), [*exports, callback])
 
     def on_interrupt() -> None:
-        if callback is not None:  # A second signal would kill the nodes.
-            callback.is_stopping = True
+        callback.is_stopping = True  # A second signal would kill the nodes.
         if monitor.is_live:
             monitor.note = _STOPPING
             return
@@ -183,15 +179,14 @@ def launch_program(
             outcome = Outcome(str(error))
         finally:
             monitor.close()
-            if callback is not None:
-                callback.is_stopping = True
-        if callback is not None and callback.error is not None:
+            callback.is_stopping = True
+        if callback.error is not None:
             outcome = outcome._replace(failure=f"on_evaluation raised {describe(callback.error)}")
-        run = conclude(state, outcome, callback.reason if callback else "")
+        run = conclude(state, outcome, callback.reason)
         if run.exit_code != EXIT_FAILURE and not outcome.is_killed:
             _draw(run.folder)
     _print_line()
-    if callback is not None and callback.error is not None:
+    if callback.error is not None:
         raise callback.error
     if run.exit_code == EXIT_FAILURE:
         raise RunFailure(describe_failure(run, experiment, outcome))
@@ -200,6 +195,10 @@ def launch_program(
     if run.exit_code == EXIT_TERMINATED:
         raise SystemExit(EXIT_TERMINATED)
     return run
+
+
+def _ignore(record: EvaluationRecord) -> None:
+    """Stand for a function of the user's."""
 
 
 @contextlib.contextmanager

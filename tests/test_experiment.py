@@ -715,28 +715,36 @@ def test_replays_that_cannot_share_the_work_are_refused(agent, num_actors, messa
         make_experiment(ExperimentConfig(agent, run=run))
 
 
-@pytest.mark.parametrize(("limit", "is_refused"), [(None, False), (100, False), (99, True)])
-def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, is_refused):
-    flow = DataFlow(min_size=100, min_steps=100, min_size_field="agent.replay.min_size")
+def check_limit(limit: int | None, flow: DataFlow, refusal: str) -> None:
+    """Check that a run with a limit is refused in these words; with none, that it is not."""
     run = RunConfig(max_actor_steps=limit)
-    if not is_refused:
+    if not refusal:
         return check_limits(run, flow)
-    with pytest.raises(ValueError, match=r"max_actor_steps is 99, .* at 100 .*min_size"):
+    with pytest.raises(ValueError, match=refusal):
         check_limits(run, flow)
 
 
 @pytest.mark.parametrize(
-    ("limit", "ratio", "is_refused"),
-    [(None, 0.001, False), (64_000, 0.001, False), (63_999, 0.001, True), (100, None, False)],
+    ("limit", "refusal"),
+    [(None, ""), (100, ""), (99, r"max_actor_steps is 99, .* at 100 .*min_size")],
 )
-def test_a_limit_before_the_first_learner_step_is_refused(limit, ratio, is_refused):
+def test_a_limit_below_the_least_size_of_the_replay_is_refused(limit, refusal):
+    flow = DataFlow(min_size=100, min_steps=100, min_size_field="agent.replay.min_size")
+    check_limit(limit, flow, refusal)
+
+
+@pytest.mark.parametrize(
+    ("limit", "ratio", "refusal"),
+    [
+        (None, 0.001, ""),
+        (64_000, 0.001, ""),
+        (63_999, 0.001, r"is 63999, .* every 64,000 .*samples_per_insert"),
+        (100, None, ""),
+    ],
+)
+def test_a_limit_before_the_first_learner_step_is_refused(limit, ratio, refusal):
     replay = ReplayConfig(min_size=10, max_size=100, samples_per_insert=ratio)
-    flow = make_data_flow(ApexDQNConfig(batch_size=64, replay=replay))
-    run = RunConfig(max_actor_steps=limit)
-    if not is_refused:
-        return check_limits(run, flow)
-    with pytest.raises(ValueError, match=r"is 63999, .* every 64,000 .*samples_per_insert"):
-        check_limits(run, flow)
+    check_limit(limit, make_data_flow(ApexDQNConfig(batch_size=64, replay=replay)), refusal)
 
 
 @pytest.mark.parametrize(

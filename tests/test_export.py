@@ -277,7 +277,10 @@ def test_half_of_the_recorded_actions_are_random():
             act_at=lambda timestep: np.full(4, 7, np.int32),
             make_environment=lambda num_envs, seed: environment,
             actions=convert_actions(spaces.Discrete(5)),
-            spec=types.SimpleNamespace(observations=specs.Array((3,), np.int64)),
+            spec=types.SimpleNamespace(
+                observations=specs.Array((3,), np.int64),
+                actions=convert_actions(spaces.Discrete(5)),
+            ),
         ),
         num_steps=200,
         num_envs=4,

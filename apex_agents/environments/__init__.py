@@ -21,6 +21,7 @@ from apex_agents.environments.factory import (
 from apex_agents.environments.masks import (
     MaskedObservationSpec,
     describe_actions,
+    draw_actions,
     has_mask,
     own_observations,
     without_mask,
@@ -52,6 +53,7 @@ __all__ = [
     "VectorEnvironment",
     "adapt",
     "describe_actions",
+    "draw_actions",
     "find_environment_fn",
     "find_spec_difference",
     "has_mask",

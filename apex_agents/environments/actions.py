@@ -138,16 +138,16 @@ class CombinedActions(specs.DiscreteArray):
         if are_parts and any(map(np.ndim, legal)):
             masks = [_to_mask(mask, n) for mask, n in zip(legal, self.sizes, strict=True)]
             return functools.reduce(np.logical_and.outer, masks).ravel()
-        array = np.asarray(legal)
-        return _to_mask(array.ravel() if array.shape == self.sizes else array, self.num_values)
+        return _to_mask(legal, self.num_values, self.sizes)
 
 
-def _to_mask(legal: Any, num_actions: int) -> np.ndarray:
+def _to_mask(legal: Any, num_actions: int, table: tuple[int, ...] = ()) -> np.ndarray:
+    """Return a mask `[A]`, or one in the shape of a table of A numbers, as bool `[A]`."""
     try:
         array = np.asarray(legal)
     except ValueError:  # Its parts have different lengths.
         array = np.asarray(None)
-    is_mask = array.shape == (num_actions,) and array.dtype.kind in "biuf"
+    is_mask = array.shape in ((num_actions,), table) and array.dtype.kind in "biuf"
     if not is_mask or not np.isin(array, (0, 1)).all():
         is_array = array.dtype != np.object_ and array.size > 10
         given = f"{array.dtype} {list(array.shape)}" if is_array else repr(legal)
@@ -155,7 +155,7 @@ def _to_mask(legal: Any, num_actions: int) -> np.ndarray:
             f"the mask of legal actions is {given}; it has to hold a 0 or a 1 for each of the "
             f"{num_actions} actions"
         )
-    return array != 0
+    return array.ravel() != 0
 
 
 class BoxActions(specs.BoundedArray):

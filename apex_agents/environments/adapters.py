@@ -103,12 +103,8 @@ class AdaptedEnvironment(dm_env.Environment):
         Raises:
           ValueError: there is no such mask, unless the name is the usual one.
         """
-        info: Mapping[str, Any] = {}
-        if name is not None and isinstance(self._environment, _GymnasiumSteps):
-            is_entry = isinstance(self._space, spaces.Dict) and name in self._space.spaces
-            is_discrete = isinstance(self._action_spec, specs.DiscreteArray)
-            info = self._environment.first_info() if is_discrete and not is_entry else {}
-        found = find_mask(self._space, self._action_spec, name, info)
+        find_info = getattr(self._environment, "first_info", dict)
+        found = find_mask(self._space, self._action_spec, name, find_info)
         if found is not None:
             self._observation_spec, self._convert_observation = found
         elif isinstance(self._action_spec, specs.DiscreteArray):
@@ -178,10 +174,7 @@ class AdaptedEnvironment(dm_env.Environment):
         if not isinstance(spec, MaskedObservationSpec):
             return self._convert_observation(observation)
         info = self._environment.info if spec.in_info else None
-        observation, legal = spec.take_mask(observation, info)
-        if not legal.any() and not is_terminal:
-            raise ValueError(f"no action is legal by {spec.mask!r}, but the episode goes on")
-        return spec.join(self._convert_observation(observation), legal)
+        return spec.read(observation, info, self._convert_observation, is_terminal)
 
 
 class _GymnasiumSteps(dm_env.Environment):

@@ -68,7 +68,7 @@ class BatchedEnvironment:
         self._first: tuple[Any, Mapping[str, Any]] | None = (observation, info)
         self._space = environment.single_observation_space
         self._actions: Any = convert_actions(environment.single_action_space)
-        found = find_mask(self._space, self._actions, action_mask, info)
+        found = find_mask(self._space, self._actions, action_mask, lambda: info)
         self._observed, self._convert_row = found or convert_observations(self._space)
         self.spec = EnvironmentSpec(self._observed, self._actions)
         self._metrics = [InfoMetrics(metrics) for _ in range(self.num_envs)]
@@ -161,17 +161,13 @@ class BatchedEnvironment:
     ) -> np.ndarray:
         spec, space = self._observed, self._space
         if isinstance(spec, MaskedObservationSpec):
-            rows = [*iterate(self._environment.observation_space, observations)]
-            infos = (
-                [{spec.mask: mask} for mask in info.get(spec.mask, ())] if spec.in_info else rows
+            rows = iterate(self._environment.observation_space, observations)
+            masks = info.get(spec.mask)
+            infos = [{} if masks is None else {spec.mask: masks[i]} for i in range(self.num_envs)]
+            taken = zip(rows, infos, terminated, strict=True)
+            return np.stack(
+                [spec.read(row, own, self._convert_row, is_end) for row, own, is_end in taken]
             )
-            if len(infos) < len(rows):
-                raise ValueError(f"info has no {spec.mask!r}, which held the legal actions before")
-            taken = [spec.take_mask(*pair) for pair in zip(rows, infos, strict=True)]
-            legal = np.stack([mask for _, mask in taken])
-            if not (legal.any(axis=1) | terminated).all():
-                raise ValueError(f"no action is legal by {spec.mask!r}, but the episode goes on")
-            return spec.join(np.stack([self._convert_row(row) for row, _ in taken]), legal)
         if isinstance(space, spaces.Box):
             array = np.asarray(observations)
             if array.shape != (self.num_envs, *space.shape):

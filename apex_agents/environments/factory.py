@@ -220,7 +220,9 @@ def make_vector_environment(  # noqa: PLR0913
         offered = {_NUM_ENVS: num_envs, "seed": seeds[0], "evaluation": evaluation}
         with Waiting("the environments to be made"):
             batch = _make_batch(environment_fn, config, offered, num_rendered > 0)
-        return BatchedEnvironment(batch, seeds[0], config.action_mask, config.metrics, timeout)
+        settings = (config.action_mask, config.metrics, timeout)
+        with _naming_errors(f"{config.task} fails when it is reset"):
+            return BatchedEnvironment(batch, seeds[0], *settings)
     with contextlib.ExitStack() as made:  # A licence may allow for so many and no more.
         environments, earlier = [], list[Any]()
         numbers = zip(seeds, env_indices or range(num_envs), strict=True)
@@ -230,8 +232,11 @@ def make_vector_environment(  # noqa: PLR0913
             with Waiting(f"environment {index} to be made"):
                 environment = _make(environment_fn, config, offered, render, earlier)
             environments.append(made.enter_context(contextlib.closing(environment)))
-            with name_call(f"environment {index}", "reset", timeout):
-                _use_mask(environment, config)
+            with (
+                name_call(f"environment {index}", "reset", timeout),
+                _naming_errors(f"{config.task} fails when it is reset"),
+            ):
+                environment.use_mask(config.action_mask)
         vector = SyncVectorEnvironment(environments, config.action_repeat, timeout)
         may_repeat, name = not has_mask(vector.spec), "environment.action_repeat"
         allowed = "1, since a repeated action may not stay legal"
@@ -240,15 +245,22 @@ def make_vector_environment(  # noqa: PLR0913
         return vector
 
 
-def _use_mask(environment: AdaptedEnvironment, config: EnvironmentConfig) -> None:
-    """Look for the mask of legal actions; a ValueError says that the first reset fails."""
+@contextlib.contextmanager
+def _naming_errors(
+    problem: str, but: tuple[type[Exception], ...] = (ValueError,)
+) -> Iterator[None]:
+    """Raise a ValueError that begins with the problem for errors of an environment's code.
+
+    Args:
+      problem: what cannot be done.
+      but: errors that say it all, and are raised as they are.
+    """
     try:
-        environment.use_mask(config.action_mask)
-    except ValueError:
+        yield
+    except but:
         raise
-    except Exception as error:  # The code of an environment may raise anything.
-        name = type(error).__name__
-        raise ValueError(f"{config.task} fails when it is reset: {name}: {error}") from error
+    except Exception as error:  # The code may raise anything.
+        raise ValueError(f"{problem}: {type(error).__name__}: {error}") from error
 
 
 def _make_batch(
@@ -268,19 +280,15 @@ def _make_batch(
     kwargs = _arguments(environment_fn, config, offered)
     if render and "render_mode" in _parameters(environment_fn):
         kwargs["render_mode"] = "rgb_array"
-    try:
+    with _naming_errors(f"{_FIELD} {config.task!r} cannot be made", but=()):
         environment = environment_fn(**kwargs)
-        num_envs = getattr(environment, "num_envs", None)
         if not isinstance(environment, gymnasium.vector.VectorEnv):
             kind = type(environment).__name__
             raise TypeError(f"it takes {_NUM_ENVS} and returns a {kind}, not a VectorEnv")
-        if num_envs != offered[_NUM_ENVS]:
-            raise ValueError(f"it returns {num_envs} environments, not {offered[_NUM_ENVS]}")
+        num_envs, wanted = environment.num_envs, offered[_NUM_ENVS]
+        if num_envs != wanted:
+            raise ValueError(f"it returns {num_envs} environments, not {wanted}")
         return environment
-    # The code may raise anything.
-    except Exception as error:
-        name = type(error).__name__
-        raise ValueError(f"{_FIELD} {config.task!r} cannot be made: {name}: {error}") from error
 
 
 def _arguments(

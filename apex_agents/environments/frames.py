@@ -27,18 +27,19 @@ def find_frames(spec: EnvironmentSpec, frame_stack: int) -> Frames | None:
     """
     observations: Any = without_mask(spec).observations
     parts: Sequence[specs.Array] = getattr(observations, "parts", ())
-    blocks = [(math.prod(part.shape), _is_image(part)) for part in parts]
+    blocks = [(math.prod(part.shape), holds_images(part)) for part in parts]
     if any(is_image for _, is_image in blocks):
         if has_mask(spec):
             blocks.append((spec.observations.shape[0] - observations.shape[0], False))
         return Frames(spec.observations, 0, blocks)
     if has_mask(spec):  # A stack with a mask behind it no longer slides.
-        return Frames(spec.observations, 0) if _is_image(observations) else None
-    is_frame = frame_stack > 0 or _is_image(observations)
+        return Frames(spec.observations, 0) if holds_images(observations) else None
+    is_frame = frame_stack > 0 or holds_images(observations)
     return Frames(observations, frame_stack) if is_frame else None
 
 
-def _is_image(spec: specs.Array) -> bool:
+def holds_images(spec: specs.Array) -> bool:
+    """Return whether arrays are images, or stacks of them."""
     return spec.dtype == np.uint8 and len(spec.shape) > 1
 
 

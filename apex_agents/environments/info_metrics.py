@@ -1,11 +1,12 @@
 """Numbers that environments report in `info`, over an episode."""
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from apex_agents.environments.conversion import to_number
 
 # gymnasium's habit: whether the task is done.
 SUCCESS = "is_success"
@@ -37,7 +38,9 @@ class InfoMetrics:
     def add(self, info: Mapping[str, Any]) -> None:
         """Take what came with a step."""
         for name in self.names:
-            number = _to_number(info.get(self._keys.get(name, name)))
+            number = math.nan
+            with contextlib.suppress(ValueError):
+                number = to_number(info.get(self._keys.get(name, name)), name)
             if not math.isfinite(number):
                 continue
             if name in self._keys:
@@ -49,14 +52,3 @@ class InfoMetrics:
     def values(self) -> tuple[tuple[str, float], ...]:
         """Return names and values of the metrics that the episode has so far."""
         return tuple(self._values.items())
-
-
-def _to_number(value: Any) -> float:
-    if value is None:
-        return math.nan
-    try:
-        array = np.asarray(value)
-    except ValueError:  # Its parts have different lengths.
-        return math.nan
-    is_number = array.size == 1 and array.dtype.kind in "biuf"
-    return float(array.item()) if is_number else math.nan

@@ -8,13 +8,13 @@ does: into the replay, the recurrent state of a sequence, an export.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from apex_agents.environments.actions import CombinedActions, DiscreteActions
+from apex_agents.environments.actions import BoxActions, CombinedActions, DiscreteActions
 from apex_agents.environments.conversion import (
     ObservationConverter,
     ObservationSpec,
@@ -83,6 +83,29 @@ class MaskedObservationSpec(ObservationSpec):
         rest = {name: part for name, part in observation.items() if name != self.mask}
         return next(iter(rest.values())) if len(rest) == 1 else rest, legal
 
+    def read(
+        self,
+        observation: Any,
+        info: Mapping[str, Any] | None,
+        convert: ObservationConverter,
+        is_terminal: bool,
+    ) -> np.ndarray:
+        """Convert the environment's own observation, and join its mask.
+
+        Args:
+          observation: one of the space.
+          info: what came with it.
+          convert: converts an own observation without its mask.
+          is_terminal: whether the episode terminated there, so that nothing needs to be legal.
+
+        Raises:
+          ValueError: there is no mask, it does not fit the actions, or no action is legal.
+        """
+        rest, legal = self.take_mask(observation, info)
+        if not legal.any() and not is_terminal:
+            raise ValueError(f"no action is legal by {self.mask!r}, but the episode goes on")
+        return self.join(convert(rest), legal)
+
     def split(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Take observations `[B, N + A]` apart: those without masks, and masks int8 `[B, A]`."""
         num_actions = self.actions.num_values
@@ -99,7 +122,7 @@ def find_mask(
     space: spaces.Space,
     actions: Any,
     name: str | None,
-    info: Mapping[str, Any],
+    find_info: Callable[[], Mapping[str, Any]] = dict,
 ) -> tuple[MaskedObservationSpec, ObservationConverter] | None:
     """Return the spec of observations with their masks; None if an environment has no masks.
 
@@ -107,7 +130,8 @@ def find_mask(
       space: space of the environment's own observations.
       actions: spec of an agent's actions.
       name: name of the mask, an entry of a Dict observation or of `info`; None for no mask.
-      info: what the environment's first reset gave beside its observation.
+      find_info: returns what the environment's first reset gave beside its observation; called if
+        the mask may be there.
 
     Returns:
       The spec, and the function that converts an own observation without its mask.
@@ -118,6 +142,7 @@ def find_mask(
     entries = dict(space.spaces) if isinstance(space, spaces.Dict) else {}
     is_entry = name in entries
     is_discrete = isinstance(actions, (DiscreteActions, CombinedActions))
+    info = find_info() if name is not None and is_discrete and not is_entry else {}
     if name is None or not is_discrete or not (is_entry or name in info):
         if name not in (None, DEFAULT_MASK):
             kind = "" if is_discrete else "not "
@@ -160,6 +185,20 @@ def own_observations(spec: ObservationSpec) -> OwnObservations:
         return spec.join(convert(rest), legal)
 
     return OwnObservations(spec, convert_with_mask)
+
+
+def draw_actions(
+    spec: EnvironmentSpec, observations: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """Draw an action of the agent for each of observations `[B, ...]`, a legal one: `[B, ...]`."""
+    actions: Any = spec.actions
+    if isinstance(actions, BoxActions):
+        shape = [len(observations), *actions.shape]
+        return random.uniform(actions.minimum, actions.maximum, shape).astype(actions.dtype)
+    numbers = random.random([len(observations), actions.num_values])
+    if isinstance(spec.observations, MaskedObservationSpec):
+        numbers *= spec.observations.split(observations)[1]
+    return numbers.argmax(axis=1).astype(actions.dtype)
 
 
 def describe_actions(spec: EnvironmentSpec) -> list[str]:

@@ -103,7 +103,7 @@ def to_csv(environment: EnvironmentConfig, episodes: Sequence[Episode]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = ["episode", "env_index", "episode_return", "clipped_return", "episode_length"]
-    metrics = [*means] if (means := _mean_metrics(episodes)) else []
+    metrics = [*_mean_metrics(episodes)]
     writer.writerow([*names, *metrics, *(["human_normalized_score"] if game else [])])
     for index, episode in enumerate(episodes):
         score = [human_normalized_score(game, episode.episode_return)] if game else []

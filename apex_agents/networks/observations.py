@@ -12,6 +12,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from apex_agents.environments import EnvironmentSpec
+from apex_agents.environments.frames import holds_images
 
 
 def to_image(observations: tf.Tensor, spec: EnvironmentSpec, frame_stack: int = 0) -> tf.Tensor:
@@ -87,7 +88,7 @@ def part_specs(spec: EnvironmentSpec) -> list[EnvironmentSpec]:
 
 def is_image(spec: EnvironmentSpec) -> bool:
     """Return whether observations are images, or stacks of them."""
-    return spec.observations.dtype == np.uint8 and len(spec.observations.shape) > 1
+    return holds_images(spec.observations)
 
 
 def has_images(spec: EnvironmentSpec) -> bool:

@@ -171,11 +171,13 @@ def draw_memory(groups: Sequence[RunGroup]) -> Figure | None:
 @style.styled
 def draw_metrics(groups: Sequence[RunGroup]) -> Figure | None:
     """Draw the numbers of `info` that evaluations have, and the return, against actor steps."""
-    names = {name: None for group in groups for name in group.field(_METRICS) or ()}
+    named = [name for group in groups for name in group.field(_METRICS) or ()]
     tables = [table for group in groups for table in group.read_columns(columns.EVALUATOR)]
-    names = {columns.IS_SUCCESS: None, **names}
-    tables = [table for table in tables if has_numbers(table, columns.ACTOR_STEPS)]
-    shown = [n for n in names if any(np.isfinite(t[n]).any() for t in tables if has_numbers(t, n))]
+    shown = [
+        name
+        for name in dict.fromkeys([columns.IS_SUCCESS, *named])
+        if any(np.isfinite(table[name]).any() for table in tables if has_numbers(table, name))
+    ]
     point = _RETURN.point
     quantities = [Quantity(columns.EVALUATOR, n, n, axis="any", point=point) for n in shown]
     return _draw_quantities(groups, [*quantities, _RETURN], columns.ACTOR_STEPS) if shown else None

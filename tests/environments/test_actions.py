@@ -193,6 +193,7 @@ def test_masks(space, mask, legal):
         (PAIR, [0, 1, 1]),
         (PAIR, ([0, 1], [1, 0])),
         (PAIR, ([0, 1], [1, 0, 2])),
+        (PAIR, [[0, 1], [1, 0, 1]]),
     ],
 )
 def test_what_is_no_mask_is_refused(space, mask):
